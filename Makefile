@@ -1,0 +1,38 @@
+# Podwright's commands; CI calls the same ones. `make help` lists them.
+SHELL := /bin/bash
+PYTHON ?= $(shell ./.ci/find-python)
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: help venv lock run demo cluster test test-fast lint format crds verify bench bench-core
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+venv: $(BIN)/.ready ## set up .venv from the lock file
+
+$(BIN)/.ready: requirements-dev.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+lock: ## pin all dependencies again (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev --group build -o requirements-dev.lock
+
+test: venv ## all tests, on a real etcd and kube-apiserver
+	$(BIN)/python -m pytest
+
+test-fast: venv ## the tests that need no control plane
+	$(BIN)/python -m pytest -m "not control_plane and not slow" -q
+
+lint: venv ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: venv ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
