@@ -1,0 +1,82 @@
+"""`python -m podwright.testing`: build the control plane's programs, or start one and keep it running."""
+
+import signal
+import sys
+import time
+from collections.abc import Iterable
+
+import click
+
+from podwright.testing.binaries import Binaries, BinariesMissingError
+from podwright.testing.build import BuildError
+from podwright.testing.control_plane import ControlPlane
+from podwright.testing.processes import Process, ProcessError
+from podwright.testing.resources import node
+from podwright.testing.versions import PROGRAMS
+
+_COMPANIONS = ("scheduler", "controllers", "kwok")
+
+
+@click.group()
+def main() -> None:
+    """A real Kubernetes control plane on loopback, without containers."""
+
+
+@main.command()
+@click.argument("programs", nargs=-1, type=click.Choice(list(PROGRAMS)))
+def build(programs: tuple[str, ...]) -> None:
+    """Find or build PROGRAMS (all of them if none is named), and print where they are."""
+    binaries = Binaries()
+    for name in programs or PROGRAMS:
+        click.echo(f"{name}\t{binaries.path(name)}")
+
+
+@main.command()
+@click.option("--with", "companions", multiple=True, type=click.Choice(_COMPANIONS), help="What to start besides.")
+@click.option("--nodes", default=0, show_default=True, help="How many nodes to create, in three zones.")
+@click.option("--fsync", is_flag=True, help="Let etcd wait for the disk.")
+def up(companions: tuple[str, ...], nodes: int, fsync: bool) -> None:
+    """Start a control plane, print the path of its kubeconfig, and keep it running until Ctrl-C."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    with ControlPlane(fsync=fsync) as cluster:
+        _start(cluster, companions)
+        zones = ("zone-a", "zone-b", "zone-c")
+        cluster.bulk.create(
+            node(f"node-{number}", labels={"topology.kubernetes.io/zone": zones[number % 3]}) for number in range(nodes)
+        )
+        click.echo(f"Kubernetes {cluster.binaries.versions.kubernetes} on {cluster.url}, until Ctrl-C", err=True)
+        click.echo(cluster.kubeconfig)
+        sys.stdout.flush()
+        _wait_for_the_end((cluster.etcd, cluster.api_server))
+
+
+def _start(cluster: ControlPlane, companions: Iterable[str]) -> None:
+    starts = {
+        "scheduler": cluster.start_scheduler,
+        "controllers": cluster.start_controller_manager,
+        "kwok": cluster.start_kwok,
+    }
+    for name in companions:
+        starts[name]()
+
+
+def _wait_for_the_end(processes: tuple[Process, ...]) -> None:
+    try:
+        while all(process.alive for process in processes):
+            time.sleep(0.5)
+    except KeyboardInterrupt:
+        click.echo("stopping", err=True)
+        return
+    dead = next(process for process in processes if not process.alive)
+    raise ProcessError(f"{dead.name} ended by itself\n{dead.log_tail()}")
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (BinariesMissingError, BuildError, ProcessError) as error:
+        sys.exit(f"error: {error}")

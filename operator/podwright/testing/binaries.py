@@ -1,0 +1,67 @@
+"""Finding the control plane's programs on this machine.
+
+The order is `KUBEBUILDER_ASSETS` (taken as it is: whoever sets it has chosen), `PATH` (only the pinned minor version: a
+distribution's kubectl can be years old), the cache, and last a build with Go. Read `build` next.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from podwright.testing import build as builder
+from podwright.testing.versions import PROGRAMS, Program, Versions, same_minor
+
+
+class BinariesMissingError(RuntimeError):
+    """A program is not on this machine and cannot be built; the message is one line."""
+
+
+class Binaries:
+    """Paths of programs by name, found once each."""
+
+    def __init__(self, versions: Versions | None = None, report: builder.Report = builder.report_to_stderr) -> None:
+        self.versions = versions or Versions.from_environ()
+        self._report = report
+        self._found: dict[str, Path] = {}
+
+    def find(self, name: str) -> Path | None:
+        """The path of a program that is there already, None if it would have to be built."""
+        if name not in self._found:
+            path = self._look_for(PROGRAMS[name])
+            if path is None:
+                return None
+            self._found[name] = path
+        return self._found[name]
+
+    def path(self, name: str) -> Path:
+        """The path of a program, built first if need be (minutes). Raises BinariesMissingError and BuildError."""
+        path = self.find(name)
+        if path is None:
+            self.require([name])
+            path = self._found[name] = builder.build(PROGRAMS[name], self.versions, self._report)
+        return path
+
+    def require(self, names: Iterable[str]) -> None:
+        """Raise BinariesMissingError if one of the programs is neither there nor can be built."""
+        missing = [name for name in names if self.find(name) is None]
+        if missing and builder.go_command() is None:
+            raise BinariesMissingError(
+                f"no {', '.join(missing)} (looked in KUBEBUILDER_ASSETS, PATH and {builder.cache_folder()}) "
+                "and no Go to build with"
+            )
+
+    def _look_for(self, program: Program) -> Path | None:
+        if (assets := os.environ.get("KUBEBUILDER_ASSETS")) and _complete(path := Path(assets) / program.name, program):
+            return path
+        installed = shutil.which(program.name)
+        if installed and _complete(path := Path(installed), program):
+            version = program.version_of(path)
+            if version and same_minor(version, self.versions.of(program.family)):
+                return path
+        path = builder.family_folder(program.family, self.versions) / program.name
+        return path if _complete(path, program) else None
+
+
+def _complete(path: Path, program: Program) -> bool:
+    return os.access(path, os.X_OK) and all((path.parent / file).exists() for file in program.companions)

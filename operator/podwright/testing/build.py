@@ -1,0 +1,202 @@
+"""Building the control plane's programs with Go, from the modules that their projects publish.
+
+Holds the recipe. `k8s.io/kubernetes` is not meant to be required by other modules: its `go.mod` replaces its staging
+modules (`k8s.io/api` and so on) by folders that the published module does not carry, so they are replaced here by their published
+releases, v0.37.0 for v1.37.0. A finished program is renamed into place, so that what lies in the cache is complete, and a lock file
+keeps two processes from building at once. Read `binaries` for who calls this.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from podwright.testing.versions import Family, Program, Versions
+
+_GO_MODULES: dict[Family, str] = {
+    "kubernetes": "k8s.io/kubernetes",
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kwok": "sigs.k8s.io/kwok",
+}
+_STAGED = re.compile(r"^\s*(\S+) => \./staging/", re.MULTILINE)
+_KWOK_STAGES = ("pod/fast", "node/fast", "node/heartbeat-with-lease")
+_ETCD_MAIN = """package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() { etcdmain.Main(os.Args) }
+"""
+_PROGRESS_EVERY_S = 15.0
+
+Report = Callable[[str], None]
+
+
+class BuildError(RuntimeError):
+    """A program could not be built; the message says why and where the log is."""
+
+
+def cache_folder() -> Path:
+    """Where built programs are kept: `PODWRIGHT_CACHE`, or `podwright` in the user's cache folder."""
+    if chosen := os.environ.get("PODWRIGHT_CACHE"):
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "podwright"
+
+
+def family_folder(family: Family, versions: Versions) -> Path:
+    return cache_folder() / f"{family}-{versions.of(family)}"
+
+
+def go_command() -> str | None:
+    """The `go` to build with, None if there is none."""
+    return shutil.which("go")
+
+
+def report_to_stderr(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def build(program: Program, versions: Versions, report: Report = report_to_stderr) -> Path:
+    """Build `program` into the cache unless it is there, and return its path. Raises BuildError."""
+    folder = family_folder(program.family, versions)
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / program.name
+    with _lock(cache_folder() / "build.lock", report):
+        if not target.exists():
+            go = go_command()
+            if go is None:
+                raise BuildError(
+                    f"{program.name} {versions.of(program.family)} is not there and there is no Go to build it"
+                )
+            _Build(go, program, versions, folder, report).run(target)
+    return target
+
+
+class _Build:
+    """One run of the recipe: write a module that requires the program's, then compile."""
+
+    def __init__(self, go: str, program: Program, versions: Versions, folder: Path, report: Report) -> None:
+        self._go = go
+        self._program = program
+        self._version = versions.of(program.family)
+        self._folder = folder
+        self._source = folder / "source"
+        self._report = report
+        self._environ = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
+
+    def run(self, target: Path) -> None:
+        begun = time.monotonic()
+        self._report(f"{self._program.name} {self._version}: building it with Go, once; it is kept in {self._folder}")
+        self._write_module()
+        if self._program.family == "kwok":
+            self._copy_stages()
+        unfinished = target.with_suffix(".unfinished")
+        log = self._folder / f"{self._program.name}.build.log"
+        self._compile(unfinished, log)
+        unfinished.chmod(0o755)
+        unfinished.replace(target)
+        self._report(f"{self._program.name} {self._version}: built in {time.monotonic() - begun:.0f} s")
+
+    def _write_module(self) -> None:
+        self._source.mkdir(exist_ok=True)
+        if (self._source / "go.mod").exists():
+            return
+        module = _GO_MODULES[self._program.family]
+        lines = ["module podwright.dev/control-plane", "", "go 1.24.0", "", f"require {module} v{self._version}"]
+        unnamed = self._source / "go.mod.unfinished"
+        unnamed.write_text("\n".join(lines) + "\n")
+        if self._program.family == "kubernetes":
+            staged_version = "v0." + self._version.split(".", 1)[1]
+            lines += [f"replace {name} => {name} {staged_version}" for name in self._staging_modules(module)]
+        if self._program.family == "etcd":
+            (self._source / "main.go").write_text(_ETCD_MAIN)
+        unnamed.write_text("\n".join(lines) + "\n")
+        unnamed.replace(self._source / "go.mod")
+
+    def _staging_modules(self, module: str) -> list[str]:
+        go_mod = Path(self.download(module)["GoMod"]).read_text()
+        return _STAGED.findall(go_mod)
+
+    def download(self, module: str) -> dict[str, str]:
+        """Fetch a module into Go's own cache; Go's answer, with `Dir` and `GoMod`."""
+        done = subprocess.run(
+            [self._go, "mod", "download", "-json", f"{module}@v{self._version}"],
+            cwd=self._folder,
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise BuildError(f"Go cannot download {module}@v{self._version}: {(done.stdout + done.stderr).strip()}")
+        answer: dict[str, str] = json.loads(done.stdout)
+        return answer
+
+    def _copy_stages(self) -> None:
+        """Put KWOK's own description of what a kubelet does beside the program, as one file."""
+        stages = Path(self.download(_GO_MODULES["kwok"])["Dir"]) / "kustomize" / "stage"
+        files = [file for folder in _KWOK_STAGES for file in sorted((stages / folder).glob("*.yaml"))]
+        documents = [file.read_text() for file in files if file.name != "kustomization.yaml"]
+        (self._folder / "stages.yaml").write_text("---\n".join(documents))
+
+    def _compile(self, output: Path, log: Path) -> None:
+        command = [
+            *(self._go, "build", "-mod=mod", "-buildvcs=false", "-trimpath", "-v"),
+            *("-ldflags", self._linker_flags(), "-o", str(output), self._program.package),
+        ]
+        with log.open("w") as lines:
+            process = subprocess.Popen(
+                command, cwd=self._source, env=self._environ, stdout=lines, stderr=subprocess.STDOUT
+            )
+            try:
+                self._watch(process, log)
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+                    process.wait()
+        if process.returncode:
+            last = "\n".join(log.read_text().splitlines()[-8:])
+            raise BuildError(f"Go cannot build {self._program.name} {self._version}; the log is {log}:\n{last}")
+
+    def _watch(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        begun = told = time.monotonic()
+        while process.poll() is None:
+            time.sleep(0.2)
+            now = time.monotonic()
+            if now - told >= _PROGRESS_EVERY_S:
+                told = now
+                compiled = sum(not line.startswith("go: ") for line in log.read_text().splitlines())
+                self._report(f"{self._program.name}: {compiled} packages compiled in {now - begun:.0f} s …")
+
+    def _linker_flags(self) -> str:
+        flags = ["-s", "-w"]
+        if self._program.family == "kubernetes":
+            major, minor, *_ = self._version.split(".")
+            said = {"gitVersion": f"v{self._version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+            flags += [f"-X k8s.io/component-base/version.{name}={value}" for name, value in said.items()]
+        if self._program.family == "kwok":
+            flags.append(f"-X sigs.k8s.io/kwok/pkg/consts.Version=v{self._version}")
+        return " ".join(flags)
+
+
+@contextlib.contextmanager
+def _lock(path: Path, report: Report) -> Iterator[IO[str]]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("waiting for another process that is building the control plane …")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock

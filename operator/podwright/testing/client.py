@@ -1,0 +1,141 @@
+"""A small synchronous client for tests: JSON in, JSON out, errors as exceptions, one connection per thread.
+
+It has no retries, so that a test sees what the server really said. For thousands of objects take `bulk`.
+"""
+
+import http.client
+import json
+import ssl
+import threading
+import urllib.parse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from podwright.testing.resources import collection_path, object_path
+
+Json = dict[str, Any]
+
+
+class ApiError(RuntimeError):
+    """The API server refused; `status` is the HTTP code, `reason` the Status object's reason."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+
+
+class Client:
+    """Requests as one user. Connection trouble raises OSError or http.client.HTTPException."""
+
+    def __init__(self, host: str, port: int, certificate_authority: Path, token: str) -> None:
+        self._host = host
+        self._port = port
+        self._certificate_authority = certificate_authority
+        self._token = token
+        self._local = threading.local()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        """Send a request; the answer's JSON. Raises ApiError for 4xx and 5xx."""
+        status, data = self.raw(method, path, body, query, content_type)
+        answer: Json = json.loads(data) if data[:1] == b"{" else {"message": data.decode(errors="replace")}
+        if status >= 400:
+            raise ApiError(status, str(answer.get("reason", "")), str(answer.get("message", "")))
+        return answer
+
+    def raw(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> tuple[int, bytes]:
+        """Send a request; the answer's HTTP code and bytes."""
+        target = f"{path}?{urllib.parse.urlencode(query)}" if query else path
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        payload = None
+        if body is not None:
+            headers["Content-Type"] = content_type
+            payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+        connection = self._connection()
+        try:
+            connection.request(method, target, payload, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException):
+            self.close()
+            raise
+
+    def ready(self) -> bool:
+        """Whether the server answers and calls itself ready."""
+        try:
+            return self.raw("GET", "/readyz")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def get(self, path: str, **query: str) -> Json:
+        return self.request("GET", path, query=query)
+
+    def items(self, path: str, **query: str) -> list[Json]:
+        """The items of a list request."""
+        items: list[Json] = self.get(path, **query)["items"]
+        return items
+
+    def create(self, body: Json) -> Json:
+        return self.request("POST", collection_path(body), body)
+
+    def read(self, body: Json) -> Json:
+        """The object of the same kind, namespace and name."""
+        return self.request("GET", object_path(body))
+
+    def replace(self, body: Json, subresource: str = "") -> Json:
+        return self.request("PUT", object_path(body, subresource), body)
+
+    def patch(self, body: Json, change: Json, subresource: str = "") -> Json:
+        """Merge-patch the object of the same kind, namespace and name."""
+        return self.request(
+            "PATCH", object_path(body, subresource), change, content_type="application/merge-patch+json"
+        )
+
+    def delete(self, body: Json) -> None:
+        """Delete it without a grace period; that it is gone already is no error."""
+        try:
+            self.request("DELETE", object_path(body), query={"gracePeriodSeconds": "0"})
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    def close(self) -> None:
+        """Close this thread's connection."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
+
+    def _connection(self) -> http.client.HTTPSConnection:
+        connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            context = ssl.create_default_context(cafile=str(self._certificate_authority))
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=30, context=context)
+            self._local.connection = connection
+        return connection
+
+
+def wait_until(condition: Callable[[], bool], timeout: float, what: str) -> None:
+    """Poll until `condition()`, at most `timeout` seconds. Raises TimeoutError saying `what` did not happen."""
+    waiter = threading.Event()
+    for _ in range(max(1, int(timeout / 0.05))):
+        if condition():
+            return
+        waiter.wait(0.05)
+    if not condition():
+        raise TimeoutError(f"not within {timeout:g} s: {what}")

@@ -1,0 +1,268 @@
+"""A real control plane for tests, development and benchmarks: etcd and kube-apiserver, and on request their companions.
+
+    with ControlPlane() as cluster:
+        cluster.client.create(node("node-1"))
+        print(cluster.kubectl("get", "nodes"))
+
+It listens on loopback only, enforces RBAC, is up in seconds and leaves nothing behind, however this process ends (see `processes`).
+A failure keeps the logs and says where. `servers` holds the command lines, `binaries` finds the programs.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from podwright.testing import servers
+from podwright.testing.binaries import Binaries
+from podwright.testing.bulk import Bulk
+from podwright.testing.client import ApiError, Client
+from podwright.testing.folders import WorkFolder
+from podwright.testing.keys import User, new_user, write_signing_key, write_token_file
+from podwright.testing.kubeconfig import Login, write_kubeconfig
+from podwright.testing.processes import Process, free_port
+from podwright.testing.servers import Options, Server
+
+DEFAULT_CONTROLLERS = (
+    "deployment-controller",
+    "replicaset-controller",
+    "statefulset-controller",
+    "daemonset-controller",
+    "job-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+)
+
+
+class KubectlError(RuntimeError):
+    """kubectl ended with an error; `output` is what it wrote to stderr."""
+
+    def __init__(self, arguments: Sequence[str], output: str) -> None:
+        super().__init__(f"kubectl {' '.join(arguments)}: {output.strip()}")
+        self.output = output
+
+
+class ControlPlane:
+    """One cluster. Attributes: `kubeconfig` (the admin's), `url`, `client`, `bulk`, `etcd`, `api_server`, `logs`."""
+
+    def __init__(self, options: Options | None = None, binaries: Binaries | None = None, **changes: Any) -> None:
+        """Prepare, but start nothing. `changes` are fields of Options. Raises BinariesMissingError and BuildError."""
+        self.options = replace(options or Options(), **changes)
+        self.binaries = binaries or Binaries()
+        self.binaries.require(["etcd", "kube-apiserver", "kubectl"])
+        programs = {name: self.binaries.path(name) for name in ("etcd", "kube-apiserver", "kubectl")}
+        self._work = WorkFolder()
+        self.logs = self._work.logs
+        self._admin = new_user("admin", "system:masters")
+        self._users = {name: new_user(name) for name in ("system:kube-scheduler", "system:kube-controller-manager")}
+        self.certificate_authority = self.folder / "certificates" / "apiserver.crt"
+        self._kubectl = programs["kubectl"]
+        self._environ = servers.quiet_environ(self.folder)
+        self._companions: list[Process] = []
+        self._arrange(programs)
+
+    def _arrange(self, programs: Mapping[str, Path]) -> None:
+        etcd_port, peer_port, port = free_port(), free_port(), free_port()
+        self.url = f"https://127.0.0.1:{port}"
+        files = servers.ApiServerFiles(
+            self.folder / "certificates", self.folder / "service-account.key", self.folder / "tokens.csv"
+        )
+        write_signing_key(files.signing_key)
+        write_token_file(files.tokens, [self._admin, *self._users.values()])
+        self._signing_key = files.signing_key
+        self.client = Client("127.0.0.1", port, self.certificate_authority, self._admin.token)
+        self.bulk = Bulk(self.url, self.certificate_authority, self._admin.token)
+        self.kubeconfig = self._kubeconfig("admin", Login(self._admin.token))
+        self.etcd = self._server(
+            "etcd",
+            servers.etcd_command(programs["etcd"], self._etcd_data, etcd_port, peer_port, self.options),
+            f"http://127.0.0.1:{etcd_port}/readyz",
+        )
+        self.api_server = Server(
+            "kube-apiserver",
+            servers.api_server_command(programs["kube-apiserver"], port, etcd_port, files, self.options),
+            self.logs / "kube-apiserver.log",
+            lambda: self.certificate_authority.exists() and self.client.ready(),
+            self._environ,
+        )
+
+    @property
+    def folder(self) -> Path:
+        return self._work.path
+
+    @property
+    def _etcd_data(self) -> Path:
+        return self.folder / "etcd"
+
+    def start(self) -> Self:
+        """Start etcd and the API server, and return when it is ready. Raises ProcessError; then nothing runs."""
+        try:
+            if self.options.etcd_data is not None:
+                shutil.copytree(self.options.etcd_data, self._etcd_data)
+            self.etcd.start()
+            self.api_server.start()
+        except BaseException:
+            self.stop(keep_logs=True)
+            raise
+        return self
+
+    def stop(self, *, keep_logs: bool = False) -> None:
+        """End everything at once and remove the folder; with `keep_logs` the logs stay, and stderr says where."""
+        self.client.close()
+        for process in (*reversed(self._companions), self.api_server, self.etcd):
+            process.kill()
+        if not self.folder.exists():
+            return
+        if keep_logs or os.environ.get("PODWRIGHT_KEEP_LOGS"):
+            print(f"the control plane's logs are kept in {self._work.keep()}", file=sys.stderr, flush=True)
+        else:
+            self._work.remove()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(keep_logs=kind is not None and issubclass(kind, Exception))
+
+    def save_data(self, target: Path) -> None:
+        """Stop all, and copy etcd's data to `target`, for `Options.etcd_data` of control planes to come."""
+        for process in (*reversed(self._companions), self.api_server):
+            process.kill()
+        self.etcd.stop()
+        shutil.copytree(self._etcd_data, target)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
+        """What kubectl prints, run as the admin or with another kubeconfig. Raises KubectlError."""
+        done = subprocess.run(
+            [self._kubectl, f"--kubeconfig={kubeconfig or self.kubeconfig}", *arguments],
+            input=stdin,
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if done.returncode:
+            raise KubectlError(arguments, done.stderr or done.stdout)
+        return done.stdout
+
+    def apply(self, *manifests: str | Path | Mapping[str, Any]) -> str:
+        """`kubectl apply` files, folders with a kustomization, YAML text or objects."""
+        said = []
+        for manifest in manifests:
+            if isinstance(manifest, Path):
+                said.append(self.kubectl("apply", "-k" if manifest.is_dir() else "-f", str(manifest)))
+            else:
+                text = manifest if isinstance(manifest, str) else yaml.safe_dump(dict(manifest))
+                said.append(self.kubectl("apply", "-f", "-", stdin=text))
+        return "".join(said)
+
+    def service_account_kubeconfig(self, namespace: str, name: str, hours: int = 12) -> Path:
+        """A kubeconfig that logs in as a service account, by a token that the API server issues.
+
+        The account and its namespace are created if they are missing; it may do what RBAC grants it.
+        """
+        for body in (
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}},
+        ):
+            try:
+                self.client.create(body)
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+        token = self.client.request(
+            "POST",
+            f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
+            {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"expirationSeconds": hours * 3600},
+            },
+        )["status"]["token"]
+        return self._kubeconfig(f"{namespace}-{name}", Login(token), namespace)
+
+    def user_kubeconfig(self, user: str, *groups: str) -> Path:
+        """A kubeconfig that acts as a user whom only RBAC needs to know."""
+        return self._kubeconfig(user.replace(":", "-"), Login(self._admin.token, user, groups))
+
+    def start_scheduler(
+        self, config: Mapping[str, Any] | None = None, *, name: str = "kube-scheduler", flags: Sequence[str] = ()
+    ) -> Server:
+        """Start kube-scheduler with fields of a KubeSchedulerConfiguration; what they leave out has its default.
+
+        There is no leader election and no limit on requests worth the name unless `config` says so.
+        """
+        kubeconfig = self._user_kubeconfig(self._users["system:kube-scheduler"])
+        complete = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            **(config or {}),
+        }
+        connection = {"kubeconfig": str(kubeconfig), "qps": 5000, "burst": 5000}
+        complete["clientConnection"] = connection | dict(complete.get("clientConnection", {}))
+        file = self.folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(complete))
+        port = free_port()
+        command = servers.scheduler_command(self.binaries.path("kube-scheduler"), port, kubeconfig, file)
+        gates = servers.feature_gate_flags(self.options.feature_gates)
+        return self._start_companion(name, [*command, *gates, *flags], f"https://127.0.0.1:{port}/readyz")
+
+    def start_controller_manager(
+        self, controllers: Sequence[str] = DEFAULT_CONTROLLERS, flags: Sequence[str] = ()
+    ) -> Server:
+        """Start kube-controller-manager with the controllers named, as its own documentation names them."""
+        kubeconfig = self._user_kubeconfig(self._users["system:kube-controller-manager"])
+        port = free_port()
+        command = servers.controller_manager_command(
+            self.binaries.path("kube-controller-manager"),
+            port,
+            kubeconfig,
+            self._signing_key,
+            controllers,
+        )
+        gates = servers.feature_gate_flags(self.options.feature_gates)
+        return self._start_companion(
+            "kube-controller-manager", [*command, *gates, *flags], f"https://127.0.0.1:{port}/healthz"
+        )
+
+    def start_kwok(self, flags: Sequence[str] = ()) -> Server:
+        """Start KWOK, which plays the kubelets of all nodes: bound pods run, nodes are ready and renew their leases."""
+        port = free_port()
+        command = servers.kwok_command(self.binaries.path("kwok"), port, self.kubeconfig)
+        return self._start_companion("kwok", [*command, *flags], f"http://127.0.0.1:{port}/healthz")
+
+    def start_process(
+        self, name: str, command: Sequence[str | Path], environ: Mapping[str, str] | None = None
+    ) -> Process:
+        """Start another program that ends with us, an operator, say; its log lies beside the others."""
+        process = Process(name, command, self.logs / f"{name}.log", {**os.environ, **(environ or {})})
+        self._companions.append(process)
+        process.start()
+        return process
+
+    def _start_companion(self, name: str, command: Sequence[str], ready_url: str) -> Server:
+        server = self._server(name, command, ready_url)
+        self._companions.append(server)
+        server.start()
+        return server
+
+    def _server(self, name: str, command: Sequence[str], ready_url: str) -> Server:
+        return Server(name, command, self.logs / f"{name}.log", lambda: servers.answers_ok(ready_url), self._environ)
+
+    def _user_kubeconfig(self, user: User) -> Path:
+        return self._kubeconfig(user.name.replace(":", "-"), Login(user.token))
+
+    def _kubeconfig(self, name: str, login: Login, namespace: str = "default") -> Path:
+        path = self.folder / f"{name}.kubeconfig"
+        return write_kubeconfig(path, self.url, self.certificate_authority, login, namespace)

@@ -1,0 +1,55 @@
+"""The folder that a control plane works in, and the tidying of folders whose owners were killed.
+
+An owner holds a lock on a file in its folder for as long as it lives; the kernel lets go of it at any death, so a folder without a lock
+is litter unless it was kept on purpose, for its logs.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+_PREFIX = "podwright-control-plane-"
+_OWNED = "owned"
+_KEPT = "kept"
+
+
+class WorkFolder:
+    """A temporary folder with `logs/` in it, removed by `remove()`, or kept without its bulk by `keep()`."""
+
+    def __init__(self) -> None:
+        _remove_litter()
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self.logs = self.path / "logs"
+        self.logs.mkdir()
+        self._lock = (self.path / _OWNED).open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def remove(self) -> None:
+        self._lock.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def keep(self) -> Path:
+        """Keep the logs and remove what is large; returns the folder of the logs."""
+        (self.path / _KEPT).touch()
+        shutil.rmtree(self.path / "etcd", ignore_errors=True)
+        self._lock.close()
+        return self.logs
+
+
+def _remove_litter() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if not (folder / _KEPT).exists() and folder.stat().st_uid == os.getuid() and _ownerless(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ownerless(folder: Path) -> bool:
+    with (folder / _OWNED).open("r") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True

@@ -1,0 +1,40 @@
+"""Kubeconfig files for the test control plane: one cluster, one user, one context."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who a kubeconfig logs in as: a bearer token, and optionally somebody else to act as (impersonation)."""
+
+    token: str
+    act_as: str | None = None
+    act_as_groups: tuple[str, ...] = ()
+
+
+def write_kubeconfig(
+    path: Path, server: str, certificate_authority: Path, login: Login, namespace: str = "default"
+) -> Path:
+    """Write a kubeconfig that only its owner can read, and return its path."""
+    user: dict[str, Any] = {"token": login.token}
+    if login.act_as:
+        user |= {"as": login.act_as, "as-groups": list(login.act_as_groups)}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "podwright", "cluster": {"server": server, "certificate-authority": str(certificate_authority)}}
+        ],
+        "users": [{"name": "user", "user": user}],
+        "contexts": [
+            {"name": "podwright", "context": {"cluster": "podwright", "user": "user", "namespace": namespace}}
+        ],
+        "current-context": "podwright",
+    }
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    return path

@@ -1,0 +1,174 @@
+"""The command lines of the control plane's programs, and when each of them counts as ready."""
+
+import http.client
+import os
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from podwright.testing.processes import Process
+
+DISABLED_ADMISSION = ("TaintNodesByCondition", "ServiceAccount")
+"""Without a node lifecycle controller nobody would remove the not-ready taint of new nodes, and without a
+service account controller no namespace has the account that pods would be given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a control plane is to be started. Extra flags are written as on the command line."""
+
+    fsync: bool = False
+    """Whether etcd waits for the disk. Tests need not; a benchmark may want to."""
+    etcd_data: Path | None = None
+    """A data folder to start from, as `ControlPlane.save_data` leaves it. It is copied, never written."""
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    """For the API server and, unless it has its own, kube-scheduler and kube-controller-manager."""
+    runtime_config: Mapping[str, bool] = field(default_factory=dict)
+    """API versions to serve or not, `scheduling.k8s.io/v1beta1`, say."""
+    disabled_admission: Sequence[str] = DISABLED_ADMISSION
+    api_server_flags: Sequence[str] = ()
+    etcd_flags: Sequence[str] = ()
+
+
+class Server(Process):
+    """A process that serves: `start()` returns when it is ready."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        log: Path,
+        ready: Callable[[], bool],
+        environ: Mapping[str, str] | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        super().__init__(name, command, log, environ)
+        self._ready = ready
+        self._timeout = timeout
+
+    def start(self) -> None:
+        """Start it and wait until it is ready, so that also a restart is over when this returns. Raises ProcessError."""
+        super().start()
+        self.wait_ready(self._ready, self._timeout)
+
+    def start_unready(self) -> None:
+        """Start it without waiting."""
+        super().start()
+
+
+def etcd_command(program: Path, data: Path, client_port: int, peer_port: int, options: Options) -> list[str]:
+    client, peer = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
+    return [
+        str(program),
+        f"--data-dir={data}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        f"--unsafe-no-fsync={str(not options.fsync).lower()}",
+        "--quota-backend-bytes=8589934592",
+        "--log-level=warn",
+        *options.etcd_flags,
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServerFiles:
+    """Where the API server finds and puts its keys."""
+
+    certificates: Path
+    signing_key: Path
+    tokens: Path
+
+
+def api_server_command(program: Path, port: int, etcd_port: int, files: ApiServerFiles, options: Options) -> list[str]:
+    command = [
+        str(program),
+        f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={files.certificates}",
+        f"--token-auth-file={files.tokens}",
+        "--authorization-mode=RBAC",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-signing-key-file={files.signing_key}",
+        f"--service-account-key-file={files.signing_key}",
+        "--endpoint-reconciler-type=none",  # 1.37 refuses to publish a loopback address
+        "--allow-privileged=true",
+        "--profiling=false",
+    ]
+    if options.disabled_admission:
+        command.append(f"--disable-admission-plugins={','.join(options.disabled_admission)}")
+    if options.runtime_config:
+        command.append(f"--runtime-config={_settings(options.runtime_config)}")
+    return [*command, *feature_gate_flags(options.feature_gates), *options.api_server_flags]
+
+
+def scheduler_command(program: Path, port: int, kubeconfig: Path, config: Path) -> list[str]:
+    return [str(program), f"--config={config}", *_serving(port, kubeconfig)]
+
+
+def controller_manager_command(
+    program: Path, port: int, kubeconfig: Path, signing_key: Path, controllers: Sequence[str]
+) -> list[str]:
+    return [
+        str(program),
+        f"--kubeconfig={kubeconfig}",
+        f"--controllers={','.join(controllers)}",
+        "--leader-elect=false",
+        "--use-service-account-credentials=true",
+        f"--service-account-private-key-file={signing_key}",
+        "--kube-api-qps=1000",
+        "--kube-api-burst=1000",
+        *_serving(port, kubeconfig),
+    ]
+
+
+def kwok_command(program: Path, port: int, kubeconfig: Path) -> list[str]:
+    return [
+        str(program),
+        f"--kubeconfig={kubeconfig}",
+        f"--config={program.parent / 'stages.yaml'}",
+        "--manage-all-nodes=true",
+        "--node-lease-duration-seconds=40",
+        f"--server-address=127.0.0.1:{port}",
+    ]
+
+
+def feature_gate_flags(gates: Mapping[str, bool]) -> list[str]:
+    return [f"--feature-gates={_settings(gates)}"] if gates else []
+
+
+def answers_ok(url: str) -> bool:
+    """Whether a GET of `url` is answered with 200. Its certificate is not looked at: it is one of ours, on loopback."""
+    context = ssl._create_unverified_context() if url.startswith("https:") else None  # noqa: S323, SLF001
+    try:
+        with urllib.request.urlopen(url, timeout=5, context=context) as answer:  # noqa: S310
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, http.client.HTTPException, OSError):
+        return False
+
+
+def quiet_environ(home: Path) -> dict[str, str]:
+    """Our environment without what would lead the programs to the user's own cluster, proxies or settings."""
+    dropped = {"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HTTP_PROXY", "HTTPS_PROXY"}
+    kept = {name: value for name, value in os.environ.items() if name.upper() not in dropped}
+    return {**kept, "HOME": str(home), "KUBECACHEDIR": str(home / "kubectl-cache"), "KUBERC": "off"}
+
+
+def _serving(port: int, kubeconfig: Path) -> list[str]:
+    return [
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+    ]
+
+
+def _settings(values: Mapping[str, bool]) -> str:
+    return ",".join(f"{name}={str(on).lower()}" for name, on in values.items())
