@@ -1,0 +1,273 @@
+"""All that a plugin author reads: the extension points, and what a plugin is given.
+
+A plugin is a class that inherits `Plugin` and the points it has. `filter` and `score` look at one node and are enough; a
+plugin may also give `filter_all` and `score_all`, which look at all nodes at once as NumPy columns and must agree with
+the per-node version, which stays as their oracle and serves preemption's dry runs. Points up to Permit are plain
+calls without I/O; PreBind, Bind and PostBind are `async` and reach the cluster only through `Handle.cluster`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.framework.events import EventHint
+from podwright.core.framework.features import Features
+from podwright.core.framework.status import Status
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.cache import Cache
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+
+Bools = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
+Slots = NDArray[np.intp]
+A = TypeVar("A", bound=np.generic)
+
+MAX_SCORE = 100
+"""The greatest score after normalisation; the least is 0."""
+
+
+class Cluster(Protocol):
+    """What PreBind, Bind and PostBind may ask of the API server. Each method raises `ClusterError` on failure."""
+
+    async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
+        """Posts the Binding, retrying what may pass. Returns once the pod is known to be bound to that node."""
+
+    async def get(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
+        """Reads an object; None if it is not there."""
+
+    async def update(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Replaces an object (PUT with its resourceVersion) and returns what the server made of it."""
+
+    async def wait_for(
+        self, kind: str, name: str, namespace: str, done: Callable[[Mapping[str, Any] | None], bool], timeout: float
+    ) -> None:
+        """Waits until `done` holds of the object as it was last seen. `timeout` in seconds."""
+
+
+class ClusterError(Exception):
+    """The API server refused, or could not be reached. `status` is the HTTP code, 0 without an answer."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Handle(Protocol):
+    """What a plugin is built with besides its args."""
+
+    cache: Cache
+    features: Features
+    cluster: Cluster
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+
+class CycleState:
+    """What plugins keep for one pod's scheduling cycle, by keys of their own.
+
+    Values with a `clone()` method are cloned with the state, for dry runs that change them.
+    """
+
+    __slots__ = ("data", "skip_filter", "skip_score")
+
+    def __init__(self) -> None:
+        self.data: dict[str, Any] = {}
+        self.skip_filter: set[str] = set()
+        """Plugins whose PreFilter returned Skip."""
+        self.skip_score: set[str] = set()
+
+    def clone(self) -> CycleState:
+        copy = CycleState()
+        copy.skip_filter = set(self.skip_filter)
+        copy.skip_score = set(self.skip_score)
+        copy.data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self.data.items()}
+        return copy
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterResult:
+    """Names of the only nodes that need looking at; None: all."""
+
+    node_names: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilterResult:
+    """A vectorised filter's verdict on every row of the table.
+
+    `ok`: bool[nodes] (rows that are holes may say anything). `explain()` gives int[nodes] codes and the statuses that the
+    codes index, and is asked only about rejected nodes and only when somebody wants to know.
+    """
+
+    ok: Bools
+    explain: Callable[[], tuple[NDArray[Any], Sequence[Status]]]
+
+
+class Feasible:
+    """The nodes that passed all filters. Scores are arrays aligned with `slots`."""
+
+    __slots__ = ("everything", "slots", "table")
+
+    def __init__(self, table: NodeTable, slots: Slots) -> None:
+        self.table = table
+        self.slots = slots
+        self.everything = len(slots) == table.size
+        """All rows: a column can be taken as it is."""
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def take(self, column: NDArray[A]) -> NDArray[A]:
+        """The column's rows of the feasible nodes; do not write to it."""
+        return column if self.everything else column[self.slots]
+
+    def nodes(self) -> Sequence[Node]:
+        """The nodes themselves, in the order of `slots`."""
+        nodes = self.table.nodes
+        return [node for slot in self.slots if (node := nodes[slot]) is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """What PostFilter wants done: nominate the pod to a node once these pods are evicted. "" clears a nomination."""
+
+    nominated_node: str
+    victims: tuple[PodInfo, ...] = ()
+
+
+class Diagnosis(Protocol):
+    """Why no node was feasible, for PostFilter."""
+
+    def status_of(self, slot: int) -> Status | None:
+        """The status of the first filter that rejected the row's node."""
+
+
+class Plugin:
+    """The base of all plugins. `args_type` is a frozen dataclass whose fields have defaults, or None.
+
+    A dataclass field's metadata `name` gives the key in pluginConfig; a method `validate(self, where)` yields
+    problems as (field path, problem).
+    """
+
+    name: ClassVar[str]
+    args_type: ClassVar[type[Any] | None] = None
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        self.args = args
+        self.handle = handle
+
+
+class PreEnqueuePlugin(ABC):
+    @abstractmethod
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Whether the pod may enter the active queue."""
+
+
+class QueueSortPlugin(ABC):
+    @abstractmethod
+    def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
+        """The pod with the least key is scheduled first. `queued_at`: when it was first queued, in seconds."""
+
+
+class EnqueueExtensions(ABC):
+    @abstractmethod
+    def hints(self) -> Sequence[EventHint]:
+        """The cluster events that may make a pod schedulable which this plugin rejected."""
+
+
+class PreFilterPlugin(ABC):
+    """`add_pod` and `remove_pod` keep the plugin's part of the state true in dry runs, where `adjusts` is True."""
+
+    adjusts: ClassVar[bool] = False
+
+    @abstractmethod
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None:
+        """Once per pod, before the filters. Skip: this plugin's filter need not run."""
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
+        """`added` was put on `node` in a dry run."""
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None:
+        """`removed` was taken off `node` in a dry run."""
+
+
+class FilterPlugin(ABC):
+    filter_all: ClassVar[Callable[..., FilterResult | None] | None] = None
+    """`filter_all(self, state, pod, table)`: the same over all nodes; None: all pass."""
+
+    @abstractmethod
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Whether the pod may run on the node."""
+
+
+class PostFilterPlugin(ABC):
+    @abstractmethod
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status]:
+        """Called when no node is feasible: what might make one so."""
+
+
+class PreScorePlugin(ABC):
+    @abstractmethod
+    def pre_score(self, state: CycleState, pod: PodInfo, feasible: Feasible) -> Status | None:
+        """Once per pod, before scoring. Skip: this plugin's score need not run and counts 0."""
+
+
+class ScorePlugin(ABC):
+    score_all: ClassVar[Callable[..., Int64s | int] | None] = None
+    """`score_all(self, state, pod, feasible)`: int64[feasible], or one number for all of them."""
+    normalize: ClassVar[Callable[..., Int64s | int] | None] = None
+    """`normalize(self, state, pod, scores, feasible)`: scores brought into 0 to 100; int64[feasible] or one number."""
+
+    @abstractmethod
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """How good the node is; within 0 to 100 unless `normalize` brings it there."""
+
+
+class ReservePlugin(ABC):
+    @abstractmethod
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """The pod was assumed on the node."""
+
+    @abstractmethod
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """It will not be bound there after all. Must not fail, and may be called without `reserve`."""
+
+
+class PermitPlugin(ABC):
+    @abstractmethod
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
+        """Approve (None), deny, or Wait with a timeout in seconds."""
+
+
+class PreBindPlugin(ABC):
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Skip: there is nothing to do in `pre_bind` for this pod."""
+
+    @abstractmethod
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Work that must be done before the pod is bound."""
+
+
+class BindPlugin(ABC):
+    @abstractmethod
+    async def bind(
+        self, state: CycleState, pod: PodInfo, node_name: str, annotations: Mapping[str, str]
+    ) -> Status | None:
+        """Binds the pod. Skip: leave it to the next plugin."""
+
+
+class PostBindPlugin(ABC):
+    @abstractmethod
+    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """The pod was bound."""

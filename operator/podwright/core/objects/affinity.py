@@ -1,0 +1,260 @@
+"""Node affinity, pod affinity and topology spread constraints of a pod, parsed and interned.
+
+Each part is interned by its source, so that what is computed for one pod of a template serves all of them; parts are
+compared by identity. Sources: the Kubernetes API reference of PodSpec, "Assigning Pods to Nodes", "Pod Topology Spread
+Constraints".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.interning import Interner
+from podwright.core.objects.selectors import (
+    NOTHING,
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorTerm,
+    as_labels,
+    as_list,
+    as_mapping,
+    parse_label_selector,
+    parse_node_selector,
+    parse_node_selector_term,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class NodeAffinity:
+    """What a pod says of the nodes it wants: its nodeSelector, required terms and weighted preferences."""
+
+    node_selector: Mapping[str, str]
+    required: NodeSelector | None
+    preferred: tuple[tuple[int, NodeSelectorTerm], ...]
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether a node satisfies nodeSelector and required affinity."""
+        if any(labels.get(key) != value for key, value in self.node_selector.items()):
+            return False
+        return self.required is None or self.required.matches(labels, name)
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class PodAffinityTerm:
+    """One (anti-)affinity term. Interned: the same term of the same namespace is one object.
+
+    `namespaces` are listed names, the pod's own if it gave neither names nor a selector; `namespace_selector` is
+    NOTHING where none was given. `weight` is 0 for required terms.
+    """
+
+    topology_key: str
+    selector: LabelSelector
+    namespaces: frozenset[str]
+    namespace_selector: LabelSelector
+    weight: int = 0
+
+    def covers(self, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
+        """Whether pods of this namespace are meant."""
+        return namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
+
+    def matches(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels, in this namespace with these labels, is meant."""
+        return self.covers(namespace, namespace_labels) and self.selector.matches(labels)
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class PodAffinity:
+    """A pod's required and preferred pod affinity and anti-affinity."""
+
+    required: tuple[PodAffinityTerm, ...] = ()
+    preferred: tuple[PodAffinityTerm, ...] = ()
+    anti_required: tuple[PodAffinityTerm, ...] = ()
+    anti_preferred: tuple[PodAffinityTerm, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class SpreadConstraint:
+    """One topology spread constraint; matchLabelKeys are in `match_label_keys` and not merged into the selector."""
+
+    max_skew: int
+    topology_key: str
+    hard: bool
+    selector: LabelSelector
+    min_domains: int
+    honor_affinity: bool
+    honor_taints: bool
+    match_label_keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class SpreadConstraints:
+    """All of a pod's constraints, in their order."""
+
+    items: tuple[SpreadConstraint, ...]
+
+    @property
+    def hard(self) -> tuple[SpreadConstraint, ...]:
+        return tuple(c for c in self.items if c.hard)
+
+    @property
+    def soft(self) -> tuple[SpreadConstraint, ...]:
+        return tuple(c for c in self.items if not c.hard)
+
+
+NO_NODE_AFFINITY: Final = NodeAffinity({}, None, ())
+NO_POD_AFFINITY: Final = PodAffinity()
+NO_SPREAD: Final = SpreadConstraints(())
+
+_node_affinities: Final[Interner[NodeAffinity]] = Interner()
+_pod_affinities: Final[Interner[PodAffinity]] = Interner()
+_terms: Final[Interner[PodAffinityTerm]] = Interner()
+_spreads: Final[Interner[SpreadConstraints]] = Interner()
+_selectors: Final[Interner[LabelSelector]] = Interner()
+
+
+def interned_selector(raw: object, where: str) -> LabelSelector:
+    """A label selector, one object for the same source. Raises InvalidObjectError."""
+    return NOTHING if raw is None else _selectors.get(raw, lambda: parse_label_selector(raw, where))
+
+
+def node_affinity_of(spec: Mapping[str, Any]) -> NodeAffinity:
+    """The node selector and node affinity of a pod's spec. Raises InvalidObjectError."""
+    affinity = as_mapping(spec.get("affinity"), "spec.affinity").get("nodeAffinity")
+    selector = spec.get("nodeSelector")
+    if not affinity and not selector:
+        return NO_NODE_AFFINITY
+    return _node_affinities.get((selector, affinity), lambda: _node_affinity(selector, affinity))
+
+
+def _node_affinity(selector: object, raw: object) -> NodeAffinity:
+    where = "spec.affinity.nodeAffinity"
+    affinity = as_mapping(raw, where)
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    preferred = []
+    field = f"{where}.preferredDuringSchedulingIgnoredDuringExecution"
+    for i, item in enumerate(as_list(affinity.get("preferredDuringSchedulingIgnoredDuringExecution"), field)):
+        entry = as_mapping(item, f"{field}[{i}]")
+        weight = _weight(entry, f"{field}[{i}]")
+        term = parse_node_selector_term(entry.get("preference"), f"{field}[{i}].preference")
+        preferred.append((weight, term))
+    return NodeAffinity(
+        as_labels(selector, "spec.nodeSelector"),
+        None
+        if required is None
+        else parse_node_selector(required, f"{where}.requiredDuringSchedulingIgnoredDuringExecution"),
+        tuple(preferred),
+    )
+
+
+def pod_affinity_of(spec: Mapping[str, Any], namespace: str) -> PodAffinity:
+    """The pod affinity and anti-affinity of a pod in this namespace. Raises InvalidObjectError."""
+    affinity = as_mapping(spec.get("affinity"), "spec.affinity")
+    towards, away = affinity.get("podAffinity"), affinity.get("podAntiAffinity")
+    if not towards and not away:
+        return NO_POD_AFFINITY
+    return _pod_affinities.get((namespace, towards, away), lambda: _pod_affinity(towards, away, namespace))
+
+
+def _pod_affinity(towards: object, away: object, namespace: str) -> PodAffinity:
+    required, preferred = _affinity_terms(towards, "spec.affinity.podAffinity", namespace)
+    anti_required, anti_preferred = _affinity_terms(away, "spec.affinity.podAntiAffinity", namespace)
+    return PodAffinity(required, preferred, anti_required, anti_preferred)
+
+
+def _affinity_terms(
+    raw: object, where: str, namespace: str
+) -> tuple[tuple[PodAffinityTerm, ...], tuple[PodAffinityTerm, ...]]:
+    affinity = as_mapping(raw, where)
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    required = [
+        _term(item, f"{where}.{key}[{i}]", namespace, 0)
+        for i, item in enumerate(as_list(affinity.get(key), f"{where}.{key}"))
+    ]
+    key = "preferredDuringSchedulingIgnoredDuringExecution"
+    preferred = []
+    for i, item in enumerate(as_list(affinity.get(key), f"{where}.{key}")):
+        entry = as_mapping(item, f"{where}.{key}[{i}]")
+        weight = _weight(entry, f"{where}.{key}[{i}]")
+        preferred.append(_term(entry.get("podAffinityTerm"), f"{where}.{key}[{i}].podAffinityTerm", namespace, weight))
+    return tuple(required), tuple(preferred)
+
+
+def _term(raw: object, where: str, namespace: str, weight: int) -> PodAffinityTerm:
+    return _terms.get((namespace, weight, raw), lambda: _parse_term(raw, where, namespace, weight))
+
+
+def _parse_term(raw: object, where: str, namespace: str, weight: int) -> PodAffinityTerm:
+    term = as_mapping(raw, where)
+    topology_key = term.get("topologyKey")
+    if not isinstance(topology_key, str) or not topology_key:
+        raise InvalidObjectError(f"{where}.topologyKey", "a topology key is required")
+    names = [str(n) for n in as_list(term.get("namespaces"), f"{where}.namespaces")]
+    namespace_selector = term.get("namespaceSelector")
+    if not names and namespace_selector is None:
+        names = [namespace]
+    return PodAffinityTerm(
+        topology_key=topology_key,
+        selector=interned_selector(term.get("labelSelector"), f"{where}.labelSelector"),
+        namespaces=frozenset(names),
+        namespace_selector=interned_selector(namespace_selector, f"{where}.namespaceSelector"),
+        weight=weight,
+    )
+
+
+def spread_constraints_of(spec: Mapping[str, Any]) -> SpreadConstraints:
+    """The topology spread constraints of a pod's spec. Raises InvalidObjectError."""
+    raw = spec.get("topologySpreadConstraints")
+    if not raw:
+        return NO_SPREAD
+    return _spreads.get(raw, lambda: parse_spread_constraints(raw, "spec.topologySpreadConstraints"))
+
+
+def parse_spread_constraints(raw: object, where: str) -> SpreadConstraints:
+    """A list of v1.TopologySpreadConstraint. Raises InvalidObjectError naming the field."""
+    constraints = []
+    for i, item in enumerate(as_list(raw, where)):
+        entry = as_mapping(item, f"{where}[{i}]")
+        action = entry.get("whenUnsatisfiable")
+        if action not in ("DoNotSchedule", "ScheduleAnyway"):
+            raise InvalidObjectError(f"{where}[{i}].whenUnsatisfiable", f"{action!r} is not a valid action")
+        key = entry.get("topologyKey")
+        if not isinstance(key, str) or not key:
+            raise InvalidObjectError(f"{where}[{i}].topologyKey", "a topology key is required")
+        constraints.append(
+            SpreadConstraint(
+                max_skew=_positive(entry.get("maxSkew"), f"{where}[{i}].maxSkew"),
+                topology_key=key,
+                hard=action == "DoNotSchedule",
+                selector=interned_selector(entry.get("labelSelector"), f"{where}[{i}].labelSelector"),
+                min_domains=_positive(entry.get("minDomains", 1), f"{where}[{i}].minDomains"),
+                honor_affinity=_policy(entry, "nodeAffinityPolicy", "Honor", f"{where}[{i}]"),
+                honor_taints=_policy(entry, "nodeTaintsPolicy", "Ignore", f"{where}[{i}]"),
+                match_label_keys=tuple(
+                    str(k) for k in as_list(entry.get("matchLabelKeys"), f"{where}[{i}].matchLabelKeys")
+                ),
+            )
+        )
+    return SpreadConstraints(tuple(constraints))
+
+
+def _policy(entry: Mapping[str, Any], name: str, default: str, where: str) -> bool:
+    value = entry.get(name) or default
+    if value not in ("Honor", "Ignore"):
+        raise InvalidObjectError(f"{where}.{name}", f"{value!r} is neither Honor nor Ignore")
+    return bool(value == "Honor")
+
+
+def _positive(value: object, where: str) -> int:
+    if type(value) is not int or value < 1:
+        raise InvalidObjectError(where, "must be a whole number of at least 1")
+    return value
+
+
+def _weight(entry: Mapping[str, Any], where: str) -> int:
+    weight = entry.get("weight")
+    if type(weight) is not int:
+        raise InvalidObjectError(f"{where}.weight", "must be a whole number")
+    return weight

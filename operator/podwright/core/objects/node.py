@@ -1,0 +1,79 @@
+"""Node: what the scheduler keeps of a v1.Node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.resources import node_amounts
+from podwright.core.objects.selectors import as_labels, as_list, as_mapping
+from podwright.core.objects.taints import Taint, parse_taints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A node as it was last seen. Immutable.
+
+    `allocatable` is in milli-CPU and whole units; `images` maps every name of every image to its size in bytes.
+    """
+
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+    allocatable: Mapping[str, int]
+    images: Mapping[str, int]
+    declared_features: frozenset[str] = frozenset()
+    resource_version: str = ""
+    terminating: bool = False
+    image_names: tuple[tuple[tuple[str, ...], int], ...] = field(default=())
+    """Per image: its names and its size, as the node lists them."""
+
+
+def parse_node(raw: Mapping[str, Any]) -> Node:
+    """A v1.Node. A missing status is an empty one: the node then offers nothing.
+
+    Raises InvalidObjectError naming the node and the field.
+    """
+    metadata = as_mapping(raw.get("metadata"), "metadata")
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidObjectError("metadata.name", "a name is required", kind="Node", name="")
+    try:
+        return _parse(raw, metadata, name)
+    except InvalidObjectError as error:
+        raise error.of("Node", name) from error
+
+
+def _parse(raw: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> Node:
+    spec = as_mapping(raw.get("spec"), "spec")
+    status = as_mapping(raw.get("status"), "status")
+    listed = []
+    images: dict[str, int] = {}
+    for index, item in enumerate(as_list(status.get("images"), "status.images")):
+        image = as_mapping(item, f"status.images[{index}]")
+        size = image.get("sizeBytes") or 0
+        if not isinstance(size, int):
+            raise InvalidObjectError(f"status.images[{index}].sizeBytes", "expected a whole number")
+        names = tuple(str(n) for n in as_list(image.get("names"), f"status.images[{index}].names"))
+        listed.append((names, size))
+        for image_name in names:
+            images.setdefault(image_name, size)
+    return Node(
+        name=name,
+        uid=str(metadata.get("uid") or ""),
+        labels=as_labels(metadata.get("labels"), "metadata.labels"),
+        annotations=as_labels(metadata.get("annotations"), "metadata.annotations"),
+        taints=parse_taints(spec.get("taints"), "spec.taints"),
+        unschedulable=bool(spec.get("unschedulable")),
+        allocatable=node_amounts(status.get("allocatable"), "status.allocatable"),
+        images=images,
+        declared_features=frozenset(str(f) for f in as_list(status.get("declaredFeatures"), "status.declaredFeatures")),
+        resource_version=str(metadata.get("resourceVersion") or ""),
+        terminating=bool(metadata.get("deletionTimestamp")),
+        image_names=tuple(listed),
+    )

@@ -1,0 +1,202 @@
+"""Label selectors and node selectors.
+
+A nil label selector matches nothing, an empty one everything. A node selector matches if one of its terms does; an empty
+term matches nothing. Sources: the Kubernetes API reference, "LabelSelector" and "NodeSelectorTerm".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from podwright.core.objects.errors import InvalidObjectError
+
+Labels = Mapping[str, str]
+
+_LABEL_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+_NODE_OPERATORS: Final = _LABEL_OPERATORS | {"Gt", "Lt"}
+
+
+def as_mapping(raw: object, where: str) -> Mapping[str, Any]:
+    """`raw` as a mapping; None is an empty one. Raises InvalidObjectError for anything else."""
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        raise InvalidObjectError(where, f"expected an object, got {type(raw).__name__}")
+    return raw
+
+
+def as_list(raw: object, where: str) -> Sequence[Any]:
+    """`raw` as a list; None is an empty one. Raises InvalidObjectError for anything else."""
+    if raw is None:
+        return ()
+    if not isinstance(raw, list | tuple):
+        raise InvalidObjectError(where, f"expected a list, got {type(raw).__name__}")
+    return raw
+
+
+def as_labels(raw: object, where: str) -> dict[str, str]:
+    """A string map. Raises InvalidObjectError if a value is not a string."""
+    labels = as_mapping(raw, where)
+    for key, value in labels.items():
+        if not isinstance(value, str):
+            raise InvalidObjectError(f"{where}[{key}]", f"expected a string, got {type(value).__name__}")
+    return dict(labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One `key operator values`. `bound` is the integer of Gt and Lt."""
+
+    key: str
+    operator: str
+    values: frozenset[str]
+    bound: int = 0
+
+    def matches_value(self, value: str | None) -> bool:
+        """Whether a label with this value (None: absent) fulfils the requirement."""
+        if value is None:
+            return self.operator in ("NotIn", "DoesNotExist")
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return True
+            case "DoesNotExist":
+                return False
+        number = _int64(value)
+        if number is None:
+            return False
+        return number > self.bound if self.operator == "Gt" else number < self.bound
+
+    def matches(self, labels: Labels) -> bool:
+        return self.matches_value(labels.get(self.key))
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class LabelSelector:
+    """Requirements that all must hold; `nothing` marks the nil selector. Compared by identity: intern it."""
+
+    requirements: tuple[Requirement, ...]
+    nothing: bool = False
+
+    def matches(self, labels: Labels) -> bool:
+        if self.nothing:
+            return False
+        return all(requirement.matches_value(labels.get(requirement.key)) for requirement in self.requirements)
+
+    @property
+    def empty(self) -> bool:
+        """True for the selector that matches everything."""
+        return not self.requirements and not self.nothing
+
+
+NOTHING: Final = LabelSelector((), nothing=True)
+EVERYTHING: Final = LabelSelector(())
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelectorTerm:
+    """Label and field requirements that all must hold; one without any matches no node."""
+
+    expressions: tuple[Requirement, ...]
+    fields: tuple[Requirement, ...]
+
+    def matches(self, labels: Labels, name: str) -> bool:
+        if not self.expressions and not self.fields:
+            return False
+        return all(r.matches_value(name) for r in self.fields) and all(
+            r.matches_value(labels.get(r.key)) for r in self.expressions
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class NodeSelector:
+    """Terms of which one must match. Compared by identity: intern it."""
+
+    terms: tuple[NodeSelectorTerm, ...]
+
+    def matches(self, labels: Labels, name: str) -> bool:
+        return any(term.matches(labels, name) for term in self.terms)
+
+
+def parse_label_selector(raw: object, where: str) -> LabelSelector:
+    """A metav1.LabelSelector. Raises InvalidObjectError naming the field."""
+    if raw is None:
+        return NOTHING
+    selector = as_mapping(raw, where)
+    requirements = [
+        Requirement(key, "In", frozenset((value,)))
+        for key, value in as_labels(selector.get("matchLabels"), f"{where}.matchLabels").items()
+    ]
+    for index, item in enumerate(as_list(selector.get("matchExpressions"), f"{where}.matchExpressions")):
+        requirements.append(_requirement(item, f"{where}.matchExpressions[{index}]", _LABEL_OPERATORS))
+    return LabelSelector(tuple(requirements)) if requirements else EVERYTHING
+
+
+def selector_from_set(labels: Labels) -> LabelSelector:
+    """The selector of a Service or ReplicationController: all these labels; none given, everything."""
+    if not labels:
+        return EVERYTHING
+    return LabelSelector(tuple(Requirement(key, "In", frozenset((value,))) for key, value in labels.items()))
+
+
+def parse_node_selector(raw: object, where: str) -> NodeSelector:
+    """A v1.NodeSelector. Raises InvalidObjectError naming the field."""
+    terms = as_list(as_mapping(raw, where).get("nodeSelectorTerms"), f"{where}.nodeSelectorTerms")
+    return NodeSelector(
+        tuple(parse_node_selector_term(term, f"{where}.nodeSelectorTerms[{i}]") for i, term in enumerate(terms))
+    )
+
+
+def parse_node_selector_term(raw: object, where: str) -> NodeSelectorTerm:
+    """A v1.NodeSelectorTerm. Raises InvalidObjectError naming the field."""
+    term = as_mapping(raw, where)
+    expressions = tuple(
+        _requirement(item, f"{where}.matchExpressions[{i}]", _NODE_OPERATORS)
+        for i, item in enumerate(as_list(term.get("matchExpressions"), f"{where}.matchExpressions"))
+    )
+    fields = tuple(
+        _requirement(item, f"{where}.matchFields[{i}]", _NODE_OPERATORS)
+        for i, item in enumerate(as_list(term.get("matchFields"), f"{where}.matchFields"))
+    )
+    for i, field in enumerate(fields):
+        if field.key != "metadata.name":
+            raise InvalidObjectError(
+                f"{where}.matchFields[{i}].key", f"{field.key!r} is not a valid field selector key"
+            )
+    return NodeSelectorTerm(expressions, fields)
+
+
+def _requirement(raw: object, where: str, operators: frozenset[str]) -> Requirement:
+    item = as_mapping(raw, where)
+    key, operator = item.get("key"), item.get("operator")
+    if not isinstance(key, str) or not key:
+        raise InvalidObjectError(f"{where}.key", "a key is required")
+    if operator not in operators:
+        raise InvalidObjectError(f"{where}.operator", f"{operator!r} is not a valid operator")
+    values = as_list(item.get("values"), f"{where}.values")
+    if not all(isinstance(value, str) for value in values):
+        raise InvalidObjectError(f"{where}.values", "values must be strings")
+    if operator in ("In", "NotIn") and not values:
+        raise InvalidObjectError(f"{where}.values", f"must be given for operator {operator}")
+    if operator in ("Exists", "DoesNotExist") and values:
+        raise InvalidObjectError(f"{where}.values", f"must not be given for operator {operator}")
+    bound = 0
+    if operator in ("Gt", "Lt"):
+        number = _int64(values[0]) if len(values) == 1 else None
+        if number is None:
+            raise InvalidObjectError(f"{where}.values", f"operator {operator} takes exactly one integer")
+        bound = number
+    return Requirement(key, str(operator), frozenset(values), bound)
+
+
+def _int64(text: str) -> int | None:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdigit():
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None

@@ -1,0 +1,215 @@
+"""NodeTable: allocatable, requested, labels and taints of all nodes as columns.
+
+A node keeps its slot as long as it exists; a slot whose node is gone is a hole (`valid` is False, all amounts 0) until a
+new node takes it. Columns are handed out as read-only views of `size` rows, which stay current: they show later writes
+until `size` or the capacity changes, so fetch them anew for each decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.objects.node import Node
+from podwright.core.objects.resources import PODS
+from podwright.core.objects.taints import Taint
+from podwright.core.state.columns.changes import ChangeLog
+
+Int64s = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+Bools = NDArray[np.bool_]
+
+ABSENT: Final = -1
+"""The value id of a label that a node does not have."""
+_START_CAPACITY: Final = 64
+
+
+class NodeTable:
+    """See the module. `static_changes` logs changes to nodes themselves, `usage_changes` those to what they carry."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.count = 0
+        self.names: list[str] = []
+        self.nodes: list[Node | None] = []
+        self.static_changes = ChangeLog()
+        self.usage_changes = ChangeLog()
+        self.epoch = 0
+        """Rises when a node comes, goes or changes."""
+        self._capacity = _START_CAPACITY
+        self._holes: list[int] = []
+        self._columns: dict[tuple[str, str], NDArray[Any]] = {}
+        self._views: dict[tuple[str, str], NDArray[Any]] = {}
+        self._label_values: dict[str, dict[str, int]] = {}
+        self._taint_ids: dict[tuple[Taint, ...], int] = {}
+        self.taint_sets: list[tuple[Taint, ...]] = []
+        """Distinct taint lists; `taints` holds positions in here."""
+        for name, dtype in (("valid", np.bool_), ("unschedulable", np.bool_), ("taints", np.int32)):
+            self._columns[name, ""] = np.zeros(self._capacity, dtype)
+        for name in ("scoring_cpu", "scoring_memory", "pods"):
+            self._columns[name, ""] = np.zeros(self._capacity, np.int64)
+
+    # Reading
+
+    @property
+    def valid(self) -> Bools:
+        """bool[nodes]: the row is a node."""
+        return self._view(("valid", ""))
+
+    @property
+    def full(self) -> bool:
+        """No holes: every row is a node."""
+        return self.count == self.size
+
+    @property
+    def unschedulable(self) -> Bools:
+        return self._view(("unschedulable", ""))
+
+    @property
+    def taints(self) -> Int32s:
+        """int32[nodes]: positions in `taint_sets`."""
+        return self._view(("taints", ""))
+
+    @property
+    def pods(self) -> Int64s:
+        """int64[nodes]: pods on the node, assumed ones included."""
+        return self._view(("pods", ""))
+
+    @property
+    def scoring_cpu(self) -> Int64s:
+        """int64[nodes]: requested milli-CPU with scoring's defaults."""
+        return self._view(("scoring_cpu", ""))
+
+    @property
+    def scoring_memory(self) -> Int64s:
+        """int64[nodes]: requested bytes with scoring's defaults."""
+        return self._view(("scoring_memory", ""))
+
+    def allocatable(self, resource: str) -> Int64s:
+        """int64[nodes]: 0 where the node does not offer the resource."""
+        return self._amounts("allocatable", resource)
+
+    def requested(self, resource: str) -> Int64s:
+        """int64[nodes]: the sum over the node's pods."""
+        return self._amounts("requested", resource)
+
+    @property
+    def allowed_pods(self) -> Int64s:
+        return self._amounts("allocatable", PODS)
+
+    def labels(self, key: str) -> Int32s:
+        """int32[nodes]: the id of the node's value of this label, ABSENT (-1) without one. See `label_values`."""
+        column = ("label", key)
+        if column not in self._columns:
+            ids = np.full(self._capacity, ABSENT, np.int32)
+            values = self._label_values.setdefault(key, {})
+            for slot, node in enumerate(self.nodes):
+                value = None if node is None else node.labels.get(key)
+                if value is not None:
+                    ids[slot] = values.setdefault(value, len(values))
+            self._columns[column] = ids
+        return self._view(column)
+
+    def label_values(self, key: str) -> Mapping[str, int]:
+        """The ids of all values ever seen of this label: 0 to len - 1."""
+        self.labels(key)
+        return self._label_values[key]
+
+    def _amounts(self, what: str, resource: str) -> Int64s:
+        key = (what, resource)
+        if key not in self._columns:
+            column = np.zeros(self._capacity, np.int64)
+            if what == "allocatable":
+                for slot, node in enumerate(self.nodes):
+                    if node is not None:
+                        column[slot] = node.allocatable.get(resource, 0)
+            self._columns[key] = column
+        return self._view(key)
+
+    def _view(self, key: tuple[str, str]) -> NDArray[Any]:
+        view = self._views.get(key)
+        if view is None:
+            view = self._columns[key][: self.size]
+            view.flags.writeable = False
+            self._views[key] = view
+        return view
+
+    # Writing: for the cache only
+
+    def add(self, node: Node) -> int:
+        """Takes a new node in and returns its slot."""
+        if self._holes:
+            slot = self._holes.pop()
+        else:
+            slot = self.size
+            if slot == self._capacity:
+                self._grow()
+            self.size += 1
+            self.names.append("")
+            self.nodes.append(None)
+            self._views.clear()
+        self.count += 1
+        self._columns["valid", ""][slot] = True
+        self._write(slot, node)
+        return slot
+
+    def update(self, slot: int, node: Node) -> None:
+        self._write(slot, node)
+
+    def remove(self, slot: int) -> None:
+        """The node is gone; its slot becomes a hole with nothing on it."""
+        for (what, _), column in self._columns.items():
+            column[slot] = ABSENT if what == "label" else 0
+        self.nodes[slot] = None
+        self.names[slot] = ""
+        self.count -= 1
+        self._holes.append(slot)
+        self._changed(slot)
+
+    def set_usage(self, slot: int, resource: str, amount: int) -> None:
+        """Sets `requested` of one resource."""
+        column = self._columns.get(("requested", resource))
+        if column is None:
+            self._amounts("requested", resource)
+            column = self._columns["requested", resource]
+        column[slot] = amount
+
+    def set_counts(self, slot: int, pods: int, scoring_cpu: int, scoring_memory: int) -> None:
+        self._columns["pods", ""][slot] = pods
+        self._columns["scoring_cpu", ""][slot] = scoring_cpu
+        self._columns["scoring_memory", ""][slot] = scoring_memory
+        self.usage_changes.append(slot)
+
+    def _write(self, slot: int, node: Node) -> None:
+        self.nodes[slot] = node
+        self.names[slot] = node.name
+        self._columns["unschedulable", ""][slot] = node.unschedulable
+        taints = self._taint_ids.get(node.taints)
+        if taints is None:
+            taints = self._taint_ids[node.taints] = len(self.taint_sets)
+            self.taint_sets.append(node.taints)
+        self._columns["taints", ""][slot] = taints
+        for (what, key), column in self._columns.items():
+            if what == "allocatable":
+                column[slot] = node.allocatable.get(key, 0)
+            elif what == "label":
+                value = node.labels.get(key)
+                values = self._label_values[key]
+                column[slot] = ABSENT if value is None else values.setdefault(value, len(values))
+        self._changed(slot)
+
+    def _changed(self, slot: int) -> None:
+        self.epoch += 1
+        self.static_changes.append(slot)
+        self.usage_changes.append(slot)
+
+    def _grow(self) -> None:
+        for key, column in self._columns.items():
+            grown = np.full(2 * self._capacity, ABSENT if key[0] == "label" else 0, column.dtype)
+            grown[: self._capacity] = column
+            self._columns[key] = grown
+        self._capacity *= 2
+        self._views.clear()

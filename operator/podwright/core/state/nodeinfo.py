@@ -1,0 +1,107 @@
+"""NodeInfo: a node with the pods on it and the sums over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import HostPort, PodInfo
+
+WILDCARD = "0.0.0.0"  # noqa: S104 -- the host IP that stands for all
+
+
+class UsedPorts:
+    """Host ports in use, counted. `0.0.0.0` is every address; `::` is an address like any other."""
+
+    __slots__ = ("_used",)
+
+    def __init__(self, used: Mapping[tuple[str, int], dict[str, int]] | None = None) -> None:
+        self._used: dict[tuple[str, int], dict[str, int]] = {k: dict(v) for k, v in (used or {}).items()}
+
+    def add(self, port: HostPort) -> None:
+        addresses = self._used.setdefault((port.protocol, port.port), {})
+        addresses[port.ip] = addresses.get(port.ip, 0) + 1
+
+    def remove(self, port: HostPort) -> None:
+        addresses = self._used.get((port.protocol, port.port), {})
+        if addresses.get(port.ip, 0) > 1:
+            addresses[port.ip] -= 1
+        else:
+            addresses.pop(port.ip, None)
+            if not addresses:
+                self._used.pop((port.protocol, port.port), None)
+
+    def conflicts(self, port: HostPort) -> bool:
+        """Whether the port is taken on that address, or on any where one of the two is the wildcard."""
+        addresses = self._used.get((port.protocol, port.port))
+        if not addresses:
+            return False
+        return port.ip == WILDCARD or port.ip in addresses or WILDCARD in addresses
+
+    def __bool__(self) -> bool:
+        return bool(self._used)
+
+    def clone(self) -> UsedPorts:
+        return UsedPorts(self._used)
+
+
+class NodeInfo:
+    """A node, its pods by uid, and sums: `requested` (milli-CPU, bytes, units) and scoring's view of CPU and memory.
+
+    `node` is None while pods name a node that is not there; such a NodeInfo has no slot in the table. `clone()` gives
+    an independent copy for a dry run.
+    """
+
+    __slots__ = ("name", "node", "pods", "ports", "requested", "scoring_cpu", "scoring_memory", "slot")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.node: Node | None = None
+        self.slot = -1
+        self.pods: dict[str, PodInfo] = {}
+        self.requested: dict[str, int] = {}
+        self.scoring_cpu = 0
+        self.scoring_memory = 0
+        self.ports = UsedPorts()
+
+    @property
+    def present(self) -> Node:
+        """The node itself; an AssertionError for a NodeInfo without one, which no plugin is ever given."""
+        assert self.node is not None, f"node {self.name} is not there"
+        return self.node
+
+    def allocatable(self, resource: str) -> int:
+        return 0 if self.node is None else self.node.allocatable.get(resource, 0)
+
+    def add(self, pod: PodInfo) -> None:
+        """Counts a pod that is not here yet."""
+        self.pods[pod.uid] = pod
+        requested = self.requested
+        for resource, amount in pod.requests.amounts.items():
+            requested[resource] = requested.get(resource, 0) + amount
+        self.scoring_cpu += pod.requests.scoring_cpu
+        self.scoring_memory += pod.requests.scoring_memory
+        for port in pod.ports:
+            self.ports.add(port)
+
+    def remove(self, pod: PodInfo) -> None:
+        """Takes off a pod that is here; what is subtracted is what the pod that was added asked for."""
+        known = self.pods.pop(pod.uid)
+        requested = self.requested
+        for resource, amount in known.requests.amounts.items():
+            requested[resource] -= amount
+        self.scoring_cpu -= known.requests.scoring_cpu
+        self.scoring_memory -= known.requests.scoring_memory
+        for port in known.ports:
+            self.ports.remove(port)
+
+    def clone(self) -> NodeInfo:
+        copy = NodeInfo(self.name)
+        copy.node = self.node
+        copy.slot = self.slot
+        copy.pods = dict(self.pods)
+        copy.requested = dict(self.requested)
+        copy.scoring_cpu = self.scoring_cpu
+        copy.scoring_memory = self.scoring_memory
+        copy.ports = self.ports.clone()
+        return copy

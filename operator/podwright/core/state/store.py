@@ -1,0 +1,72 @@
+"""All objects that are neither nodes nor pods: volumes, claims, classes, services, controllers, budgets, namespaces.
+
+Objects are kept as the API server serves them. Each kind has a version that rises with every change, so that whoever
+keeps something computed from a kind can see that it is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from podwright.core.objects.errors import InvalidObjectError
+
+Object = Mapping[str, Any]
+
+KINDS: Final = (
+    "Namespace",
+    "Service",
+    "ReplicationController",
+    "ReplicaSet",
+    "StatefulSet",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+    "CSINode",
+    "CSIDriver",
+    "CSIStorageCapacity",
+    "VolumeAttachment",
+    "PodDisruptionBudget",
+    "DeviceClass",
+)
+"""The kinds that the default plugins read."""
+
+
+def key_of(raw: Object) -> tuple[str, str]:
+    """(namespace, name); the namespace is empty for cluster-scoped objects. Raises InvalidObjectError."""
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
+        raise InvalidObjectError("metadata.name", "a name is required", kind=str(raw.get("kind") or "object"), name="?")
+    return str(metadata.get("namespace") or ""), metadata["name"]
+
+
+class ObjectStore:
+    """Objects by kind, namespace and name, in the order in which they became known."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, dict[str, dict[str, Object]]] = {}
+        self._versions: dict[str, int] = {}
+
+    def set(self, kind: str, raw: Object) -> None:
+        """Adds or replaces an object. Raises InvalidObjectError without a name."""
+        namespace, name = key_of(raw)
+        self._objects.setdefault(kind, {}).setdefault(namespace, {})[name] = raw
+        self._versions[kind] = self._versions.get(kind, 0) + 1
+
+    def remove(self, kind: str, name: str, namespace: str = "") -> None:
+        """Forgets an object; one that is not known is no error."""
+        if self._objects.get(kind, {}).get(namespace, {}).pop(name, None) is not None:
+            self._versions[kind] = self._versions.get(kind, 0) + 1
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
+        return self._objects.get(kind, {}).get(namespace, {}).get(name)
+
+    def list(self, kind: str, namespace: str | None = None) -> Iterable[Object]:
+        """All objects of a kind, of one namespace or (None) of all."""
+        spaces = self._objects.get(kind, {})
+        if namespace is not None:
+            return spaces.get(namespace, {}).values()
+        return [raw for space in spaces.values() for raw in space.values()]
+
+    def version(self, kind: str) -> int:
+        return self._versions.get(kind, 0)
