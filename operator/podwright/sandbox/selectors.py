@@ -1,0 +1,118 @@
+"""Label and field selectors, as they stand in a query string, compiled to predicates over stored objects.
+
+`Selection` holds all that a list or watch narrows by. A missing field equals the empty string, as in Kubernetes.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from podwright.sandbox.errors import bad_request
+from podwright.sandbox.kinds import Kind, Obj
+
+Predicate = Callable[[Obj], bool]
+
+COMMON = ("metadata.name", "metadata.namespace")
+FIELDS: dict[str, tuple[str, ...]] = {
+    "pods": (
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    "events": (
+        *(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid", "apiVersion", "fieldPath")),
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    ),
+    "nodes": ("spec.unschedulable",),
+    "namespaces": ("status.phase",),
+    "secrets": ("type",),
+    "replicasets.apps": ("status.replicas",),
+    "jobs.batch": ("status.successful",),
+}
+_KEY = r"[A-Za-z0-9](?:[-A-Za-z0-9_./]*[A-Za-z0-9])?"
+_REQUIREMENT = re.compile(
+    rf"\s*(?:!\s*(?P<absent>{_KEY})|(?P<key>{_KEY})\s*"
+    rf"(?:(?P<op>==|=|!=)\s*(?P<value>[-A-Za-z0-9_.]*)|\b(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?)\s*(?:,|$)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A namespace ("" for all) and the predicates an object has to pass."""
+
+    namespace: str
+    predicates: tuple[Predicate, ...] = ()
+
+    def matches(self, obj: Obj) -> bool:
+        if self.namespace and obj["metadata"].get("namespace") != self.namespace:
+            return False
+        return all(predicate(obj) for predicate in self.predicates)
+
+
+def selection(kind: Kind, namespace: str, labels: str, fields: str) -> Selection:
+    """Raises ApiError 400 for what cannot be parsed or selected by."""
+    return Selection(namespace, (*_labels(labels), *_fields(kind, fields)))
+
+
+def _labels(text: str) -> list[Predicate]:
+    found, position = [], 0
+    while position < len(text):
+        match = _REQUIREMENT.match(text, position)
+        if match is None:
+            raise bad_request(f"unable to parse requirement: {text[position:]!r}")
+        found.append(_label_predicate(match))
+        position = match.end()
+    return found
+
+
+def _label_predicate(match: re.Match[str]) -> Predicate:
+    if key := match["absent"]:
+        return lambda obj: key not in (obj["metadata"].get("labels") or ())
+    key = match["key"]
+    if match["op"] is None and match["set"] is None:
+        return lambda obj: key in (obj["metadata"].get("labels") or ())
+    values = {match["value"]} if match["op"] else {value.strip() for value in match["values"].split(",")}
+    if match["op"] == "!=" or match["set"] == "notin":
+        return lambda obj: (obj["metadata"].get("labels") or {}).get(key) not in values
+    return lambda obj: (obj["metadata"].get("labels") or {}).get(key) in values
+
+
+def _fields(kind: Kind, text: str) -> list[Predicate]:
+    known = (*COMMON, *FIELDS.get(kind.stored, ()))
+    if kind.crd:
+        known = (*COMMON, *(field["jsonPath"].lstrip(".") for field in kind.crd.get("selectableFields", ())))
+    found = []
+    for term in filter(None, text.split(",")):
+        match = re.fullmatch(r"([^!=]+)(==|=|!=)(.*)", term)
+        if match is None:
+            raise bad_request(f"invalid selector: {text!r}; can't understand {term!r}")
+        head, _, rest = match[1].partition(".")
+        path = ".".join(filter(None, (kind.renames.get(head, head), rest)))
+        if path not in known:
+            raise bad_request(f"field label not supported: {match[1]}")
+        found.append(_field_predicate(path, match[3], equal=match[2] != "!="))
+    return found
+
+
+def _field_predicate(path: str, wanted: str, *, equal: bool) -> Predicate:
+    steps = path.split(".") if path != "source" else ["source", "component"]
+
+    def matches(obj: Obj) -> bool:
+        value: object = obj
+        for step in steps:
+            value = value.get(step) if isinstance(value, dict) else None
+        text = str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+        return (text == wanted) is equal
+
+    if path in ("spec.unschedulable", "spec.hostNetwork") and wanted == "false":
+        truthy = _field_predicate(path, "true", equal=True)
+        return lambda obj: truthy(obj) is not equal
+    return matches

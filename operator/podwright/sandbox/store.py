@@ -1,0 +1,149 @@
+"""Objects with revisions, a bounded history of changes, and those who watch them.
+
+Invariant: an `Entry` and the object in it never change; each write makes a new one with the next revision of one
+counter for all kinds, as etcd does. Every entry is encoded once. Everything runs in one event loop: no locks.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from podwright.sandbox.errors import expired
+from podwright.sandbox.kinds import Kind, Obj
+from podwright.sandbox.selectors import Selection
+
+Key = tuple[str, str]  # namespace ("" if cluster-scoped), name
+FIRST_REVISION = 100  # so that watches from revision 1 are too old, as they are on a real server
+
+
+class Entry:
+    """One revision of one object."""
+
+    __slots__ = ("data", "obj", "rv")
+
+    def __init__(self, obj: Obj, rv: int) -> None:
+        self.obj = obj
+        self.rv = rv
+        self.data: bytes = orjson.dumps(obj)
+
+    def copy(self) -> Any:
+        """A deep copy that may be changed."""
+        return orjson.loads(self.data)
+
+
+class Change:
+    """A write: `old` is None for a creation, `new` for a removal."""
+
+    __slots__ = ("_gone", "_lines", "new", "old", "rv")
+
+    def __init__(self, rv: int, old: Entry | None, new: Entry | None) -> None:
+        self.rv = rv
+        self.old = old
+        self.new = new
+        self._gone: Entry | None = None
+        self._lines: dict[tuple[str, Kind], bytes] = {}
+
+    def seen(self, selection: Selection) -> tuple[str, Entry] | None:
+        """How a watch with this selection sees it: an object that leaves the selection is DELETED, as it last was."""
+        before = self.old is not None and selection.matches(self.old.obj)
+        if self.new is not None and selection.matches(self.new.obj):
+            return ("MODIFIED" if before else "ADDED"), self.new
+        return ("DELETED", self.gone()) if before else None
+
+    def gone(self) -> Entry:
+        """The old object with the revision of this change."""
+        assert self.old is not None
+        if self._gone is None:
+            metadata = self.old.obj["metadata"] | {"resourceVersion": str(self.rv)}
+            self._gone = Entry(self.old.obj | {"metadata": metadata}, self.rv)
+        return self._gone
+
+    def line(self, kind: Kind, event: str, entry: Entry) -> bytes:
+        """The watch event as JSON, encoded once for all who watch this kind."""
+        found = self._lines.get((event, kind))
+        if found is None:
+            found = self._lines[event, kind] = event_line(event, kind.encode(entry.obj, entry.data))
+        return found
+
+
+def event_line(event: str, body: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (event.encode(), body)
+
+
+Watcher = Callable[[Change], None]
+
+
+class Collection:
+    """All objects of one stored kind."""
+
+    def __init__(self, history: int, floor: int) -> None:
+        self.entries: dict[Key, Entry] = {}
+        self.watchers: set[Watcher] = set()
+        self._history: deque[Change] = deque(maxlen=history)
+        self._floor = floor
+        self._order: list[Key] | None = []
+
+    def select(self, selection: Selection) -> list[Entry]:
+        """The matching entries by namespace and name."""
+        if self._order is None:
+            self._order = sorted(self.entries)
+        entries = self.entries
+        return [entries[key] for key in self._order if selection.matches(entries[key].obj)]
+
+    def since(self, rv: int) -> list[Change]:
+        """The changes after a revision, oldest first; ApiError 410 if not all of them are known any more."""
+        if rv < self._floor:
+            raise expired(f"too old resource version: {rv} ({self._floor})")
+        found = []
+        for change in reversed(self._history):
+            if change.rv <= rv:
+                break
+            found.append(change)
+        return found[::-1]
+
+    def record(self, key: Key, change: Change) -> None:
+        if change.new is None:
+            del self.entries[key]
+            self._order = None
+        else:
+            self.entries[key] = change.new
+            if change.old is None:
+                self._order = None
+        if len(self._history) == self._history.maxlen:
+            self._floor = self._history[0].rv
+        self._history.append(change)
+        for watcher in tuple(self.watchers):
+            watcher(change)
+
+
+class Store:
+    """Collections by stored name, and the one revision counter."""
+
+    def __init__(self, history: int = 10_000) -> None:
+        self.rv = FIRST_REVISION
+        self._history = history
+        self._collections: dict[str, Collection] = defaultdict(lambda: Collection(self._history, FIRST_REVISION))
+
+    def __getitem__(self, stored: str) -> Collection:
+        return self._collections[stored]
+
+    def write(self, stored: str, obj: Obj) -> Entry:
+        """Store a new revision; `obj` is the store's from then on."""
+        self.rv += 1
+        metadata = obj["metadata"]
+        metadata["resourceVersion"] = str(self.rv)
+        key = (metadata.get("namespace", ""), metadata["name"])
+        collection = self._collections[stored]
+        entry = Entry(obj, self.rv)
+        collection.record(key, Change(self.rv, collection.entries.get(key), entry))
+        return entry
+
+    def remove(self, stored: str, entry: Entry) -> Entry:
+        """Remove an object; returns it as it was, with the revision of its removal."""
+        self.rv += 1
+        metadata = entry.obj["metadata"]
+        change = Change(self.rv, entry, None)
+        self._collections[stored].record((metadata.get("namespace", ""), metadata["name"]), change)
+        return change.gone()
