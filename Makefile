@@ -36,3 +36,15 @@ lint: venv ## ruff, mypy, import-linter
 format: venv ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# --- the real control plane and the benchmark -------------------------------------------------------------
+.PHONY: control-plane
+
+control-plane: venv ## build etcd, kube-apiserver, kubectl, … with Go into the cache
+	$(BIN)/python -m podwright.testing build
+
+cluster: venv ## start a real control plane, print its kubeconfig, run until Ctrl-C (ARGS="--nodes 20 --with kwok")
+	@$(BIN)/python -m podwright.testing up $(ARGS)
+
+bench: venv ## set Podwright beside kube-scheduler on a real control plane (ARGS=--help)
+	$(BIN)/python -m benchmarks $(ARGS)

@@ -3,7 +3,7 @@
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Container
 
 import click
 
@@ -50,14 +50,13 @@ def up(companions: tuple[str, ...], nodes: int, fsync: bool) -> None:
         _wait_for_the_end((cluster.etcd, cluster.api_server))
 
 
-def _start(cluster: ControlPlane, companions: Iterable[str]) -> None:
-    starts = {
-        "scheduler": cluster.start_scheduler,
-        "controllers": cluster.start_controller_manager,
-        "kwok": cluster.start_kwok,
-    }
-    for name in companions:
-        starts[name]()
+def _start(cluster: ControlPlane, companions: Container[str]) -> None:
+    if "scheduler" in companions:
+        cluster.start_scheduler()
+    if "controllers" in companions:
+        cluster.start_controller_manager()
+    if "kwok" in companions:
+        cluster.start_kwok()
 
 
 def _wait_for_the_end(processes: tuple[Process, ...]) -> None:

@@ -52,16 +52,14 @@ class Binaries:
             )
 
     def _look_for(self, program: Program) -> Path | None:
-        if (assets := os.environ.get("KUBEBUILDER_ASSETS")) and _complete(path := Path(assets) / program.name, program):
+        if (assets := os.environ.get("KUBEBUILDER_ASSETS")) and builder.complete(
+            path := Path(assets) / program.name, program
+        ):
             return path
         installed = shutil.which(program.name)
-        if installed and _complete(path := Path(installed), program):
+        if installed and builder.complete(path := Path(installed), program):
             version = program.version_of(path)
             if version and same_minor(version, self.versions.of(program.family)):
                 return path
         path = builder.family_folder(program.family, self.versions) / program.name
-        return path if _complete(path, program) else None
-
-
-def _complete(path: Path, program: Program) -> bool:
-    return os.access(path, os.X_OK) and all((path.parent / file).exists() for file in program.companions)
+        return path if builder.complete(path, program) else None

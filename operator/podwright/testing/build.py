@@ -58,6 +58,11 @@ def family_folder(family: Family, versions: Versions) -> Path:
     return cache_folder() / f"{family}-{versions.of(family)}"
 
 
+def complete(path: Path, program: Program) -> bool:
+    """Whether `path` can be run and its companions lie beside it."""
+    return os.access(path, os.X_OK) and all((path.parent / file).exists() for file in program.companions)
+
+
 def go_command() -> str | None:
     """The `go` to build with, None if there is none."""
     return shutil.which("go")
@@ -73,7 +78,7 @@ def build(program: Program, versions: Versions, report: Report = report_to_stder
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / program.name
     with _lock(cache_folder() / "build.lock", report):
-        if not target.exists():
+        if not complete(target, program):
             go = go_command()
             if go is None:
                 raise BuildError(

@@ -24,8 +24,10 @@ class WorkFolder:
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         self.logs = self.path / "logs"
         self.logs.mkdir()
-        self._lock = (self.path / _OWNED).open("w")
+        unlocked = self.path / "unlocked"
+        self._lock = unlocked.open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        unlocked.rename(self.path / _OWNED)  # only now others may judge by it
 
     def remove(self) -> None:
         self._lock.close()

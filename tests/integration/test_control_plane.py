@@ -1,0 +1,236 @@
+"""The control plane itself: up, whole, as strict as a real one, and gone without a trace."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from podwright.testing import ApiError, Binaries, ControlPlane, KubectlError, ProcessError, node, pod, wait_until
+
+
+def running(pid: int) -> bool:
+    """Whether a process runs; one that is dead but not reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def bound_to(cluster: ControlPlane, body: dict) -> str | None:
+    return cluster.client.read(body)["spec"].get("nodeName")
+
+
+def phase(cluster: ControlPlane, body: dict) -> str:
+    return cluster.client.read(body)["status"]["phase"]
+
+
+def test_the_server_calls_itself_by_the_pinned_version(control_plane):
+    pinned = control_plane.binaries.versions.kubernetes
+    assert control_plane.client.get("/version")["gitVersion"] == f"v{pinned}"
+    assert f"Client Version: v{pinned}" in control_plane.kubectl("version")
+
+
+def test_kubectl_sees_what_the_client_created(empty_cluster):
+    empty_cluster.client.create(node("blue", cpu="2"))
+    assert empty_cluster.kubectl("get", "nodes", "-o", "name") == "node/blue\n"
+
+
+def test_a_new_node_has_no_taint_that_only_a_controller_would_remove(empty_cluster):
+    created = empty_cluster.client.create(node("untainted"))
+    assert created["spec"].get("taints") is None
+
+
+def test_a_failing_kubectl_raises_with_what_it_said(control_plane):
+    with pytest.raises(KubectlError, match='"nothing-here" not found'):
+        control_plane.kubectl("get", "node", "nothing-here")
+
+
+def test_a_refused_request_raises_with_code_and_reason(control_plane):
+    with pytest.raises(ApiError) as refused:
+        control_plane.client.read(node("nothing-here"))
+    assert (refused.value.status, refused.value.reason) == (404, "NotFound")
+
+
+def test_bulk_creates_and_deletes_all(empty_cluster, namespace):
+    pods = [pod(f"pod-{number}", namespace) for number in range(100)]
+    answers = empty_cluster.bulk.create(pods)
+    assert [answer["metadata"]["name"] for answer in answers] == [body["metadata"]["name"] for body in pods]
+    assert len(empty_cluster.client.items(f"/api/v1/namespaces/{namespace}/pods")) == 100
+    empty_cluster.bulk.delete(pods)
+    assert empty_cluster.client.items(f"/api/v1/namespaces/{namespace}/pods") == []
+
+
+async def test_bulk_works_inside_a_running_event_loop(control_plane, namespace):
+    assert len(control_plane.bulk.create([pod("one", namespace)])) == 1
+
+
+def test_a_bulk_request_that_is_refused_raises(control_plane, namespace):
+    with pytest.raises(ExceptionGroup) as refused:
+        control_plane.bulk.create([pod("Not A Name", namespace)])
+    assert refused.group_contains(ApiError, match="Invalid")
+
+
+def test_a_namespace_is_gone_after_its_test(control_plane, request):
+    name = request.getfixturevalue("namespace")
+    assert name in control_plane.kubectl("get", "namespaces")
+    control_plane.client.create(pod("left-behind", name))
+    # the fixture's own end is what removes it; the next test would trip over leftovers in `pods`
+
+
+def test_no_pod_of_an_earlier_test_is_left(empty_cluster):
+    assert empty_cluster.client.items("/api/v1/pods") == []
+    assert empty_cluster.client.items("/api/v1/nodes") == []
+
+
+class TestServiceAccounts:
+    def test_an_account_without_a_role_may_do_nothing(self, control_plane, namespace):
+        login = control_plane.service_account_kubeconfig(namespace, "nobody")
+        with pytest.raises(KubectlError, match=f"system:serviceaccount:{namespace}:nobody.*cannot list"):
+            control_plane.kubectl("get", "pods", kubeconfig=login)
+
+    def test_an_account_may_do_what_its_role_grants(self, control_plane, namespace):
+        login = control_plane.service_account_kubeconfig(namespace, "reader")
+        control_plane.kubectl("create", "role", "reader", "--verb=list", "--resource=pods", "-n", namespace)
+        control_plane.kubectl(
+            "create", "rolebinding", "reader", "--role=reader", f"--serviceaccount={namespace}:reader", "-n", namespace
+        )
+        wait_until(
+            lambda: control_plane.kubectl("auth", "can-i", "list", "pods", kubeconfig=login) == "yes\n",
+            10,
+            "the role is in force",
+        )
+        assert control_plane.kubectl("get", "pods", "-o", "name", kubeconfig=login) == ""
+
+    def test_a_user_by_name_is_bound_by_rbac(self, control_plane):
+        login = control_plane.user_kubeconfig("jane", "system:authenticated")
+        with pytest.raises(KubectlError, match='User "jane" cannot list'):
+            control_plane.kubectl("get", "nodes", kubeconfig=login)
+
+
+class TestCompanions:
+    def test_the_scheduler_places_a_pod(self, empty_cluster, namespace):
+        scheduler = empty_cluster.start_scheduler()
+        try:
+            empty_cluster.client.create(node("only"))
+            body = pod("placed", namespace)
+            empty_cluster.client.create(body)
+            wait_until(lambda: bound_to(empty_cluster, body) == "only", 20, "the pod is bound")
+        finally:
+            scheduler.kill()
+
+    def test_the_scheduler_follows_its_configuration(self, empty_cluster, namespace):
+        scheduler = empty_cluster.start_scheduler({"profiles": [{"schedulerName": "mine"}]}, name="scheduler-mine")
+        try:
+            empty_cluster.client.create(node("only"))
+            mine, other = pod("mine", namespace, scheduler="mine"), pod("other", namespace)
+            empty_cluster.bulk.create([other, mine])
+            wait_until(lambda: bound_to(empty_cluster, mine) == "only", 20, "the profile's pod is bound")
+            assert bound_to(empty_cluster, other) is None
+        finally:
+            scheduler.kill()
+
+    def test_a_deployment_runs_with_controllers_scheduler_and_kubelets(self, empty_cluster, namespace):
+        started = [
+            empty_cluster.start_controller_manager(),
+            empty_cluster.start_scheduler(),
+            empty_cluster.start_kwok(),
+        ]
+        try:
+            empty_cluster.client.create(node("only"))
+            empty_cluster.kubectl("create", "deployment", "web", "--image=web", "--replicas=3", "-n", namespace)
+            said = empty_cluster.kubectl("rollout", "status", "deployment/web", "-n", namespace, "--timeout=60s")
+            assert "successfully rolled out" in said
+            empty_cluster.kubectl("delete", "deployment", "web", "-n", namespace, "--cascade=foreground")
+        finally:
+            for server in reversed(started):
+                server.kill()
+
+
+class TestFaults:
+    def test_etcd_and_the_api_server_come_back_with_their_data(self, binaries):
+        with ControlPlane(binaries=binaries) as cluster:
+            cluster.client.create(node("kept"))
+            cluster.api_server.kill()
+            cluster.etcd.kill()
+            cluster.etcd.start()
+            cluster.api_server.start()
+            assert [item["metadata"]["name"] for item in cluster.client.items("/api/v1/nodes")] == ["kept"]
+
+    def test_saved_data_starts_another_cluster_and_is_left_as_it_was(self, binaries, tmp_path):
+        with ControlPlane(binaries=binaries) as first:
+            first.client.create(node("prepared"))
+            first.save_data(tmp_path / "data")
+        for _ in range(2):
+            with ControlPlane(binaries=binaries, etcd_data=tmp_path / "data") as copy:
+                assert copy.kubectl("get", "nodes", "-o", "name") == "node/prepared\n"
+                copy.client.delete(node("prepared"))
+
+    def test_a_server_that_does_not_start_is_an_error_with_its_log(self, binaries, capfd):
+        cluster = ControlPlane(binaries=binaries, api_server_flags=["--no-such-flag"])
+        with pytest.raises(ProcessError, match="unknown flag: --no-such-flag"):
+            cluster.start()
+        assert not cluster.etcd.alive
+        logs = Path(capfd.readouterr().err.strip().rsplit(" ", 1)[1])
+        assert "no-such-flag" in (logs / "kube-apiserver.log").read_text()
+
+    def test_logs_stay_when_the_body_fails_and_go_when_it_does_not(self, binaries):
+        with ControlPlane(binaries=binaries) as fine:
+            pass
+        assert not fine.folder.exists()
+        failed = ControlPlane(binaries=binaries)
+        with pytest.raises(ValueError, match="a failing test"), failed:
+            raise ValueError("a failing test")
+        assert (failed.logs / "etcd.log").exists()
+
+    @pytest.mark.parametrize(
+        "ending",
+        [
+            pytest.param(signal.SIGKILL, id="the run is killed and can do nothing"),
+            pytest.param(signal.SIGTERM, id="the run is terminated"),
+        ],
+    )
+    def test_nothing_outlives_the_process_that_started_it(self, binaries, ending):
+        program = textwrap.dedent("""
+            import time
+            from concurrent.futures import ThreadPoolExecutor
+            from podwright.testing import ControlPlane
+            cluster = ControlPlane()
+            with ThreadPoolExecutor() as short_lived:
+                short_lived.submit(cluster.start).result()
+            scheduler = cluster.start_scheduler()
+            other = cluster.start_process("sleep", ["sleep", "1000"])
+            print(cluster.etcd.pid, cluster.api_server.pid, scheduler.pid, other.pid, cluster.folder, flush=True)
+            time.sleep(1000)
+        """)
+        owner = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        *pids, folder = owner.stdout.readline().split()
+        pids = [int(pid) for pid in pids]
+        assert all(running(pid) for pid in pids)
+        os.kill(owner.pid, ending)
+        owner.wait()
+        owner.stdout.close()
+        wait_until(lambda: not any(running(pid) for pid in pids), 10, "all children are dead")
+
+        with ControlPlane(binaries=binaries):
+            assert not Path(folder).exists(), "the next control plane tidies up"
+
+
+def test_the_command_line_keeps_a_cluster_until_it_is_interrupted(binaries: Binaries):
+    command = [sys.executable, "-m", "podwright.testing", "up", "--nodes", "2"]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    kubeconfig = Path(owner.stdout.readline().strip())
+    said = subprocess.run(
+        [binaries.path("kubectl"), f"--kubeconfig={kubeconfig}", "get", "nodes", "-o", "name"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.split() == ["node/node-0", "node/node-1"]
+    owner.send_signal(signal.SIGINT)
+    owner.communicate()
+    assert owner.returncode == 0
+    assert not kubeconfig.exists()

@@ -1,0 +1,94 @@
+"""Where programs are looked for, in which order, and what is not good enough."""
+
+import pytest
+
+from podwright.testing import build
+from podwright.testing.binaries import Binaries, BinariesMissingError
+from podwright.testing.versions import Versions
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine without any of the programs and without Go."""
+    for variable in ("KUBEBUILDER_ASSETS", "KUBERNETES_VERSION", "ETCD_VERSION", "KWOK_VERSION"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PODWRIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
+    monkeypatch.setattr(build, "go_command", lambda: None)
+    monkeypatch.setattr("shutil.which", lambda name: _which(tmp_path / "path", name))
+    return tmp_path
+
+
+def _which(folder, name):
+    return str(folder / name) if (folder / name).exists() else None
+
+
+def install(path, says):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_the_assets_folder_comes_first_and_is_not_questioned(machine, monkeypatch):
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(machine / "assets"))
+    install(machine / "path" / "etcd", "etcd Version: 3.6.12")
+    chosen = install(machine / "assets" / "etcd", "etcd Version: 3.5.0")
+    assert Binaries().find("etcd") == chosen
+
+
+@pytest.mark.parametrize(
+    "says, good",
+    [
+        pytest.param("Client Version: v1.37.0", True, id="the pinned version"),
+        pytest.param("Client Version: v1.37.9", True, id="another patch of the pinned minor version"),
+        pytest.param(
+            'Client Version: version.Info{Major:"1", GitVersion:"v1.20.2"}', False, id="an old distribution's"
+        ),
+        pytest.param("Client Version: v1.38.0", False, id="a newer minor version"),
+        pytest.param("error: unknown flag", False, id="a program that does not say"),
+    ],
+)
+def test_path_counts_only_at_the_pinned_minor_version(machine, says, good):
+    installed = install(machine / "path" / "kubectl", says)
+    assert Binaries(Versions(kubernetes="1.37.0")).find("kubectl") == (installed if good else None)
+
+
+def test_the_cache_is_looked_at_after_path(machine):
+    cached = install(machine / "cache" / "kubernetes-1.37.0" / "kubectl", "Client Version: v1.37.0")
+    install(machine / "path" / "kubectl", "Client Version: v1.20.0")
+    assert Binaries(Versions(kubernetes="1.37.0")).find("kubectl") == cached
+
+
+def test_each_version_has_a_cache_of_its_own(machine, monkeypatch):
+    install(machine / "cache" / "kubernetes-1.37.0" / "kubectl", "Client Version: v1.37.0")
+    monkeypatch.setenv("KUBERNETES_VERSION", "v1.36.2")
+    binaries = Binaries()
+    assert binaries.versions.kubernetes == "1.36.2"
+    assert binaries.find("kubectl") is None
+
+
+def test_a_program_without_its_companion_files_does_not_count(machine):
+    installed = install(machine / "cache" / "kwok-0.8.0" / "kwok", "kwok version v0.8.0")
+    assert Binaries(Versions(kwok="0.8.0")).find("kwok") is None
+    (installed.parent / "stages.yaml").touch()
+    assert Binaries(Versions(kwok="0.8.0")).find("kwok") == installed
+
+
+def test_nothing_there_and_no_go_is_one_clear_line(machine):
+    with pytest.raises(BinariesMissingError) as missing:
+        Binaries().path("etcd")
+    assert str(missing.value) == (
+        f"no etcd (looked in KUBEBUILDER_ASSETS, PATH and {machine / 'cache'}) and no Go to build with"
+    )
+
+
+def test_a_build_that_fails_names_the_log_and_leaves_nothing(machine, monkeypatch):
+    go = install(machine / "go", "the compiler complains")
+    go.write_text(go.read_text() + "exit 1\n")
+    monkeypatch.setattr(build, "go_command", lambda: str(go))
+    said = []
+    with pytest.raises(build.BuildError, match=r"(?s)etcd\.build\.log.*the compiler complains"):
+        Binaries(report=said.append).path("etcd")
+    assert "building it with Go" in said[0]
+    assert Binaries().find("etcd") is None
