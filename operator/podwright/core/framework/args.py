@@ -1,0 +1,300 @@
+"""From `pluginConfig` to a plugin's args, and to a schema: both are read off the plugin's frozen args dataclass.
+
+A field `min_candidates` is `minCandidates` in YAML, unless its metadata gives a `name`. Metadata `description` is text for
+people; metadata `schema` holds JSON schema keywords (minimum, maximum, minLength, maxLength, pattern, minItems, maxItems,
+and `items` with the same for each item), which `decode` enforces and `json_schema_of` repeats. Field types: bool, int, float,
+str, `Literal`, `X | None`, `tuple[X, ...]`, `Mapping[str, X]`, `Any` and nested dataclasses; a dataclass's own keywords stand in a class
+variable `SCHEMA`. The same two functions SchedulerPolicy: see podwright/api/scheduler_policy.py next.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeVar, Union
+
+from podwright.core.framework.profile import ProfileError
+
+T = TypeVar("T")
+
+Problem = tuple[str, str]
+"""(field path, what is wrong with it)"""
+
+API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
+_SCALARS: Final[Mapping[Any, tuple[str, str]]] = {
+    bool: ("boolean", "true or false"),
+    int: ("integer", "a whole number"),
+    float: ("number", "a number"),
+    str: ("string", "a string"),
+}
+_INT64: Final = range(-(2**63), 2**63)
+
+
+class ArgsError(ProfileError):
+    """Something that does not decode. `problems` has all that is wrong; `where` and `problem` are the first."""
+
+    def __init__(self, problems: typing.Sequence[Problem]) -> None:
+        super().__init__(*problems[0])
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return "; ".join(f"{where}: {problem}" for where, problem in self.problems)
+
+
+def decode_args(cls: type[T], raw: object, where: str, kind: str = "") -> T:
+    """The args of a plugin from its `pluginConfig` entry's `args`; None gives the defaults.
+
+    `cls` is the plugin's `args_type`, `where` the path of `args`. `kind` is what `args.kind` must be when given; without
+    it, the name of the dataclass. The dataclass's `validate(where)`, if it has one, yields further problems; that of a
+    nested dataclass is for the outer one to call. Raises ArgsError.
+    """
+    if isinstance(raw, Mapping):
+        expected = {"apiVersion": API_VERSION, "kind": kind or cls.__name__}
+        given = {key: raw[key] for key in expected if raw.get(key) not in (None, "")}
+        wrong = [
+            (f"{where}.{key}", f"{_show(value)} should be {expected[key]!r}")
+            for key, value in given.items()
+            if value != expected[key]
+        ]
+        if wrong:
+            raise ArgsError(wrong)
+        raw = {key: value for key, value in raw.items() if key not in expected}
+    return decode(cls, raw, where)
+
+
+def decode(cls: type[T], raw: object, where: str) -> T:
+    """A dataclass from a mapping with camelCase keys; None is an empty mapping.
+
+    A null counts as not given. Unknown keys are refused, and so is what `validate(where)` complains of. Raises ArgsError
+    with every problem found.
+    """
+    problems: list[Problem] = []
+    value = _dataclass(cls, {} if raw is None else raw, where, problems)
+    if not problems:
+        problems += getattr(value, "validate", _no_problems)(where)
+    if problems:
+        raise ArgsError(problems)
+    return typing.cast("T", value)
+
+
+def encode(value: Any) -> Any:
+    """The reverse of `decode`: camelCase keys, fields that are None left out."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        pairs = ((key_of(f), getattr(value, f.name)) for f in dataclasses.fields(value))
+        return {key: encode(item) for key, item in pairs if item is not None}
+    if isinstance(value, Mapping):
+        return {key: encode(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [encode(item) for item in value]
+    return value
+
+
+def key_of(field: dataclasses.Field[Any]) -> str:
+    """The field's key in YAML."""
+    if "name" in field.metadata:
+        return str(field.metadata["name"])
+    first, *rest = field.name.strip("_").split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def json_schema_of(cls: type[Any]) -> dict[str, Any]:
+    """The OpenAPI v3 schema of a dataclass, with the defaults and descriptions of its fields."""
+    hints = _hints(cls)
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for field in dataclasses.fields(cls):
+        description = field.metadata.get("description")
+        schema = {"description": description} if description else {}
+        schema |= _with_items(_schema(hints[field.name]), field.metadata.get("schema", {}))
+        default = _default(field)
+        if default is dataclasses.MISSING:
+            required.append(key_of(field))
+        elif "default" not in schema and default not in (None, (), {}) and not dataclasses.is_dataclass(default):
+            schema["default"] = encode(default)
+        properties[key_of(field)] = schema
+    found: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        found["required"] = required
+    return found | dict(getattr(cls, "SCHEMA", {}))
+
+
+# Decoding
+
+
+def _dataclass(cls: type[Any], raw: object, where: str, problems: list[Problem]) -> Any:
+    if not isinstance(raw, Mapping):
+        problems.append((where, f"expected an object, got {_kind(raw)}"))
+        return None
+    fields = {key_of(field): field for field in dataclasses.fields(cls) if field.init}
+    before = len(problems)
+    for key in raw:
+        if key not in fields:
+            known = f"; there are {', '.join(fields)}" if fields else ""
+            problems.append((_join(where, str(key)), f"unknown field{known}"))
+    hints = _hints(cls)
+    values: dict[str, Any] = {}
+    for key, field in fields.items():
+        path = _join(where, key)
+        given = raw.get(key)
+        if given is not None:
+            count = len(problems)
+            values[field.name] = _value(hints[field.name], given, path, problems)
+            if len(problems) == count:
+                _check(field.metadata.get("schema", {}), values[field.name], path, problems)
+        elif _default(field) is dataclasses.MISSING:
+            problems.append((path, "a value is required"))
+    return cls(**values) if len(problems) == before else None
+
+
+def _value(kind: Any, raw: object, where: str, problems: list[Problem]) -> Any:
+    origin = typing.get_origin(kind)
+    arguments = typing.get_args(kind)
+    if kind in _SCALARS:
+        return _scalar(kind, raw, where, problems)
+    if kind is Any or kind is object:
+        return raw
+    if dataclasses.is_dataclass(kind):
+        return _dataclass(typing.cast("type[Any]", kind), raw, where, problems)
+    if origin is Literal:
+        if raw not in arguments:
+            problems.append((where, f"{_show(raw)} is not one of {', '.join(map(str, arguments))}"))
+        return raw
+    if origin in (Union, types.UnionType):
+        return _value(_not_none(kind), raw, where, problems)
+    if origin is tuple:
+        if not isinstance(raw, list | tuple):
+            problems.append((where, f"expected a list, got {_kind(raw)}"))
+            return ()
+        return tuple(_value(arguments[0], item, f"{where}[{i}]", problems) for i, item in enumerate(raw))
+    if _is_mapping(kind):
+        if not isinstance(raw, Mapping):
+            problems.append((where, f"expected an object, got {_kind(raw)}"))
+            return {}
+        inner = arguments[1] if arguments else Any
+        return {str(key): _value(inner, item, f"{where}[{key}]", problems) for key, item in raw.items()}
+    raise TypeError(f"{where}: args cannot have fields of type {kind}")
+
+
+def _scalar(kind: Any, raw: object, where: str, problems: list[Problem]) -> Any:
+    fits = type(raw) is kind or (kind is float and type(raw) is int)
+    if not fits or (kind is int and raw not in _INT64):
+        problems.append((where, f"expected {_SCALARS[kind][1]}, got {_kind(raw)}"))
+    return raw
+
+
+def _check(schema: Mapping[str, Any], value: Any, where: str, problems: list[Problem]) -> None:
+    for keyword, bound in schema.items():
+        test = _CHECKS.get(keyword)
+        problem = test(value, bound) if test else None
+        if problem:
+            problems.append((where, problem))
+    if "items" in schema:
+        for i, item in enumerate(value):
+            _check(schema["items"], item, f"{where}[{i}]", problems)
+
+
+_CHECKS: Final[Mapping[str, Callable[[Any, Any], str | None]]] = {
+    "minimum": lambda v, bound: None if v >= bound else f"{v} is less than {bound}",
+    "maximum": lambda v, bound: None if v <= bound else f"{v} is greater than {bound}",
+    "minLength": lambda v, bound: None if len(v) >= bound else _too("short", len(v), bound, "characters"),
+    "maxLength": lambda v, bound: None if len(v) <= bound else _too("long", len(v), bound, "characters"),
+    "minItems": lambda v, bound: None if len(v) >= bound else _too("few", len(v), bound, "entries"),
+    "maxItems": lambda v, bound: None if len(v) <= bound else _too("many", len(v), bound, "entries"),
+    "pattern": lambda v, bound: None if re.search(bound, v) else f"{_show(v)} does not have the form {bound}",
+}
+
+
+def _too(what: str, count: int, bound: int, unit: str) -> str:
+    edge = "least" if what in ("short", "few") else "most"
+    return f"too {what}: {count} {unit} where {bound} is the {edge}"
+
+
+def _no_problems(_where: str) -> list[Problem]:
+    return []
+
+
+# The schema
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    origin = typing.get_origin(kind)
+    arguments = typing.get_args(kind)
+    if kind in _SCALARS:
+        schema = {"type": _SCALARS[kind][0]}
+        return schema | {"format": "int64"} if kind is int else schema
+    if kind is Any or kind is object:
+        return {"x-kubernetes-preserve-unknown-fields": True}
+    if dataclasses.is_dataclass(kind):
+        return json_schema_of(typing.cast("type[Any]", kind))
+    if origin is Literal:
+        return {"type": "string", "enum": list(arguments)}
+    if origin in (Union, types.UnionType):
+        return _schema(_not_none(kind))
+    if origin is tuple:
+        return {"type": "array", "items": _schema(arguments[0])}
+    if _is_mapping(kind):
+        inner = arguments[1] if arguments else Any
+        if inner is Any:
+            return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        return {"type": "object", "additionalProperties": _schema(inner)}
+    raise TypeError(f"args cannot have fields of type {kind}")
+
+
+def _with_items(schema: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    merged = schema | dict(extra)
+    if "items" in schema and "items" in extra:
+        merged["items"] = _with_items(schema["items"], extra["items"])
+    return merged
+
+
+# Types
+
+
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    if cls not in _known_hints:
+        _known_hints[cls] = typing.get_type_hints(cls)
+    return _known_hints[cls]
+
+
+_known_hints: Final[dict[type[Any], dict[str, Any]]] = {}
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _not_none(kind: Any) -> Any:
+    inner = [argument for argument in typing.get_args(kind) if argument is not type(None)]
+    if len(inner) != 1:
+        raise TypeError(f"args cannot have fields of type {kind}")
+    return inner[0]
+
+
+def _is_mapping(kind: Any) -> bool:
+    origin = typing.get_origin(kind) or kind
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+# Words
+
+
+def _join(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key
+
+
+def _kind(raw: object) -> str:
+    if isinstance(raw, Mapping):
+        return "an object"
+    if isinstance(raw, list | tuple):
+        return "a list"
+    words = {kind: words for kind, (_, words) in _SCALARS.items()}.get(type(raw), type(raw).__name__)
+    return words if isinstance(raw, bool) else f"{words.removeprefix('a ')} {_show(raw)}"
+
+
+def _show(raw: object) -> str:
+    return f"{raw!r:.60}"
