@@ -1,0 +1,278 @@
+"""The scheduling cycle: one pending pod in, one Decision out. Start reading here.
+
+`schedule` changes nothing: whoever called it carries the decision out (assume, reserve, permit, bind; or nominate and
+evict). The operator, the simulator and `explain` all call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from podwright.core.framework.diagnosis import NodeDiagnosis
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.interface import Bools, CycleState, Feasible, Int64s, PostFilterResult, Slots
+from podwright.core.framework.runtime import Framework
+from podwright.core.framework.status import Code, Status, unresolvable
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.cache import Cache
+from podwright.core.state.nodeinfo import NodeInfo
+
+RandomBelow = Callable[[int], int]
+"""`below(n)`: a random whole number from 0 to n - 1."""
+
+NO_NODES: Final = "no nodes available to schedule pods"
+FEW_NODES: Final = 32
+"""Up to so many nodes are looked at one by one where PreFilter narrows the choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The pod should run on `node_name`. `rejected`: how many nodes each plugin turned down."""
+
+    pod: PodInfo
+    node_name: str
+    state: CycleState
+    score: int
+    runner_up: tuple[str, int] | None
+    evaluated: int
+    feasible: int
+    rejected: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """No node is feasible. `post_filter` says what to do about it, if anything."""
+
+    pod: PodInfo
+    message: str
+    filter_message: str
+    status_plugins: frozenset[str]
+    """Who rejected the pod: their hints say which events may help."""
+    pending_plugins: frozenset[str]
+    """Those that rejected it as Pending: such a pod skips backoff."""
+    post_filter: PostFilterResult | None
+    diagnosis: NodeDiagnosis
+    post_filter_status: Status | None
+
+    @property
+    def nominated_node(self) -> str | None:
+        """The node to nominate the pod to; "" clears a nomination, None leaves it."""
+        return None if self.post_filter is None else self.post_filter.nominated_node
+
+    @property
+    def victims(self) -> tuple[PodInfo, ...]:
+        return () if self.post_filter is None else self.post_filter.victims
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The attempt failed with an error, which is nobody's verdict on the pod."""
+
+    pod: PodInfo
+    plugin: str
+    message: str
+
+
+Decision = Placement | Rejection | Fault
+
+
+@dataclass(slots=True)
+class Search:
+    """What the filters left: the feasible nodes, and why the others are not."""
+
+    feasible: Feasible
+    diagnosis: NodeDiagnosis
+    evaluated: int
+    nominated_taken: bool = False
+    skipped_scores: set[str] = field(default_factory=set)
+
+
+def schedule(framework: Framework, cache: Cache, pod: PodInfo, below: RandomBelow) -> Decision:
+    """Decides where the pod goes. `below` breaks ties."""
+    state = CycleState()
+    try:
+        search = find_feasible(framework, cache, pod, state)
+        if len(search.feasible):
+            return _place(framework, cache, pod, state, search, below)
+        return _reject(framework, cache, pod, state, search.diagnosis)
+    except PluginError as error:
+        return Fault(pod, error.plugin, str(error))
+
+
+def find_feasible(framework: Framework, cache: Cache, pod: PodInfo, state: CycleState) -> Search:
+    """PreFilter and Filter. Raises PluginError."""
+    table = cache.table
+    diagnosis = NodeDiagnosis(table)
+    if not table.count:
+        return Search(_none(cache), diagnosis, 0)
+    outcome = framework.pre_filter(state, pod)
+    if outcome.status is not None:
+        diagnosis.pre_filter = diagnosis.absent = outcome.status
+        return Search(_none(cache), diagnosis, 0)
+    if pod.nominated_node_name:
+        nominated = cache.present(pod.nominated_node_name)
+        if nominated is not None and framework.filter_node_with_nominated(state, pod, nominated) is None:
+            return Search(_only(cache, nominated.slot), diagnosis, 1, nominated_taken=True)
+    if outcome.node_names is not None:
+        diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(outcome.narrowed_by)}]")
+        diagnosis.narrowed = True
+        return _search_some(framework, cache, pod, state, outcome.node_names, diagnosis)
+    return _search_all(framework, cache, pod, state, diagnosis)
+
+
+def _search_all(
+    framework: Framework, cache: Cache, pod: PodInfo, state: CycleState, diagnosis: NodeDiagnosis
+) -> Search:
+    table = cache.table
+    alive = framework.filter_all(state, pod, table, diagnosis)
+    if cache.nominator:
+        alive = _with_nominated(framework, cache, pod, state, diagnosis, alive)
+    slots = _everything(table.size) if alive is table.valid and table.full else np.flatnonzero(alive)
+    return Search(Feasible(table, slots), diagnosis, table.count)
+
+
+def _with_nominated(
+    framework: Framework,
+    cache: Cache,
+    pod: PodInfo,
+    state: CycleState,
+    diagnosis: NodeDiagnosis,
+    alive: Bools,
+) -> Bools:
+    """Looks again at the nodes to which others are nominated; their stages in the diagnosis are replaced."""
+    for name in cache.nominator.nodes():
+        info = cache.present(name)
+        if info is None or not framework.nominated_before(pod, name):
+            continue
+        status = framework.filter_node_with_nominated(state, pod, info)
+        if status is None:
+            continue
+        if alive[info.slot]:
+            alive = alive.copy()
+            alive[info.slot] = False
+        else:
+            _drop_from_stages(diagnosis, info.slot)
+        diagnosis.explicit[info.slot] = status
+    return alive
+
+
+def _drop_from_stages(diagnosis: NodeDiagnosis, slot: int) -> None:
+    for index, stage in enumerate(diagnosis.stages):
+        if stage.before[slot] and not stage.after[slot]:
+            after = stage.after.copy()
+            after[slot] = True
+            diagnosis.stages[index] = type(stage)(stage.plugin, stage.before, after, stage.result)
+            return
+
+
+def _search_some(
+    framework: Framework,
+    cache: Cache,
+    pod: PodInfo,
+    state: CycleState,
+    names: frozenset[str],
+    diagnosis: NodeDiagnosis,
+) -> Search:
+    """Only the nodes that PreFilter left."""
+    infos = [info for name in names if (info := cache.present(name)) is not None]
+    slots = []
+    for info in sorted(infos, key=_slot):
+        status = framework.filter_node_with_nominated(state, pod, info)
+        if status is None:
+            slots.append(info.slot)
+        else:
+            diagnosis.explicit[info.slot] = status
+    return Search(Feasible(cache.table, np.array(slots, np.intp)), diagnosis, len(infos))
+
+
+def _slot(info: NodeInfo) -> int:
+    return info.slot
+
+
+def _place(
+    framework: Framework, cache: Cache, pod: PodInfo, state: CycleState, search: Search, below: RandomBelow
+) -> Placement:
+    feasible = search.feasible
+    names = cache.table.names
+    rejected = search.diagnosis.plugins() if search.diagnosis.stages or search.diagnosis.explicit else {}
+    if len(feasible) == 1:
+        node = names[feasible.slots[0]]
+        return Placement(pod, node, state, 0, None, search.evaluated, 1, rejected)
+    total = framework.score(state, pod, feasible)
+    chosen, runner_up = pick(total, below)
+    second = None if runner_up is None else (names[feasible.slots[runner_up]], int(total[runner_up]))
+    return Placement(
+        pod,
+        names[feasible.slots[chosen]],
+        state,
+        int(total[chosen]),
+        second,
+        search.evaluated,
+        len(feasible),
+        rejected,
+    )
+
+
+def pick(total: Int64s, below: RandomBelow) -> tuple[int, int | None]:
+    """The index of one of the greatest totals, chosen at random, and of the next best (an equal one, if there is)."""
+    first = int(np.argmax(total))
+    best = np.flatnonzero(total == total[first])
+    if len(best) > 1:
+        which = below(len(best))
+        return int(best[which]), int(best[which - 1])
+    if len(total) == 1:
+        return first, None
+    before = int(np.argmax(total[:first])) if first else -1
+    after = first + 1 + int(np.argmax(total[first + 1 :])) if first + 1 < len(total) else -1
+    if before < 0 or (after >= 0 and total[after] > total[before]):
+        return first, after
+    return first, before
+
+
+def _reject(
+    framework: Framework, cache: Cache, pod: PodInfo, state: CycleState, diagnosis: NodeDiagnosis
+) -> Rejection | Fault:
+    if not cache.table.count:
+        return Fault(pod, "", NO_NODES)
+    result, status = framework.post_filter(state, pod, diagnosis)
+    filter_message = diagnosis.message()
+    return Rejection(
+        pod=pod,
+        message=diagnosis.message(status.message),
+        filter_message=filter_message,
+        status_plugins=_rejecting(diagnosis),
+        pending_plugins=frozenset(
+            s.plugin for s in (diagnosis.pre_filter, *diagnosis.explicit.values()) if s and s.code is Code.PENDING
+        ),
+        post_filter=result,
+        diagnosis=diagnosis,
+        post_filter_status=status,
+    )
+
+
+def _rejecting(diagnosis: NodeDiagnosis) -> frozenset[str]:
+    if diagnosis.pre_filter is not None:
+        return frozenset((diagnosis.pre_filter.plugin,))
+    return frozenset(diagnosis.plugins()) | (frozenset(("NodeAffinity",)) if diagnosis.narrowed else frozenset())
+
+
+_ROWS: Slots = np.arange(1024)
+
+
+def _everything(size: int) -> Slots:
+    global _ROWS  # noqa: PLW0603 -- 0, 1, 2, …: the same for everybody, made once
+    if len(_ROWS) < size:
+        _ROWS = np.arange(2 * size)
+    return _ROWS[:size]
+
+
+def _none(cache: Cache) -> Feasible:
+    return Feasible(cache.table, np.empty(0, np.intp))
+
+
+def _only(cache: Cache, slot: int) -> Feasible:
+    return Feasible(cache.table, np.array([slot], np.intp))

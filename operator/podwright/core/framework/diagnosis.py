@@ -1,0 +1,131 @@
+"""Why nodes were rejected: kept as masks, put into words only when somebody asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.framework.interface import Bools, FilterResult, Slots
+from podwright.core.framework.status import Code, Status, unresolvable
+from podwright.core.state.columns.table import NodeTable
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One filter over all nodes: those alive before it and after it."""
+
+    plugin: str
+    before: Bools
+    after: Bools
+    result: FilterResult
+
+    @property
+    def rejected(self) -> Bools:
+        return self.before & ~self.after
+
+    def statuses(self) -> tuple[NDArray[np.integer[Any]], Sequence[Status]]:
+        """int[nodes] codes and the statuses they index, stamped with the plugin's name."""
+        codes, statuses = self.result.explain()
+        return codes, [status.by(self.plugin) for status in statuses]
+
+
+_SILENT = unresolvable()
+
+
+class NodeDiagnosis:
+    """The first rejection of every node.
+
+    A node's status is in `explicit` (looked at one by one), in a stage (looked at with all others), or is `absent`:
+    PreFilter's verdict on all nodes, or on those outside what it narrowed the choice to.
+    """
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self.total = table.count
+        self.stages: list[Stage] = []
+        self.explicit: dict[int, Status] = {}
+        self.pre_filter: Status | None = None
+        self.absent: Status = _SILENT
+        self.narrowed = False
+
+    def status_of(self, slot: int) -> Status | None:
+        """The status that rejected the row's node; None if nothing did."""
+        status = self.explicit.get(slot)
+        if status is not None:
+            return status
+        if self.pre_filter is not None or self.narrowed:
+            return self.absent
+        for stage in self.stages:
+            if stage.before[slot] and not stage.after[slot]:
+                codes, statuses = stage.statuses()
+                return statuses[int(codes[slot])]
+        return None
+
+    def statuses(self) -> Mapping[int, Status]:
+        """Every rejected row's status, absent ones included."""
+        found: dict[int, Status] = {}
+        if self.pre_filter is not None or self.narrowed:
+            for slot in np.flatnonzero(self._table.valid):
+                found[int(slot)] = self.absent
+        for stage in self.stages:
+            codes, statuses = stage.statuses()
+            for slot in np.flatnonzero(stage.rejected):
+                found[int(slot)] = statuses[codes[slot]]
+        found.update(self.explicit)
+        return found
+
+    def reasons(self) -> Counter[str]:
+        """How many nodes have each reason."""
+        counted: Counter[str] = Counter()
+        for stage in self.stages:
+            codes, statuses = stage.statuses()
+            used, nodes = np.unique(codes[stage.rejected], return_counts=True)
+            for code, count in zip(used, nodes, strict=True):
+                for reason in statuses[code].reasons:
+                    counted[reason] += int(count)
+        for status in self.explicit.values():
+            counted.update(status.reasons)
+        if self.narrowed:
+            for reason in self.absent.reasons:
+                counted[reason] += self.total - len(self.explicit)
+        return counted
+
+    def plugins(self) -> dict[str, int]:
+        """How many nodes each plugin rejected."""
+        counted: dict[str, int] = {}
+        for stage in self.stages:
+            rejected = int(np.count_nonzero(stage.before)) - int(np.count_nonzero(stage.after))
+            counted[stage.plugin] = counted.get(stage.plugin, 0) + rejected
+        for status in self.explicit.values():
+            counted[status.plugin] = counted.get(status.plugin, 0) + 1
+        return counted
+
+    def resolvable(self) -> Slots:
+        """The rows whose rejection preemption may cure: those with the code Unschedulable."""
+        if self.pre_filter is not None:
+            everything = self.absent.code is Code.UNSCHEDULABLE
+            return np.flatnonzero(self._table.valid) if everything else np.empty(0, np.intp)
+        chosen = np.zeros(self._table.size, np.bool_)
+        for stage in self.stages:
+            codes, statuses = stage.statuses()
+            curable = np.array([status.code is Code.UNSCHEDULABLE for status in statuses], np.bool_)
+            chosen |= stage.rejected & curable[codes]
+        for slot, status in self.explicit.items():
+            chosen[slot] = status.code is Code.UNSCHEDULABLE
+        return np.flatnonzero(chosen)
+
+    def message(self, post_filter: str = "") -> str:
+        """The text of FailedScheduling: `0/N nodes are available: …`, with what PostFilter adds at its end."""
+        text = f"0/{self.total} nodes are available:"
+        if self.pre_filter is not None and self.pre_filter.reasons:
+            text += f" {self.pre_filter.message}."
+        else:
+            words = sorted(f"{count} {reason}" for reason, count in self.reasons().items())
+            if words:
+                text += f" {', '.join(words)}."
+        return f"{text} {post_filter}" if post_filter else text
