@@ -175,7 +175,7 @@ class PreEnqueuePlugin(ABC):
 class QueueSortPlugin(ABC):
     @abstractmethod
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
-        """The pod with the least key is scheduled first. `queued_at`: when it was first queued, in seconds."""
+        """The pod with the least key is scheduled first. `queued_at`: when it last entered the queue, in seconds."""
 
 
 class EnqueueExtensions(ABC):

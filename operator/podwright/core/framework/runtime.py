@@ -232,7 +232,7 @@ class Framework:
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        """PostFilter plugins until one succeeds or says that nothing will help."""
+        """PostFilter plugins until one succeeds, fails, or says that nothing will help."""
         result: PostFilterResult | None = None
         reasons: list[str] = []
         rejected_by = ""
@@ -242,7 +242,7 @@ class Framework:
             if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
                 return found, status
             if not status.rejected:
-                raise PluginError(plugin.name, Point.POST_FILTER.key, status.message or status.code.text)
+                return None, status
             result = found or result
             reasons += status.reasons
             rejected_by = rejected_by or plugin.name

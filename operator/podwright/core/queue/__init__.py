@@ -1,0 +1,5 @@
+"""The scheduling queue: which pending pod is tried next, and when a rejected one is tried again."""
+
+from podwright.core.queue.scheduling_queue import QueuedPod, SchedulingQueue
+
+__all__ = ["QueuedPod", "SchedulingQueue"]

@@ -1,0 +1,64 @@
+"""A heap whose entries can be taken out or replaced by key."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class KeyedHeap(Generic[T]):
+    """Least rank first; equal ranks in the order in which they came. Removal leaves a tombstone behind."""
+
+    __slots__ = ("_entries", "_heap", "_order")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Any, int, str]] = []
+        self._entries: dict[str, tuple[int, T]] = {}
+        self._order = itertools.count()
+
+    def push(self, key: str, rank: Any, item: T) -> None:
+        """Adds an item, in place of what had the same key."""
+        order = next(self._order)
+        self._entries[key] = (order, item)
+        heapq.heappush(self._heap, (rank, order, key))
+        if len(self._heap) > 2 * len(self._entries) + 64:
+            self._heap = [entry for entry in self._heap if self._alive(entry)]
+            heapq.heapify(self._heap)
+
+    def remove(self, key: str) -> T | None:
+        entry = self._entries.pop(key, None)
+        return None if entry is None else entry[1]
+
+    def peek(self) -> tuple[Any, T] | None:
+        """The least rank and its item."""
+        while self._heap:
+            head = self._heap[0]
+            if self._alive(head):
+                return head[0], self._entries[head[2]][1]
+            heapq.heappop(self._heap)
+        return None
+
+    def pop(self) -> T | None:
+        head = self.peek()
+        if head is None:
+            return None
+        _, _, key = heapq.heappop(self._heap)
+        del self._entries[key]
+        return head[1]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[T]:
+        return (item for _, item in self._entries.values())
+
+    def _alive(self, entry: tuple[Any, int, str]) -> bool:
+        known = self._entries.get(entry[2])
+        return known is not None and known[0] == entry[1]

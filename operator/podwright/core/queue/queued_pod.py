@@ -1,0 +1,62 @@
+"""QueuedPod: a pending pod and how its attempts went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from podwright.core.objects.pod import PodInfo
+
+INITIAL_BACKOFF: Final = 1.0
+"""Seconds after the first failed attempt; it doubles with each further one."""
+MAX_BACKOFF: Final = 10.0
+
+
+class Place(Enum):
+    """Where a pod is; the values are those of the metric label `queue`."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+    IN_FLIGHT = "in-flight"
+
+
+@dataclass(slots=True, eq=False)
+class QueuedPod:
+    """`queued_at` is when it first came, `timestamp` when it last entered a queue: both in seconds of the clock."""
+
+    pod: PodInfo
+    queued_at: float
+    timestamp: float
+    attempts: int = 0
+    rejections: int = 0
+    errors: int = 0
+    """Consecutive attempts that failed with an error; they count apart from rejections."""
+    place: Place = Place.ACTIVE
+    unschedulable_plugins: frozenset[str] = frozenset()
+    pending_plugins: frozenset[str] = frozenset()
+    gated_by: str = ""
+    backoff_until: float = 0.0
+    buckets: list[dict[str, QueuedPod]] = field(default_factory=list)
+
+    @property
+    def uid(self) -> str:
+        return self.pod.uid
+
+    @property
+    def rejectors(self) -> frozenset[str]:
+        return self.unschedulable_plugins | self.pending_plugins
+
+    def start_backoff(self, initial: float, longest: float) -> None:
+        """Sets `backoff_until` by the failures so far, on a whole second as kube-scheduler does."""
+        failures = self.errors or self.rejections
+        if not failures:
+            self.backoff_until = 0.0
+            return
+        wait = min(longest, initial * 2.0 ** min(failures - 1, 30))
+        self.backoff_until = float(int(self.timestamp + wait))
+
+    def backing_off(self, now: float) -> bool:
+        return bool(self.errors or self.rejections) and self.backoff_until >= int(now)

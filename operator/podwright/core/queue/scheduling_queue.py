@@ -1,0 +1,349 @@
+"""SchedulingQueue: active, backoff, unschedulable and gated pods, and those in flight.
+
+    add ──► active ──pop──► in flight ──done──► (gone)
+              ▲  ▲              │ reject / fault
+              │  └── backoff ◄──┴──► unschedulable ── move (an event that may help) ──► backoff or active
+    gated ────┘ (an event that its gate's plugin asked for)
+
+Invariants: a pod is in exactly one place; an event that comes while a pod is in flight is looked at when its attempt
+fails; no pod stays unschedulable for longer than 5 minutes. A pure state machine: the clock is passed in. Source of the
+rules: KEP-4247 (queueing hints) and kube-scheduler's documented backoff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from podwright.core.framework.events import ANY, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.status import Status
+from podwright.core.objects.pod import PodInfo
+from podwright.core.queue.heap import KeyedHeap
+from podwright.core.queue.queued_pod import INITIAL_BACKOFF, MAX_BACKOFF, Place, QueuedPod
+from podwright.core.queue.updates import pod_update
+
+MAX_UNSCHEDULABLE: Final = 300.0
+"""Seconds after which a pod is tried again even if nothing happened."""
+FLUSH_INTERVAL: Final = 30.0
+
+Hints = Mapping[str, Sequence[EventHint]]
+EVERYTHING_CHANGED: Final = ClusterEvent(ANY, Action.ALL)
+"""Helps every pod: a policy changed, or time is up."""
+
+_POD_ADD: Final = "PodAdd"
+_ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
+
+
+@dataclass(frozen=True, slots=True)
+class _Happened:
+    event: ClusterEvent
+    before: Any
+    after: Any
+    only: str
+    """The uid of the one pod that it concerns; empty: all."""
+
+
+class SchedulingQueue:
+    """See the module. `hints_of(pod)` must return the same mapping object for pods of one profile.
+
+    `on_incoming(queue, event)` is called whenever a pod enters a queue (`scheduler_queue_incoming_pods_total`).
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        sort_key: Callable[[PodInfo, float], Any],
+        pre_enqueue: Callable[[PodInfo], Status | None],
+        hints_of: Callable[[PodInfo], Hints],
+        *,
+        on_incoming: Callable[[str, str], None] = lambda _queue, _event: None,
+        initial_backoff: float = INITIAL_BACKOFF,
+        max_backoff: float = MAX_BACKOFF,
+    ) -> None:
+        self._clock = clock
+        self._sort_key = sort_key
+        self._pre_enqueue = pre_enqueue
+        self._hints_of = hints_of
+        self._on_incoming = on_incoming
+        self._initial_backoff = initial_backoff
+        self._max_backoff = max_backoff
+        self._pods: dict[str, QueuedPod] = {}
+        self._active: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._backoff: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._error_backoff: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._waiting: dict[str, QueuedPod] = {}
+        self._gated: dict[str, QueuedPod] = {}
+        self._buckets: dict[tuple[int, str], tuple[Hints, dict[str, QueuedPod]]] = {}
+        self._in_flight: dict[str, int] = {}
+        self._happened: list[_Happened] = []
+        self._happened_base = 0
+        self._next_flush = clock() + FLUSH_INTERVAL
+
+    # Intake
+
+    def add(self, pod: PodInfo) -> None:
+        """A pending pod appeared; one that is known is updated."""
+        if pod.uid in self._pods:
+            self.update(pod)
+            return
+        now = self._clock()
+        queued = self._pods[pod.uid] = QueuedPod(pod, now, now)
+        self._activate(queued, _POD_ADD)
+
+    def update(self, pod: PodInfo) -> None:
+        """A pending pod changed. A rejected one is tried again if the change may help it; an unknown one is added."""
+        queued = self._pods.get(pod.uid)
+        if queued is None:
+            self.add(pod)
+            return
+        before, queued.pod = queued.pod, pod
+        event = pod_update(before, pod)
+        if event is None:
+            return
+        if queued.place is Place.IN_FLIGHT:
+            self._record(event, before, pod, only=pod.uid)
+        elif queued.place is Place.ACTIVE:
+            self._active.push(pod.uid, self._sort_key(pod, queued.timestamp), queued)
+        elif queued.place is Place.GATED:
+            self._leave(queued)
+            self._activate(queued, event.action.name or "PodUpdate")
+        elif queued.place is Place.UNSCHEDULABLE:
+            self._requeue_if_worth(queued, _Happened(event, before, pod, pod.uid))
+
+    def delete(self, uid: str) -> None:
+        """The pod is gone or has a node. One that is not known is no error."""
+        queued = self._pods.pop(uid, None)
+        if queued is not None:
+            self._leave(queued)
+            self._land(uid)
+
+    # Attempts
+
+    def pop(self) -> QueuedPod | None:
+        """The next pod to try, now in flight; None if there is none.
+
+        With nothing active, a rejected pod is taken out of its backoff early; one whose attempt was an error is not.
+        """
+        self._flush()
+        queued = self._active.pop() or self._backoff.pop()
+        if queued is None:
+            return None
+        queued.place = Place.IN_FLIGHT
+        queued.attempts += 1
+        self._in_flight[queued.uid] = self._happened_base + len(self._happened)
+        return queued
+
+    def next_wakeup(self) -> float | None:
+        """When `pop` may have something, by the clock; None if only an event can help."""
+        if len(self._active) or len(self._backoff):
+            return self._clock()
+        due = [head[0] + 1.0 for heap in (self._error_backoff,) if (head := heap.peek()) is not None]
+        if self._waiting:
+            due.append(self._next_flush)
+        return min(due, default=None)
+
+    def done(self, uid: str) -> None:
+        """The attempt ended well: the pod leaves the queue."""
+        self._pods.pop(uid, None)
+        self._land(uid)
+
+    def reject(
+        self, queued: QueuedPod, plugins: Iterable[str], pending: Iterable[str] = (), *, count: bool = True
+    ) -> None:
+        """No node was feasible. `plugins` rejected the pod; `pending` are those that did so as Pending.
+
+        An event since `pop` that may help sends the pod straight to backoff or active. `count=False` leaves the backoff
+        as it is (a pod held for a reason that is not its own).
+        """
+        if self._pods.get(queued.uid) is not queued:
+            self._land(queued.uid)
+            return
+        queued.errors = 0
+        queued.rejections += 1 if count else 0
+        queued.unschedulable_plugins = frozenset(plugins)
+        queued.pending_plugins = frozenset(pending)
+        self._fail(queued)
+
+    def fault(self, queued: QueuedPod) -> None:
+        """The attempt failed with an error: it is tried again after its backoff, whatever happens."""
+        if self._pods.get(queued.uid) is not queued:
+            self._land(queued.uid)
+            return
+        queued.errors += 1
+        queued.unschedulable_plugins = queued.pending_plugins = frozenset()
+        self._fail(queued)
+
+    def _fail(self, queued: QueuedPod) -> None:
+        queued.timestamp = self._clock()
+        queued.start_backoff(self._initial_backoff, self._max_backoff)
+        missed = self._land(queued.uid)
+        if not queued.rejectors:
+            self._retry(queued, _ATTEMPT_FAILED, skip_backoff=False)
+            return
+        self._wait(queued)
+        for happened in missed:
+            if queued.place is Place.UNSCHEDULABLE and happened.only in ("", queued.uid):
+                self._requeue_if_worth(queued, happened)
+
+    # Events
+
+    def move(self, event: ClusterEvent, before: Any = None, after: Any = None) -> None:
+        """Something happened in the cluster: pods that it may help are queued again."""
+        self._record(event, before, after)
+        happened = _Happened(event, before, after, "")
+        for queued in self._candidates(event):
+            self._requeue_if_worth(queued, happened)
+
+    def activate_all(self) -> None:
+        """Queues every rejected pod again: a policy changed, so what rejected them may no longer be in force."""
+        self.move(EVERYTHING_CHANGED)
+
+    def counts(self) -> dict[str, int]:
+        """Pods by queue, as `scheduler_pending_pods` shows them."""
+        return {
+            Place.ACTIVE.value: len(self._active),
+            Place.BACKOFF.value: len(self._backoff) + len(self._error_backoff),
+            Place.UNSCHEDULABLE.value: len(self._waiting),
+            Place.GATED.value: len(self._gated),
+        }
+
+    def get(self, uid: str) -> QueuedPod | None:
+        """A pod that is in the queue or in flight."""
+        return self._pods.get(uid)
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    # Internals
+
+    def _candidates(self, event: ClusterEvent) -> list[QueuedPod]:
+        if event.resource == ANY:
+            return [*self._waiting.values(), *self._gated.values()]
+        found: dict[str, QueuedPod] = {}
+        for (_, plugin), (hints, pods) in self._buckets.items():
+            if pods and any(hint.event.matches(event) for hint in hints.get(plugin, ())):
+                found.update(pods)
+        return list(found.values())
+
+    def _requeue_if_worth(self, queued: QueuedPod, happened: _Happened) -> None:
+        if queued.place is Place.GATED:
+            if self._worth({queued.gated_by}, queued.pod, happened):
+                self._leave(queued)
+                self._activate(queued, happened.event.resource)
+            return
+        helped = self._worth(queued.rejectors, queued.pod, happened)
+        if helped:
+            self._leave(queued)
+            self._retry(queued, happened.event.resource, skip_backoff=bool(helped & queued.pending_plugins))
+
+    def _worth(self, plugins: Iterable[str], pod: PodInfo, happened: _Happened) -> set[str]:
+        """Those of the plugins which say that the event may help the pod."""
+        if happened.event.resource == ANY:
+            return set(plugins)
+        hints = self._hints_of(pod)
+        return {name for name in plugins if any(_helps(hint, pod, happened) for hint in hints.get(name, _ALWAYS))}
+
+    def _activate(self, queued: QueuedPod, event: str) -> None:
+        """Into active, unless a gate holds it."""
+        if self._is_held(queued, event):
+            return
+        queued.place = Place.ACTIVE
+        self._active.push(queued.uid, self._sort_key(queued.pod, queued.timestamp), queued)
+        self._on_incoming(Place.ACTIVE.value, event)
+
+    def _retry(self, queued: QueuedPod, event: str, *, skip_backoff: bool) -> None:
+        if skip_backoff or not queued.backing_off(self._clock()):
+            self._activate(queued, event)
+        elif not self._is_held(queued, event):
+            queued.place = Place.BACKOFF
+            heap = self._backoff if queued.rejectors else self._error_backoff
+            heap.push(queued.uid, queued.backoff_until, queued)
+            self._on_incoming(Place.BACKOFF.value, event)
+
+    def _is_held(self, queued: QueuedPod, event: str) -> bool:
+        status = self._pre_enqueue(queued.pod)
+        if status is None:
+            queued.gated_by = ""
+            return False
+        queued.gated_by = status.plugin
+        queued.place = Place.GATED
+        self._gated[queued.uid] = queued
+        self._index(queued, (status.plugin,))
+        self._on_incoming(Place.GATED.value, event)
+        return True
+
+    def _wait(self, queued: QueuedPod) -> None:
+        queued.place = Place.UNSCHEDULABLE
+        self._waiting[queued.uid] = queued
+        self._index(queued, queued.rejectors)
+        self._on_incoming(Place.UNSCHEDULABLE.value, _ATTEMPT_FAILED)
+
+    def _index(self, queued: QueuedPod, plugins: Iterable[str]) -> None:
+        hints = self._hints_of(queued.pod)
+        for plugin in plugins:
+            known = hints if plugin in hints else {plugin: _ALWAYS}
+            key = (id(hints), plugin)
+            if key not in self._buckets:
+                self._buckets[key] = (known, {})
+            pods = self._buckets[key][1]
+            pods[queued.uid] = queued
+            queued.buckets.append(pods)
+
+    def _leave(self, queued: QueuedPod) -> None:
+        """Takes the pod out of the queue it is in."""
+        uid = queued.uid
+        for heap in (self._active, self._backoff, self._error_backoff):
+            heap.remove(uid)
+        self._waiting.pop(uid, None)
+        self._gated.pop(uid, None)
+        for bucket in queued.buckets:
+            bucket.pop(uid, None)
+        queued.buckets.clear()
+
+    def _flush(self) -> None:
+        now = self._clock()
+        for heap in (self._backoff, self._error_backoff):
+            while (head := heap.peek()) is not None and not head[1].backing_off(now):
+                heap.remove(head[1].uid)
+                self._activate(head[1], "BackoffComplete")
+        if now >= self._next_flush:
+            self._next_flush = now + FLUSH_INTERVAL
+            self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket[1]}
+            for queued in [q for q in self._waiting.values() if now - q.timestamp > MAX_UNSCHEDULABLE]:
+                self._leave(queued)
+                self._retry(queued, "UnschedulableTimeout", skip_backoff=False)
+
+    def _record(self, event: ClusterEvent, before: Any, after: Any, only: str = "") -> None:
+        if self._in_flight:
+            self._happened.append(_Happened(event, before, after, only))
+
+    def _land(self, uid: str) -> Sequence[_Happened]:
+        """Ends the pod's flight; returns what happened meanwhile, and forgets what nobody in flight waits for."""
+        start = self._in_flight.pop(uid, None)
+        missed = () if start is None else self._happened[start - self._happened_base :]
+        if not self._in_flight:
+            self._happened_base += len(self._happened)
+            self._happened.clear()
+        elif start == self._happened_base and self._happened:
+            oldest = min(self._in_flight.values())
+            del self._happened[: oldest - self._happened_base]
+            self._happened_base = oldest
+        return missed
+
+
+_ALWAYS: Final = (EventHint(EVERYTHING_CHANGED),)
+
+
+def _helps(hint: EventHint, pod: PodInfo, happened: _Happened) -> bool:
+    if not hint.event.matches(happened.event):
+        return False
+    if hint.function is None:
+        return True
+    try:
+        return hint.function(pod, happened.before, happened.after) is Hint.QUEUE
+    except Exception:  # noqa: BLE001 -- a faulty hint must not lose a pod
+        return True
+
+
+__all__ = ["EVERYTHING_CHANGED", "POD", "QueuedPod", "SchedulingQueue"]
