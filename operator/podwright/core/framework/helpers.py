@@ -1,0 +1,28 @@
+"""What several plugins need to say: scores in proportion to the greatest, and filters with one reason for all nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from podwright.core.framework.interface import MAX_SCORE, Bools, FilterResult, Int64s
+from podwright.core.framework.status import Status
+
+
+def normalize_by_greatest(scores: Int64s | int, *, reverse: bool = False) -> Int64s | int:
+    """100 · score / greatest, truncated; with `reverse`, 100 minus that. Scores must not be negative.
+
+    Where all are 0 they stay 0, or are all 100 with `reverse`. int64[feasible], or one number for all of them.
+    """
+    greatest = scores if isinstance(scores, int) else int(scores.max(initial=0))
+    if greatest == 0:
+        return MAX_SCORE if reverse else 0
+    if isinstance(scores, int):
+        return 0 if reverse else MAX_SCORE
+    scaled: Int64s = scores * MAX_SCORE // greatest
+    return MAX_SCORE - scaled if reverse else scaled
+
+
+def rejected_alike(ok: Bools, status: Status) -> FilterResult:
+    """The verdict of a filter that has one status for every node it rejects. `ok`: bool[nodes]."""
+    rows = len(ok)
+    return FilterResult(ok, lambda: (np.zeros(rows, np.int8), (status,)))

@@ -1,0 +1,142 @@
+"""NodeAffinity: nodeSelector, required and preferred node affinity, and the `addedAffinity` of the profile.
+
+A pod that can only go to nodes it names (metadata.name in matchFields, as DaemonSet pods do) is narrowed to those in
+PreFilter, so that no column is built for a selector that one pod has. Source: the Kubernetes documentation, "Assigning
+Pods to Nodes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from podwright.core.framework.events import NODE, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.helpers import normalize_by_greatest, rejected_alike
+from podwright.core.framework.interface import (
+    CycleState,
+    EnqueueExtensions,
+    Feasible,
+    FilterPlugin,
+    FilterResult,
+    Handle,
+    Int64s,
+    Plugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from podwright.core.framework.status import SKIP, Status, unresolvable
+from podwright.core.objects.affinity import NO_NODE_AFFINITY, node_affinity_of
+from podwright.core.objects.affinity import NodeAffinity as PodNodeAffinity
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.selectors import NodeSelectorTerm
+from podwright.core.state.columns.matching import affinity_column, preference_column, preference_of
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+
+_MISMATCH: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
+_ENFORCED: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
+_CONFLICT: Final = unresolvable("pod affinity terms conflict")
+
+
+@dataclass(frozen=True)
+class NodeAffinityArgs:
+    """`addedAffinity`: a v1.NodeAffinity that holds for every pod of the profile, besides the pod's own."""
+
+    added_affinity: Mapping[str, Any] | None = None
+
+    def validate(self, where: str) -> Iterator[tuple[str, str]]:
+        try:
+            self.parsed()
+        except InvalidObjectError as error:
+            yield error.where.replace("spec.affinity.nodeAffinity", f"{where}.addedAffinity", 1), error.problem
+
+    def parsed(self) -> PodNodeAffinity:
+        """Raises InvalidObjectError."""
+        return node_affinity_of({"affinity": {"nodeAffinity": self.added_affinity}})
+
+
+class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+    """See the module."""
+
+    name = "NodeAffinity"
+    args_type = NodeAffinityArgs
+
+    def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        added = NO_NODE_AFFINITY if args is None else args.parsed()
+        self._enforced = added if added.required is not None else None
+        self._added_preference = added if added.preferred else None
+
+    def hints(self) -> Sequence[EventHint]:
+        return (EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_LABEL), self._node_hint),)
+
+    def pre_filter(self, _state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None:
+        affinity = pod.node_affinity
+        if affinity.required is None:
+            return SKIP if not affinity.node_selector and self._enforced is None else None
+        names = _named_nodes(affinity.required.terms)
+        if names is None:
+            return None
+        return PreFilterResult(names) if names else _CONFLICT
+
+    def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        there = node.present
+        if self._enforced is not None and not self._enforced.matches(there.labels, there.name):
+            return _ENFORCED
+        return None if pod.node_affinity.matches(there.labels, there.name) else _MISMATCH
+
+    def filter_all(self, _state: CycleState, pod: PodInfo, _table: NodeTable) -> FilterResult | None:
+        derived = self.handle.cache.derived
+        own = affinity_column(derived, pod.node_affinity)
+        if self._enforced is None:
+            return rejected_alike(own, _MISMATCH)
+        enforced = affinity_column(derived, self._enforced)
+        return FilterResult(own & enforced, lambda: (enforced.astype(np.int8), (_ENFORCED, _MISMATCH)))
+
+    def pre_score(self, _state: CycleState, pod: PodInfo, _feasible: Feasible) -> Status | None:
+        return None if pod.node_affinity.preferred or self._added_preference is not None else SKIP
+
+    def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        score = preference_of(node.present, pod.node_affinity)
+        if self._added_preference is not None:
+            score += preference_of(node.present, self._added_preference)
+        return score
+
+    def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s | int:
+        derived = self.handle.cache.derived
+        scores: Int64s | int = 0
+        if pod.node_affinity.preferred:
+            scores = feasible.take(preference_column(derived, pod.node_affinity))
+        if self._added_preference is not None:
+            scores = feasible.take(preference_column(derived, self._added_preference)) + scores
+        return scores
+
+    def normalize(self, _state: CycleState, _pod: PodInfo, scores: Int64s | int, _feasible: Feasible) -> Int64s | int:
+        return normalize_by_greatest(scores)
+
+    def _node_hint(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:
+        if self._enforced is not None and not self._enforced.matches(after.labels, after.name):
+            return Hint.SKIP
+        if not pod.node_affinity.matches(after.labels, after.name):
+            return Hint.SKIP
+        if before is not None and pod.node_affinity.matches(before.labels, before.name):
+            return Hint.SKIP
+        return Hint.QUEUE
+
+
+def _named_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
+    """The only nodes that the terms can match by their metadata.name fields; None if a term does not name any."""
+    names: frozenset[str] = frozenset()
+    for term in terms:
+        wanted = [requirement.values for requirement in term.fields if requirement.operator == "In"]
+        if not wanted:
+            return None
+        names |= frozenset.intersection(*wanted)
+    return names if terms else None

@@ -1,0 +1,70 @@
+"""NodeUnschedulable: a cordoned node takes only pods that tolerate the cordon.
+
+The toleration must cover the taint node.kubernetes.io/unschedulable with effect NoSchedule and an empty value, whether or
+not the node carries that taint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from podwright.core.framework.events import NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.helpers import rejected_alike
+from podwright.core.framework.interface import (
+    CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
+    FilterResult,
+    Handle,
+    Plugin,
+    PreFilterPlugin,
+)
+from podwright.core.framework.status import Status, unresolvable
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.taints import NO_SCHEDULE, Taint
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+
+_CORDONED: Final = unresolvable("node(s) were unschedulable")
+_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
+
+
+class NodeUnschedulable(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
+    """See the module."""
+
+    name = "NodeUnschedulable"
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._compare = handle.features.enabled("TaintTolerationComparisonOperators")
+
+    def hints(self) -> Sequence[EventHint]:
+        return (
+            EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _node_hint),
+            EventHint(ClusterEvent(POD, Action.UPDATE_POD_TOLERATION), self._pod_hint),
+        )
+
+    def pre_filter(self, _state: CycleState, _pod: PodInfo) -> None:
+        return None
+
+    def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return _CORDONED if node.present.unschedulable and not self._tolerates(pod) else None
+
+    def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
+        cordoned = table.unschedulable
+        if not cordoned.any() or self._tolerates(pod):
+            return None
+        return rejected_alike(~cordoned, _CORDONED)
+
+    def _tolerates(self, pod: PodInfo) -> bool:
+        return pod.tolerations.tolerate(_TAINT, compare=self._compare)
+
+    def _pod_hint(self, _pod: PodInfo, _before: PodInfo | None, after: PodInfo) -> Hint:
+        return Hint.QUEUE if self._tolerates(after) else Hint.SKIP
+
+
+def _node_hint(_pod: PodInfo, before: Node | None, after: Node) -> Hint:
+    was_closed = before is None or before.unschedulable
+    return Hint.QUEUE if was_closed and not after.unschedulable else Hint.SKIP

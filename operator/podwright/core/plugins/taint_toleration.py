@@ -1,0 +1,113 @@
+"""TaintToleration: NoSchedule and NoExecute taints keep out pods that do not tolerate them, PreferNoSchedule ones count against a node.
+
+What a list of tolerations makes of the nodes is a column, kept as long as pods with that list come; where no taint in the
+cluster bites, no node is looked at. Source: the Kubernetes documentation, "Taints and Tolerations".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from podwright.core.framework.events import NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.helpers import normalize_by_greatest, rejected_alike
+from podwright.core.framework.interface import (
+    CycleState,
+    EnqueueExtensions,
+    Feasible,
+    FilterPlugin,
+    FilterResult,
+    Handle,
+    Int64s,
+    Plugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from podwright.core.framework.status import Status, unresolvable
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.taints import Tolerations
+from podwright.core.state.columns.matching import (
+    count_disliked,
+    dislike_column,
+    tolerated_column,
+    tolerates_all,
+)
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+
+_UNTOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")
+_KEPT: Final = 4096
+
+
+class _Bite(NamedTuple):
+    """Whether any of the first `known` distinct taint lists has taints that are not tolerated."""
+
+    known: int
+    forbids: bool
+    dislikes: bool
+
+
+class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+    """See the module."""
+
+    name = "TaintToleration"
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._compare = handle.features.enabled("TaintTolerationComparisonOperators")
+        self._bites: dict[Tolerations, _Bite] = {}
+
+    def hints(self) -> Sequence[EventHint]:
+        return (
+            EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_TAINT), self._node_hint),
+            EventHint(ClusterEvent(POD, Action.UPDATE_POD_TOLERATION)),
+        )
+
+    def pre_filter(self, _state: CycleState, _pod: PodInfo) -> None:
+        return None
+
+    def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return None if self._tolerates(pod, node.present) else _UNTOLERATED
+
+    def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
+        if not self._bite(pod.tolerations, table).forbids:
+            return None
+        column = tolerated_column(self.handle.cache.derived, pod.tolerations, compare=self._compare)
+        return rejected_alike(column, _UNTOLERATED)
+
+    def pre_score(self, _state: CycleState, _pod: PodInfo, _feasible: Feasible) -> None:
+        return None
+
+    def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return count_disliked(node.present.taints, pod.tolerations, compare=self._compare)
+
+    def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s | int:
+        if not self._bite(pod.tolerations, feasible.table).dislikes:
+            return 0
+        return feasible.take(dislike_column(self.handle.cache.derived, pod.tolerations, compare=self._compare))
+
+    def normalize(self, _state: CycleState, _pod: PodInfo, scores: Int64s | int, _feasible: Feasible) -> Int64s | int:
+        return normalize_by_greatest(scores, reverse=True)
+
+    def _tolerates(self, pod: PodInfo, node: Node) -> bool:
+        return tolerates_all(node.taints, pod.tolerations, compare=self._compare)
+
+    def _bite(self, tolerations: Tolerations, table: NodeTable) -> _Bite:
+        sets = table.taint_sets
+        bite = self._bites.get(tolerations)
+        if bite is not None and bite.known == len(sets):
+            return bite
+        if len(self._bites) >= _KEPT:
+            self._bites.clear()
+        bite = self._bites[tolerations] = _Bite(
+            len(sets),
+            forbids=any(not tolerates_all(taints, tolerations, compare=self._compare) for taints in sets),
+            dislikes=any(count_disliked(taints, tolerations, compare=self._compare) for taints in sets),
+        )
+        return bite
+
+    def _node_hint(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:
+        kept_out = before is None or not self._tolerates(pod, before)
+        return Hint.QUEUE if kept_out and self._tolerates(pod, after) else Hint.SKIP
