@@ -1,0 +1,70 @@
+"""Nodes and pods as the API server serves them, for tests: only what a test is about needs to be named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def make_node(
+    name: str = "node",
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    taints: Sequence[Mapping[str, Any]] = (),
+    unschedulable: bool = False,
+    allocatable: Mapping[str, str] | None = None,
+    images: Sequence[Mapping[str, Any]] = (),
+    declared_features: Sequence[str] = (),
+) -> dict[str, Any]:
+    """A v1.Node. `allocatable` is added to cpu 8, memory 32Gi and pods 110."""
+    return {
+        "metadata": {"name": name, "uid": f"node-{name}", "labels": labels or {}, "annotations": annotations or {}},
+        "spec": {"taints": list(taints), "unschedulable": unschedulable},
+        "status": {
+            "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110", **(allocatable or {})},
+            "images": list(images),
+            "declaredFeatures": list(declared_features),
+        },
+    }
+
+
+def make_taint(key: str, value: str = "", effect: str = "NoSchedule") -> dict[str, str]:
+    return {"key": key, "value": value, "effect": effect}
+
+
+def make_pod(
+    name: str = "pod",
+    *,
+    namespace: str = "default",
+    uid: str = "",
+    labels: Mapping[str, str] | None = None,
+    node: str = "",
+    requests: Mapping[str, str] | None = None,
+    priority: int | None = None,
+    spec: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A v1.Pod with one container. `spec`, `status` and `metadata` are merged over what the others make."""
+    container: dict[str, Any] = {"name": "main", "image": "app", "resources": {"requests": dict(requests or {})}}
+    made: dict[str, Any] = {"containers": [container]}
+    if node:
+        made["nodeName"] = node
+    if priority is not None:
+        made["priority"] = priority
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": uid or f"{namespace}/{name}",
+            "labels": labels or {},
+            **(metadata or {}),
+        },
+        "spec": {**made, **(spec or {})},
+        "status": dict(status or {}),
+    }
+
+
+def make_namespace(name: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    return {"kind": "Namespace", "metadata": {"name": name, "labels": labels or {}}}
