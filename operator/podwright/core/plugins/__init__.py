@@ -9,8 +9,10 @@ from podwright.core.framework.interface import Plugin
 from podwright.core.plugins.default_binder import DefaultBinder
 from podwright.core.plugins.node_affinity import NodeAffinity
 from podwright.core.plugins.node_name import NodeName
+from podwright.core.plugins.node_name_score import NodeNameScore
 from podwright.core.plugins.node_unschedulable import NodeUnschedulable
 from podwright.core.plugins.priority_sort import PrioritySort
+from podwright.core.plugins.random_score import RandomScore
 from podwright.core.plugins.scheduling_gates import SchedulingGates
 from podwright.core.plugins.taint_toleration import TaintToleration
 
@@ -18,8 +20,10 @@ _CLASSES: Final[tuple[type[Plugin], ...]] = (
     DefaultBinder,
     NodeAffinity,
     NodeName,
+    NodeNameScore,
     NodeUnschedulable,
     PrioritySort,
+    RandomScore,
     SchedulingGates,
     TaintToleration,
 )
