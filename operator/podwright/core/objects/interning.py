@@ -25,7 +25,10 @@ class Interner(Generic[T]):
 
     def get(self, raw: object, build: Callable[[], T]) -> T:
         """The object known for `raw`, or a new one from `build`, whose errors pass through."""
-        key = orjson.dumps(raw)
+        try:
+            key = orjson.dumps(raw)
+        except orjson.JSONEncodeError:  # a key that is no string, an integer beyond 64 bits: `build` says what it is
+            return build()
         value = self._known.get(key)
         if value is None:
             value = build()

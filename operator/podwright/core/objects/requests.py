@@ -1,86 +1,287 @@
 """A pod's requests: containers, init containers, sidecars, overhead, pod-level resources, resize in place.
 
-Source of the rules: KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 (in-place resize).
+While a pod is being resized three lists count: what its spec asks, what the kubelet has allocated and what is in force.
+Each is summed over the pod first, and of the sums the greatest counts; if the kubelet called the resize infeasible,
+the spec's sum is left out. Sources: KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 and KEP-5419 (resize
+in place, of containers and of pods). Feature gates: PodLevelResources, InPlacePodVerticalScaling and
+InPlacePodLevelResourcesVerticalScaling are taken to be on; an API server without them never serves these fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.resources import (
     CPU,
     DEFAULT_MEMORY,
     DEFAULT_MILLI_CPU,
+    HUGE_PAGES_PREFIX,
     MEMORY,
     Requests,
     amounts_of,
+    in_report_order,
+    is_counted_resource,
     parse_amounts,
 )
 from podwright.core.objects.selectors import as_list, as_mapping
 
-_known: Final[Interner[Requests]] = Interner()
-_SCORING_DEFAULTS: Final = {CPU: DEFAULT_MILLI_CPU * 10**6, MEMORY: DEFAULT_MEMORY * 10**9}
+Nanos = dict[str, int]
+
+_by_source: Final[Interner[Requests]] = Interner()
+_by_amounts: Final[weakref.WeakValueDictionary[object, Requests]] = weakref.WeakValueDictionary()
+_DEFAULTS: Final[Mapping[str, int]] = {CPU: DEFAULT_MILLI_CPU * 10**6, MEMORY: DEFAULT_MEMORY * 10**9}
+_NO_DEFAULTS: Final[Mapping[str, int]] = {}
 
 
 def requests_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Requests:
-    """What the pod asks of its node. Raises InvalidObjectError naming the field."""
-    containers = _resources(spec, "containers")
-    init_containers = _resources(spec, "initContainers")
-    source = (containers, init_containers, spec.get("overhead"), spec.get("resources"))
-    return _known.get(source, lambda: _parse(spec))
+    """What the pod asks of its node. Raises InvalidObjectError naming the field.
+
+    Pods of one template share the result: it is looked up by the parts of `spec` and `status` that matter.
+    """
+    statuses = _resized_containers(status)
+    source = (
+        _container_sources(spec, "containers", statuses),
+        _container_sources(spec, "initContainers", statuses),
+        spec.get("overhead"),
+        _requests_in(spec.get("resources"), "spec.resources"),
+        _pod_source(status) if status else None,
+    )
+    return _by_source.get(source, lambda: _share(_parse(spec, status, statuses)))
 
 
-def _resources(spec: Mapping[str, Any], field: str) -> list[tuple[object, object]]:
-    return [
-        (as_mapping(c, f"spec.{field}[{i}]").get("resources"), c.get("restartPolicy"))
-        for i, c in enumerate(as_list(spec.get(field), f"spec.{field}"))
-    ]
+def _share(requests: Requests) -> Requests:
+    """The one object for these amounts, so that equal pods from different sources are alike, too."""
+    key = (
+        frozenset(requests.amounts.items()),
+        requests.scoring_cpu,
+        requests.scoring_memory,
+        requests.asked,
+        requests.pending_cpu,
+        requests.pending_memory,
+    )
+    return _by_amounts.setdefault(key, requests)
 
 
-def _parse(spec: Mapping[str, Any]) -> Requests:
-    plain = _total(spec, {})
-    scoring = _total(spec, _SCORING_DEFAULTS)
-    amounts = amounts_of(scoring)
-    return Requests(amounts_of(plain), amounts.get(CPU, 0), amounts.get(MEMORY, 0))
+# What the result depends on, cheaply
 
 
-def _total(spec: Mapping[str, Any], defaults: Mapping[str, int]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for i, item in enumerate(as_list(spec.get("containers"), "spec.containers")):
-        _add(total, _container(item, f"spec.containers[{i}]", defaults))
-    sidecars: dict[str, int] = {}
-    largest: dict[str, int] = {}
-    for i, item in enumerate(as_list(spec.get("initContainers"), "spec.initContainers")):
-        mine = _container(item, f"spec.initContainers[{i}]", defaults)
-        if item.get("restartPolicy") == "Always":
+def _requests_in(resources: object, where: str) -> object:
+    return None if resources is None else as_mapping(resources, where).get("requests")
+
+
+def _container_sources(spec: Mapping[str, Any], field: str, statuses: Mapping[str, Mapping[str, Any]]) -> object:
+    items = spec.get(field)
+    if not items:
+        return None
+    sources: list[object] = []
+    for item in as_list(items, f"spec.{field}"):
+        container = item if type(item) is dict else as_mapping(item, f"spec.{field}")
+        own = _requests_in(container.get("resources"), f"spec.{field}.resources")
+        restart = container.get("restartPolicy")
+        if statuses and (status := statuses.get(str(container.get("name")))) is not None:
+            sources.append((own, restart, status.get("allocatedResources"), status.get("resources")))
+        else:
+            sources.append((own, restart))
+    return sources
+
+
+def _resized_containers(status: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The container statuses that report resources, by container; the first of a name counts."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for field in ("containerStatuses", "initContainerStatuses"):
+        for item in as_list(status.get(field), f"status.{field}"):
+            container = as_mapping(item, f"status.{field}")
+            found.setdefault(str(container.get("name")), container)
+    if any("allocatedResources" in c or "resources" in c for c in found.values()):
+        return found
+    return {}
+
+
+def _pod_source(status: Mapping[str, Any]) -> object:
+    allocated, resources = status.get("allocatedResources"), status.get("resources")
+    if allocated is None and resources is None and not status.get("conditions"):
+        return None
+    return (allocated, resources, _infeasible(status))
+
+
+def _infeasible(status: Mapping[str, Any]) -> bool:
+    for item in as_list(status.get("conditions"), "status.conditions"):
+        condition = as_mapping(item, "status.conditions")
+        if condition.get("type") == "PodResizePending":
+            return condition.get("reason") == "Infeasible"
+    return False
+
+
+# Parsing
+
+
+class _Container(NamedTuple):
+    """A container's requests in nano-units; `allocated` and `actuated` are None where the status has none."""
+
+    spec: Nanos
+    allocated: Nanos | None
+    actuated: Nanos | None
+    sidecar: bool
+
+
+class _Pod(NamedTuple):
+    containers: list[_Container]
+    init_containers: list[_Container]
+    overhead: Nanos
+    level: Nanos
+    """Pod-level requests of the resources that can have them; empty: none."""
+    allocated: Nanos | None
+    actuated: Nanos | None
+    resized: bool
+    """The status has `resources`, whatever is in there."""
+    infeasible: bool
+    plain: bool
+    """The status says nothing about resources."""
+
+
+_View = Callable[[_Container, bool], Nanos]
+
+
+def _parse(spec: Mapping[str, Any], status: Mapping[str, Any], statuses: Mapping[str, Mapping[str, Any]]) -> Requests:
+    pod = _pod(spec, status, statuses)
+    taken = _total(pod, _NO_DEFAULTS)
+    missing = {n: amount for n, amount in _DEFAULTS.items() if n not in taken} if pod.level else _DEFAULTS
+    scoring = amounts_of(_total(pod, missing))
+    pending = amounts_of(_total(pod, _DEFAULTS)) if pod.level else scoring
+    wanted = taken if pod.plain else _finish(_sum(pod, _spec_of, _NO_DEFAULTS), pod.level, pod.overhead)
+    return Requests(
+        amounts={name: amount for name, amount in amounts_of(taken).items() if is_counted_resource(name)},
+        scoring_cpu=scoring.get(CPU, 0),
+        scoring_memory=scoring.get(MEMORY, 0),
+        asked=in_report_order(amounts_of(wanted)),
+        pending_cpu=pending.get(CPU, 0),
+        pending_memory=pending.get(MEMORY, 0),
+    )
+
+
+def _pod(spec: Mapping[str, Any], status: Mapping[str, Any], statuses: Mapping[str, Mapping[str, Any]]) -> _Pod:
+    level = parse_amounts(_requests_in(spec.get("resources"), "spec.resources"), "spec.resources.requests")
+    allocated = _optional(status.get("allocatedResources"), "status.allocatedResources")
+    actuated = _optional(_requests_in(status.get("resources"), "status.resources"), "status.resources.requests")
+    resized = status.get("resources") is not None
+    infeasible = _infeasible(status)
+    return _Pod(
+        containers=_containers(spec, "containers", statuses),
+        init_containers=_containers(spec, "initContainers", statuses),
+        overhead=parse_amounts(spec.get("overhead"), "spec.overhead"),
+        level=_pod_level(level),
+        allocated=allocated,
+        actuated=actuated,
+        resized=resized,
+        infeasible=infeasible,
+        plain=not (statuses or resized or infeasible or allocated is not None),
+    )
+
+
+def _containers(spec: Mapping[str, Any], field: str, statuses: Mapping[str, Mapping[str, Any]]) -> list[_Container]:
+    parsed = []
+    for i, item in enumerate(as_list(spec.get(field), f"spec.{field}")):
+        where = f"spec.{field}[{i}]"
+        raw = as_mapping(item, where)
+        status = statuses.get(str(raw.get("name")), _NO_STATUS)
+        of_status = f"status of container {raw.get('name')}"
+        allocated = _optional(status.get("allocatedResources"), f"{of_status}.allocatedResources")
+        in_force = _requests_in(status.get("resources"), f"{of_status}.resources")
+        parsed.append(
+            _Container(
+                parse_amounts(_requests_in(raw.get("resources"), f"{where}.resources"), f"{where}.resources.requests"),
+                allocated,
+                _optional(in_force, f"{of_status}.resources.requests"),
+                sidecar=raw.get("restartPolicy") == "Always",
+            )
+        )
+    return parsed
+
+
+_NO_STATUS: Final[Mapping[str, Any]] = {}
+
+
+def _optional(raw: object, where: str) -> Nanos | None:
+    return None if raw is None else parse_amounts(raw, where)
+
+
+def _pod_level(amounts: Nanos) -> Nanos:
+    """What pod-level requests can say something about; the rest is ignored."""
+    return {n: amount for n, amount in amounts.items() if n in (CPU, MEMORY) or n.startswith(HUGE_PAGES_PREFIX)}
+
+
+# Summing
+
+
+def _spec_of(container: _Container, _infeasible: bool) -> Nanos:
+    return container.spec
+
+
+def _allocated_of(container: _Container, infeasible: bool) -> Nanos:
+    if container.allocated is not None:
+        return container.allocated
+    return {} if infeasible else container.spec
+
+
+def _actuated_of(container: _Container, infeasible: bool) -> Nanos:
+    return container.actuated if container.actuated is not None else _allocated_of(container, infeasible)
+
+
+def _total(pod: _Pod, defaults: Mapping[str, int]) -> Nanos:
+    """What the pod takes, its status considered."""
+    if pod.plain:
+        return _finish(_sum(pod, _spec_of, defaults), pod.level, pod.overhead)
+    if pod.allocated is not None and pod.actuated is not None:
+        status = (pod.actuated, pod.allocated)
+    else:
+        status = (_sum(pod, _actuated_of, defaults), _sum(pod, _allocated_of, defaults))
+    total = {} if pod.infeasible else _sum(pod, _spec_of, defaults)
+    for amounts in status:
+        _max(total, amounts)
+    level = pod.level
+    if level and pod.resized:
+        level = {} if pod.infeasible else dict(level)
+        _max(level, _pod_level(pod.actuated or {}))
+        _max(level, _pod_level(pod.allocated or {}))
+    return _finish(total, level, pod.overhead)
+
+
+def _finish(total: Nanos, level: Nanos, overhead: Nanos) -> Nanos:
+    """Pod-level requests replace the containers' sums; overhead comes on top."""
+    total.update(level)
+    _add(total, overhead)
+    return total
+
+
+def _sum(pod: _Pod, view: _View, defaults: Mapping[str, int]) -> Nanos:
+    """The pod's containers together: all that run at once, or an init container with the sidecars before it."""
+    total: Nanos = {}
+    for container in pod.containers:
+        _add(total, {**defaults, **view(container, pod.infeasible)})
+    sidecars: Nanos = {}
+    largest: Nanos = {}
+    for container in pod.init_containers:
+        mine = {**defaults, **view(container, pod.infeasible)}
+        if container.sidecar:
             _add(total, mine)
             _add(sidecars, mine)
-            mine = dict(sidecars)
+            mine = sidecars
         else:
             _add(mine, sidecars)
         _max(largest, mine)
     _max(total, largest)
-    resources = as_mapping(spec.get("resources"), "spec.resources")
-    for name, amount in parse_amounts(resources.get("requests"), "spec.resources.requests").items():
-        if name in (CPU, MEMORY) or name.startswith("hugepages-"):
-            total[name] = amount
-    _add(total, parse_amounts(spec.get("overhead"), "spec.overhead"))
     return total
 
 
-def _container(raw: object, where: str, defaults: Mapping[str, int]) -> dict[str, int]:
-    resources = as_mapping(as_mapping(raw, where).get("resources"), f"{where}.resources")
-    return {**defaults, **parse_amounts(resources.get("requests"), f"{where}.resources.requests")}
-
-
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+def _add(total: Nanos, more: Mapping[str, int]) -> None:
     for name, amount in more.items():
         total[name] = total.get(name, 0) + amount
 
 
-def _max(total: dict[str, int], other: Mapping[str, int]) -> None:
+def _max(total: Nanos, other: Mapping[str, int]) -> None:
     for name, amount in other.items():
         if amount > total.get(name, -1):
             total[name] = amount
