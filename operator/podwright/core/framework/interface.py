@@ -142,6 +142,8 @@ class PostFilterResult:
 
     nominated_node: str
     victims: tuple[PodInfo, ...] = ()
+    details: Any = None
+    """How the plugin came to it, for whoever explains decisions."""
 
 
 class Diagnosis(Protocol):
@@ -160,10 +162,15 @@ class Plugin:
 
     name: ClassVar[str]
     args_type: ClassVar[type[Any] | None] = None
+    not_supported: ClassVar[str] = ""
+    """Why a profile cannot enable it: for plugins that are known by name only."""
 
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
         self.handle = handle
+
+    def use(self, runner: Any) -> None:
+        """Called once all plugins of the profile are built, with the `Framework` that runs them."""
 
 
 class PreEnqueuePlugin(ABC):

@@ -81,6 +81,10 @@ class ProfileError(ValueError):
         self.problem = problem
 
 
+class NotSupportedError(ProfileError):
+    """A profile enables a plugin of kube-scheduler's that this version knows by name only."""
+
+
 def merge(default: PluginSets, custom: PluginSets) -> PluginSets:
     """The default sets with the custom ones merged in, point by point.
 
@@ -128,13 +132,16 @@ def expand(plugins: PluginSets, classes: Mapping[str, type[Any]]) -> ExpandedPro
 
     At each point come first the plugins that override a multiPoint entry, then the multiPoint ones, then the others.
     Raises ProfileError for an unknown plugin, one enabled twice, one without the point, and for no or several
-    queueSort plugins or no bind plugin.
+    queueSort plugins or no bind plugin; NotSupportedError for one that is known by name only.
     """
     multi = plugins.get(MULTI_POINT, PluginSet())
     for key, plugin_set in plugins.items():
         for entry in plugin_set.enabled:
             if entry.name not in classes:
                 raise ProfileError(f"plugins.{key}.enabled", f"plugin {entry.name!r} does not exist")
+            missing = getattr(classes[entry.name], "not_supported", "")
+            if missing:
+                raise NotSupportedError(f"plugins.{key}.enabled", f"plugin {entry.name!r} is not supported: {missing}")
     points = {point: _expand_point(point, plugins.get(point.key, PluginSet()), multi, classes) for point in Point}
     if len(points[Point.QUEUE_SORT]) != 1:
         raise ProfileError("plugins.queueSort", f"exactly one plugin is needed, got {len(points[Point.QUEUE_SORT])}")

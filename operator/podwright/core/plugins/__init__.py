@@ -7,25 +7,41 @@ from typing import Final
 
 from podwright.core.framework.interface import Plugin
 from podwright.core.plugins.default_binder import DefaultBinder
+from podwright.core.plugins.deferred_pod_scheduling import DeferredPodScheduling
+from podwright.core.plugins.dynamic_resources import DynamicResources
+from podwright.core.plugins.gang_scheduling import GangScheduling
+from podwright.core.plugins.image_locality import ImageLocality
 from podwright.core.plugins.node_affinity import NodeAffinity
+from podwright.core.plugins.node_declared_features import NodeDeclaredFeatures
 from podwright.core.plugins.node_name import NodeName
 from podwright.core.plugins.node_name_score import NodeNameScore
+from podwright.core.plugins.node_ports import NodePorts
 from podwright.core.plugins.node_unschedulable import NodeUnschedulable
+from podwright.core.plugins.pod_group_pods_count import PodGroupPodsCount
 from podwright.core.plugins.priority_sort import PrioritySort
 from podwright.core.plugins.random_score import RandomScore
 from podwright.core.plugins.scheduling_gates import SchedulingGates
 from podwright.core.plugins.taint_toleration import TaintToleration
+from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
 
 _CLASSES: Final[tuple[type[Plugin], ...]] = (
     DefaultBinder,
+    DeferredPodScheduling,
+    DynamicResources,
+    GangScheduling,
+    ImageLocality,
     NodeAffinity,
+    NodeDeclaredFeatures,
     NodeName,
     NodeNameScore,
+    NodePorts,
     NodeUnschedulable,
+    PodGroupPodsCount,
     PrioritySort,
     RandomScore,
     SchedulingGates,
     TaintToleration,
+    TopologyPlacementGenerator,
 )
 
 PLUGINS: Final[Mapping[str, type[Plugin]]] = {plugin.name: plugin for plugin in _CLASSES}

@@ -13,7 +13,7 @@ have seen exactly the pods on nodes that exist. Events are idempotent: `set_pod`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
@@ -37,6 +37,7 @@ class PlacementObserver(Protocol):
 
 
 _NO_LABELS: Mapping[str, str] = {}
+Observer = TypeVar("Observer", bound=PlacementObserver)
 
 
 class Cache:
@@ -64,6 +65,15 @@ class Cache:
                 for pod in info.pods.values():
                     observer.pod_added(pod, info.slot)
         self._observers.append(observer)
+
+    def observer(self, kind: type[Observer]) -> Observer:
+        """The one observer of this class, attached when it is first asked for: the plugins of all profiles share it."""
+        for known in self._observers:
+            if type(known) is kind:
+                return cast("Observer", known)
+        made = kind()
+        self.attach(made)
+        return made
 
     # Reading
 

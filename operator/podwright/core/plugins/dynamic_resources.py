@@ -1,0 +1,121 @@
+"""DynamicResources: this version does not allocate devices, and holds back the pods that need some.
+
+Such pods have `spec.resourceClaims`, or ask for an extended resource that a DeviceClass stands for and no node offers. For
+all others the plugin is what kube-scheduler's is for pods without claims: Filter is skipped and every node scores 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from podwright.core.framework.events import NODE, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.helpers import rejected_alike
+from podwright.core.framework.interface import (
+    CycleState,
+    Diagnosis,
+    EnqueueExtensions,
+    Feasible,
+    FilterPlugin,
+    FilterResult,
+    Handle,
+    Plugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreFilterPlugin,
+    ScorePlugin,
+)
+from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+
+_STATE: Final = "DynamicResources"
+_DEVICE_CLASS: Final = "DeviceClass"
+_IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
+"""The extended resource that every DeviceClass stands for is this and its name."""
+
+
+class DynamicResources(Plugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, ScorePlugin, EnqueueExtensions):
+    """See the module."""
+
+    name = "DynamicResources"
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._enabled = handle.features.enabled("DynamicResourceAllocation")
+        self._resources: dict[str, str] = {}
+        self._version = -1
+
+    def hints(self) -> Sequence[EventHint]:
+        return (
+            EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), _hint),
+            EventHint(ClusterEvent(_DEVICE_CLASS, Action.ALL), _hint),
+        )
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        state.data[_STATE] = True
+        return self._rejection(pod) or SKIP
+
+    def filter(self, _state: CycleState, pod: PodInfo, _node: NodeInfo) -> Status | None:
+        return self._rejection(pod)
+
+    def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
+        """Reached only where PreFilter is disabled; then a pod that needs devices fits nowhere."""
+        status = self._rejection(pod)
+        if status is None:
+            return None
+        return rejected_alike(np.zeros(table.size, np.bool_), status)
+
+    def post_filter(
+        self, state: CycleState, _pod: PodInfo, _diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status]:
+        """Like kube-scheduler's it fails where another plugin rejected the pod before its own PreFilter ran."""
+        if self._enabled and _STATE not in state.data:
+            return None, Status(Code.ERROR, ("not found",))
+        return None, unschedulable()
+
+    def score(self, _state: CycleState, _pod: PodInfo, _node: NodeInfo) -> int:
+        return 0
+
+    def score_all(self, _state: CycleState, _pod: PodInfo, _feasible: Feasible) -> int:
+        return 0
+
+    def _rejection(self, pod: PodInfo) -> Status | None:
+        if pod.resource_claims:
+            claims = ", ".join(pod.resource_claims)
+            return unresolvable(
+                f"this version of Podwright does not allocate devices, and the pod has claims ({claims})"
+            )
+        classes = self._device_classes()
+        if not classes:
+            return None
+        table = self.handle.cache.table
+        for resource, amount in pod.requests.amounts.items():
+            if amount > 0 and resource in classes and not table.allocatable(resource).any():
+                return unresolvable(
+                    "this version of Podwright does not allocate devices, and no node offers "
+                    f"{resource} (DeviceClass {classes[resource]})"
+                )
+        return None
+
+    def _device_classes(self) -> dict[str, str]:
+        """The name of a DeviceClass by each extended resource that one stands for."""
+        store = self.handle.cache.store
+        version = store.version(_DEVICE_CLASS)
+        if version != self._version:
+            self._version = version
+            self._resources = {}
+            for raw in store.list(_DEVICE_CLASS):
+                name = str(raw["metadata"]["name"])
+                explicit = (raw.get("spec") or {}).get("extendedResourceName")
+                self._resources[_IMPLICIT + name] = name
+                if explicit:
+                    self._resources[str(explicit)] = name
+        return self._resources
+
+
+def _hint(pod: PodInfo, _before: Any, _after: Any) -> Hint:
+    return Hint.SKIP if pod.resource_claims else Hint.QUEUE

@@ -1,0 +1,118 @@
+"""ImageLocality: nodes that have the pod's images already score higher, the more so the larger and the more common those are.
+
+Each image counts its size times the share of all nodes that have it. The sum lies between 23 MiB (score 0) and 1000 MiB per
+image of the pod (100). One size counts for an image name: that of the first node which reported it. `ImageIndex` keeps
+sizes and counts; the scores of a set of images are a column, kept until a node changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from podwright.core.framework.interface import (
+    MAX_SCORE,
+    CycleState,
+    Feasible,
+    Handle,
+    Int64s,
+    Plugin,
+    ScorePlugin,
+)
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodImages, PodInfo
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+
+_MIB: Final = 1024 * 1024
+_LEAST: Final = 23 * _MIB
+_GREATEST_PER_IMAGE: Final = 1000 * _MIB
+_KEPT: Final = 256
+
+
+class ImageIndex:
+    """By image name: its size in bytes, and how many nodes have it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[int]] = {}
+
+    def contribution(self, name: str, nodes: int) -> int:
+        """What the image adds, in bytes, on a node that has it: its size times the share of nodes that have it."""
+        size, having = self._known.get(name, (0, 0))
+        return int(float(size) * (having / nodes)) if having else 0
+
+    def has(self, name: str) -> bool:
+        """Whether any node has the image."""
+        return name in self._known
+
+    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:  # noqa: ARG002 -- the protocol's
+        for name in before.images if before is not None else ():
+            entry = self._known[name]
+            entry[1] -= 1
+            if not entry[1]:
+                del self._known[name]
+        for name, size in after.images.items() if after is not None else ():
+            self._known.setdefault(name, [size, 0])[1] += 1
+
+    def pod_added(self, pod: PodInfo, slot: int) -> None:
+        """Pods do not change what images a node has: the kubelet reports that."""
+
+    def pod_removed(self, pod: PodInfo, slot: int) -> None:
+        """See pod_added."""
+
+    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
+        """Images have nothing to do with namespaces."""
+
+
+class ImageLocality(Plugin, ScorePlugin):
+    """See the module."""
+
+    name = "ImageLocality"
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._index = handle.cache.observer(ImageIndex)
+        self._scores: dict[PodImages, tuple[int, Int64s | int]] = {}
+
+    def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        total = self.handle.cache.table.count
+        images = node.present.images
+        found = sum(self._index.contribution(name, total) for name in _names(pod.images) if name in images)
+        least, greatest = _LEAST, _GREATEST_PER_IMAGE * pod.images.count
+        return MAX_SCORE * (max(least, min(found, greatest)) - least) // (greatest - least)
+
+    def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s | int:
+        images = pod.images
+        epoch, scores = self._scores.get(images, (-1, 0))
+        if epoch != feasible.table.epoch:
+            scores = self._column(feasible.table, images)
+            if len(self._scores) >= _KEPT:
+                self._scores.clear()
+            self._scores[images] = feasible.table.epoch, scores
+        return scores if isinstance(scores, int) else feasible.take(scores)
+
+    def _column(self, table: NodeTable, images: PodImages) -> Int64s | int:
+        """int64[nodes], or 0 where no node has any of the images."""
+        known = [name for name in _names(images) if self._index.has(name)]
+        if not known:
+            return 0
+        found = np.zeros(table.size, np.int64)
+        for name in known:
+            found += self._having(name) * self._index.contribution(name, table.count)
+        greatest = _GREATEST_PER_IMAGE * images.count
+        return (found.clip(_LEAST, greatest) - _LEAST) * MAX_SCORE // (greatest - _LEAST)
+
+    def _having(self, name: str) -> Int64s:
+        """int64[nodes]: 1 where the node has the image."""
+        return self.handle.cache.derived.get(("image", name), lambda node: name in node.images, np.int64)
+
+
+def _names(images: PodImages) -> list[str]:
+    """The image names, each as often as the pod uses it, with the tag that an untagged name means."""
+    return [_tagged(name) for names in (images.init_containers, images.containers, images.volumes) for name in names]
+
+
+def _tagged(name: str) -> str:
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

@@ -1,0 +1,113 @@
+"""NodePorts: a host port is used once per address and protocol on a node.
+
+`PortIndex` knows where each port is in use, so that a pod looks only at the nodes that use one of its ports. The address
+0.0.0.0 stands for all addresses; `::` is an address like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from podwright.core.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.helpers import rejected_alike
+from podwright.core.framework.interface import (
+    Bools,
+    CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
+    FilterResult,
+    Handle,
+    Plugin,
+    PreFilterPlugin,
+)
+from podwright.core.framework.status import SKIP, Status, unschedulable
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import HostPort, PodInfo
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import WILDCARD, NodeInfo, UsedPorts
+
+_TAKEN: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
+
+
+class PortIndex:
+    """Which rows use which host port, by protocol and port, then address: how often per row."""
+
+    def __init__(self) -> None:
+        self._used: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+
+    def conflicting(self, port: HostPort) -> Iterator[Collection[int]]:
+        """Groups of rows where the port is taken; a row may be in several."""
+        addresses = self._used.get((port.protocol, port.port), {})
+        if port.ip == WILDCARD:
+            yield from addresses.values()
+            return
+        for address in (port.ip, WILDCARD):
+            if address in addresses:
+                yield addresses[address]
+
+    def pod_added(self, pod: PodInfo, slot: int) -> None:
+        for port in pod.ports:
+            rows = self._used.setdefault((port.protocol, port.port), {}).setdefault(port.ip, {})
+            rows[slot] = rows.get(slot, 0) + 1
+
+    def pod_removed(self, pod: PodInfo, slot: int) -> None:
+        for port in pod.ports:
+            addresses = self._used[port.protocol, port.port]
+            rows = addresses[port.ip]
+            if rows[slot] > 1:
+                rows[slot] -= 1
+                continue
+            del rows[slot]
+            if not rows:
+                del addresses[port.ip]
+            if not addresses:
+                del self._used[port.protocol, port.port]
+
+    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
+        """Nodes themselves use no ports."""
+
+    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
+        """Ports have nothing to do with namespaces."""
+
+
+class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
+    """See the module."""
+
+    name = "NodePorts"
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._index = handle.cache.observer(PortIndex)
+
+    def hints(self) -> Sequence[EventHint]:
+        return (
+            EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), _pod_hint),
+            EventHint(ClusterEvent(NODE, Action.ADD)),
+        )
+
+    def pre_filter(self, _state: CycleState, pod: PodInfo) -> Status | None:
+        return None if pod.ports else SKIP
+
+    def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return _TAKEN if any(node.ports.conflicts(port) for port in pod.ports) else None
+
+    def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
+        ok: Bools | None = None
+        for port in pod.ports:
+            for rows in self._index.conflicting(port):
+                if ok is None:
+                    ok = np.ones(table.size, np.bool_)
+                ok[np.fromiter(rows, np.intp, len(rows))] = False
+        return None if ok is None else rejected_alike(ok, _TAKEN)
+
+
+def _pod_hint(pod: PodInfo, deleted: PodInfo | None, _after: PodInfo | None) -> Hint:
+    if deleted is None or not (deleted.node_name or deleted.nominated_node_name):
+        return Hint.SKIP
+    freed = UsedPorts()
+    for port in deleted.ports:
+        freed.add(port)
+    return Hint.QUEUE if any(freed.conflicts(port) for port in pod.ports) else Hint.SKIP
