@@ -21,6 +21,7 @@ from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import Nominator
 from podwright.core.state.store import Object, ObjectStore, key_of
+from podwright.core.state.volumes import Volumes
 
 
 class PlacementObserver(Protocol):
@@ -50,9 +51,10 @@ class Cache:
         self.derived = DerivedColumns(self.table)
         self.nominator = Nominator()
         self.store = ObjectStore()
+        self.volumes = Volumes(self.store)
         self._placed: dict[str, NodeInfo] = {}
         self._assumed: set[str] = set()
-        self._observers: list[PlacementObserver] = []
+        self._observers: list[PlacementObserver] = [self.volumes]
         self._by_slot: dict[int, NodeInfo] = {}
 
     def attach(self, observer: PlacementObserver) -> None:

@@ -6,12 +6,14 @@ keeps something computed from a kind can see that it is stale.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
 
 Object = Mapping[str, Any]
+Listener = Callable[[Object | None, Object | None], None]
+"""(the object before, or None; the object after, or None) of one change. Must not raise."""
 
 KINDS: Final = (
     "Namespace",
@@ -46,17 +48,25 @@ class ObjectStore:
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, dict[str, Object]]] = {}
         self._versions: dict[str, int] = {}
+        self._listeners: dict[str, list[Listener]] = {}
+
+    def listen(self, kind: str, listener: Listener) -> None:
+        """Has `listener` called after every change of an object of this kind."""
+        self._listeners.setdefault(kind, []).append(listener)
 
     def set(self, kind: str, raw: Object) -> None:
         """Adds or replaces an object. Raises InvalidObjectError without a name."""
         namespace, name = key_of(raw)
-        self._objects.setdefault(kind, {}).setdefault(namespace, {})[name] = raw
-        self._versions[kind] = self._versions.get(kind, 0) + 1
+        objects = self._objects.setdefault(kind, {}).setdefault(namespace, {})
+        before = objects.get(name)
+        objects[name] = raw
+        self._changed(kind, before, raw)
 
     def remove(self, kind: str, name: str, namespace: str = "") -> None:
         """Forgets an object; one that is not known is no error."""
-        if self._objects.get(kind, {}).get(namespace, {}).pop(name, None) is not None:
-            self._versions[kind] = self._versions.get(kind, 0) + 1
+        before = self._objects.get(kind, {}).get(namespace, {}).pop(name, None)
+        if before is not None:
+            self._changed(kind, before, None)
 
     def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
         return self._objects.get(kind, {}).get(namespace, {}).get(name)
@@ -70,3 +80,8 @@ class ObjectStore:
 
     def version(self, kind: str) -> int:
         return self._versions.get(kind, 0)
+
+    def _changed(self, kind: str, before: Object | None, after: Object | None) -> None:
+        self._versions[kind] = self._versions.get(kind, 0) + 1
+        for listener in self._listeners.get(kind, ()):
+            listener(before, after)

@@ -1,0 +1,356 @@
+"""PersistentVolume, PersistentVolumeClaim, StorageClass and CSIStorageCapacity: what the volume plugins read of them.
+
+Parsed objects are immutable and keep their `raw` body. Sizes are in nano-units, compared exactly. Sources: the Kubernetes
+API reference; "Persistent Volumes" and "Storage Capacity" in its documentation. In-tree volumes: see csi_migration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from podwright.core.objects.affinity import interned_selector
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.interning import Interner
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.quantity import parse_quantity
+from podwright.core.objects.selectors import (
+    Labels,
+    LabelSelector,
+    Requirement,
+    as_labels,
+    as_list,
+    as_mapping,
+    parse_node_selector_term,
+)
+
+READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
+WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+"""The annotation of a CSINode that lists the in-tree plugins which its CSI drivers replace."""
+
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
+TOPOLOGY_LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
+"""The labels of a volume that bind it to zones and regions."""
+ZONE_SEPARATOR: Final = "__"
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class VolumeAffinity:
+    """The terms of a volume's required node affinity, of which one must match. Interned: compare by identity.
+
+    Only labels count: kube-scheduler checks a volume against a node's labels without its name, so that requirements
+    on fields always hold. A term that cannot be understood matches nothing.
+    """
+
+    terms: tuple[tuple[Requirement, ...], ...]
+
+    def matches(self, labels: Labels) -> bool:
+        return any(all(r.matches_value(labels.get(r.key)) for r in term) for term in self.terms)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The labels that the outcome depends on."""
+        return frozenset(r.key for term in self.terms for r in term)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReference:
+    """The claim that a volume is bound to, or kept for. `uid` is empty where a person reserved the volume."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PersistentVolume:
+    """A v1.PersistentVolume. `csi` is (driver, volume handle); `zones` are its zone and region labels as sets."""
+
+    name: str
+    resource_version: str
+    labels: Labels
+    storage_class: str
+    capacity: int
+    access_modes: frozenset[str]
+    volume_mode: str
+    attributes_class: str
+    claim: ClaimReference | None
+    available: bool
+    terminating: bool
+    affinity: VolumeAffinity | None
+    csi: tuple[str, str] | None
+    zones: tuple[tuple[str, frozenset[str]], ...]
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PersistentVolumeClaim:
+    """A v1.PersistentVolumeClaim. `request` is None where no size is asked for, `selector` None where none is given."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    storage_class: str
+    volume_name: str
+    bound: bool
+    """Both sides agree: it names a volume, and the controller has said that the binding is complete."""
+    selected_node: str | None
+    request: int | None
+    access_modes: frozenset[str]
+    volume_mode: str
+    attributes_class: str
+    selector: LabelSelector | None
+    lost: bool
+    terminating: bool
+    owner_uid: str
+    """The controlling owner, which for an ephemeral volume's claim must be the pod."""
+    raw: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        """namespace/name"""
+        return f"{self.namespace}/{self.name}"
+
+    def reserved_by(self, volume: PersistentVolume) -> bool:
+        """Whether the volume is bound to this claim or kept for it."""
+        claim = volume.claim
+        return (
+            claim is not None
+            and claim.name == self.name
+            and claim.namespace == self.namespace
+            and claim.uid in ("", self.uid)
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StorageClass:
+    """A storage.k8s.io/v1 StorageClass. `topologies` None: provisions for any node; a term needs all its labels."""
+
+    name: str
+    provisioner: str
+    binding_mode: str | None
+    topologies: tuple[tuple[Requirement, ...], ...] | None
+
+    def allows(self, labels: Labels) -> bool:
+        """Whether a volume can be provisioned for a node with these labels."""
+        if self.topologies is None:
+            return True
+        return any(all(r.matches_value(labels.get(r.key)) for r in term) for term in self.topologies)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StorageCapacity:
+    """A CSIStorageCapacity. `limit`: the largest volume that can be made; `capacity`: all that is free; 0 if unknown."""
+
+    storage_class: str
+    limit: int | None
+    capacity: int
+    nodes: LabelSelector
+
+
+_affinities: Final[Interner[VolumeAffinity]] = Interner()
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+def parse_volume(raw: Mapping[str, Any]) -> PersistentVolume:
+    """A v1.PersistentVolume. Raises InvalidObjectError naming the volume and the field."""
+    metadata = as_mapping(raw.get("metadata"), "metadata")
+    name = str(metadata.get("name") or "?")
+    try:
+        spec = as_mapping(raw.get("spec"), "spec")
+        status = as_mapping(raw.get("status"), "status")
+        labels = as_labels(metadata.get("labels"), "metadata.labels")
+        csi = as_mapping(spec.get("csi"), "spec.csi") if spec.get("csi") is not None else None
+        affinity = as_mapping(spec.get("nodeAffinity"), "spec.nodeAffinity").get("required")
+        return PersistentVolume(
+            name=name,
+            resource_version=str(metadata.get("resourceVersion") or ""),
+            labels=labels,
+            storage_class=storage_class_of(raw),
+            capacity=_storage(spec.get("capacity"), "spec.capacity") or 0,
+            access_modes=frozenset(map(str, as_list(spec.get("accessModes"), "spec.accessModes"))),
+            volume_mode=str(spec.get("volumeMode") or "Filesystem"),
+            attributes_class=str(spec.get("volumeAttributesClassName") or ""),
+            claim=_claim_reference(spec),
+            available=status.get("phase") == "Available",
+            terminating=bool(metadata.get("deletionTimestamp")),
+            affinity=None if affinity is None else volume_affinity(affinity),
+            csi=None if csi is None else (str(csi.get("driver") or ""), str(csi.get("volumeHandle") or "")),
+            zones=tuple(_zones(labels)),
+            raw=raw,
+        )
+    except InvalidObjectError as error:
+        raise error.of("PersistentVolume", name) from error
+
+
+def parse_claim(raw: Mapping[str, Any]) -> PersistentVolumeClaim:
+    """A v1.PersistentVolumeClaim. Raises InvalidObjectError naming the claim and the field."""
+    metadata = as_mapping(raw.get("metadata"), "metadata")
+    name, namespace = str(metadata.get("name") or "?"), str(metadata.get("namespace") or "")
+    try:
+        annotations = as_mapping(metadata.get("annotations"), "metadata.annotations")
+        spec = as_mapping(raw.get("spec"), "spec")
+        resources = as_mapping(spec.get("resources"), "spec.resources")
+        volume_name = str(spec.get("volumeName") or "")
+        selector = spec.get("selector")
+        return PersistentVolumeClaim(
+            namespace=namespace,
+            name=name,
+            uid=str(metadata.get("uid") or ""),
+            resource_version=str(metadata.get("resourceVersion") or ""),
+            storage_class=storage_class_of(raw),
+            volume_name=volume_name,
+            bound=bool(volume_name) and BIND_COMPLETED in annotations,
+            selected_node=annotations.get(SELECTED_NODE),
+            request=_storage(resources.get("requests"), "spec.resources.requests"),
+            access_modes=frozenset(map(str, as_list(spec.get("accessModes"), "spec.accessModes"))),
+            volume_mode=str(spec.get("volumeMode") or "Filesystem"),
+            attributes_class=str(spec.get("volumeAttributesClassName") or ""),
+            selector=None if selector is None else interned_selector(selector, "spec.selector"),
+            lost=as_mapping(raw.get("status"), "status").get("phase") == "Lost",
+            terminating=bool(metadata.get("deletionTimestamp")),
+            owner_uid=_controller_uid(metadata),
+            raw=raw,
+        )
+    except InvalidObjectError as error:
+        raise error.of("PersistentVolumeClaim", f"{namespace}/{name}") from error
+
+
+def parse_storage_class(raw: Mapping[str, Any]) -> StorageClass:
+    """A storage.k8s.io/v1 StorageClass. Raises InvalidObjectError naming the class and the field."""
+    name = str(as_mapping(raw.get("metadata"), "metadata").get("name") or "?")
+    try:
+        terms = as_list(raw.get("allowedTopologies"), "allowedTopologies")
+        mode = raw.get("volumeBindingMode")
+        return StorageClass(
+            name=name,
+            provisioner=str(raw.get("provisioner") or ""),
+            binding_mode=None if mode is None else str(mode),
+            topologies=tuple(_topology_terms(terms)) if terms else None,
+        )
+    except InvalidObjectError as error:
+        raise error.of("StorageClass", name) from error
+
+
+def parse_storage_capacity(raw: Mapping[str, Any]) -> StorageCapacity:
+    """A storage.k8s.io/v1 CSIStorageCapacity. Raises InvalidObjectError naming it and the field."""
+    try:
+        largest, free = (
+            None if raw.get(field) is None else parse_quantity(raw[field], field)
+            for field in ("maximumVolumeSize", "capacity")
+        )
+        return StorageCapacity(
+            storage_class=str(raw.get("storageClassName") or ""),
+            limit=free if largest is None else largest,
+            capacity=free or 0,
+            nodes=interned_selector(raw.get("nodeTopology"), "nodeTopology"),
+        )
+    except InvalidObjectError as error:
+        metadata = as_mapping(raw.get("metadata"), "metadata")
+        raise error.of("CSIStorageCapacity", f"{metadata.get('namespace')}/{metadata.get('name')}") from error
+
+
+def volume_affinity(required: object) -> VolumeAffinity:
+    """The affinity for a v1.NodeSelector, one object for the same source. Raises InvalidObjectError if it is none."""
+    return _affinities.get(required, lambda: VolumeAffinity(tuple(_affinity_terms(required))))
+
+
+def storage_class_of(raw: Mapping[str, Any]) -> str:
+    """The name of the storage class of a volume or a claim, which an old annotation overrides; "" for none."""
+    annotations = part_of(raw, "metadata", "annotations")
+    if BETA_STORAGE_CLASS in annotations:
+        return str(annotations[BETA_STORAGE_CLASS])
+    return str(part_of(raw, "spec").get("storageClassName") or "")
+
+
+def part_of(raw: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    """The mapping inside an object at this path, an empty one where there is none."""
+    part: Any = raw
+    for key in path:
+        part = part.get(key)
+        if not isinstance(part, Mapping):
+            return _NOTHING
+    return part  # type: ignore[no-any-return]
+
+
+def claims_of(pod: PodInfo) -> Iterator[tuple[str, bool]]:
+    """The names of the claims that a pod mounts, and whether each belongs to an ephemeral volume of the pod itself."""
+    for volume in pod.volumes:
+        if volume.get("persistentVolumeClaim") is not None:
+            yield str(part_of(volume, "persistentVolumeClaim").get("claimName") or ""), False
+        elif volume.get("ephemeral") is not None:
+            yield f"{pod.name}-{volume.get('name')}", True
+
+
+def _storage(raw: object, where: str) -> int | None:
+    amounts = as_mapping(raw, where)
+    return parse_quantity(amounts["storage"], f"{where}[storage]") if "storage" in amounts else None
+
+
+def _claim_reference(spec: Mapping[str, Any]) -> ClaimReference | None:
+    raw = spec.get("claimRef")
+    if raw is None:
+        return None
+    claim = as_mapping(raw, "spec.claimRef")
+    return ClaimReference(*(str(claim.get(field) or "") for field in ("namespace", "name", "uid")))
+
+
+def _controller_uid(metadata: Mapping[str, Any]) -> str:
+    for item in as_list(metadata.get("ownerReferences"), "metadata.ownerReferences"):
+        owner = as_mapping(item, "metadata.ownerReferences")
+        if owner.get("controller"):
+            return str(owner.get("uid") or "")
+    return ""
+
+
+def _zones(labels: Labels) -> Iterator[tuple[str, frozenset[str]]]:
+    """A label with an empty part (`z1____z2`) does not count."""
+    for key in TOPOLOGY_LABELS:
+        if key in labels:
+            values = [value.strip() for value in labels[key].split(ZONE_SEPARATOR)]
+            if all(values):
+                yield key, frozenset(values)
+
+
+def _affinity_terms(required: object) -> Iterator[tuple[Requirement, ...]]:
+    where = "spec.nodeAffinity.required"
+    for item in as_list(as_mapping(required, where).get("nodeSelectorTerms"), f"{where}.nodeSelectorTerms"):
+        term = as_mapping(item, f"{where}.nodeSelectorTerms")
+        fields = term.get("matchFields") or ()
+        if not fields and not term.get("matchExpressions"):
+            continue
+        try:
+            parsed = parse_node_selector_term({"matchExpressions": term.get("matchExpressions")}, where)
+        except InvalidObjectError:
+            continue
+        if all(_is_field_requirement(field) for field in fields):
+            yield parsed.expressions
+
+
+def _is_field_requirement(field: Mapping[str, Any]) -> bool:
+    return field.get("operator") in ("In", "NotIn") and len(field.get("values") or ()) == 1
+
+
+def _topology_terms(terms: object) -> Iterator[tuple[Requirement, ...]]:
+    """An empty term, and one with an expression without values, allows no node."""
+    for i, item in enumerate(as_list(terms, "allowedTopologies")):
+        where = f"allowedTopologies[{i}].matchLabelExpressions"
+        expressions = as_list(as_mapping(item, f"allowedTopologies[{i}]").get("matchLabelExpressions"), where)
+        term = []
+        for expression in expressions:
+            entry = as_mapping(expression, where)
+            values = frozenset(map(str, as_list(entry.get("values"), f"{where}.values")))
+            term.append(Requirement(str(entry.get("key") or ""), "In", values))
+        if term and all(requirement.values for requirement in term):
+            yield tuple(term)

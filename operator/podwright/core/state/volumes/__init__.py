@@ -1,0 +1,45 @@
+"""What the cache keeps of volumes: an index of them, what is assumed of them, and what pods on nodes use of them.
+
+`Volumes` ties the parts together and is an observer of the cache; start with `index`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.store import ObjectStore
+from podwright.core.state.volumes.attached import AttachedVolumes
+from podwright.core.state.volumes.index import VolumeIndex
+from podwright.core.state.volumes.used import UsedVolumes
+
+__all__ = ["Volumes"]
+
+
+class Volumes:
+    """`index` reads volumes and claims, `attached` counts CSI volumes by node, `used` knows what pods mount."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.index = VolumeIndex(store)
+        self.attached = AttachedVolumes(store, self.index)
+        self.used = UsedVolumes()
+
+    def pod_added(self, pod: PodInfo, slot: int) -> None:
+        if pod.volumes:
+            self.attached.pod_added(pod, slot)
+            self.used.pod_added(pod, slot)
+
+    def pod_removed(self, pod: PodInfo, slot: int) -> None:
+        if pod.volumes:
+            self.attached.pod_removed(pod, slot)
+            self.used.pod_removed(pod, slot)
+
+    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
+        if before is None and after is not None:
+            self.attached.node_added(after.name, slot)
+        elif before is not None and after is None:
+            self.attached.node_removed(before.name, slot)
+
+    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
+        """Volumes do not depend on namespaces' labels."""

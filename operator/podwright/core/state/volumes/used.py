@@ -1,0 +1,89 @@
+"""UsedVolumes: which claims are mounted by placed pods, and on which nodes volumes with exclusive use are mounted.
+
+Invariant: both are exactly what the pods on nodes that exist mount. Source: kube-scheduler, VolumeRestrictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.volumes import claims_of, part_of
+
+Disk = tuple[str, ...]
+"""What two mounts must have in common to be in each other's way."""
+EXCLUSIVE: Final = ("gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd")
+"""The kinds of volumes that only readers, or nobody, may share on a node."""
+
+
+class UsedVolumes:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._claims: dict[tuple[str, str], int] = {}
+        self._disks: dict[Disk, dict[int, list[int]]] = {}
+        """By disk and slot: how many mounts, and how many of them may write."""
+
+    def claim_in_use(self, namespace: str, name: str) -> bool:
+        """Whether a pod on a node that exists mounts the claim."""
+        return (namespace, name) in self._claims
+
+    def conflicts(self, volume: Mapping[str, Any]) -> list[int]:
+        """The slots where the volume cannot be mounted besides what is mounted there."""
+        return [
+            slot
+            for disk, shared in disks_of(volume)
+            for slot, (_, writers) in self._disks.get(disk, {}).items()
+            if writers or not shared
+        ]
+
+    def pod_added(self, pod: PodInfo, slot: int) -> None:
+        self._use(pod, slot, 1)
+
+    def pod_removed(self, pod: PodInfo, slot: int) -> None:
+        self._use(pod, slot, -1)
+
+    def _use(self, pod: PodInfo, slot: int, sign: int) -> None:
+        for name, ephemeral in claims_of(pod):
+            if not ephemeral:
+                key = (pod.namespace, name)
+                self._claims[key] = self._claims.get(key, 0) + sign
+                if not self._claims[key]:
+                    del self._claims[key]
+        for volume in pod.volumes:
+            for disk, shared in disks_of(volume):
+                slots = self._disks.setdefault(disk, {})
+                mounts = slots.setdefault(slot, [0, 0])
+                mounts[0] += sign
+                mounts[1] += 0 if shared else sign
+                if not mounts[0]:
+                    del slots[slot]
+                if not slots:
+                    del self._disks[disk]
+
+
+def disks_of(volume: Mapping[str, Any]) -> Iterator[tuple[Disk, bool]]:
+    """What a volume occupies, and whether it can share that with other readers. An RBD image: once for each monitor."""
+    for kind in EXCLUSIVE:
+        if volume.get(kind) is None:
+            continue
+        source = part_of(volume, kind)
+        shared = bool(source.get("readOnly"))
+        match kind:
+            case "gcePersistentDisk":
+                yield (kind, str(source.get("pdName") or "")), shared
+            case "awsElasticBlockStore":
+                yield (kind, str(source.get("volumeID") or "")), False
+            case "iscsi":
+                yield (kind, str(source.get("iqn") or "")), shared
+            case "rbd":
+                image = (str(source.get("pool") or "rbd"), str(source.get("image") or ""))
+                for monitor in dict.fromkeys(source.get("monitors") or ()):
+                    yield (kind, str(monitor), *image), shared
+
+
+def conflict(volume: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two pods on one node cannot mount these volumes side by side."""
+    others = dict(disks_of(other))
+    return any(disk in others and not (shared and others[disk]) for disk, shared in disks_of(volume))
