@@ -48,3 +48,12 @@ cluster: venv ## start a real control plane, print its kubeconfig, run until Ctr
 
 bench: venv ## set Podwright beside kube-scheduler on a real control plane (ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# --- the CRD ----------------------------------------------------------------------------------------------
+CRD := crds/podwright.dev_schedulerpolicies.yaml
+
+crds: venv ## generate the CRD from operator/podwright/api
+	$(BIN)/python -m podwright.api.crd $(CRD)
+
+verify: venv ## fail if a generated file is out of date
+	$(BIN)/python -m podwright.api.crd --check $(CRD)

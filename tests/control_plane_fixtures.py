@@ -23,6 +23,7 @@ _NAMESPACED = (
     "/api/v1/{}/pods", "/api/v1/{}/persistentvolumeclaims", "/api/v1/{}/configmaps",
     "/apis/events.k8s.io/v1/{}/events",
 )  # fmt: skip
+_FIXTURES = {"binaries", "control_plane"}
 _LACKING = "no control plane"
 _FORCED = {"gracePeriodSeconds": "0"}
 
@@ -31,7 +32,7 @@ _FORCED = {"gracePeriodSeconds": "0"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what uses the control plane, before `-m` selects."""
     for item in items:
-        if "control_plane" in getattr(item, "fixturenames", ()):
+        if _FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.control_plane)
 
 

@@ -74,16 +74,16 @@ def test_a_bulk_request_that_is_refused_raises(control_plane, namespace):
     assert refused.group_contains(ApiError, match="Invalid")
 
 
-def test_a_namespace_is_gone_after_its_test(control_plane, request):
-    name = request.getfixturevalue("namespace")
-    assert name in control_plane.kubectl("get", "namespaces")
-    control_plane.client.create(pod("left-behind", name))
-    # the fixture's own end is what removes it; the next test would trip over leftovers in `pods`
+def test_a_test_may_leave_things_in_its_namespace(control_plane, namespace):
+    assert namespace in control_plane.kubectl("get", "namespaces")
+    control_plane.client.create(pod("left-behind", namespace))
 
 
-def test_no_pod_of_an_earlier_test_is_left(empty_cluster):
+def test_nothing_of_earlier_tests_is_left(empty_cluster):
     assert empty_cluster.client.items("/api/v1/pods") == []
     assert empty_cluster.client.items("/api/v1/nodes") == []
+    names = {item["metadata"]["name"] for item in empty_cluster.client.items("/api/v1/namespaces")}
+    assert names == {"default", "kube-node-lease", "kube-public", "kube-system"}
 
 
 class TestServiceAccounts:

@@ -196,11 +196,17 @@ class ControlPlane:
         return self._kubeconfig(user.replace(":", "-"), Login(self._admin.token, user, groups))
 
     def start_scheduler(
-        self, config: Mapping[str, Any] | None = None, *, name: str = "kube-scheduler", flags: Sequence[str] = ()
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        name: str = "kube-scheduler",
+        flags: Sequence[str] = (),
+        wait: bool = True,
     ) -> Server:
         """Start kube-scheduler with fields of a KubeSchedulerConfiguration; what they leave out has its default.
 
-        There is no leader election and no limit on requests worth the name unless `config` says so.
+        There is no leader election and no limit on requests worth the name unless `config` says so. Without `wait` it
+        returns before kube-scheduler is ready.
         """
         kubeconfig = self._user_kubeconfig(self._users["system:kube-scheduler"])
         complete = {
@@ -216,7 +222,7 @@ class ControlPlane:
         port = free_port()
         command = servers.scheduler_command(self.binaries.path("kube-scheduler"), port, kubeconfig, file)
         gates = servers.feature_gate_flags(self.options.feature_gates)
-        return self._start_companion(name, [*command, *gates, *flags], f"https://127.0.0.1:{port}/readyz")
+        return self._start_companion(name, [*command, *gates, *flags], f"https://127.0.0.1:{port}/readyz", wait=wait)
 
     def start_controller_manager(
         self, controllers: Sequence[str] = DEFAULT_CONTROLLERS, flags: Sequence[str] = ()
@@ -251,10 +257,13 @@ class ControlPlane:
         process.start()
         return process
 
-    def _start_companion(self, name: str, command: Sequence[str], ready_url: str) -> Server:
+    def _start_companion(self, name: str, command: Sequence[str], ready_url: str, *, wait: bool = True) -> Server:
         server = self._server(name, command, ready_url)
         self._companions.append(server)
-        server.start()
+        if wait:
+            server.start()
+        else:
+            server.start_unready()
         return server
 
     def _server(self, name: str, command: Sequence[str], ready_url: str) -> Server:

@@ -1,0 +1,74 @@
+"""What the harness does to the cluster while a scheduler works: creates measured pods, churns, deletes."""
+
+import asyncio
+import itertools
+import time
+
+from benchmarks.http import Api, Json
+from benchmarks.workloads import Churn, DeletePods, Workload, render_pod
+from podwright.testing.resources import collection_path, object_path
+
+_IN_FLIGHT = 32
+
+
+class Load:
+    """The requests of one run."""
+
+    def __init__(self, api: Api, workload: Workload, pods_per_second: float) -> None:
+        self._api = api
+        self._workload = workload
+        self._interval = 1 / pods_per_second if pods_per_second else 0.0
+
+    async def create_measured(self) -> dict[str, float]:
+        """Create the measured pods; when each request was sent, by the pod's name."""
+        sent: dict[str, float] = {}
+        begun = time.monotonic()
+        numbers = iter(range(self._workload.measured.count))
+
+        async def worker() -> None:
+            for number in numbers:
+                await asyncio.sleep(max(0.0, begun + number * self._interval - time.monotonic()))
+                pod = self._workload.measured.object(number)
+                sent[pod["metadata"]["name"]] = time.monotonic()
+                await self._create(pod)
+
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(_IN_FLIGHT):
+                workers.create_task(worker())
+        return sent
+
+    async def meanwhile(self) -> None:
+        """Churn and delete until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for operation in self._workload.meanwhile:
+                if isinstance(operation, Churn):
+                    tasks.create_task(self._churn(operation))
+                else:
+                    tasks.create_task(self._delete(operation))
+
+    async def _churn(self, churn: Churn) -> None:
+        for number in itertools.count():
+            bodies = [_named(template, f"churn-{number}") for template in churn.templates]
+            for body in bodies:
+                await self._create(body)
+            await asyncio.sleep(churn.interval_s)
+            for body in bodies:
+                await self._api.delete(object_path(body))
+
+    async def _delete(self, operation: DeletePods) -> None:
+        for number in itertools.count():
+            status = await self._api.delete(f"/api/v1/namespaces/{operation.namespace}/pods/{operation.prefix}{number}")
+            if status == 404:
+                return
+            await asyncio.sleep(1 / operation.per_second)
+
+    async def _create(self, body: Json) -> None:
+        status = await self._api.post(collection_path(body), body)
+        if status != 201:
+            raise RuntimeError(f"creating {body['kind']} {body['metadata']['name']} was answered with {status}")
+
+
+def _named(template: Json, name: str) -> Json:
+    if template["kind"] == "Pod":
+        return render_pod(template, name, "default")
+    return {**template, "metadata": {**template.get("metadata", {}), "name": name}}

@@ -1,0 +1,86 @@
+"""A scheduler that decides nothing: the next pod goes to the next node.
+
+For each pod it posts the Binding and the `Scheduled` event, as every scheduler must, so its rate is what the machine, the API server and etcd
+allow. Run as a process: `python -m benchmarks.null_scheduler KUBECONFIG SCHEDULER_NAME`.
+"""
+
+import asyncio
+import itertools
+import secrets
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.http import Api, Json, connect
+
+IN_FLIGHT = 32
+
+
+async def schedule(kubeconfig: Path, scheduler_name: str) -> None:
+    """Bind every pod of ours, now and later, until cancelled."""
+    async with connect(kubeconfig) as api:
+        nodes = [item["metadata"]["name"] for item in (await api.get("/api/v1/nodes"))["items"]]
+        selector = f"fieldSelector=spec.nodeName%3D,spec.schedulerName%3D{scheduler_name}"
+        listed = await api.get(f"/api/v1/pods?{selector}")
+        pending: asyncio.Queue[Json] = asyncio.Queue()
+        for pod in listed["items"]:
+            enqueue(pod, pending)
+        targets = itertools.cycle(nodes)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(IN_FLIGHT):
+                tasks.create_task(_bind_next(api, pending, targets, scheduler_name))
+            version = listed["metadata"]["resourceVersion"]
+            async for event in api.watch(f"/api/v1/pods?{selector}", version):
+                if event["type"] == "ADDED":
+                    enqueue(event["object"], pending)
+
+
+def enqueue(pod: Json, pending: "asyncio.Queue[Json]") -> None:
+    if not pod["spec"].get("schedulingGates"):
+        pending.put_nowait(pod["metadata"])
+
+
+async def _bind_next(api: Api, pending: "asyncio.Queue[Json]", targets: "itertools.cycle[str]", name: str) -> None:
+    while True:
+        pod = await pending.get()
+        node = next(targets)
+        if (
+            await api.post(f"/api/v1/namespaces/{pod['namespace']}/pods/{pod['name']}/binding", binding(pod, node))
+            == 201
+        ):
+            await api.post(f"/apis/events.k8s.io/v1/namespaces/{pod['namespace']}/events", scheduled(pod, node, name))
+
+
+def binding(pod: Json, node: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod["name"], "namespace": pod["namespace"], "uid": pod["uid"]},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+def scheduled(pod: Json, node: str, name: str) -> Json:
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"{pod['name']}.{secrets.token_hex(8)}", "namespace": pod["namespace"]},
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": pod["namespace"],
+            "name": pod["name"],
+            "uid": pod["uid"],
+        },
+        "type": "Normal",
+        "reason": "Scheduled",
+        "action": "Binding",
+        "note": f"Successfully assigned {pod['namespace']}/{pod['name']} to {node}",
+        "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": name,
+        "reportingInstance": "null",
+    }
+
+
+if __name__ == "__main__":
+    asyncio.run(schedule(Path(sys.argv[1]), sys.argv[2]))

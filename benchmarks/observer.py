@@ -1,0 +1,63 @@
+"""Sees pods being bound, by one watch on bound pods, and notes when.
+
+Times are `time.monotonic()` of this process. One event a pod, and no more of it is kept than the name and the node.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.http import Api
+from benchmarks.workloads import MEASURED_PREFIX
+
+Json = dict[str, Any]
+
+
+class Observer:
+    """Bindings of measured pods: `bound_at` and `node_of` by pod name."""
+
+    def __init__(self, api: Api, expected: int, on_first: Callable[[], None]) -> None:
+        self._api = api
+        self._expected = expected
+        self._on_first = on_first
+        self.bound_at: dict[str, float] = {}
+        self.node_of: dict[str, str] = {}
+        self.done = asyncio.Event()
+
+    async def watch(self, started: asyncio.Event) -> None:
+        """Watch until all expected pods are bound. Sets `started` when nothing can be missed any more."""
+        empty = await self._api.get("/api/v1/pods?limit=1")
+        version = empty["metadata"]["resourceVersion"]
+        started.set()
+        async for event in self._api.watch("/api/v1/pods?fieldSelector=spec.nodeName%21%3D", version):
+            if event["type"] == "ADDED":
+                self._note(event["object"], time.monotonic())
+            if len(self.bound_at) >= self._expected:
+                self.done.set()
+                return
+
+    def _note(self, pod: Json, now: float) -> None:
+        name = pod["metadata"]["name"]
+        if name.startswith(MEASURED_PREFIX):
+            if not self.bound_at:
+                self._on_first()
+            self.bound_at[name] = now
+            self.node_of[name] = pod["spec"]["nodeName"]
+
+
+async def scheduled_events(api: Api) -> int:
+    """How many events there are in the cluster."""
+    page = await api.get("/apis/events.k8s.io/v1/events?limit=1")
+    return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
+
+
+async def settle(count: Callable[[], Any], target: int, patience: float) -> tuple[int, float]:
+    """Poll `count` until it reaches `target` or has not moved for `patience` seconds; the count and when it last moved."""
+    seen, moved = await count(), time.monotonic()
+    while seen < target and time.monotonic() - moved < patience:
+        await asyncio.sleep(0.1)
+        now = await count()
+        if now != seen:
+            seen, moved = now, time.monotonic()
+    return seen, moved

@@ -1,0 +1,154 @@
+"""What a benchmark leaves behind: every run as a line, appended as it ends, and the summary as a JSON list.
+
+A summary's entry is one workload: the median of each figure for each scheduler, and under `ratio` the median over the pairs of ours
+divided by kube-scheduler's, with `ratio_spread` from the least to the greatest.
+"""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.workloads import Workload
+from podwright.testing import Versions
+
+Json = dict[str, Any]
+OURS = "podwright"
+THEIRS = "kube_scheduler"
+RATIOS = ("pods_per_s", "cpu_ms_per_pod", "peak_mb", "p99_ms")
+_DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Which run it is: two of the same key would repeat each other."""
+
+    workload: str
+    size: str
+    mode: str
+    pair: int
+    series: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A run that came to its end."""
+
+    key: Key
+    nodes: int
+    figures: dict[str, float]
+
+
+class Journal:
+    """The runs so far, in a file of one JSON object a line."""
+
+    def __init__(self, path: Path, *, resume: bool) -> None:
+        self._path = path
+        self.records: list[Record] = []
+        if resume and path.exists():
+            lines = [json.loads(line) for line in path.read_text().splitlines()]
+            self.records = [Record(Key(**line["key"]), line["nodes"], line["figures"]) for line in lines]
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("")
+
+    def has(self, key: Key) -> bool:
+        return any(record.key == key for record in self.records)
+
+    def append(self, record: Record) -> None:
+        self.records.append(record)
+        with self._path.open("a") as file:
+            file.write(json.dumps(asdict(record)) + "\n")
+
+    def of(self, workload: Workload, mode: str) -> list[Record]:
+        return [
+            record
+            for record in self.records
+            if (record.key.workload, record.key.size, record.key.mode) == (workload.name, workload.size, mode)
+        ]
+
+
+def summarize(records: Iterable[Record], machine: Json) -> list[Json]:
+    """The summary's entries, in the order in which workloads were first run."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.key.workload, record.key.size, record.key.mode), []).append(record)
+    return [_entry(group, machine) for group in groups.values()]
+
+
+def _entry(records: list[Record], machine: Json) -> Json:
+    key = records[0].key
+    by_series: dict[str, dict[int, dict[str, float]]] = {}
+    for record in records:
+        by_series.setdefault(record.key.series, {})[record.key.pair] = record.figures
+    entry: Json = {
+        "workload": key.workload,
+        "size": key.size,
+        "mode": key.mode,
+        "nodes": records[0].nodes,
+        "pods": int(records[0].figures["pods"]),
+        "pairs": max(len(runs) for runs in by_series.values()),
+    }
+    for series, runs in by_series.items():
+        entry[series] = {name: _median([run[name] for run in runs.values()]) for name in next(iter(runs.values()))}
+    entry |= _ratios(by_series.get(OURS, {}), by_series.get(THEIRS, {}))
+    entry["machine"] = machine
+    return entry
+
+
+def _ratios(ours: dict[int, dict[str, float]], theirs: dict[int, dict[str, float]]) -> Json:
+    pairs = [(ours[pair], theirs[pair]) for pair in ours if pair in theirs]
+    if not pairs:
+        return {}
+    ratios = {name: [mine[name] / max(other[name], 1e-9) for mine, other in pairs] for name in RATIOS}
+    return {
+        "ratio": {name: _median(values) for name, values in ratios.items()},
+        "ratio_spread": {name: [_rounded(min(values)), _rounded(max(values))] for name, values in ratios.items()},
+    }
+
+
+def _median(values: list[float]) -> float:
+    return _rounded(statistics.median(values))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def machine(versions: Versions) -> Json:
+    """What the figures were measured on and with."""
+    model = next(
+        (line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "unknown"
+    )
+    memory_kb = next((int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
+    return {
+        "cpus": len(os.sched_getaffinity(0)),
+        "cpu": model,
+        "memory_gb": round(memory_kb / 1024**2),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "kubernetes": versions.kubernetes,
+        "etcd": versions.etcd,
+        "commit": _commit(),
+    }
+
+
+def _lines(path: str) -> list[str]:
+    file = Path(path)
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def _commit() -> str:
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return said.stdout.strip() or "unknown"

@@ -1,0 +1,195 @@
+"""One measurement: one scheduler, one workload, one fresh cluster.
+
+The clock runs from the first binding that is seen to the last one, so that the start of a process is not mixed into its rate (it is
+noted apart). CPU is counted from the first binding until the last event has arrived, divided by the pods bound in between.
+"""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass, field
+
+from benchmarks.cluster import Prepared
+from benchmarks.http import Api, connect
+from benchmarks.load import Load
+from benchmarks.measure import Cost, cost, machine_busy_s
+from benchmarks.observer import Observer, scheduled_events, settle
+from benchmarks.quality import quality
+from benchmarks.requests import RequestCounts, read_request_counts
+from benchmarks.schedulers import Series
+from podwright.testing import Binaries, ControlPlane, Process
+
+_STALLED_AFTER_S = 60.0
+_EVENTS_PATIENCE_S = 3.0
+
+
+class RunFailed(RuntimeError):  # noqa: N818
+    """A run did not come to its end; the message says how far it came and where the logs are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to measure: pods before the scheduler or after it, at which rate (0: as fast as they are taken), with fsync or not."""
+
+    backlog: bool = True
+    pods_per_second: float = 0.0
+    fsync: bool = False
+
+
+@dataclass(slots=True)
+class _Costs:
+    """CPU and memory of the scheduler, the API server and etcd at one moment, and what the machine and we have used."""
+
+    at: float
+    scheduler: Cost
+    api_server: Cost
+    etcd: Cost
+    machine_s: float
+    ours_s: float
+
+    @classmethod
+    def now(cls, scheduler: Process, cluster: ControlPlane) -> "_Costs":
+        costs = [cost(process.pid) for process in (scheduler, cluster.api_server, cluster.etcd)]
+        ours = time.process_time() + sum(each.cpu_s for each in costs)
+        return cls(time.monotonic(), *costs, machine_busy_s(), ours)
+
+    def others_share(self, earlier: "_Costs") -> float:
+        """Which part of the machine somebody else used since then."""
+        used = (self.machine_s - earlier.machine_s) - (self.ours_s - earlier.ours_s)
+        return max(0.0, used) / max(self.at - earlier.at, 1e-9) / (os.cpu_count() or 1)
+
+
+@dataclass(slots=True)
+class _Marks:
+    """What is noted while a run goes on."""
+
+    started: float = 0.0
+    first: _Costs | None = None
+    bound_at_first: int = 0
+    created_at: dict[str, float] = field(default_factory=dict)
+
+
+def measure(series: Series, prepared: Prepared, settings: Settings, binaries: Binaries) -> dict[str, float]:
+    """Run one scheduler on a fresh copy of the prepared cluster. Raises RunFailed and ProcessError."""
+    with ControlPlane(binaries=binaries, etcd_data=prepared.data, fsync=settings.fsync) as cluster:
+        return asyncio.run(_Run(series, prepared, settings, cluster).result())
+
+
+class _Run:
+    def __init__(self, series: Series, prepared: Prepared, settings: Settings, cluster: ControlPlane) -> None:
+        self._series = series
+        self._prepared = prepared
+        self._workload = prepared.workload
+        self._settings = settings
+        self._cluster = cluster
+        self._marks = _Marks()
+        self._scheduler: Process | None = None
+
+    async def result(self) -> dict[str, float]:
+        async with connect(self._cluster.kubeconfig) as api:
+            events_before = await scheduled_events(api)
+            requests_before = await read_request_counts(api)
+            observer = Observer(api, self._workload.measured.count, self._note_first)
+            async with self._background(observer.watch(watching := asyncio.Event())) as watch:
+                await watching.wait()
+                await self._start()
+                async with self._background(Load(api, self._workload, self._settings.pods_per_second).meanwhile()):
+                    if not self._settings.backlog:
+                        await self._create_pods(api)
+                    await self._until_bound(observer, watch)
+                    events, last_event = await settle(
+                        lambda: scheduled_events(api), events_before + self._workload.measured.count, _EVENTS_PATIENCE_S
+                    )
+            return {
+                **self._figures(observer, last_event),
+                "events_missing": max(0, events_before + self._workload.measured.count - events),
+                **self._requests(requests_before, await read_request_counts(api)),
+                **await quality(api),
+            }
+
+    async def _start(self) -> None:
+        self._marks.started = time.monotonic()
+        self._scheduler = await asyncio.to_thread(self._series.start, self._cluster, self._prepared.account)
+        if not self._settings.backlog:
+            await self._until_ready()
+
+    async def _until_ready(self) -> None:
+        """Give the scheduler time to list the cluster, by seeing its CPU time come to rest."""
+        used = -1.0
+        while used != (now := cost(self._process.pid).cpu_s) or now == 0:
+            used = now
+            await asyncio.sleep(1.0)
+            self._check_alive()
+
+    async def _create_pods(self, api: Api) -> None:
+        self._marks.created_at = await Load(api, self._workload, self._settings.pods_per_second).create_measured()
+
+    def _note_first(self) -> None:
+        self._marks.first = _Costs.now(self._process, self._cluster)
+
+    @property
+    def _process(self) -> Process:
+        if self._scheduler is None:
+            raise RunFailed("a pod was bound before the scheduler was started")
+        return self._scheduler
+
+    def _check_alive(self) -> None:
+        if not self._process.alive:
+            raise RunFailed(
+                f"{self._series.name} ended with status {self._process.returncode}\n{self._process.log_tail()}"
+            )
+
+    async def _until_bound(self, observer: Observer, watch: "asyncio.Task[None]") -> None:
+        seen, moved = 0, time.monotonic()
+        while not observer.done.is_set():
+            await asyncio.wait({watch}, timeout=0.2)
+            if watch.done():
+                watch.result()
+            self._check_alive()
+            if len(observer.bound_at) != seen:
+                seen, moved = len(observer.bound_at), time.monotonic()
+            elif time.monotonic() - moved > _STALLED_AFTER_S:
+                raise RunFailed(
+                    f"{self._series.name} bound {seen} of {self._workload.measured.count} pods of {self._workload.title} "
+                    f"and then none for {_STALLED_AFTER_S:.0f} s\n{self._process.log_tail()}"
+                )
+
+    def _figures(self, observer: Observer, last_event: float) -> dict[str, float]:
+        end, first = _Costs.now(self._process, self._cluster), self._marks.first
+        times = sorted(observer.bound_at.values())
+        assert first is not None
+        pods = len(times)
+        waits = sorted(
+            moment - self._marks.created_at.get(name, self._marks.started) for name, moment in observer.bound_at.items()
+        )
+        return {
+            "pods": pods,
+            "pods_per_s": (pods - 1) / max(times[-1] - times[0], 1e-9),
+            "pods_per_s_with_events": (pods - 1) / max(last_event - times[0], times[-1] - times[0], 1e-9),
+            "start_s": times[0] - self._marks.started if self._settings.backlog else 0.0,
+            "cpu_ms_per_pod": 1000 * (end.scheduler.cpu_s - first.scheduler.cpu_s) / pods,
+            "start_cpu_s": first.scheduler.cpu_s,
+            "api_server_cpu_ms_per_pod": 1000 * (end.api_server.cpu_s - first.api_server.cpu_s) / pods,
+            "etcd_cpu_ms_per_pod": 1000 * (end.etcd.cpu_s - first.etcd.cpu_s) / pods,
+            "others_cpu_share": end.others_share(first),
+            "peak_mb": end.scheduler.peak_mb,
+            "p50_ms": 1000 * waits[pods // 2],
+            "p99_ms": 1000 * waits[min(pods - 1, int(pods * 0.99))],
+        }
+
+    def _requests(self, before: RequestCounts, after: RequestCounts) -> dict[str, float]:
+        made = after.minus(before)
+        own = self._workload.measured.count if not self._settings.backlog else 0
+        return {"requests_per_pod": (made.of_schedulers() - own) / self._workload.measured.count}
+
+    @contextlib.asynccontextmanager
+    async def _background(self, work: Coroutine[None, None, None]) -> AsyncIterator["asyncio.Task[None]"]:
+        task = asyncio.create_task(work)
+        try:
+            yield task
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

@@ -1,0 +1,41 @@
+"""A summary's entry as a table: figures down, schedulers across."""
+
+from rich.table import Table
+
+from benchmarks.results import OURS, THEIRS, Json
+
+_ROWS = (
+    ("pods_per_s", "pods/s", "{:.0f}"),
+    ("pods_per_s_with_events", "pods/s, until the last event", "{:.0f}"),
+    ("cpu_ms_per_pod", "CPU ms a pod, scheduler", "{:.2f}"),
+    ("api_server_cpu_ms_per_pod", "CPU ms a pod, API server", "{:.2f}"),
+    ("etcd_cpu_ms_per_pod", "CPU ms a pod, etcd", "{:.2f}"),
+    ("requests_per_pod", "requests a pod", "{:.2f}"),
+    ("events_missing", "events missing", "{:.0f}"),
+    ("peak_mb", "peak memory, MB", "{:.0f}"),
+    ("start_s", "start to first binding, s", "{:.1f}"),
+    ("p50_ms", "p50 to binding, ms", "{:.0f}"),
+    ("p99_ms", "p99 to binding, ms", "{:.0f}"),
+    ("cpu_share_stdev", "deviation of CPU shares", "{:.3f}"),
+    ("zone_skew", "skew over zones, pods", "{:.0f}"),
+    ("empty_nodes", "empty nodes", "{:.0f}"),
+    ("others_cpu_share", "share of the machine used by others", "{:.2f}"),
+    ("overcommitted_nodes", "over-committed nodes", "{:.0f}"),
+)
+
+
+def table(entry: Json) -> Table:
+    """The table of one workload; the last column is ours divided by kube-scheduler's, with its spread."""
+    title = f"{entry['workload']}, {entry['nodes']} nodes, {entry['pods']} pods, {entry['mode']}, {entry['pairs']} x"
+    drawn = Table("", OURS, THEIRS.replace("_", "-"), "null", "ours / theirs", title=title, title_justify="left")
+    for name, label, form in _ROWS:
+        cells = [form.format(entry[series][name]) if series in entry else "-" for series in (OURS, THEIRS, "null")]
+        drawn.add_row(label, *cells, _ratio(entry, name))
+    return drawn
+
+
+def _ratio(entry: Json, name: str) -> str:
+    if name not in entry.get("ratio", {}):
+        return ""
+    least, most = entry["ratio_spread"][name]
+    return f"{entry['ratio'][name]:.2f} ({least:.2f} to {most:.2f})"

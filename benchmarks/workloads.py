@@ -1,0 +1,191 @@
+"""Workloads: what is in the cluster before the clock runs, what has to be scheduled, and what happens meanwhile.
+
+The files under `workloads/` have the shape of scheduler_perf's `performance-config.yaml`: a template of operations, and sizes that
+fill its `$parameters`. The pods of the operation with `collectMetrics` are the measured ones; operations before it are preparation.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from podwright.testing.resources import Json, node, pod
+
+_HERE = Path(__file__).parent
+SCHEDULER_NAME = "podwright"
+MEASURED_PREFIX = "measured-"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateNodes:
+    """`count` nodes; label `label_key` takes the `label_values` in turn."""
+
+    count: int
+    prefix: str
+    template: Json
+    label_key: str | None
+    label_values: tuple[str, ...]
+
+    def objects(self) -> Iterator[Json]:
+        for number in range(self.count):
+            name = self.template.get("metadata", {}).get("name") or f"{self.prefix}{number}"
+            labels = {self.label_key: self.label_values[number % len(self.label_values)]} if self.label_key else {}
+            body = node(name, labels=labels)
+            status = self.template.get("status", {})
+            for field in ("capacity", "allocatable"):
+                body["status"][field] = {**body["status"][field], **status.get("capacity", {})}
+            yield body
+
+
+@dataclass(frozen=True, slots=True)
+class CreateNamespaces:
+    """Namespaces `prefix-0`, `prefix-1`, …"""
+
+    count: int
+    prefix: str
+
+    def objects(self) -> Iterator[Json]:
+        for number in range(self.count):
+            yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{self.prefix}-{number}"}}
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePods:
+    """`count` pods like `template`. With `wait` preparation goes on only when all of them are bound."""
+
+    count: int
+    prefix: str
+    namespace: str
+    template: Json
+    wait: bool
+
+    def objects(self) -> Iterator[Json]:
+        return (self.object(number) for number in range(self.count))
+
+    def object(self, number: int) -> Json:
+        return render_pod(self.template, f"{self.prefix}{number}", self.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Churn:
+    """While the measured pods are scheduled: objects like `templates` come and go, one of each per `interval_s`."""
+
+    templates: tuple[Json, ...]
+    interval_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePods:
+    """While the measured pods are scheduled: the pods of an earlier operation are deleted, so many a second."""
+
+    prefix: str
+    namespace: str
+    per_second: float
+
+
+Operation = CreateNodes | CreateNamespaces | CreatePods | Churn | DeletePods
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One workload at one size."""
+
+    name: str
+    size: str
+    labels: frozenset[str]
+    preparation: tuple[CreateNodes | CreateNamespaces | CreatePods, ...]
+    meanwhile: tuple[Churn | DeletePods, ...]
+    measured: CreatePods
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}/{self.size}"
+
+    @property
+    def nodes(self) -> int:
+        return sum(operation.count for operation in self.preparation if isinstance(operation, CreateNodes))
+
+
+def load(folder: Path = _HERE / "workloads") -> list[Workload]:
+    """All workloads of all files, at all their sizes. Raises ValueError and KeyError for a file that makes no sense."""
+    return [
+        workload
+        for file in sorted(folder.glob("*.yaml"))
+        for test in yaml.safe_load(file.read_text())
+        for workload in _sizes(test)
+    ]
+
+
+def _sizes(test: Json) -> Iterator[Workload]:
+    for size in test["workloads"]:
+        reader = _Reader(test.get("defaultPodTemplatePath"), size["params"])
+        operations = [reader.read(number, raw) for number, raw in enumerate(test["workloadTemplate"])]
+        measured = [op for op in operations if isinstance(op, CreatePods) and op.prefix == MEASURED_PREFIX]
+        if len(measured) != 1:
+            raise ValueError(f"{test['name']}: one operation has to have collectMetrics")
+        yield Workload(
+            test["name"],
+            size["name"],
+            frozenset(size.get("labels", ())),
+            tuple(op for op in operations if not isinstance(op, Churn | DeletePods) and op is not measured[0]),
+            tuple(op for op in operations if isinstance(op, Churn | DeletePods)),
+            measured[0],
+        )
+
+
+class _Reader:
+    """Turns the operations of a file into ours, for one set of parameters."""
+
+    def __init__(self, pod_template: str | None, params: Mapping[str, int]) -> None:
+        self._pod_template = pod_template
+        self._params = params
+
+    def read(self, number: int, raw: Json) -> Operation:
+        match raw["opcode"]:
+            case "createNodes":
+                labels = raw.get("labelNodePrepareStrategy", {})
+                return CreateNodes(
+                    self._count(raw),
+                    f"node-{number}-" if number else "node-",
+                    template(raw.get("nodeTemplatePath", "node-default")),
+                    labels.get("labelKey"),
+                    tuple(labels.get("labelValues", ())),
+                )
+            case "createNamespaces":
+                return CreateNamespaces(self._count(raw), raw["prefix"])
+            case "createPods":
+                return CreatePods(
+                    self._count(raw),
+                    MEASURED_PREFIX if raw.get("collectMetrics") else f"prepared-{number}-",
+                    raw.get("namespace", "default"),
+                    template(raw.get("podTemplatePath") or self._pod_template),
+                    not raw.get("skipWaitToCompletion", False),
+                )
+            case "churn":
+                return Churn(tuple(map(template, raw["templatePaths"])), raw["intervalMilliseconds"] / 1000)
+            case "deletePods":
+                prefix = f"prepared-{raw['createdByOperation']}-"
+                return DeletePods(prefix, raw.get("namespace", "default"), raw["deletePodsPerSecond"])
+            case unknown:
+                raise ValueError(f"unknown opcode {unknown}")
+
+    def _count(self, raw: Json) -> int:
+        return int(self._params[raw["countParam"].removeprefix("$")] if "countParam" in raw else raw["count"])
+
+
+def template(path: str | None) -> Json:
+    """A template by its path below `templates/`, without `.yaml`."""
+    if path is None:
+        raise ValueError("createPods needs podTemplatePath or defaultPodTemplatePath")
+    body: Json = yaml.safe_load((_HERE / "templates" / f"{path}.yaml").read_text())
+    return body
+
+
+def render_pod(body: Json, name: str, namespace: str) -> Json:
+    """The pod of a template; one that names no containers has one that asks for 100m of CPU and 500Mi."""
+    spec: dict[str, Any] = {"schedulerName": SCHEDULER_NAME, **body.get("spec", {})}
+    rendered = pod(name, namespace, labels=body.get("metadata", {}).get("labels", {}))
+    rendered["spec"] |= spec
+    return rendered
