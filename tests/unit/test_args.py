@@ -124,7 +124,8 @@ def test_the_kind_of_a_plugin_whose_dataclass_has_another_name_can_be_given():
         pytest.param({"groups": ["abcdef"]}, "pluginConfig[2].args.groups[0]: too long: 6 characters where 5 is the most", id="an entry that is too long"),
         pytest.param({"groups": ["A"]}, "pluginConfig[2].args.groups[0]: 'A' does not have the form ^[a-z]*$", id="an entry of another form"),
         pytest.param({"affinity": "x"}, "pluginConfig[2].args.affinity: expected an object, got string 'x'", id="a string for an object"),
-        pytest.param({"limits": {"cpu": "4"}}, "pluginConfig[2].args.limits[cpu]: expected a whole number, got string '4'", id="one bad value of a map"),
+        pytest.param({"limits": {"cpu": "4"}}, "pluginConfig[2].args.limits.cpu: expected a whole number, got string '4'", id="one bad value of a map"),
+        pytest.param({"limits": {"nvidia.com/gpu": "4"}}, "pluginConfig[2].args.limits[nvidia.com/gpu]: expected a whole number, got string '4'", id="one bad value of a map, under a key with dots"),
         pytest.param({"eager": True, "timeoutSeconds": 1}, "pluginConfig[2].args.timeoutSeconds: is no use with eager", id="what the dataclass itself complains of"),
     ],
 )  # fmt: skip

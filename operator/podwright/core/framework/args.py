@@ -2,9 +2,10 @@
 
 A field `min_candidates` is `minCandidates` in YAML, unless its metadata gives a `name`. Metadata `description` is text for
 people; metadata `schema` holds JSON schema keywords (minimum, maximum, minLength, maxLength, pattern, minItems, maxItems,
-and `items` with the same for each item), which `decode` enforces and `json_schema_of` repeats. Field types: bool, int, float,
-str, `Literal`, `X | None`, `tuple[X, ...]`, `Mapping[str, X]`, `Any` and nested dataclasses; a dataclass's own keywords stand in a class
-variable `SCHEMA`. The same two functions SchedulerPolicy: see podwright/api/scheduler_policy.py next.
+maxProperties, and `items` with the same for each item), which `decode` enforces and `json_schema_of` repeats. Field
+types: bool, int, float, str, `Literal`, `X | None`, `tuple[X, ...]`, `Mapping[str, X]`, `Any` and nested dataclasses; a
+dataclass's own keywords stand in a class variable `SCHEMA`. SchedulerPolicy is read by the same functions: see
+podwright/api/scheduler_policy.py next.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ def decode_args(cls: type[T], raw: object, where: str, kind: str = "") -> T:
 def decode(cls: type[T], raw: object, where: str) -> T:
     """A dataclass from a mapping with camelCase keys; None is an empty mapping.
 
-    A null counts as not given. Unknown keys are refused, and so is what `validate(where)` complains of. Raises ArgsError
-    with every problem found.
+    A null counts as not given. Unknown keys are refused, and so is what `validate(where)` or a ValueError of the
+    dataclass itself complains of. Raises ArgsError with every problem found.
     """
     problems: list[Problem] = []
     value = _dataclass(cls, {} if raw is None else raw, where, problems)
@@ -146,7 +147,13 @@ def _dataclass(cls: type[Any], raw: object, where: str, problems: list[Problem])
                 _check(field.metadata.get("schema", {}), values[field.name], path, problems)
         elif _default(field) is dataclasses.MISSING:
             problems.append((path, "a value is required"))
-    return cls(**values) if len(problems) == before else None
+    if len(problems) > before:
+        return None
+    try:
+        return cls(**values)
+    except ValueError as error:
+        problems.append((where, str(error)))
+        return None
 
 
 def _value(kind: Any, raw: object, where: str, problems: list[Problem]) -> Any:
@@ -174,7 +181,7 @@ def _value(kind: Any, raw: object, where: str, problems: list[Problem]) -> Any:
             problems.append((where, f"expected an object, got {_kind(raw)}"))
             return {}
         inner = arguments[1] if arguments else Any
-        return {str(key): _value(inner, item, f"{where}[{key}]", problems) for key, item in raw.items()}
+        return {str(key): _value(inner, item, _join(where, str(key)), problems) for key, item in raw.items()}
     raise TypeError(f"{where}: args cannot have fields of type {kind}")
 
 
@@ -203,6 +210,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any, Any], str | None]]] = {
     "maxLength": lambda v, bound: None if len(v) <= bound else _too("long", len(v), bound, "characters"),
     "minItems": lambda v, bound: None if len(v) >= bound else _too("few", len(v), bound, "entries"),
     "maxItems": lambda v, bound: None if len(v) <= bound else _too("many", len(v), bound, "entries"),
+    "maxProperties": lambda v, bound: None if len(v) <= bound else _too("many", len(v), bound, "entries"),
     "pattern": lambda v, bound: None if re.search(bound, v) else f"{_show(v)} does not have the form {bound}",
 }
 
@@ -284,7 +292,9 @@ def _is_mapping(kind: Any) -> bool:
 
 
 def _join(where: str, key: str) -> str:
-    return f"{where}.{key}" if where else key
+    if not where:
+        return key
+    return f"{where}.{key}" if key.isidentifier() else f"{where}[{key:.80}]"
 
 
 def _kind(raw: object) -> str:
