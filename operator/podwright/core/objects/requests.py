@@ -59,8 +59,7 @@ def _share(requests: Requests) -> Requests:
         requests.scoring_cpu,
         requests.scoring_memory,
         requests.asked,
-        requests.pending_cpu,
-        requests.pending_memory,
+        frozenset(requests.pending.items()),
     )
     return _by_amounts.setdefault(key, requests)
 
@@ -150,16 +149,21 @@ def _parse(spec: Mapping[str, Any], status: Mapping[str, Any], statuses: Mapping
     taken = _total(pod, _NO_DEFAULTS)
     missing = {n: amount for n, amount in _DEFAULTS.items() if n not in taken} if pod.level else _DEFAULTS
     scoring = amounts_of(_total(pod, missing))
-    pending = amounts_of(_total(pod, _DEFAULTS)) if pod.level else scoring
     wanted = taken if pod.plain else _finish(_sum(pod, _spec_of, _NO_DEFAULTS), pod.level, pod.overhead)
+    pending = scoring
+    if pod.level or not pod.plain:
+        pending = amounts_of(_finish(_sum(pod, _spec_of, _DEFAULTS), {}, pod.overhead))
     return Requests(
-        amounts={name: amount for name, amount in amounts_of(taken).items() if is_counted_resource(name)},
+        amounts=_counted(amounts_of(taken)),
         scoring_cpu=scoring.get(CPU, 0),
         scoring_memory=scoring.get(MEMORY, 0),
         asked=in_report_order(amounts_of(wanted)),
-        pending_cpu=pending.get(CPU, 0),
-        pending_memory=pending.get(MEMORY, 0),
+        pending=_counted(pending),
     )
+
+
+def _counted(amounts: dict[str, int]) -> dict[str, int]:
+    return {name: amount for name, amount in amounts.items() if is_counted_resource(name)}
 
 
 def _pod(spec: Mapping[str, Any], status: Mapping[str, Any], statuses: Mapping[str, Mapping[str, Any]]) -> _Pod:

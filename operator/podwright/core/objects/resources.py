@@ -42,17 +42,16 @@ class Requests:
     included as they were given. `scoring_cpu` (milli-CPU) and `scoring_memory` (bytes) are the same with defaults for
     containers that request none.
 
-    The other fields are the pod's view while it waits: `asked` has what a node must have free, positive amounts only,
-    in the order in which they are reported; `pending_cpu` and `pending_memory` are what scoring adds to a node. They
-    differ from the first three only while a pod is being resized, and for pods with pod-level resources.
+    The other fields are for the pod while it waits, and take its spec alone: `asked` has what a node must have free,
+    positive amounts only, in the order in which they are reported; `pending` is what NodeResourcesFit's score adds to a
+    node, with the defaults, and without pod-level requests, which kube-scheduler 1.37 leaves out there.
     """
 
     amounts: Mapping[str, int]
     scoring_cpu: int
     scoring_memory: int
     asked: tuple[tuple[str, int], ...]
-    pending_cpu: int
-    pending_memory: int
+    pending: Mapping[str, int]
 
 
 @lru_cache(maxsize=4096)

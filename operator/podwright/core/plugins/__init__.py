@@ -16,6 +16,8 @@ from podwright.core.plugins.node_declared_features import NodeDeclaredFeatures
 from podwright.core.plugins.node_name import NodeName
 from podwright.core.plugins.node_name_score import NodeNameScore
 from podwright.core.plugins.node_ports import NodePorts
+from podwright.core.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from podwright.core.plugins.node_resources_fit import NodeResourcesFit
 from podwright.core.plugins.node_unschedulable import NodeUnschedulable
 from podwright.core.plugins.pod_group_pods_count import PodGroupPodsCount
 from podwright.core.plugins.priority_sort import PrioritySort
@@ -35,6 +37,8 @@ _CLASSES: Final[tuple[type[Plugin], ...]] = (
     NodeName,
     NodeNameScore,
     NodePorts,
+    NodeResourcesBalancedAllocation,
+    NodeResourcesFit,
     NodeUnschedulable,
     PodGroupPodsCount,
     PrioritySort,

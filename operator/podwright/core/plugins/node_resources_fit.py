@@ -1,0 +1,318 @@
+"""NodeResourcesFit: a node must have free what the pod requests; scores by how full the pod leaves it.
+
+Filtering compares requests with allocatable amounts, resource by resource, and counts pods. It takes a pod's spec
+alone. Scoring has defaults for containers that request no CPU or memory, and one of three strategies: see
+`_resource_strategies` for the arithmetic. Source: the Kubernetes documentation, "Scheduler
+Configuration" and "Resource Bin Packing".
+
+An extended resource that a DeviceClass stands for is compared like any other: DynamicResources says the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.interface import (
+    Bools,
+    CycleState,
+    EnqueueExtensions,
+    Feasible,
+    FilterPlugin,
+    FilterResult,
+    Handle,
+    Int64s,
+    Plugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    Slots,
+)
+from podwright.core.framework.shape import UtilizationShapePoint, curve_of, shape_problems
+from podwright.core.framework.status import Status, unresolvable, unschedulable
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.resources import PODS, Requests, is_extended_resource, is_qualified_name
+from podwright.core.plugins._kept_rows import KeptRows
+from podwright.core.plugins._resource_args import DEFAULT_RESOURCES, ResourceSpec
+from podwright.core.plugins._resource_recipe import ScoreRecipe
+from podwright.core.plugins._resource_rows import ResourceRows
+from podwright.core.plugins._resource_strategies import (
+    SIMPLE,
+    Demand,
+    RequestedToCapacityRatio,
+    Strategy,
+    demand_of,
+)
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+
+_TOO_MANY_PODS: Final = "Too many pods"
+_RATIO: Final = "RequestedToCapacityRatio"
+_STRATEGIES: Final = (*SIMPLE, _RATIO)
+_NAME_RULE: Final = "must be a qualified name: letters, digits, '-', '_' and '.', at most 63, with an optional DNS domain and '/' before"
+Asked = Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedToCapacityRatioParam:
+    """The curve from utilisation to score."""
+
+    shape: tuple[UtilizationShapePoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringStrategy:
+    """`type`: LeastAllocated, MostAllocated or RequestedToCapacityRatio. No resources: CPU and memory."""
+
+    type: str = ""
+    resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
+    requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
+
+    def __post_init__(self) -> None:
+        if not self.resources:
+            object.__setattr__(self, "resources", DEFAULT_RESOURCES)
+
+    def problems(self, where: str) -> Iterable[tuple[str, str]]:
+        """What is wrong, as (field path, problem)."""
+        if self.type not in _STRATEGIES:
+            listed = ", ".join(f'"{name}"' for name in sorted(_STRATEGIES))
+            yield f"{where}.type", f'Unsupported value: "{self.type}": supported values: {listed}'
+        for i, resource in enumerate(self.resources):
+            if not 0 < resource.weight <= 100:
+                problem = f"resource weight of {resource.name} not in valid range (0, 100]"
+                yield f"{where}.resources[{i}].weight", f"Invalid value: {resource.weight}: {problem}"
+        where = f"{where}.requestedToCapacityRatio"
+        if self.type == _RATIO:
+            if self.requested_to_capacity_ratio is None:
+                yield where, f"Required value: must be specified when type is {_RATIO}"
+            else:
+                yield from shape_problems(self.requested_to_capacity_ratio.shape, f"{where}.shape")
+        elif self.requested_to_capacity_ratio is not None:
+            yield where, f"Forbidden: must be nil when type is not {_RATIO}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResourcesFitArgs:
+    """`ignored_resources` and `ignored_resource_groups` (the part before the slash) name extended resources."""
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: ScoringStrategy = field(default=ScoringStrategy("LeastAllocated"))
+
+    def validate(self, where: str) -> Iterable[tuple[str, str]]:
+        """What kube-scheduler would refuse, as (field path, problem)."""
+        for i, name in enumerate(self.ignored_resources):
+            if not is_qualified_name(name):
+                yield f"{where}.ignoredResources[{i}]", f'Invalid value: "{name}": {_NAME_RULE}'
+        for i, group in enumerate(self.ignored_resource_groups):
+            if "/" in group:
+                problem = "resource group name can't contain '/'"
+                yield f"{where}.ignoredResourceGroups[{i}]", f'Invalid value: "{group}": {problem}'
+            if not is_qualified_name(group):
+                yield f"{where}.ignoredResourceGroups[{i}]", f'Invalid value: "{group}": {_NAME_RULE}'
+        yield from self.scoring_strategy.problems(f"{where}.scoringStrategy")
+
+
+def strategy_of(args: ScoringStrategy) -> Strategy:
+    """The strategy that valid args ask for."""
+    if args.requested_to_capacity_ratio is not None:
+        return RequestedToCapacityRatio(args.resources, curve_of(args.requested_to_capacity_ratio.shape))
+    return SIMPLE[args.type](args.resources)
+
+
+class NodeResourcesFit(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+    """See the module."""
+
+    name = "NodeResourcesFit"
+    args_type = NodeResourcesFitArgs
+
+    def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
+        args = args or NodeResourcesFitArgs()
+        super().__init__(args, handle)
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._strategy = strategy_of(args.scoring_strategy)
+        self._columns = ResourceRows(handle.cache, self._strategy.resources, self._strategy.base, defaults=True)
+        self._fitting = KeptRows(handle.cache, np.bool_)
+        self._scores = KeptRows(handle.cache, np.int64)
+
+    def hints(self) -> Sequence[EventHint]:
+        hints = [
+            EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), _pod_deleted),
+            EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), _node_changed),
+        ]
+        if self.handle.features.enabled("InPlacePodVerticalScaling"):
+            hints += [
+                EventHint(ClusterEvent(ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN), _pod_scaled_down),
+                EventHint(ClusterEvent(POD, Action.UPDATE_POD_SCALE_DOWN)),
+            ]
+        return hints
+
+    # Filtering
+
+    def pre_filter(self, _state: CycleState, _pod: PodInfo) -> None:
+        return None
+
+    def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return _verdict(self._asked(pod.requests), node)
+
+    def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult:
+        requests = pod.requests
+        ok = self._fitting.get(requests, lambda: _FitRecipe(table, self._asked(requests)))
+        return FilterResult(ok, _Explanation(table, self._asked(requests)))
+
+    def _asked(self, requests: Requests) -> Asked:
+        if not self._ignored and not self._ignored_groups:
+            return requests.asked
+        return [pair for pair in requests.asked if not self._ignores(pair[0])]
+
+    def _ignores(self, resource: str) -> bool:
+        if not is_extended_resource(resource):
+            return False
+        return resource in self._ignored or resource.split("/", maxsplit=1)[0] in self._ignored_groups
+
+    # Scoring
+
+    def pre_score(self, _state: CycleState, _pod: PodInfo, _feasible: Feasible) -> None:
+        return None
+
+    def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return self._strategy.of_node(self._demand(pod.requests), node)
+
+    def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
+        requests = pod.requests
+        return feasible.take(self._scores.get(requests, lambda: self._recipe(requests)))
+
+    def _demand(self, requests: Requests) -> Demand:
+        return demand_of(self._strategy.resources, lambda name: requests.pending.get(name, 0))
+
+    def _recipe(self, requests: Requests) -> ScoreRecipe:
+        demand, strategy = self._demand(requests), self._strategy
+        return ScoreRecipe(
+            self.handle.cache,
+            self._columns,
+            lambda node: strategy.of_node(demand, node),
+            lambda rows, _slots, out: strategy.of_rows(demand, rows, out),
+        )
+
+
+# One node
+
+
+def _verdict(asked: Asked, node: NodeInfo) -> Status | None:
+    reasons = []
+    hopeless = False
+    if len(node.pods) + 1 > node.allocatable(PODS):
+        reasons.append(_TOO_MANY_PODS)
+    requested = node.requested
+    for resource, amount in asked:
+        capacity = node.allocatable(resource)
+        if amount > capacity - requested.get(resource, 0):
+            reasons.append(f"Insufficient {resource}")
+            hopeless = hopeless or amount > capacity
+    if not reasons:
+        return None
+    return unresolvable(*reasons) if hopeless else unschedulable(*reasons)
+
+
+# All nodes
+
+
+class _FitRecipe:
+    """Which nodes have room, for `KeptRows`."""
+
+    def __init__(self, table: NodeTable, asked: Asked) -> None:
+        self._table = table
+        self._asked = asked
+
+    def all(self, out: Bools) -> None:
+        table = self._table
+        np.less(table.pods, table.allowed_pods, out=out)
+        if not self._asked:
+            return
+        free = np.empty(table.size, np.int64)
+        for resource, amount in self._asked:
+            np.subtract(table.allocatable(resource), table.requested(resource), out=free)
+            out &= free >= amount
+
+    def some(self, slots: Slots) -> Bools:
+        table = self._table
+        ok: Bools = table.pods[slots] < table.allowed_pods[slots]
+        for resource, amount in self._asked:
+            ok &= table.allocatable(resource)[slots] - table.requested(resource)[slots] >= amount
+        return ok
+
+    def one(self, node: NodeInfo) -> bool:
+        if len(node.pods) >= node.allocatable(PODS):
+            return False
+        requested = node.requested
+        return all(amount <= node.allocatable(name) - requested.get(name, 0) for name, amount in self._asked)
+
+
+class _Explanation:
+    """Why nodes are rejected, worked out once and on demand: int[nodes] codes and the statuses that they index."""
+
+    def __init__(self, table: NodeTable, asked: Asked) -> None:
+        self._table = table
+        self._asked = asked
+        self._known: tuple[NDArray[Any], Sequence[Status]] | None = None
+
+    def __call__(self) -> tuple[NDArray[Any], Sequence[Status]]:
+        if self._known is None:
+            self._known = self._explain()
+        return self._known
+
+    def _explain(self) -> tuple[NDArray[Any], Sequence[Status]]:
+        """One bit a reason, the first one the highest; the lowest bit says that it is hopeless."""
+        table = self._table
+        codes = (table.pods >= table.allowed_pods).astype(np.int64)
+        hopeless = np.zeros(table.size, np.bool_)
+        names = [""]
+        found: list[tuple[tuple[str, ...], bool]] = []
+        for resource, amount in self._asked:
+            capacity = table.allocatable(resource)
+            codes = codes * 2 + (amount > capacity - table.requested(resource))
+            hopeless |= amount > capacity
+            names.append(resource)
+        kinds, codes = np.unique(codes * 2 + hopeless, return_inverse=True)
+        for kind in kinds.tolist():
+            bits = [kind >> place & 1 for place in range(len(names), 0, -1)]
+            reasons = [f"Insufficient {n}" if n else _TOO_MANY_PODS for n, bit in zip(names, bits, strict=True) if bit]
+            found.append((tuple(reasons), bool(kind & 1)))
+        return codes, [unresolvable(*reasons) if final else unschedulable(*reasons) for reasons, final in found]
+
+
+# Hints
+
+
+def _pod_deleted(_pod: PodInfo, before: PodInfo, _after: None) -> Hint:
+    return Hint.QUEUE if before.node_name or before.nominated_node_name else Hint.SKIP
+
+
+def _pod_scaled_down(pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
+    """Whether a placed pod now takes less of something that the waiting pod wants."""
+    was, now = before.requests.amounts, after.requests.amounts
+    wanted = [name for name, amount in pod.requests.amounts.items() if amount]
+    less = after.node_name and any(was.get(name, 0) > now.get(name, 0) for name in wanted)
+    return Hint.QUEUE if less else Hint.SKIP
+
+
+def _node_changed(pod: PodInfo, before: Node | None, after: Node) -> Hint:
+    """Whether the node, if it were empty, has room for the pod, and more of what the pod needs than before."""
+    asked = pod.requests.asked
+    if after.allocatable.get(PODS, 0) < 1 or _lacks(after.allocatable, asked):
+        return Hint.SKIP
+    if before is None or after.allocatable.get(PODS, 0) > before.allocatable.get(PODS, 0):
+        return Hint.QUEUE
+    more = any(after.allocatable.get(name, 0) > before.allocatable.get(name, 0) for name, _ in asked)
+    return Hint.QUEUE if more else Hint.SKIP
+
+
+def _lacks(allocatable: Mapping[str, int], asked: Asked) -> bool:
+    return any(amount > allocatable.get(name, 0) for name, amount in asked)
