@@ -1,0 +1,119 @@
+"""The registry: the classes of all plugins by name, in-tree ones and third-party ones, each checked before it is let in.
+
+A class that breaks the rules of `interface.Plugin` is refused here, with words for its author, and not in the middle of
+scheduling a pod. Finding classes (entry points, files) is I/O and lies outside the core: see podwright/engine/plugins.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from podwright.core.framework.args import json_schema_of
+from podwright.core.framework.interface import Plugin
+from podwright.core.framework.profile import Point
+
+
+class RegistryError(Exception):
+    """Plugins that cannot be used. `problems` has one sentence for each, which begins with where it was found."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an entry point or a file offers as a plugin. `source` says where, in words."""
+
+    plugin: object
+    source: str
+
+
+def merge_plugins(in_tree: Mapping[str, type[Plugin]], found: Iterable[Found]) -> Mapping[str, type[Plugin]]:
+    """All plugin classes by name. Raises RegistryError with everything that is wrong with what was found."""
+    classes = dict(in_tree)
+    sources = dict.fromkeys(in_tree, "Podwright itself")
+    problems: list[str] = []
+    for item in found:
+        complaints = list(_complaints(item.plugin))
+        if complaints:
+            problems += [f"{item.source}: {complaint}" for complaint in complaints]
+            continue
+        plugin: Any = item.plugin
+        if plugin.name in classes:
+            problems.append(f"{item.source}: the name {plugin.name!r} is taken by a plugin of {sources[plugin.name]}")
+            continue
+        classes[plugin.name] = plugin
+        sources[plugin.name] = item.source
+    if problems:
+        raise RegistryError(problems)
+    return classes
+
+
+def _complaints(plugin: object) -> Iterator[str]:
+    if not isinstance(plugin, type):
+        yield f"expected a plugin class, got {type(plugin).__name__}"
+        return
+    title = f"class {plugin.__name__}"
+    if not issubclass(plugin, Plugin):
+        yield f"{title} does not inherit podwright.core.framework.interface.Plugin"
+        return
+    name = getattr(plugin, "name", None)
+    if not isinstance(name, str) or not name:
+        yield f"{title} has no `name`"
+    if not any(point.of(plugin) for point in Point):
+        yield f"{title} has no extension point: inherit FilterPlugin, ScorePlugin or another besides Plugin"
+    missing = sorted(getattr(plugin, "__abstractmethods__", ()))
+    if missing:
+        yield f"{title} lacks {', '.join(missing)}"
+    yield from (f"{title}: {problem}" for problem in _args_problems(plugin.args_type))
+    yield from (f"{title}: {problem}" for problem in _kind_problems(plugin))
+
+
+def _args_problems(args_type: Any) -> Iterator[str]:
+    if args_type is None:
+        return
+    if not isinstance(args_type, type) or not dataclasses.is_dataclass(args_type):
+        yield "args_type must be a dataclass"
+        return
+    nothing = dataclasses.MISSING
+    for field in dataclasses.fields(args_type):
+        if field.init and field.default is nothing and field.default_factory is nothing:
+            yield f"the field {field.name} of {args_type.__name__} needs a default"
+    try:
+        json_schema_of(args_type)
+    except (TypeError, NameError) as error:
+        yield f"{args_type.__name__}: {error}"
+
+
+def _kind_problems(plugin: type[Plugin]) -> Iterator[str]:
+    """Coroutines where calls are plain, and plain methods where the engine awaits."""
+    for method in ("pre_bind", "bind", "post_bind"):
+        if hasattr(plugin, method) and not inspect.iscoroutinefunction(getattr(plugin, method)):
+            yield f"{method} must be `async def`"
+    for method in _PLAIN:
+        if inspect.iscoroutinefunction(getattr(plugin, method, None)):
+            yield f"{method} must not be `async`: only PreBind, Bind and PostBind may wait"
+
+
+_PLAIN = (
+    "pre_enqueue",
+    "sort_key",
+    "hints",
+    "pre_filter",
+    "filter",
+    "filter_all",
+    "post_filter",
+    "pre_score",
+    "score",
+    "score_all",
+    "normalize",
+    "reserve",
+    "unreserve",
+    "permit",
+    "pre_bind_pre_flight",
+)
