@@ -49,7 +49,11 @@ class Cluster(Protocol):
     async def wait_for(
         self, kind: str, name: str, namespace: str, done: Callable[[Mapping[str, Any] | None], bool], timeout: float
     ) -> None:
-        """Waits until `done` holds of the object as it was last seen. `timeout` in seconds."""
+        """Waits until `done` holds of the object as it was last seen. `timeout` in seconds.
+
+        Asks `done` at once, and again after every change of the object; what it raises passes through. Raises
+        ClusterTimeoutError when the time is over.
+        """
 
 
 class ClusterError(Exception):
@@ -58,6 +62,10 @@ class ClusterError(Exception):
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
+
+
+class ClusterTimeoutError(ClusterError):
+    """What was waited for did not come in time."""
 
 
 class Handle(Protocol):

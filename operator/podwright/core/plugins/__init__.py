@@ -19,12 +19,16 @@ from podwright.core.plugins.node_ports import NodePorts
 from podwright.core.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from podwright.core.plugins.node_resources_fit import NodeResourcesFit
 from podwright.core.plugins.node_unschedulable import NodeUnschedulable
+from podwright.core.plugins.node_volume_limits import NodeVolumeLimits
 from podwright.core.plugins.pod_group_pods_count import PodGroupPodsCount
 from podwright.core.plugins.priority_sort import PrioritySort
 from podwright.core.plugins.random_score import RandomScore
 from podwright.core.plugins.scheduling_gates import SchedulingGates
 from podwright.core.plugins.taint_toleration import TaintToleration
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
+from podwright.core.plugins.volume_binding import VolumeBinding
+from podwright.core.plugins.volume_restrictions import VolumeRestrictions
+from podwright.core.plugins.volume_zone import VolumeZone
 
 _CLASSES: Final[tuple[type[Plugin], ...]] = (
     DefaultBinder,
@@ -40,12 +44,16 @@ _CLASSES: Final[tuple[type[Plugin], ...]] = (
     NodeResourcesBalancedAllocation,
     NodeResourcesFit,
     NodeUnschedulable,
+    NodeVolumeLimits,
     PodGroupPodsCount,
     PrioritySort,
     RandomScore,
     SchedulingGates,
     TaintToleration,
     TopologyPlacementGenerator,
+    VolumeBinding,
+    VolumeRestrictions,
+    VolumeZone,
 )
 
 PLUGINS: Final[Mapping[str, type[Plugin]]] = {plugin.name: plugin for plugin in _CLASSES}
