@@ -137,7 +137,8 @@ def _run_one(
     journal.append(Record(key, prepared.workload.nodes, figures))
     click.echo(
         f"  {key.pair + 1}. {series.name}: {figures['pods_per_s']:.0f} pods/s, "
-        f"{figures['cpu_ms_per_pod']:.2f} ms of CPU a pod, {figures['peak_mb']:.0f} MB",
+        f"{figures['cpu_ms_per_pod']:.2f} ms of CPU a pod, {figures['peak_mb']:.0f} MB; "
+        f"others took {figures['others_cpu_share']:.0%} of the machine",
         err=True,
     )
     return None
@@ -145,8 +146,10 @@ def _run_one(
 
 def _resized(workload: Workload, nodes: int | None, pods: int | None) -> Workload:
     if nodes is not None:
+        largest = max(op.count for op in workload.preparation if isinstance(op, CreateNodes))
         preparation = tuple(
-            replace(op, count=nodes) if isinstance(op, CreateNodes) else op for op in workload.preparation
+            replace(op, count=nodes) if isinstance(op, CreateNodes) and op.count == largest else op
+            for op in workload.preparation
         )
         workload = replace(workload, preparation=preparation, size=f"{nodes}Nodes")
     if pods is not None:

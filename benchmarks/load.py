@@ -52,7 +52,7 @@ class Load:
             for body in bodies:
                 await self._create(body)
             await asyncio.sleep(churn.interval_s)
-            for body in bodies:
+            for body in bodies if not churn.stay else ():
                 await self._api.delete(object_path(body))
 
     async def _delete(self, operation: DeletePods) -> None:

@@ -5,7 +5,7 @@ Times are `time.monotonic()` of this process. One event a pod, and no more of it
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from benchmarks.http import Api
@@ -46,18 +46,31 @@ class Observer:
             self.node_of[name] = pod["spec"]["nodeName"]
 
 
-async def scheduled_events(api: Api) -> int:
-    """How many events there are in the cluster."""
+async def count_events(api: Api) -> int:
+    """How many events there are in the cluster, of all kinds: cheap, since none is read."""
     page = await api.get("/apis/events.k8s.io/v1/events?limit=1")
     return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
 
 
-async def settle(count: Callable[[], Any], target: int, patience: float) -> tuple[int, float]:
-    """Poll `count` until it reaches `target` or has not moved for `patience` seconds; the count and when it last moved."""
-    seen, moved = await count(), time.monotonic()
-    while seen < target and time.monotonic() - moved < patience:
+async def count_scheduled(api: Api) -> int:
+    """How many measured pods have a `Scheduled` event."""
+    pods: set[str] = set()
+    rest = ""
+    while True:
+        page = await api.get(f"/apis/events.k8s.io/v1/events?fieldSelector=reason%3DScheduled&limit=2000{rest}")
+        pods.update(item["regarding"]["name"] for item in page["items"])
+        if not page["metadata"].get("continue"):
+            return sum(name.startswith(MEASURED_PREFIX) for name in pods)
+        rest = f"&continue={page['metadata']['continue']}"
+
+
+async def settle(count: Callable[[], Awaitable[int]], moved: Callable[[], None], patience_s: float) -> None:
+    """Poll `count` until it has not changed for `patience_s`; `moved` is called now and at each change."""
+    seen, since = await count(), time.monotonic()
+    moved()
+    while time.monotonic() - since < patience_s:
         await asyncio.sleep(0.1)
         now = await count()
         if now != seen:
-            seen, moved = now, time.monotonic()
-    return seen, moved
+            seen, since = now, time.monotonic()
+            moved()

@@ -15,14 +15,14 @@ from benchmarks.cluster import Prepared
 from benchmarks.http import Api, connect
 from benchmarks.load import Load
 from benchmarks.measure import Cost, cost, machine_busy_s
-from benchmarks.observer import Observer, scheduled_events, settle
+from benchmarks.observer import Observer, count_events, count_scheduled, settle
 from benchmarks.quality import quality
 from benchmarks.requests import RequestCounts, read_request_counts
 from benchmarks.schedulers import Series
 from podwright.testing import Binaries, ControlPlane, Process
 
 _STALLED_AFTER_S = 60.0
-_EVENTS_PATIENCE_S = 3.0
+_EVENTS_PATIENCE_S = 1.5
 
 
 class RunFailed(RuntimeError):  # noqa: N818
@@ -51,9 +51,9 @@ class _Costs:
 
     @classmethod
     def now(cls, scheduler: Process, cluster: ControlPlane) -> "_Costs":
-        costs = [cost(process.pid) for process in (scheduler, cluster.api_server, cluster.etcd)]
-        ours = time.process_time() + sum(each.cpu_s for each in costs)
-        return cls(time.monotonic(), *costs, machine_busy_s(), ours)
+        its, server, etcd = cost(scheduler.pid), cost(cluster.api_server.pid), cost(cluster.etcd.pid)
+        ours = time.process_time() + its.cpu_s + server.cpu_s + etcd.cpu_s
+        return cls(time.monotonic(), its, server, etcd, machine_busy_s(), ours)
 
     def others_share(self, earlier: "_Costs") -> float:
         """Which part of the machine somebody else used since then."""
@@ -67,7 +67,7 @@ class _Marks:
 
     started: float = 0.0
     first: _Costs | None = None
-    bound_at_first: int = 0
+    last: _Costs | None = None
     created_at: dict[str, float] = field(default_factory=dict)
 
 
@@ -89,7 +89,6 @@ class _Run:
 
     async def result(self) -> dict[str, float]:
         async with connect(self._cluster.kubeconfig) as api:
-            events_before = await scheduled_events(api)
             requests_before = await read_request_counts(api)
             observer = Observer(api, self._workload.measured.count, self._note_first)
             async with self._background(observer.watch(watching := asyncio.Event())) as watch:
@@ -99,12 +98,10 @@ class _Run:
                     if not self._settings.backlog:
                         await self._create_pods(api)
                     await self._until_bound(observer, watch)
-                    events, last_event = await settle(
-                        lambda: scheduled_events(api), events_before + self._workload.measured.count, _EVENTS_PATIENCE_S
-                    )
+                    await settle(lambda: count_events(api), self._note_end, _EVENTS_PATIENCE_S)
             return {
-                **self._figures(observer, last_event),
-                "events_missing": max(0, events_before + self._workload.measured.count - events),
+                **self._figures(observer),
+                "events_missing": self._workload.measured.count - await count_scheduled(api),
                 **self._requests(requests_before, await read_request_counts(api)),
                 **await quality(api),
             }
@@ -128,6 +125,9 @@ class _Run:
 
     def _note_first(self) -> None:
         self._marks.first = _Costs.now(self._process, self._cluster)
+
+    def _note_end(self) -> None:
+        self._marks.last = _Costs.now(self._process, self._cluster)
 
     @property
     def _process(self) -> Process:
@@ -156,10 +156,11 @@ class _Run:
                     f"and then none for {_STALLED_AFTER_S:.0f} s\n{self._process.log_tail()}"
                 )
 
-    def _figures(self, observer: Observer, last_event: float) -> dict[str, float]:
-        end, first = _Costs.now(self._process, self._cluster), self._marks.first
-        times = sorted(observer.bound_at.values())
+    def _figures(self, observer: Observer) -> dict[str, float]:
+        first, end = self._marks.first, self._marks.last
         assert first is not None
+        assert end is not None
+        times = sorted(observer.bound_at.values())
         pods = len(times)
         waits = sorted(
             moment - self._marks.created_at.get(name, self._marks.started) for name, moment in observer.bound_at.items()
@@ -167,7 +168,7 @@ class _Run:
         return {
             "pods": pods,
             "pods_per_s": (pods - 1) / max(times[-1] - times[0], 1e-9),
-            "pods_per_s_with_events": (pods - 1) / max(last_event - times[0], times[-1] - times[0], 1e-9),
+            "pods_per_s_with_events": (pods - 1) / max(end.at - times[0], 1e-9),
             "start_s": times[0] - self._marks.started if self._settings.backlog else 0.0,
             "cpu_ms_per_pod": 1000 * (end.scheduler.cpu_s - first.scheduler.cpu_s) / pods,
             "start_cpu_s": first.scheduler.cpu_s,

@@ -69,11 +69,22 @@ class CreatePods:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateAny:
+    """Objects as their templates say."""
+
+    templates: tuple[Json, ...]
+
+    def objects(self) -> Iterator[Json]:
+        return iter(self.templates)
+
+
+@dataclass(frozen=True, slots=True)
 class Churn:
-    """While the measured pods are scheduled: objects like `templates` come and go, one of each per `interval_s`."""
+    """While the measured pods are scheduled: objects like `templates` come, one of each per `interval_s`, and stay or go."""
 
     templates: tuple[Json, ...]
     interval_s: float
+    stay: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,8 @@ class DeletePods:
     per_second: float
 
 
-Operation = CreateNodes | CreateNamespaces | CreatePods | Churn | DeletePods
+Preparation = CreateNodes | CreateNamespaces | CreatePods | CreateAny
+Operation = Preparation | Churn | DeletePods
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +107,7 @@ class Workload:
     name: str
     size: str
     labels: frozenset[str]
-    preparation: tuple[CreateNodes | CreateNamespaces | CreatePods, ...]
+    preparation: tuple[Preparation, ...]
     meanwhile: tuple[Churn | DeletePods, ...]
     measured: CreatePods
 
@@ -163,8 +175,11 @@ class _Reader:
                     template(raw.get("podTemplatePath") or self._pod_template),
                     not raw.get("skipWaitToCompletion", False),
                 )
+            case "createAny":
+                return CreateAny(tuple(map(template, raw["templatePaths"])))
             case "churn":
-                return Churn(tuple(map(template, raw["templatePaths"])), raw["intervalMilliseconds"] / 1000)
+                templates = tuple(map(template, raw["templatePaths"]))
+                return Churn(templates, raw["intervalMilliseconds"] / 1000, raw["mode"] == "create")
             case "deletePods":
                 prefix = f"prepared-{raw['createdByOperation']}-"
                 return DeletePods(prefix, raw.get("namespace", "default"), raw["deletePodsPerSecond"])
