@@ -18,6 +18,7 @@ from podwright.api.scheduler_policy import (
     DEFAULT_SCHEDULER_NAME,
     PolicyError,
     PolicySpec,
+    Reason,
     SchedulerPolicy,
     Strategy,
     parse_policy,
@@ -25,7 +26,16 @@ from podwright.api.scheduler_policy import (
 from podwright.core.framework.args import ArgsError, Problem, encode
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
-from podwright.core.framework.profile import Enabled, PluginSet, PluginSets, Point, Profile, ProfileError, expand
+from podwright.core.framework.profile import (
+    Enabled,
+    NotSupportedError,
+    PluginSet,
+    PluginSets,
+    Point,
+    Profile,
+    ProfileError,
+    expand,
+)
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import LabelSelector
 
@@ -84,7 +94,8 @@ def compile_policy(policy: SchedulerPolicy, classes: Classes, features: Features
     except ArgsError as error:
         raise PolicyError(policy.name, "Invalid", _as_written(spec, error.problems)) from error
     except ProfileError as error:
-        raise PolicyError(policy.name, "Invalid", [(error.where, error.problem)]) from error
+        reason: Reason = "NotSupported" if isinstance(error, NotSupportedError) else "Invalid"
+        raise PolicyError(policy.name, reason, [(error.where, error.problem)]) from error
     selectors = (spec.match.namespace_selector, spec.match.pod_selector)
     namespaces, pods = (None if s is None else s.parse("spec.match") for s in selectors)
     return CompiledPolicy(
@@ -176,15 +187,12 @@ def _strategy_args(strategy: Strategy) -> tuple[str, str, Any]:
 
 
 def _check_names(policy: SchedulerPolicy, classes: Classes) -> None:
-    problems: list[Problem] = []
     named = [(f"spec.pluginConfig[{i}]", entry.name) for i, entry in enumerate(policy.spec.plugin_config)]
     for key, plugin_set in policy.spec.plugins.items():
-        named += [(f"spec.plugins.{key}.enabled[{i}]", entry.name) for i, entry in enumerate(plugin_set.enabled)]
-        named += [
-            (f"spec.plugins.{key}.disabled[{i}]", entry.name)
-            for i, entry in enumerate(plugin_set.disabled)
-            if entry.name != "*"
-        ]
+        where = f"spec.plugins.{key}"
+        named += [(f"{where}.enabled[{i}]", entry.name) for i, entry in enumerate(plugin_set.enabled)]
+        named += [(f"{where}.disabled[{i}]", e.name) for i, e in enumerate(plugin_set.disabled) if e.name != "*"]
+    problems: list[Problem] = []
     for where, name in named:
         if name not in classes:
             close = difflib.get_close_matches(name, classes, n=1)

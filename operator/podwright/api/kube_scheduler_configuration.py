@@ -136,7 +136,7 @@ def profile_of(
     try:
         expand(plugins, classes)
     except ProfileError as error:
-        raise ProfileError(_join(where, error.where), error.problem) from error
+        raise type(error)(_join(where, error.where), error.problem) from error
     return Profile(scheduler_name, plugins, decode_plugin_config(plugin_config, classes, _join(where, "pluginConfig")))
 
 

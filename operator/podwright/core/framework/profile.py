@@ -99,7 +99,7 @@ def merge(default: PluginSets, custom: PluginSets) -> PluginSets:
 
 def _merge_set(default: PluginSet, custom: PluginSet) -> PluginSet:
     disabled = (*custom.disabled, *default.disabled)
-    chosen = {entry.name: entry for entry in custom.enabled}
+    chosen = {entry.name: (i, entry) for i, entry in enumerate(custom.enabled)}
     kept: list[Enabled] = []
     replaced = set()
     if "*" not in disabled:
@@ -107,10 +107,10 @@ def _merge_set(default: PluginSet, custom: PluginSet) -> PluginSet:
             if entry.name in disabled:
                 continue
             if entry.name in chosen:
-                replaced.add(entry.name)
-                entry = chosen[entry.name]  # noqa: PLW2901 -- in place, to keep the order
+                i, entry = chosen[entry.name]  # noqa: PLW2901 -- in place, to keep the order
+                replaced.add(i)
             kept.append(entry)
-    kept += [entry for entry in custom.enabled if entry.name not in replaced]
+    kept += [entry for i, entry in enumerate(custom.enabled) if i not in replaced]
     return PluginSet(tuple(kept), disabled)
 
 
