@@ -13,7 +13,7 @@ def normalize_by_greatest(scores: Int64s | int, *, reverse: bool = False) -> Int
 
     Where all are 0 they stay 0, or are all 100 with `reverse`. int64[feasible], or one number for all of them.
     """
-    greatest = scores if isinstance(scores, int) else (int(scores.max()) if len(scores) else 0)
+    greatest = scores if isinstance(scores, int) else int(np.max(scores, initial=0))
     if greatest == 0:
         return MAX_SCORE if reverse else 0
     if isinstance(scores, int):
