@@ -18,19 +18,20 @@ from podwright.sandbox.runner import Sandbox
 @click.option("--kubelet/--no-kubelet", default=True, help="Turn bound pods Running.")
 def main(port: int, nodes: int, zones: int, kubeconfig: Path | None, *, kubelet: bool) -> None:
     """Serve an in-memory Kubernetes API until interrupted."""
-    asyncio.run(_serve(port, nodes, zones, kubeconfig, kubelet=kubelet))
+    with tempfile.TemporaryDirectory(prefix="podwright-sandbox-") as folder:
+        path = kubeconfig or Path(folder, "kubeconfig")
+        asyncio.run(_serve(Sandbox(port=port, kubelet=kubelet), nodes, zones, path))
 
 
-async def _serve(port: int, nodes: int, zones: int, kubeconfig: Path | None, *, kubelet: bool) -> None:
+async def _serve(sandbox: Sandbox, nodes: int, zones: int, path: Path) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    with tempfile.TemporaryDirectory(prefix="podwright-sandbox-") as folder:
-        async with Sandbox(port=port, kubelet=kubelet) as sandbox:
-            sandbox.add_nodes(nodes, zones)
-            path = sandbox.write_kubeconfig(kubeconfig or Path(folder, "kubeconfig"))
-            click.echo(f"export KUBECONFIG={path}")
-            await stop.wait()
+    async with sandbox:
+        sandbox.add_nodes(nodes, zones)
+        click.echo(f"export KUBECONFIG={sandbox.write_kubeconfig(path)}")
+        await stop.wait()
 
 
-main()
+if __name__ == "__main__":
+    main()

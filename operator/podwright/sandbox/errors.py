@@ -1,4 +1,4 @@
-"""The one exception of the sandbox: an API `Status` that is a failure, and how each common one is worded."""
+"""The one exception of the sandbox, a failure `Status`, and the wording of the common ones."""
 
 from typing import Any
 
@@ -10,9 +10,7 @@ class ApiError(Exception):
 
     def __init__(self, code: int, reason: str, message: str, **details: Any) -> None:
         super().__init__(message)
-        self.code = code
-        self.reason = reason
-        self.details = details
+        self.code, self.reason, self.details = code, reason, details
 
     def status(self) -> Obj:
         body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": str(self)}
@@ -23,42 +21,29 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
+def unsupported_media(message: str) -> ApiError:
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
 def not_found(kind: Kind, name: str) -> ApiError:
     return ApiError(404, "NotFound", f'{kind.resource} "{name}" not found', **kind.details(name))
 
 
-def already_exists(kind: Kind, name: str) -> ApiError:
-    return ApiError(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', **kind.details(name))
-
-
-def forbidden(kind: Kind, name: str, why: str) -> ApiError:
-    return ApiError(403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {why}', **kind.details(name))
-
-
 def conflict(kind: Kind, name: str, why: str, subresource: str = "") -> ApiError:
-    resource = kind.resource.replace(kind.plural, f"{kind.plural}/{subresource}", 1) if subresource else kind.resource
-    message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
+    message = f'Operation cannot be fulfilled on {kind.resource}{subresource} "{name}": {why}'
     return ApiError(409, "Conflict", message, **kind.details(name))
 
 
-def stale(kind: Kind, name: str) -> ApiError:
-    why = "the object has been modified; please apply your changes to the latest version and try again"
-    return conflict(kind, name, why)
-
-
 def invalid(kind: Kind, name: str, *problems: tuple[str, str]) -> ApiError:
-    """`problems` are (field path, message) pairs."""
+    """`problems` are pairs of a field's path and a message, which starts with "Required value" and the like."""
     texts = [f"{path}: {message}" for path, message in problems]
-    joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    causes = [{"reason": "FieldValueInvalid", "message": message, "field": path} for path, message in problems]
+    reasons = {"Required": "FieldValueRequired", "Forbidden": "FieldValueForbidden"}
+    reasons["Unsupported"] = "FieldValueNotSupported"
+    causes = [
+        {"reason": reasons.get(message.split()[0].strip(":"), "FieldValueInvalid"), "message": message, "field": path}
+        for path, message in problems
+    ]
     named = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     message = f'{named} "{name}" is invalid: {joined}'
-    return ApiError(422, "Invalid", message, name=name, group=kind.group, kind=kind.kind, causes=causes)
-
-
-def expired(message: str) -> ApiError:
-    return ApiError(410, "Expired", message)
-
-
-def unsupported_media(message: str) -> ApiError:
-    return ApiError(415, "UnsupportedMediaType", message)
+    return ApiError(422, "Invalid", message, **kind.details(name) | {"kind": kind.kind, "causes": causes})

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import yaml
 from aiohttp import web
@@ -17,8 +17,8 @@ from podwright.sandbox.server import BODY_LIMIT, Server
 class Sandbox:
     """An API server on a free (or given) port of the loopback interface, and the cluster behind it.
 
-    `history` is how many changes of each kind a watch may go back; with `kubelet=False` bound pods stay Pending, with
-    `controllers=False` Deployments and ReplicaSets make no pods.
+    `history` is how many changes of each kind a watch may go back. With `kubelet=False` bound pods stay Pending, with
+    `controllers=False` Deployments and ReplicaSets make no pods. `delay`: seconds until a bound pod runs.
     """
 
     def __init__(
@@ -30,14 +30,11 @@ class Sandbox:
         controllers: bool = True,
         delay: float = 0.05,
     ) -> None:
-        self.cluster = Cluster(history)
-        self._server = Server(self.cluster)
-        self._port = port
+        self.cluster, self.url = Cluster(history), ""
+        self._port, self._server = port, Server(self.cluster)
         self._runner: web.ServerRunner | None = None
         self._helpers: list[Kubelet | Deployments] = [Kubelet(self.cluster, delay)] if kubelet else []
-        if controllers:
-            self._helpers.append(Deployments(self.cluster))
-        self.url = ""
+        self._helpers += [Deployments(self.cluster)] if controllers else []
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -47,18 +44,11 @@ class Sandbox:
         await self.stop()
 
     async def start(self) -> None:
-        server = web.Server(
-            self._server.handle,
-            request_factory=_request,
-            handler_cancellation=True,
-            access_log=None,
-            max_line_size=64 * 1024,
-            max_field_size=64 * 1024,
-        )
-        self._runner = web.ServerRunner(server, shutdown_timeout=1)
+        limits: Any = {"max_line_size": 64 * 1024, "max_field_size": 64 * 1024}
+        server = web.Server(self._server.handle, request_factory=_request, handler_cancellation=True, **limits)
+        self._runner = web.ServerRunner(server, access_log=None, shutdown_timeout=1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=1024)
-        await site.start()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=1024).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         for helper in self._helpers:
             helper.start()
@@ -69,22 +59,15 @@ class Sandbox:
         self._server.close()
         if self._runner is not None:
             await self._runner.cleanup()
-            self._runner = None
 
     def kubeconfig(self) -> str:
         """A kubeconfig for this sandbox, as YAML."""
-        return yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "sandbox", "cluster": {"server": self.url}}],
-                "users": [{"name": "sandbox", "user": {"token": "sandbox"}}],
-                "contexts": [
-                    {"name": "sandbox", "context": {"cluster": "sandbox", "user": "sandbox", "namespace": "default"}}
-                ],
-                "current-context": "sandbox",
-            }
-        )
+        name = "sandbox"
+        config: Any = {"apiVersion": "v1", "kind": "Config", "current-context": name}
+        config["clusters"] = [{"name": name, "cluster": {"server": self.url}}]
+        config["users"] = [{"name": name, "user": {"token": name}}]
+        config["contexts"] = [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}]
+        return yaml.safe_dump(config)
 
     def write_kubeconfig(self, path: Path) -> Path:
         path.write_text(self.kubeconfig(), encoding="utf-8")
@@ -92,55 +75,51 @@ class Sandbox:
 
     def add_nodes(self, count: int, zones: int = 1, *, cpu: int = 8, memory_gib: int = 32, pods: int = 110) -> None:
         """Create `node-0001` … in zones `zone-a` … in turn, each of the same size."""
-        kind = self.cluster.kinds.named("nodes")
         size = {"cpu": str(cpu), "memory": f"{memory_gib}Gi", "pods": str(pods), "ephemeral-storage": "100Gi"}
-        for number in range(1, count + 1):
-            name = f"node-{number:04d}"
+        for number in range(count):
+            name = f"node-{number + 1:04d}"
             labels = {
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64",
                 "topology.kubernetes.io/region": "region-1",
-                "topology.kubernetes.io/zone": f"zone-{chr(ord('a') + (number - 1) % zones)}",
+                "topology.kubernetes.io/zone": f"zone-{chr(ord('a') + number % zones)}",
             }
-            status = {"capacity": size, "allocatable": size}
-            self.cluster.create(kind, "", {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": status})
+            node: Any = {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": {"capacity": size}}
+            node["status"]["allocatable"] = size
+            self.cluster.create(self.cluster.kinds.named("nodes"), "", node)
 
 
-def _request(message: object, payload: object, protocol: object, writer: object, task: object) -> web.BaseRequest:
+def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=BODY_LIMIT)  # type: ignore[arg-type]
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=BODY_LIMIT)
 
 
 class SandboxThread:
     """A `Sandbox` with an event loop of its own in a daemon thread, for synchronous callers.
 
-    Reach its objects over HTTP, or through `call`: the cluster belongs to that thread.
+    Reach its objects over HTTP: the cluster belongs to that thread. `nodes` and `zones` are given to `add_nodes`.
     """
 
-    def __init__(self, **options: object) -> None:
-        self._options = options
+    def __init__(self, *, nodes: int = 0, zones: int = 1, **options: Any) -> None:
+        self._options, self._nodes, self._zones = options, nodes, zones
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="sandbox", daemon=True)
-        self.sandbox: Sandbox
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="sandbox", daemon=True)
+        self._sandbox: Sandbox
 
     def __enter__(self) -> Sandbox:
         self._thread.start()
+        self._sandbox = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
+        return self._sandbox
 
-        async def start() -> Sandbox:
-            sandbox = Sandbox(**self._options)  # type: ignore[arg-type]
-            await sandbox.start()
-            return sandbox
-
-        self.sandbox = asyncio.run_coroutine_threadsafe(start(), self._loop).result()
-        return self.sandbox
+    async def _start(self) -> Sandbox:
+        sandbox = Sandbox(**self._options)
+        await sandbox.start()
+        sandbox.add_nodes(self._nodes, self._zones)
+        return sandbox
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self.sandbox.stop(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._sandbox.stop(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -14,11 +14,13 @@ from podwright.sandbox.errors import invalid
 from podwright.sandbox.kinds import Kind, Obj
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
-_KEPT = (
-    *("enum", "format", "maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf", "pattern"),
-    *("maxLength", "minLength", "maxItems", "minItems", "uniqueItems", "maxProperties", "minProperties", "required"),
+KEPT = (
+    "enum maximum minimum exclusiveMaximum exclusiveMinimum multipleOf pattern maxLength minLength maxItems minItems"
+    " uniqueItems maxProperties minProperties required"
 )
-_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+SAID = {"minimum": "greater than or equal to {}", "maximum": "less than or equal to {}", "pattern": "matching '{}'"}
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+JSON_TYPES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 class Schema:
@@ -30,8 +32,7 @@ class Schema:
 
     def prune(self, obj: Obj) -> list[str]:
         """Drop the fields that the schema does not know, in place; returns their paths."""
-        root = self._schema | {"x-kubernetes-embedded-resource": True}
-        return list(_prune(obj, root, ""))
+        return list(_prune(obj, self._schema | {"x-kubernetes-embedded-resource": True}, ""))
 
     def default(self, obj: Obj) -> None:
         _default(obj, self._schema)
@@ -43,61 +44,48 @@ class Schema:
 
 def accept(kind: Kind, obj: Obj) -> Obj:
     """A CRD as it is stored: checked, names completed, established."""
-    spec = obj.get("spec") or {}
+    spec = {"conversion": {"strategy": "None"}, **(obj.get("spec") or {})}
     names = spec.get("names") or {}
     name = obj["metadata"]["name"]
-    for path, value in (("spec.group", spec.get("group")), ("spec.names.plural", names.get("plural"))):
-        if not value:
-            raise invalid(kind, name, (path, "Required value"))
-    if name != f"{names['plural']}.{spec['group']}":
-        wanted = f"{names['plural']}.{spec['group']}"
+    wanted = f"{names.get('plural')}.{spec.get('group')}"
+    if not names.get("plural") or not names.get("kind"):
+        raise invalid(kind, name, ("spec.names.plural", "Required value"), ("spec.names.kind", "Required value"))
+    if name != wanted:
         problem = f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group, that is "{wanted}"'
         raise invalid(kind, name, ("metadata.name", problem))
-    if sum(bool(version.get("storage")) for version in spec.get("versions") or ()) != 1:
+    stored = [version["name"] for version in spec.get("versions") or () if version.get("storage")]
+    if len(stored) != 1:
         raise invalid(kind, name, ("spec.versions", "Invalid value: must have exactly one version marked as storage"))
     names = {"singular": names["kind"].lower(), "listKind": f"{names['kind']}List"} | names
-    stored = [version["name"] for version in spec["versions"] if version.get("storage")]
-    time = obj["metadata"].get("creationTimestamp")
-    established = [
-        {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"},
-        {"type": "Established", "status": "True", "reason": "InitialNamesAccepted", "message": "established"},
-    ]
-    return obj | {
-        "spec": {"conversion": {"strategy": "None"}, **spec, "names": names},
-        "status": {
-            "acceptedNames": names,
-            "conditions": [condition | {"lastTransitionTime": time} for condition in established],
-            "storedVersions": stored,
-        },
-    }
+    since = {"status": "True", "lastTransitionTime": obj["metadata"]["creationTimestamp"], "message": ""}
+    reasons = (("NamesAccepted", "NoConflicts"), ("Established", "InitialNamesAccepted"))
+    conditions = [{"type": condition, "reason": reason, **since} for condition, reason in reasons]
+    status = {"acceptedNames": names, "conditions": conditions, "storedVersions": stored}
+    return obj | {"spec": spec | {"names": names}, "status": status}
 
 
 def kinds_of(crd: Obj) -> Iterator[Kind]:
     """The served versions of a CRD as kinds, the storage version first."""
-    spec = crd["spec"]
-    names = spec["names"]
+    spec, names = crd["spec"], crd["spec"]["names"]
     for version in sorted(spec["versions"], key=lambda version: not version.get("storage")):
-        if not version.get("served", True):
-            continue
-        yield Kind(
-            group=spec["group"],
-            version=version["name"],
-            plural=names["plural"],
-            kind=names["kind"],
-            namespaced=spec.get("scope") == "Namespaced",
-            short_names=tuple(names.get("shortNames") or ()),
-            subresources=frozenset(set(version.get("subresources") or ()) & {"status"}),
-            generation=True,
-            categories=tuple(names.get("categories") or ()),
-            singular=names["singular"],
-            list_kind=names["listKind"],
-            crd=version,
-            schema=Schema((version.get("schema") or {}).get("openAPIV3Schema") or {_PRESERVE: True}),
-        )
+        if version.get("served"):
+            yield Kind(
+                group=spec["group"],
+                version=version["name"],
+                plural=names["plural"],
+                kind=names["kind"],
+                namespaced=spec.get("scope") == "Namespaced",
+                short_names=tuple(names.get("shortNames") or ()),
+                subresources=frozenset({"status"} & set(version.get("subresources") or ())),
+                generation=True,
+                categories=tuple(names.get("categories") or ()),
+                crd=version,
+                schema=Schema((version.get("schema") or {}).get("openAPIV3Schema") or {PRESERVE: True}),
+            )
 
 
 def _to_json_schema(schema: Obj) -> Obj:
-    out: Obj = {key: schema[key] for key in _KEPT if key in schema and key != "format"}
+    out: Obj = {key: schema[key] for key in KEPT.split() if key in schema}
     if schema.get("x-kubernetes-int-or-string"):
         out["type"] = ["integer", "string"]
     elif "type" in schema:
@@ -107,40 +95,39 @@ def _to_json_schema(schema: Obj) -> Obj:
         out |= {"enum": [*schema["enum"], None]} if "enum" in schema else {}
     if schema.get("x-kubernetes-list-type") == "set":
         out["uniqueItems"] = True
-    for key in ("allOf", "anyOf", "oneOf"):
-        if key in schema:
-            out[key] = [_to_json_schema(part) for part in schema[key]]
+    out |= {
+        key: [_to_json_schema(part) for part in schema[key]] for key in ("allOf", "anyOf", "oneOf") if key in schema
+    }
     for key in ("items", "not", "additionalProperties"):
         if isinstance(schema.get(key), dict):
             out[key] = _to_json_schema(schema[key])
-    if "properties" in schema:
-        out["properties"] = {name: _to_json_schema(part) for name, part in schema["properties"].items()}
+    out["properties"] = {name: _to_json_schema(part) for name, part in (schema.get("properties") or {}).items()}
     return out
 
 
-def _parts(value: Any, schema: Obj) -> Iterator[tuple[Any, Any, str, Obj]]:
-    """(container, key, path step, schema) of each child that the schema describes."""
+def _parts(value: Any, schema: Obj) -> Iterator[tuple[Any, str, Obj]]:
+    """(child, path step, schema) of each child that the schema describes."""
     if isinstance(value, dict):
         properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
-        for key in list(value):
-            if (part := properties.get(key, others)) and isinstance(part, dict):
-                yield value, key, f".{key}", part
+        for key, child in value.items():
+            if isinstance(part := properties.get(key, others), dict):
+                yield child, f".{key}", part
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
-        for index in range(len(value)):
-            yield value, index, f"[{index}]", schema["items"]
+        for index, child in enumerate(value):
+            yield child, f"[{index}]", schema["items"]
 
 
 def _prune(value: Any, schema: Obj, path: str) -> Iterator[str]:
-    if isinstance(value, dict) and not schema.get(_PRESERVE) and not schema.get("additionalProperties"):
-        known = set(schema.get("properties") or ())
+    if isinstance(value, dict) and not schema.get(PRESERVE) and not schema.get("additionalProperties"):
+        known = {*(schema.get("properties") or ())}
         if schema.get("x-kubernetes-embedded-resource"):
             known |= {"apiVersion", "kind", "metadata"}
-        for key in [key for key in value if key not in known]:
+        for key in value.keys() - known:
             del value[key]
             yield f"{path}.{key}".lstrip(".")
-    for container, key, step, part in _parts(value, schema):
-        if path or key != "metadata":
-            yield from _prune(container[key], part, path + step)
+    for child, step, part in _parts(value, schema):
+        if path or step != ".metadata":
+            yield from _prune(child, part, path + step)
 
 
 def _default(value: Any, schema: Obj) -> None:
@@ -148,22 +135,22 @@ def _default(value: Any, schema: Obj) -> None:
         for key, part in (schema.get("properties") or {}).items():
             if "default" in part and value.get(key) is None and not (key in value and part.get("nullable")):
                 value[key] = orjson.loads(orjson.dumps(part["default"]))
-    for container, key, _, part in _parts(value, schema):
-        _default(container[key], part)
+    for child, _, part in _parts(value, schema):
+        _default(child, part)
 
 
 def _problem(error: jsonschema.ValidationError) -> tuple[str, str]:
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path).lstrip(".")
-    shown = orjson.dumps(error.instance).decode()
-    rule: Any = error.validator_value
-    if error.validator == "required":
+    shown, rule, name = orjson.dumps(error.instance).decode(), error.validator_value, str(error.validator)
+    if name == "required":
         return f"{path}.{error.message.split(chr(39))[1]}".lstrip("."), "Required value"
-    if error.validator == "enum":
-        values = ", ".join(orjson.dumps(value).decode() for value in rule)
-        return path, f"Unsupported value: {shown}: supported values: {values}"
-    if error.validator == "type":
-        names = ",".join(rule)
-        found = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
-        actual = found.get(type(error.instance), "null")
-        return path or "<nil>", f'Invalid value: "{actual}": {path} in body must be of type {names}: "{actual}"'
-    return path, f"Invalid value: {shown}: {path} in body is wrong: {error.message}"
+    if name == "enum" and isinstance(rule, list):
+        return (
+            path,
+            f"Unsupported value: {shown}: supported values: {orjson.dumps(rule).decode()[1:-1].replace(',', ', ')}",
+        )
+    if name == "type" and isinstance(rule, list):
+        actual = JSON_TYPES.get(type(error.instance), "null")
+        return path, f'Invalid value: "{actual}": {path} in body must be of type {",".join(rule)}: "{actual}"'
+    said = f"should be {SAID[name].format(rule)}" if name in SAID else error.message
+    return path, f"Invalid value: {shown}: {path} in body {said}"

@@ -8,35 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from podwright.sandbox.errors import bad_request
-from podwright.sandbox.kinds import Kind, Obj
+from podwright.sandbox.kinds import EVENT_FIELDS, Kind, Obj
 
 Predicate = Callable[[Obj], bool]
-
-COMMON = ("metadata.name", "metadata.namespace")
-FIELDS: dict[str, tuple[str, ...]] = {
-    "pods": (
-        "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
-        "status.nominatedNodeName",
-    ),
-    "events": (
-        *(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid", "apiVersion", "fieldPath")),
-        "reason",
-        "reportingComponent",
-        "source",
-        "type",
-    ),
-    "nodes": ("spec.unschedulable",),
-    "namespaces": ("status.phase",),
-    "secrets": ("type",),
-    "replicasets.apps": ("status.replicas",),
-    "jobs.batch": ("status.successful",),
+FIELDS = {  # besides metadata.name and metadata.namespace
+    "pods": "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork status.phase"
+    " status.podIP status.nominatedNodeName",
+    "events": "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid"
+    " involvedObject.apiVersion involvedObject.fieldPath reason reportingComponent source type",
+    "nodes": "spec.unschedulable",
+    "namespaces": "status.phase",
+    "secrets": "type",
+    "replicasets.apps": "status.replicas",
+    "jobs.batch": "status.successful",
 }
+BOOLEANS = ("spec.unschedulable", "spec.hostNetwork")
 _KEY = r"[A-Za-z0-9](?:[-A-Za-z0-9_./]*[A-Za-z0-9])?"
 _REQUIREMENT = re.compile(
     rf"\s*(?:!\s*(?P<absent>{_KEY})|(?P<key>{_KEY})\s*"
@@ -48,7 +34,7 @@ _REQUIREMENT = re.compile(
 class Selection:
     """A namespace ("" for all) and the predicates an object has to pass."""
 
-    namespace: str
+    namespace: str = ""
     predicates: tuple[Predicate, ...] = ()
 
     def matches(self, obj: Obj) -> bool:
@@ -74,45 +60,39 @@ def _labels(text: str) -> list[Predicate]:
 
 
 def _label_predicate(match: re.Match[str]) -> Predicate:
-    if key := match["absent"]:
-        return lambda obj: key not in (obj["metadata"].get("labels") or ())
-    key = match["key"]
+    key = match["absent"] or match["key"]
     if match["op"] is None and match["set"] is None:
-        return lambda obj: key in (obj["metadata"].get("labels") or ())
+        return lambda obj: (key in (obj["metadata"].get("labels") or ())) is not bool(match["absent"])
     values = {match["value"]} if match["op"] else {value.strip() for value in match["values"].split(",")}
-    if match["op"] == "!=" or match["set"] == "notin":
-        return lambda obj: (obj["metadata"].get("labels") or {}).get(key) not in values
-    return lambda obj: (obj["metadata"].get("labels") or {}).get(key) in values
+    wanted = match["op"] != "!=" and match["set"] != "notin"
+    return lambda obj: ((obj["metadata"].get("labels") or {}).get(key) in values) is wanted
 
 
 def _fields(kind: Kind, text: str) -> list[Predicate]:
-    known = (*COMMON, *FIELDS.get(kind.stored, ()))
-    if kind.crd:
-        known = (*COMMON, *(field["jsonPath"].lstrip(".") for field in kind.crd.get("selectableFields", ())))
+    known = ["metadata.name", "metadata.namespace", *FIELDS.get(kind.stored, "").split()]
+    known += [field["jsonPath"].lstrip(".") for field in (kind.crd or {}).get("selectableFields", ())]
+    names = {name: stored for stored, name in EVENT_FIELDS.items()} if kind.renamed else {}
     found = []
     for term in filter(None, text.split(",")):
-        match = re.fullmatch(r"([^!=]+)(==|=|!=)(.*)", term)
+        match = re.fullmatch(r"([^!=.]+)([^!=]*)(==|=|!=)(.*)", term)
         if match is None:
             raise bad_request(f"invalid selector: {text!r}; can't understand {term!r}")
-        head, _, rest = match[1].partition(".")
-        path = ".".join(filter(None, (kind.renames.get(head, head), rest)))
+        path = names.get(match[1], match[1]) + match[2]
         if path not in known:
-            raise bad_request(f"field label not supported: {match[1]}")
-        found.append(_field_predicate(path, match[3], equal=match[2] != "!="))
+            raise bad_request(f"field label not supported: {match[1]}{match[2]}")
+        found.append(_field_predicate(path, match[4], equal=match[3] != "!="))
     return found
 
 
 def _field_predicate(path: str, wanted: str, *, equal: bool) -> Predicate:
     steps = path.split(".") if path != "source" else ["source", "component"]
+    missing = "false" if path in BOOLEANS else ""
 
     def matches(obj: Obj) -> bool:
         value: object = obj
         for step in steps:
             value = value.get(step) if isinstance(value, dict) else None
-        text = str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+        text = missing if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         return (text == wanted) is equal
 
-    if path in ("spec.unschedulable", "spec.hostNetwork") and wanted == "false":
-        truthy = _field_predicate(path, "true", equal=True)
-        return lambda obj: truthy(obj) is not equal
     return matches

@@ -10,12 +10,12 @@ from typing import Any
 
 import orjson
 
-from podwright.sandbox.errors import expired
+from podwright.sandbox.errors import ApiError
 from podwright.sandbox.kinds import Kind, Obj
 from podwright.sandbox.selectors import Selection
 
 Key = tuple[str, str]  # namespace ("" if cluster-scoped), name
-FIRST_REVISION = 100  # so that watches from revision 1 are too old, as they are on a real server
+FIRST_REVISION = 100  # so that a watch from revision 1 is too old, as it soon is on a real server
 
 
 class Entry:
@@ -24,9 +24,12 @@ class Entry:
     __slots__ = ("data", "obj", "rv")
 
     def __init__(self, obj: Obj, rv: int) -> None:
-        self.obj = obj
-        self.rv = rv
+        self.obj, self.rv = obj, rv
         self.data: bytes = orjson.dumps(obj)
+
+    @property
+    def key(self) -> Key:
+        return self.obj["metadata"].get("namespace", ""), self.obj["metadata"]["name"]
 
     def copy(self) -> Any:
         """A deep copy that may be changed."""
@@ -39,11 +42,14 @@ class Change:
     __slots__ = ("_gone", "_lines", "new", "old", "rv")
 
     def __init__(self, rv: int, old: Entry | None, new: Entry | None) -> None:
-        self.rv = rv
-        self.old = old
-        self.new = new
+        self.rv, self.old, self.new = rv, old, new
         self._gone: Entry | None = None
         self._lines: dict[tuple[str, Kind], bytes] = {}
+
+    @property
+    def latest(self) -> Entry:
+        """What is there now, or was last."""
+        return self.new or self.gone()
 
     def seen(self, selection: Selection) -> tuple[str, Entry] | None:
         """How a watch with this selection sees it: an object that leaves the selection is DELETED, as it last was."""
@@ -72,17 +78,14 @@ def event_line(event: str, body: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (event.encode(), body)
 
 
-Watcher = Callable[[Change], None]
-
-
 class Collection:
-    """All objects of one stored kind."""
+    """All objects of one stored kind; `watchers` are told of every change at once."""
 
-    def __init__(self, history: int, floor: int) -> None:
+    def __init__(self, history: int) -> None:
         self.entries: dict[Key, Entry] = {}
-        self.watchers: set[Watcher] = set()
+        self.watchers: set[Callable[[Change], None]] = set()
         self._history: deque[Change] = deque(maxlen=history)
-        self._floor = floor
+        self._floor = FIRST_REVISION
         self._order: list[Key] | None = []
 
     def select(self, selection: Selection) -> list[Entry]:
@@ -95,22 +98,16 @@ class Collection:
     def since(self, rv: int) -> list[Change]:
         """The changes after a revision, oldest first; ApiError 410 if not all of them are known any more."""
         if rv < self._floor:
-            raise expired(f"too old resource version: {rv} ({self._floor})")
-        found = []
-        for change in reversed(self._history):
-            if change.rv <= rv:
-                break
-            found.append(change)
-        return found[::-1]
+            raise ApiError(410, "Expired", f"too old resource version: {rv} ({self._floor})")
+        return [change for change in self._history if change.rv > rv]
 
-    def record(self, key: Key, change: Change) -> None:
-        if change.new is None:
-            del self.entries[key]
+    def record(self, change: Change) -> None:
+        if change.new is None or change.old is None:
             self._order = None
+        if change.new is None:
+            del self.entries[change.gone().key]
         else:
-            self.entries[key] = change.new
-            if change.old is None:
-                self._order = None
+            self.entries[change.new.key] = change.new
         if len(self._history) == self._history.maxlen:
             self._floor = self._history[0].rv
         self._history.append(change)
@@ -121,10 +118,9 @@ class Collection:
 class Store:
     """Collections by stored name, and the one revision counter."""
 
-    def __init__(self, history: int = 10_000) -> None:
+    def __init__(self, history: int) -> None:
         self.rv = FIRST_REVISION
-        self._history = history
-        self._collections: dict[str, Collection] = defaultdict(lambda: Collection(self._history, FIRST_REVISION))
+        self._collections: dict[str, Collection] = defaultdict(lambda: Collection(history))
 
     def __getitem__(self, stored: str) -> Collection:
         return self._collections[stored]
@@ -132,18 +128,14 @@ class Store:
     def write(self, stored: str, obj: Obj) -> Entry:
         """Store a new revision; `obj` is the store's from then on."""
         self.rv += 1
-        metadata = obj["metadata"]
-        metadata["resourceVersion"] = str(self.rv)
-        key = (metadata.get("namespace", ""), metadata["name"])
-        collection = self._collections[stored]
+        obj["metadata"]["resourceVersion"] = str(self.rv)
         entry = Entry(obj, self.rv)
-        collection.record(key, Change(self.rv, collection.entries.get(key), entry))
+        self[stored].record(Change(self.rv, self[stored].entries.get(entry.key), entry))
         return entry
 
     def remove(self, stored: str, entry: Entry) -> Entry:
         """Remove an object; returns it as it was, with the revision of its removal."""
         self.rv += 1
-        metadata = entry.obj["metadata"]
         change = Change(self.rv, entry, None)
-        self._collections[stored].record((metadata.get("namespace", ""), metadata["name"]), change)
+        self[stored].record(change)
         return change.gone()

@@ -9,18 +9,34 @@ from typing import Any
 from podwright.sandbox.kinds import Kind, Obj
 from podwright.sandbox.store import Entry
 
-Column = tuple[str, Callable[[Obj], Any], int]  # header, cell, priority (1: only with -o wide)
+Cell = Callable[[Obj], Any]
+Column = tuple[str, Cell, int]  # header, cell, priority (1: only with -o wide)
+# Header=cell; * is priority 1; a cell is a JSONPath, #path for a number, or @name of one in CELLS. Name comes first, and
+# Age after the last column of priority 0, where a line does not say otherwise.
+TABLE = """
+pods Ready=@pod_ready Status=@pod_status Restarts=@restarts *IP=.status.podIP *Node=.spec.nodeName *Nominated_Node=.status.nominatedNodeName *Readiness_Gates=.none
+nodes Status=@node_status Roles=@roles Age=@age Version=.status.nodeInfo.kubeletVersion *OS-Image=.status.nodeInfo.osImage
+events Last_Seen=@last_seen Type=.type Reason=.reason Object=@about Message=.message *Source=@source *Name=.metadata.name
+namespaces Status=.status.phase
+services Type=.spec.type Cluster-IP=.spec.clusterIP
+deployments.apps Ready=@ready Up-to-date=#.status.updatedReplicas Available=#.status.availableReplicas
+replicasets.apps Desired=#.spec.replicas Current=#.status.replicas Ready=#.status.readyReplicas
+leases.coordination.k8s.io Holder=.spec.holderIdentity
+priorityclasses.scheduling.k8s.io Value=.value Global-Default=.globalDefault
+poddisruptionbudgets.policy Min_Available=.spec.minAvailable Max_Unavailable=.spec.maxUnavailable Allowed_Disruptions=#.status.disruptionsAllowed
+"""
+STEPS = re.compile(r"\[\?\(@\.([\w.]+)\s*==\s*[\"']([^\"']*)[\"']\)\]|\[(\d+|\*)\]|\['([^']+)'\]|\.?([^.\[\]]+)")
 
 
 def table(kind: Kind, entries: Iterable[Entry], metadata: Obj, include: str, *, headers: bool = True) -> Obj:
     """`include` is what rows carry besides cells: Metadata, Object or None."""
     columns = _columns(kind)
     shown = [{"name": name, "type": "string", "format": "", "description": "", "priority": p} for name, _, p in columns]
-    if shown:
-        shown[0]["format"] = "name"
     rows = []
     for entry in entries:
-        row: Obj = {"cells": [_cell(cell, entry.obj) for _, cell, _ in columns]}
+        row: Obj = {
+            "cells": ["<none>" if (value := cell(entry.obj)) in (None, "") else value for _, cell, _ in columns]
+        }
         if include == "Object":
             row["object"] = {"kind": kind.kind, "apiVersion": kind.api_version} | kind.outward(entry.obj)
         elif include != "None":
@@ -31,34 +47,26 @@ def table(kind: Kind, entries: Iterable[Entry], metadata: Obj, include: str, *, 
     return head | {"columnDefinitions": shown if headers else None, "rows": rows}
 
 
-def _cell(cell: Callable[[Obj], Any], obj: Obj) -> Any:
-    value = cell(obj)
-    return "<none>" if value is None or value == "" else value
-
-
-def at(path: str) -> Callable[[Obj], Any]:
+def at(path: str) -> Cell:
     """A cell by JSONPath: `.spec.a`, `.items[0].b`, `.conditions[?(@.type=="Ready")].status`, `['dotted.key']`."""
-    steps = re.findall(
-        r"\[\?\(@\.([\w.]+)\s*==\s*[\"']([^\"']*)[\"']\)\]|\[(\d+|\*)\]|\['([^']+)'\]|\.?([^.\[\]]+)", path
-    )
+    steps = STEPS.findall(path)
 
     def find(obj: Obj) -> Any:
         value: Any = obj
         for field, wanted, index, quoted, name in steps:
+            items = value if isinstance(value, list) else []
             if field:
-                items = value if isinstance(value, list) else []
                 value = next((item for item in items if str(item.get(field)) == wanted), None)
             elif index:
-                number = 0 if index == "*" else int(index)
-                value = value[number] if isinstance(value, list) and number < len(value) else None
+                value = next(iter(items[0 if index == "*" else int(index) :]), None)
             else:
-                value = value.get((quoted or name).replace("\\", "")) if isinstance(value, dict) else None
+                value = value.get(quoted or name) if isinstance(value, dict) else None
         return value
 
     return find
 
 
-def age(path: str) -> Callable[[Obj], str]:
+def age(path: str) -> Cell:
     find = at(path)
 
     def cell(obj: Obj) -> str:
@@ -87,16 +95,14 @@ def duration(seconds: float) -> str:
 
 def _columns(kind: Kind) -> list[Column]:
     name: Column = ("Name", at(".metadata.name"), 0)
-    created: Column = ("Age", age(".metadata.creationTimestamp"), 0)
-    if kind.crd is not None:
-        custom = kind.crd.get("additionalPrinterColumns")
-        if not custom:
-            return [name, created]
+    created: Column = ("Age", CELLS["age"], 0)
+    if kind.crd and (custom := kind.crd.get("additionalPrinterColumns")):
         return [name, *(_custom(column) for column in custom)]
-    columns = COLUMNS.get(kind.stored, ())
-    if kind.stored == "events":
-        return list(columns)
-    return [name, *(c for c in columns if c[2] == 0), created, *(c for c in columns if c[2])]
+    columns = COLUMNS.get(kind.stored, [])
+    if kind.stored == "events" or any(header == "Age" for header, *_ in columns):
+        return columns if kind.stored == "events" else [name, *columns]
+    narrow, wide = [c for c in columns if not c[2]], [c for c in columns if c[2]]
+    return [name, *narrow, created, *wide]
 
 
 def _custom(column: Obj) -> Column:
@@ -104,32 +110,22 @@ def _custom(column: Obj) -> Column:
     return column["name"], age(path) if column["type"] == "date" else at(path), column.get("priority", 0)
 
 
-def _pod_status(pod: Obj) -> str:
+def _containers(pod: Obj) -> list[Obj]:
+    return (pod.get("status") or {}).get("containerStatuses") or []
+
+
+def _pod_status(pod: Obj) -> Any:
     if "deletionTimestamp" in pod["metadata"]:
         return "Terminating"
-    status = pod.get("status") or {}
-    if any(c.get("reason") == "SchedulingGated" for c in status.get("conditions") or ()):
+    if at('.status.conditions[?(@.reason=="SchedulingGated")]')(pod):
         return "SchedulingGated"
-    for container in status.get("containerStatuses") or ():
-        state = container.get("state") or {}
-        if reason := (state.get("waiting") or state.get("terminated") or {}).get("reason"):
-            return str(reason)
-    return str(status.get("reason") or status.get("phase") or "Unknown")
-
-
-def _pod_ready(pod: Obj) -> str:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return f"{sum(bool(item.get('ready')) for item in statuses)}/{len(pod['spec']['containers'])}"
-
-
-def _restarts(pod: Obj) -> str:
-    return str(sum(item.get("restartCount", 0) for item in (pod.get("status") or {}).get("containerStatuses") or ()))
+    return at(".status.reason")(pod) or at(".status.phase")(pod)
 
 
 def _node_status(node: Obj) -> str:
     ready = at('.status.conditions[?(@.type=="Ready")].status')(node)
     word = {"True": "Ready", "False": "NotReady"}.get(ready, "Unknown")
-    return word + (",SchedulingDisabled" if (node.get("spec") or {}).get("unschedulable") else "")
+    return word + (",SchedulingDisabled" if at(".spec.unschedulable")(node) else "")
 
 
 def _roles(node: Obj) -> str:
@@ -138,69 +134,30 @@ def _roles(node: Obj) -> str:
     return ",".join(sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix)))
 
 
-def _event_object(event: Obj) -> str:
-    about = event.get("involvedObject") or {}
-    return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
+def _last_seen(event: Obj) -> Any:
+    times = (".series.lastObservedTime", ".lastTimestamp", ".eventTime", ".metadata.creationTimestamp")
+    return age(next(path for path in times if at(path)(event)))(event)
 
 
-def _last_seen(event: Obj) -> str:
-    for path in ("series.lastObservedTime", "lastTimestamp", "eventTime", "metadata.creationTimestamp"):
-        if at(path)(event):
-            return age(path)(event)
-    return "<unknown>"
-
-
-def _ready_of(obj: Obj) -> str:
-    return f"{at('status.readyReplicas')(obj) or 0}/{(obj.get('spec') or {}).get('replicas', 1)}"
-
-
-def _count(path: str) -> Callable[[Obj], str]:
-    return lambda obj: str(at(path)(obj) or 0)
-
-
-def _ports(service: Obj) -> str:
-    ports = (service.get("spec") or {}).get("ports") or ()
-    return ",".join(f"{port['port']}/{port.get('protocol', 'TCP')}" for port in ports)
-
-
-COLUMNS: dict[str, tuple[Column, ...]] = {
-    "pods": (
-        ("Ready", _pod_ready, 0),
-        ("Status", _pod_status, 0),
-        ("Restarts", _restarts, 0),
-        ("IP", at("status.podIP"), 1),
-        ("Node", at("spec.nodeName"), 1),
-        ("Nominated Node", at("status.nominatedNodeName"), 1),
-        ("Readiness Gates", lambda _: None, 1),
-    ),
-    "nodes": (
-        ("Status", _node_status, 0),
-        ("Roles", _roles, 0),
-        ("Version", at("status.nodeInfo.kubeletVersion"), 0),
-        ("Internal-IP", at('status.addresses[?(@.type=="InternalIP")].address'), 1),
-        ("OS-Image", at("status.nodeInfo.osImage"), 1),
-    ),
-    "events": (
-        ("Last Seen", _last_seen, 0),
-        ("Type", at("type"), 0),
-        ("Reason", at("reason"), 0),
-        ("Object", _event_object, 0),
-        ("Message", at("message"), 0),
-        ("Source", lambda event: at("source.component")(event) or at("reportingComponent")(event), 1),
-        ("Name", at("metadata.name"), 1),
-    ),
-    "namespaces": (("Status", at("status.phase"), 0),),
-    "services": (("Type", at("spec.type"), 0), ("Cluster-IP", at("spec.clusterIP"), 0), ("Port(s)", _ports, 0)),
-    "deployments.apps": (
-        ("Ready", _ready_of, 0),
-        ("Up-to-date", _count("status.updatedReplicas"), 0),
-        ("Available", _count("status.availableReplicas"), 0),
-    ),
-    "replicasets.apps": (
-        ("Desired", _count("spec.replicas"), 0),
-        ("Current", _count("status.replicas"), 0),
-        ("Ready", _count("status.readyReplicas"), 0),
-    ),
-    "leases.coordination.k8s.io": (("Holder", at("spec.holderIdentity"), 0),),
-    "priorityclasses.scheduling.k8s.io": (("Value", at("value"), 0), ("Global-Default", at("globalDefault"), 0)),
+CELLS: dict[str, Cell] = {
+    "age": age(".metadata.creationTimestamp"),
+    "pod_ready": lambda pod: f"{sum(bool(c.get('ready')) for c in _containers(pod))}/{len(pod['spec']['containers'])}",
+    "pod_status": _pod_status,
+    "restarts": lambda pod: str(sum(c.get("restartCount", 0) for c in _containers(pod))),
+    "node_status": _node_status,
+    "roles": _roles,
+    "last_seen": _last_seen,
+    "about": lambda event: "{kind}/{name}".format_map({"name": ""} | event["involvedObject"]).lower(),
+    "source": lambda event: at(".source.component")(event) or event.get("reportingComponent"),
+    "ready": lambda obj: f"{at('.status.readyReplicas')(obj) or 0}/{obj['spec']['replicas']}",
 }
+
+
+def _column(text: str) -> Column:
+    header, _, cell = text.partition("=")
+    find = CELLS[cell[1:]] if cell[0] == "@" else at(cell.lstrip("#"))
+    shown = (lambda obj: str(find(obj) or 0)) if cell[0] == "#" else find
+    return header.lstrip("*").replace("_", " "), shown, int(header[0] == "*")
+
+
+COLUMNS = {line.split()[0]: [_column(text) for text in line.split()[1:]] for line in TABLE.strip().splitlines()}
