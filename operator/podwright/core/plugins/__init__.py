@@ -11,6 +11,7 @@ from podwright.core.plugins.deferred_pod_scheduling import DeferredPodScheduling
 from podwright.core.plugins.dynamic_resources import DynamicResources
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.plugins.image_locality import ImageLocality
+from podwright.core.plugins.inter_pod_affinity import InterPodAffinity
 from podwright.core.plugins.node_affinity import NodeAffinity
 from podwright.core.plugins.node_declared_features import NodeDeclaredFeatures
 from podwright.core.plugins.node_name import NodeName
@@ -21,6 +22,7 @@ from podwright.core.plugins.node_resources_fit import NodeResourcesFit
 from podwright.core.plugins.node_unschedulable import NodeUnschedulable
 from podwright.core.plugins.node_volume_limits import NodeVolumeLimits
 from podwright.core.plugins.pod_group_pods_count import PodGroupPodsCount
+from podwright.core.plugins.pod_topology_spread import PodTopologySpread
 from podwright.core.plugins.priority_sort import PrioritySort
 from podwright.core.plugins.random_score import RandomScore
 from podwright.core.plugins.scheduling_gates import SchedulingGates
@@ -36,6 +38,7 @@ _CLASSES: Final[tuple[type[Plugin], ...]] = (
     DynamicResources,
     GangScheduling,
     ImageLocality,
+    InterPodAffinity,
     NodeAffinity,
     NodeDeclaredFeatures,
     NodeName,
@@ -46,6 +49,7 @@ _CLASSES: Final[tuple[type[Plugin], ...]] = (
     NodeUnschedulable,
     NodeVolumeLimits,
     PodGroupPodsCount,
+    PodTopologySpread,
     PrioritySort,
     RandomScore,
     SchedulingGates,

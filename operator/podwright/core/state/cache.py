@@ -13,6 +13,7 @@ have seen exactly the pods on nodes that exist. Events are idempotent: `set_pod`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Protocol, TypeVar, cast
 
 from podwright.core.objects.node import Node
@@ -20,6 +21,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import Nominator
+from podwright.core.state.podindex import PodIndex
 from podwright.core.state.store import Object, ObjectStore, key_of
 from podwright.core.state.volumes import Volumes
 
@@ -77,6 +79,11 @@ class Cache:
         self.attach(made)
         return made
 
+    @cached_property
+    def pods_index(self) -> PodIndex:
+        """Counts of placed pods by selector and by affinity term. Costs nothing until it is asked."""
+        return PodIndex(self.table, self.derived, self._known_labels, self.attach)
+
     # Reading
 
     def node_at(self, slot: int) -> NodeInfo:
@@ -104,6 +111,10 @@ class Cache:
         """Empty for a namespace that is not known."""
         namespace = self.store.get("Namespace", name)
         return _NO_LABELS if namespace is None else _labels_of(namespace)
+
+    def _known_labels(self, name: str) -> Mapping[str, str] | None:
+        namespace = self.store.get("Namespace", name)
+        return None if namespace is None else _labels_of(namespace)
 
     # Nodes
 

@@ -1,0 +1,82 @@
+"""Scoring by preferred pod affinity: weights summed by topology key and domain.
+
+A node's raw score adds up, over its domains, the weights of the pod's own preferred terms for each placed pod that they
+match, and those of placed pods' terms that match the pod (hardPodAffinityWeight for required ones); anti-affinity counts
+negative. Normalisation maps least to greatest onto 0 to 100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from podwright.core.framework.interface import MAX_SCORE, Feasible, Int64s
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.podindex import MatchedTerms, Picker, PodIndex, Sums
+
+WeightedSums = Mapping[str, list[tuple[Sums, int]]]
+
+
+class PreScoreState:
+    """Sums with their weights, by topology key; those that are 0 everywhere are left out."""
+
+    __slots__ = ("_index", "_sums")
+
+    def __init__(self, index: PodIndex, sums: WeightedSums) -> None:
+        self._index = index
+        self._sums = sums
+
+    def score(self, node: NodeInfo) -> int:
+        """The raw score of one node."""
+        labels = node.present.labels
+        score = 0
+        for key, weighted in self._sums.items():
+            if key in labels:
+                domain = self._index.domains(key).of_node[node.slot]
+                score += sum(int(sums.values[domain]) * weight for sums, weight in weighted)
+        return score
+
+    def score_all(self, feasible: Feasible) -> Int64s:
+        """int64[feasible]: the raw scores of all feasible nodes."""
+        total = np.zeros(len(feasible), np.int64)
+        for key, weighted in self._sums.items():
+            domains = self._index.domains(key)
+            by_domain = np.zeros(domains.count + 1, np.int64)
+            for sums, weight in weighted:
+                by_domain += sums.values.astype(np.int64) * weight
+            total += by_domain[feasible.take(domains.of_node)]
+        return total
+
+
+def weighted_sums(index: PodIndex, pod: PodInfo, matched: MatchedTerms, hard_weight: int) -> WeightedSums:
+    """All that scores the pod, from its own terms and those of placed pods; empty if nothing does."""
+    found: dict[str, list[tuple[Sums, int]]] = {}
+    for sums, key, weight in _contributions(index, pod, matched, hard_weight):
+        if sums.total:
+            found.setdefault(key, []).append((sums, weight))
+    return found
+
+
+def _contributions(
+    index: PodIndex, pod: PodInfo, matched: MatchedTerms, hard_weight: int
+) -> Iterator[tuple[Sums, str, int]]:
+    own = pod.pod_affinity
+    for terms, sign in ((own.preferred, 1), (own.anti_preferred, -1)):
+        for term in terms:
+            counter = index.counter((Picker.of_term(term),))
+            yield index.sums(counter, term.topology_key), term.topology_key, sign * term.weight
+    for groups, weight in ((matched.required, hard_weight), (matched.preferred, 1), (matched.anti_preferred, -1)):
+        if weight:
+            for group in groups:
+                yield index.sums_of(group), group.topology_key, weight
+
+
+def normalize(scores: Int64s) -> Int64s | int:
+    """int64[feasible]: 100 · (score - least) / (greatest - least), truncated; 0 where all are equal."""
+    least, greatest = int(np.min(scores)), int(np.max(scores))
+    if least == greatest:
+        return 0
+    normal: Int64s = (MAX_SCORE * ((scores - least) / (greatest - least))).astype(np.int64)
+    return normal

@@ -1,0 +1,223 @@
+"""The affinity terms that placed pods carry, and which of them pick a given pod.
+
+Terms that say the same (but for their weight) are one `TermGroup`, which sums weights per row; groups are found by the
+labels that their selectors require. Invariant: a group holds exactly the terms of the placed pods and is gone with the
+last of them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from podwright.core.objects.affinity import NO_POD_AFFINITY, PodAffinity, PodAffinityTerm
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.selectors import Labels, LabelSelector
+from podwright.core.state.podindex.domains import Int32s, Rows, Sums
+from podwright.core.state.podindex.matches import NamespaceLabels
+from podwright.core.state.podindex.selecting import SelectorIndex
+
+_SUMMED: Final = 512
+"""Groups whose sums over domains are kept."""
+
+
+class Kind(IntEnum):
+    """What a term demands. Only preferred terms have weights; the others count 1 each."""
+
+    ANTI_REQUIRED = 0
+    REQUIRED = 1
+    PREFERRED = 2
+    ANTI_PREFERRED = 3
+
+
+_WEIGHTED: Final = (Kind.PREFERRED, Kind.ANTI_PREFERRED)
+
+
+class _GroupKey(NamedTuple):
+    kind: Kind
+    topology_key: str
+    selector: LabelSelector
+    namespaces: frozenset[str]
+    namespace_selector: LabelSelector
+
+
+class TermGroup:
+    """Terms of one kind with the same meaning. `at`: the sum of their weights in each row."""
+
+    __slots__ = ("at", "holders", "key", "sums")
+
+    def __init__(self, key: _GroupKey) -> None:
+        self.key = key
+        self.at: dict[int, int] = {}
+        self.sums: dict[Hashable, Sums] = {}
+        self.holders = 0
+        """Distinct affinities of placed pods that have such a term."""
+
+    @property
+    def topology_key(self) -> str:
+        return self.key.topology_key
+
+    def picks(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
+        """Whether a pod with these labels, in this namespace with these labels, is meant."""
+        key = self.key
+        if not key.selector.matches(labels):
+            return False
+        return namespace in key.namespaces or key.namespace_selector.matches(namespace_labels)
+
+    def per_row(self, rows: int) -> tuple[Rows | None, Int32s]:
+        """The rows that have such terms, all below `rows`, and their sums."""
+        del rows
+        count = len(self.at)
+        return np.fromiter(self.at.keys(), np.intp, count), np.fromiter(self.at.values(), np.int32, count)
+
+    def add(self, slot: int, delta: int) -> None:
+        left = self.at.get(slot, 0) + delta
+        if left:
+            self.at[slot] = left
+        else:
+            del self.at[slot]
+        for sums in self.sums.values():
+            sums.add(slot, delta)
+
+
+Groups = tuple[TermGroup, ...]
+
+
+class MatchedTerms(NamedTuple):
+    """The groups that pick a pod, by kind."""
+
+    anti_required: Groups
+    required: Groups
+    preferred: Groups
+    anti_preferred: Groups
+
+
+NO_TERMS: Final = MatchedTerms((), (), (), ())
+_NO_LABELS: Final[Labels] = {}
+
+
+class _Held:
+    """A PodAffinity of placed pods: how many have it, and its terms as groups with weights."""
+
+    __slots__ = ("pods", "terms")
+
+    def __init__(self, terms: tuple[tuple[TermGroup, int], ...]) -> None:
+        self.terms = terms
+        self.pods = 0
+
+
+class TermIndex:
+    """All terms of placed pods. A `PlacementObserver` of the cache."""
+
+    def __init__(self, namespaces: NamespaceLabels) -> None:
+        self._namespaces = namespaces
+        self._groups: dict[_GroupKey, TermGroup] = {}
+        self._held: dict[PodAffinity, _Held] = {}
+        self._filed: SelectorIndex[TermGroup] = SelectorIndex()
+        self._summed: OrderedDict[TermGroup, None] = OrderedDict()
+        self._last: tuple[str, Labels, MatchedTerms] | None = None
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def picking(self, pod: PodInfo) -> MatchedTerms:
+        """The groups of terms that mean this pod."""
+        if not self._groups:
+            return NO_TERMS
+        last = self._last
+        if last is not None and last[1] is pod.labels and last[0] == pod.namespace:
+            return last[2]
+        found: tuple[list[TermGroup], ...] = ([], [], [], [])
+        namespace_labels = self._namespaces(pod.namespace) or _NO_LABELS
+        for group in self._filed.candidates(pod.namespace, pod.labels):
+            if group.picks(pod.namespace, namespace_labels, pod.labels):
+                found[group.key.kind].append(group)
+        matched = MatchedTerms(*map(tuple, found)) if any(found) else NO_TERMS
+        self._last = (pod.namespace, pod.labels, matched)
+        return matched
+
+    def keep_sums(self, group: TermGroup) -> None:
+        """Notes that the group's sums are in use; those of the least recently used groups are dropped."""
+        self._summed[group] = None
+        self._summed.move_to_end(group)
+        if len(self._summed) > _SUMMED:
+            oldest, _ = self._summed.popitem(last=False)
+            oldest.sums.clear()
+
+    # PlacementObserver
+
+    def pod_added(self, pod: PodInfo, slot: int) -> None:
+        affinity = pod.pod_affinity
+        if affinity is NO_POD_AFFINITY:
+            return
+        held = self._held.get(affinity)
+        if held is None:
+            held = self._held[affinity] = self._hold(affinity)
+        held.pods += 1
+        for group, weight in held.terms:
+            group.add(slot, weight)
+
+    def pod_removed(self, pod: PodInfo, slot: int) -> None:
+        affinity = pod.pod_affinity
+        if affinity is NO_POD_AFFINITY:
+            return
+        held = self._held[affinity]
+        for group, weight in held.terms:
+            group.add(slot, -weight)
+        held.pods -= 1
+        if not held.pods:
+            del self._held[affinity]
+            self._release(held)
+
+    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
+        """Terms are by row, whatever the node in it is."""
+
+    def namespace_set(self, _name: str, _labels: Mapping[str, str]) -> None:
+        self._last = None
+
+    def _hold(self, affinity: PodAffinity) -> _Held:
+        terms: dict[TermGroup, int] = {}
+        for kind, term in terms_of(affinity):
+            weight = term.weight if kind in _WEIGHTED else 1
+            if weight and not term.selector.nothing:
+                group = self._group(kind, term)
+                terms[group] = terms.get(group, 0) + weight
+        for group in terms:
+            group.holders += 1
+        return _Held(tuple(terms.items()))
+
+    def _group(self, kind: Kind, term: PodAffinityTerm) -> TermGroup:
+        key = _GroupKey(kind, term.topology_key, term.selector, term.namespaces, term.namespace_selector)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = TermGroup(key)
+            single = len(term.namespaces) == 1 and term.namespace_selector.nothing
+            self._filed.add(group, term.selector, next(iter(term.namespaces)) if single else None)
+            self._last = None
+        return group
+
+    def _release(self, held: _Held) -> None:
+        for group, _ in held.terms:
+            group.holders -= 1
+            if not group.holders:
+                del self._groups[group.key]
+                self._filed.remove(group)
+                self._summed.pop(group, None)
+                self._last = None
+
+
+def terms_of(affinity: PodAffinity) -> Iterator[tuple[Kind, PodAffinityTerm]]:
+    """All terms of a pod, with what they demand."""
+    for kind, terms in (
+        (Kind.ANTI_REQUIRED, affinity.anti_required),
+        (Kind.REQUIRED, affinity.required),
+        (Kind.PREFERRED, affinity.preferred),
+        (Kind.ANTI_PREFERRED, affinity.anti_preferred),
+    ):
+        for term in terms:
+            yield kind, term
