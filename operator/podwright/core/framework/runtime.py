@@ -24,6 +24,7 @@ from podwright.core.framework.interface import (
     FilterResult,
     Handle,
     Int64s,
+    Plugin,
     PostFilterResult,
     PreFilterResult,
 )
@@ -65,6 +66,9 @@ class Framework:
         self.plugins: dict[str, Any] = {
             name: self._build(classes[name], profile.args.get(name), handle) for name in expanded.names
         }
+        for plugin in self.plugins.values():
+            if isinstance(plugin, Plugin):
+                plugin.use(self)
         self._points: dict[Point, tuple[Any, ...]] = {
             point: tuple(self.plugins[name] for name in names) for point, names in expanded.points.items()
         }

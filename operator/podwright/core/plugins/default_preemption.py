@@ -1,0 +1,153 @@
+"""DefaultPreemption: when no node is feasible, the node where evicting pods of lower priority costs least.
+
+It decides; whoever runs the cycle evicts the victims and nominates the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from podwright.core.framework.diagnosis import NodeDiagnosis
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.events import ASSIGNED_POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.interface import (
+    CycleState,
+    EnqueueExtensions,
+    Handle,
+    Plugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+)
+from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
+from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.evaluator import Candidate, DryRun, FilterRunner, acceptable, select_victims
+
+NEVER: Final = "not eligible due to preemptionPolicy=Never."
+TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
+NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+WAITING: Final = "waiting for the preemption for this pod to be finished"
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultPreemptionArgs:
+    """How many candidate nodes are enough: a percentage of the nodes where preemption may help, and a least number."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+    def validate(self, where: str) -> Iterable[tuple[str, str]]:
+        if not 0 <= self.min_candidate_nodes_percentage <= 100:
+            yield f"{where}.minCandidateNodesPercentage", "must be between 0 and 100"
+        if self.min_candidate_nodes_absolute < 0:
+            yield f"{where}.minCandidateNodesAbsolute", "must be at least 0"
+        if not self.min_candidate_nodes_percentage and not self.min_candidate_nodes_absolute:
+            yield where, "minCandidateNodesPercentage and minCandidateNodesAbsolute must not both be 0"
+
+
+class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
+    """See the module."""
+
+    name: ClassVar[str] = "DefaultPreemption"
+    args_type = DefaultPreemptionArgs
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._runner: FilterRunner | None = None
+        self._start = 0
+        self._preempting: set[str] = set()
+
+    def use(self, runner: Any) -> None:
+        self._runner = runner
+
+    def started(self, uid: str) -> None:
+        """The pod's victims are being evicted: it waits in PreEnqueue until `finished`."""
+        self._preempting.add(uid)
+
+    def finished(self, uid: str) -> None:
+        self._preempting.discard(uid)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        return unresolvable(WAITING) if pod.uid in self._preempting else None
+
+    def hints(self) -> Sequence[EventHint]:
+        # The eviction itself is no news to the pod; other plugins' hints see the deletion of its victims.
+        return (EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), lambda _pod, _before, _after: Hint.SKIP),)
+
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Any) -> tuple[PostFilterResult | None, Status]:
+        result, status = self._preempt(state, pod, diagnosis)
+        reasons = (f"preemption: {status.message}",) if status.reasons else ()
+        return result, Status(status.code, reasons)
+
+    def _preempt(
+        self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis
+    ) -> tuple[PostFilterResult | None, Status]:
+        objection = self._not_eligible(pod, diagnosis)
+        if objection:
+            return None, unschedulable(objection)
+        run = self._dry_run(state, pod, diagnosis)
+        if not run.candidates:
+            return PostFilterResult("", (), run), unschedulable(self._why_not(run))
+        best = acceptable(list(run.candidates.values()), self.handle.now())[0]
+        text = f"found a potential placement for pod on node {best.node_name}, preempting {len(best.victims)} victims"
+        return PostFilterResult(best.node_name, best.victims, run), Status(Code.SUCCESS, (text,))
+
+    def _not_eligible(self, pod: PodInfo, diagnosis: NodeDiagnosis) -> str:
+        if pod.preemption_policy == "Never":
+            return NEVER
+        nominated = self.handle.cache.present(pod.nominated_node_name)
+        if nominated is None:
+            return ""
+        status = diagnosis.status_of(nominated.slot)
+        if status is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return ""
+        going = (
+            other.terminating and other.preempted for other in nominated.pods.values() if other.priority < pod.priority
+        )
+        return TERMINATING if any(going) else ""
+
+    def _dry_run(self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis) -> DryRun:
+        assert self._runner is not None, "the framework attaches itself after building its plugins"
+        cache = self.handle.cache
+        budgets = list(cache.store.list("PodDisruptionBudget"))
+        slots = diagnosis.resolvable()
+        wanted = self._enough(len(slots))
+        run = DryRun()
+        kept = 0
+        faults: list[PluginError] = []
+        # Starting elsewhere each time spreads evictions; kube-scheduler starts at random.
+        start = self._start % len(slots) if len(slots) else 0
+        for slot in np.roll(slots, -start):
+            node = cache.node_at(int(slot))
+            self._start += 1
+            try:
+                found = select_victims(self._runner, state, pod, node, budgets, self.handle.now())
+            except PluginError as fault:
+                faults.append(fault)
+                continue
+            if isinstance(found, Candidate):
+                run.candidates[node.name] = found
+                kept += not found.violations
+                if kept and len(run.candidates) >= wanted:
+                    break
+            else:
+                run.rejected[node.name] = found
+        if faults and not run.candidates:
+            raise faults[0]
+        return run
+
+    def _enough(self, nodes: int) -> int:
+        share = nodes * self.args.min_candidate_nodes_percentage // 100
+        return int(min(nodes, max(share, self.args.min_candidate_nodes_absolute)))
+
+    def _why_not(self, run: DryRun) -> str:
+        cache = self.handle.cache
+        diagnosis = NodeDiagnosis(cache.table)
+        diagnosis.explicit = {cache.nodes[name].slot: status for name, status in run.rejected.items()}
+        diagnosis.absent = unresolvable(NOT_HELPFUL)
+        diagnosis.narrowed = True
+        return diagnosis.message()
