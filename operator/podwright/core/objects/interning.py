@@ -32,7 +32,7 @@ class Interner(Generic[T]):
         value = self._known.get(key)
         if value is None:
             value = build()
-            self._known[key] = value
+            self._known[bytes(memoryview(key))] = value  # a copy: what orjson returns holds on to a buffer of 4 KB
         return value
 
     def __len__(self) -> int:
