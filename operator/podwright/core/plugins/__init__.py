@@ -7,6 +7,7 @@ from typing import Final
 
 from podwright.core.framework.interface import Plugin
 from podwright.core.plugins.default_binder import DefaultBinder
+from podwright.core.plugins.default_preemption import DefaultPreemption
 from podwright.core.plugins.deferred_pod_scheduling import DeferredPodScheduling
 from podwright.core.plugins.dynamic_resources import DynamicResources
 from podwright.core.plugins.gang_scheduling import GangScheduling
@@ -34,6 +35,7 @@ from podwright.core.plugins.volume_zone import VolumeZone
 
 _CLASSES: Final[tuple[type[Plugin], ...]] = (
     DefaultBinder,
+    DefaultPreemption,
     DeferredPodScheduling,
     DynamicResources,
     GangScheduling,
