@@ -1,0 +1,100 @@
+"""The libraries that Podwright stands on: Kopf and the kubernetes client."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import textwrap
+
+import orjson
+import pytest
+from kubernetes import client, config, watch
+
+HANDLERS = """
+    import json, kopf
+
+    @kopf.on.startup()
+    def settings(settings, **_):
+        settings.posting.enabled = False
+        settings.watching.field_selectors["pods"] = "spec.nodeName=,spec.schedulerName=ours"
+
+    @kopf.on.event("v1", "pods")
+    def pod(type, name, namespace, **_):
+        print(json.dumps([type, namespace, name]), flush=True)
+"""
+
+
+@contextlib.asynccontextmanager
+async def kopf_events(kubeconfig, folder, namespace):
+    """An operator in a process of its own; gives the next event's type and pod in this namespace."""
+    file = folder / "handlers.py"
+    file.write_text(textwrap.dedent(HANDLERS))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "kopf", "run", "--standalone", f"--namespace={namespace}", str(file)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+    )
+
+    async def following():
+        line = await asyncio.wait_for(process.stdout.readline(), 30)
+        event, where, name = orjson.loads(line)
+        assert where == namespace
+        return event, name
+
+    try:
+        yield following
+    finally:
+        process.terminate()
+        await process.communicate()
+
+
+async def test_kopf_sees_our_unbound_pods_and_nothing_else(api, server, tmp_path):
+    await api.pod("before", schedulerName="ours")
+    await api.pod("theirs", schedulerName="theirs")
+    async with kopf_events(server, tmp_path, api.namespace) as following:
+        assert await following() == (None, "before")
+        await api.pod("after", schedulerName="ours")
+        assert await following() == ("ADDED", "after")
+        await api.bind("before", "some-node")
+        assert await following() == ("DELETED", "before")
+    pod = await api.ok("GET", "~pods/after")
+    assert "annotations" not in pod["metadata"]
+    assert "finalizers" not in pod["metadata"]
+
+
+@pytest.fixture
+def core(server):
+    with config.new_client_from_config(str(server)) as found:
+        yield client.CoreV1Api(found)
+        found.rest_client.pool_manager.clear()
+
+
+async def test_the_kubernetes_client_creates_binds_and_watches(api, core):
+    container = client.V1Container(name="c", image="registry.example/c")
+    spec = client.V1PodSpec(scheduler_name="ours", containers=[container])
+    body = client.V1Pod(metadata=client.V1ObjectMeta(name="a"), spec=spec)
+    binding = client.V1Binding(
+        metadata=client.V1ObjectMeta(name="a"), target=client.V1ObjectReference(kind="Node", name="some-node")
+    )
+
+    def talk():
+        created = core.create_namespaced_pod(api.namespace, body)
+        assert (created.status.phase, created.spec.scheduler_name) == ("Pending", "ours")
+        bound = core.create_namespaced_pod_binding("a", api.namespace, binding, _preload_content=False)
+        assert bound.status == 201
+        bound.close()
+        with pytest.raises(client.ApiException) as refused:
+            core.create_namespaced_pod_binding("a", api.namespace, binding)
+        assert refused.value.status == 409
+        listed = core.list_namespaced_pod(api.namespace, field_selector="spec.nodeName=some-node")
+        assert [pod.metadata.name for pod in listed.items] == ["a"]
+        version = created.metadata.resource_version
+        stream = watch.Watch().stream(
+            core.list_namespaced_pod, api.namespace, resource_version=version, timeout_seconds=5
+        )
+        event = next(stream)
+        stream.close()
+        return event["type"], event["object"].spec.node_name
+
+    assert await asyncio.to_thread(talk) == ("MODIFIED", "some-node")
