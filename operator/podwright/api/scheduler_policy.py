@@ -80,6 +80,15 @@ class LabelSelectorRequirement:
         ),
     )
 
+    SCHEMA = {  # noqa: RUF012 -- read only
+        "x-kubernetes-validations": [
+            {
+                "rule": "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
+                "message": "values are needed for In and NotIn, and not allowed for Exists and DoesNotExist",
+            }
+        ]
+    }
+
 
 @dataclass(frozen=True, slots=True)
 class Selector:
@@ -365,6 +374,8 @@ def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
     if wrong:
         raise PolicyError(name, "Invalid", wrong)
     spec = raw.get("spec")
+    if spec is None:
+        raise PolicyError(name, "Invalid", [("spec", "a value is required")])
     if isinstance(spec, Mapping):
         _refuse_what_is_not_served(name, spec)
         spec = {key: value for key, value in spec.items() if key not in NOT_SERVED}
