@@ -1,0 +1,168 @@
+"""The example plugins, loaded as files and as an installed package, and run through the whole core."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from builders import make_node
+from plugin_kit import KitHandle, make_cache, pending
+from podwright.api.compile import compile_policy
+from podwright.api.kube_scheduler_configuration import convert_profile
+from podwright.api.scheduler_policy import parse_policy
+from podwright.core.cycle import Placement, Rejection, schedule
+from podwright.core.framework.features import Features
+from podwright.core.framework.interface import CycleState
+from podwright.core.framework.runtime import Framework
+from podwright.core.framework.status import Code
+from podwright.engine.plugins import load_plugins
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PACKAGE = EXAMPLES / "src" / "podwright_examples"
+NODES = [make_node(name) for name in ("node-b", "node-a", "node-c")]
+
+
+def profile_named(name, classes):
+    (raw,) = yaml.safe_load((EXAMPLES / "profiles" / f"{name}.yaml").read_text())["profiles"]
+    return convert_profile(raw, "profiles[0]", classes, Features())
+
+
+@pytest.fixture
+def framework():
+    def build(profile, classes, nodes=NODES):
+        return Framework(profile, classes, KitHandle(make_cache(nodes)))
+
+    return build
+
+
+def decide(framework, pod):
+    return schedule(framework, framework.handle.cache, pod, lambda _count: 0)
+
+
+def test_sample_plugin_logs_its_args_at_its_points(framework, caplog):
+    caplog.set_level(logging.INFO, "podwright.plugins")
+    classes = load_plugins([PACKAGE])
+    running = framework(profile_named("sample-plugin", classes), classes)
+    assert isinstance(decide(running, pending(name="web")), Placement)
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0] == "PreFilter of pod default/web: favorite_color #326CE5, favorite_number 7, thanks_to everybody"
+    assert sorted(lines[1:]) == [
+        f"Filter of pod default/web on node {name}: favorite_color #326CE5" for name in ("node-a", "node-b", "node-c")
+    ]
+
+
+async def test_sample_plugin_logs_before_binding(framework, caplog):
+    caplog.set_level(logging.INFO, "podwright.plugins")
+    classes = load_plugins([PACKAGE])
+    running = framework(profile_named("sample-plugin", classes), classes)
+    status = await running.plugins["sample-plugin"].pre_bind(CycleState(), pending(name="web"), "node-a")
+    assert status is None
+    assert caplog.messages == ["PreBind of pod default/web on node node-a: thanks_to everybody"]
+    gone = await running.plugins["sample-plugin"].pre_bind(CycleState(), pending(name="web"), "node-z")
+    assert (gone.code, gone.message) == (Code.ERROR, "node node-z is gone")
+
+
+@pytest.mark.parametrize(
+    "prefer, winner, runner_up",
+    [
+        pytest.param("first", "node-a", "node-b", id="the first name wins"),
+        pytest.param("last", "node-c", "node-b", id="the last name wins if that is preferred"),
+    ],
+)
+def test_namescore_tells_the_winner_beforehand(framework, prefer, winner, runner_up):
+    classes = load_plugins([PACKAGE])
+    (raw,) = yaml.safe_load((EXAMPLES / "profiles" / "namescore.yaml").read_text())["profiles"]
+    raw["pluginConfig"][0]["args"]["prefer"] = prefer
+    decision = decide(framework(convert_profile(raw, "", classes, Features()), classes), pending())
+    assert isinstance(decision, Placement)
+    assert (decision.node_name, decision.score) == (winner, 100)
+    assert decision.runner_up[0] == runner_up
+
+
+def test_namescore_chooses_among_the_nodes_that_fit(framework):
+    classes = load_plugins([PACKAGE])
+    nodes = [make_node("a", unschedulable=True), *NODES]
+    decision = decide(framework(profile_named("namescore", classes), classes, nodes), pending())
+    assert decision.node_name == "node-a"
+
+
+def test_namescore_at_once_is_namescore_one_by_one(framework):
+    classes = load_plugins([PACKAGE])
+    running = framework(profile_named("namescore", classes), classes)
+    plugin, cache = running.plugins["namescore"], running.handle.cache
+    for gone in ("node-b", "node-a"):
+        ranks = plugin._rank(cache.table)
+        for name in cache.nodes:
+            info = cache.present(name)
+            assert ranks[info.slot] == plugin.score(CycleState(), pending(), info)
+        cache.remove_node(gone)
+
+
+def test_the_first_plugin_of_the_guide_keeps_other_teams_out(framework):
+    classes = load_plugins([EXAMPLES / "first"])
+    raw = {"plugins": {"multiPoint": {"enabled": [{"name": "TeamNodes"}]}}}
+    nodes = [make_node("ml", labels={"team": "ml"}), make_node("open")]
+    running = framework(convert_profile(raw, "", classes, Features()), classes, nodes)
+    assert decide(running, pending(labels={"team": "web"})).node_name == "open"
+    running.handle.cache.remove_node("open")
+    decision = decide(running, pending(labels={"team": "web"}))
+    assert isinstance(decision, Rejection)
+    assert decision.message.startswith("0/1 nodes are available: 1 node(s) belonged to another team.")
+
+
+def test_the_complete_plugin_of_the_guide_runs_under_its_policy(framework):
+    classes = load_plugins([EXAMPLES / "complete"])
+    policy = parse_policy(yaml.safe_load((EXAMPLES / "profiles" / "team-nodes-policy.yaml").read_text()))
+    label = "example.com/team"
+    nodes = [make_node("open"), make_node("ml", labels={label: "ml"}), make_node("web", labels={label: "web"})]
+    running = framework(compile_policy(policy, classes, Features()).profile, classes, nodes)
+    assert decide(running, pending(labels={label: "web"})).node_name == "web"
+    assert decide(running, pending(labels={label: "db"})).node_name == "open"
+    assert decide(running, pending()).node_name == "open"
+    assert decide(running, pending(labels={label: "platform"})).feasible == 3
+
+
+def test_the_tests_of_the_guide_pass():
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "tests"],
+        cwd=EXAMPLES,
+        env={**os.environ, "PYTHONPATH": "complete", "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.slow
+def test_the_installed_package_is_found_by_its_entry_points(tmp_path):
+    target = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    offline = ["--no-index", "--no-deps", "--no-build-isolation", "--target", str(target), str(EXAMPLES)]
+    installed = subprocess.run([*pip, *offline], capture_output=True, text=True, check=False)
+    assert installed.returncode == 0, installed.stderr
+    script = (
+        "import json; from podwright.engine.plugins import load_plugins; found = load_plugins();"
+        "print(json.dumps({n: found[n].__module__ for n in ('sample-plugin', 'namescore')}))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(target)}
+    output = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(output.stdout) == {
+        "sample-plugin": "podwright_examples.sample_plugin",
+        "namescore": "podwright_examples.name_score",
+    }
+
+
+def test_an_entry_point_that_does_not_import_is_named(tmp_path, monkeypatch):
+    info = tmp_path / "broken_plugins-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-plugins\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[podwright.plugins]\nbroken = no_such_module_here:Broken\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(Exception, match="entry point broken = no_such_module_here:Broken of broken-plugins: cannot"):
+        load_plugins()

@@ -1,0 +1,144 @@
+from dataclasses import dataclass
+
+import pytest
+
+from podwright.core.framework.interface import FilterPlugin, Plugin, PreBindPlugin, ScorePlugin
+from podwright.core.framework.profile import (
+    MULTI_POINT,
+    Enabled,
+    NotSupportedError,
+    PluginSet,
+    expand,
+)
+from podwright.core.framework.registry import Found, RegistryError, merge_plugins
+from podwright.core.plugins import PLUGINS
+
+
+class Good(Plugin, FilterPlugin):
+    name = "Good"
+
+    def filter(self, state, pod, node):
+        return None
+
+
+class Other(Good):
+    name = "Other"
+
+
+class Nameless(Plugin, FilterPlugin):
+    def filter(self, state, pod, node):
+        return None
+
+
+class EmptyName(Good):
+    name = ""
+
+
+class Pointless(Plugin):
+    name = "Pointless"
+
+
+class Unfinished(Plugin, ScorePlugin):
+    name = "Unfinished"
+
+
+class Stranger:
+    name = "Stranger"
+
+
+class Hasty(Plugin, PreBindPlugin):
+    name = "Hasty"
+
+    def pre_bind(self, state, pod, node_name):
+        return None
+
+
+class Slow(Plugin, FilterPlugin):
+    name = "Slow"
+
+    async def filter(self, state, pod, node):
+        return None
+
+
+@dataclass(frozen=True)
+class NeedyArgs:
+    color: str
+
+
+class Needy(Good):
+    name = "Needy"
+    args_type = NeedyArgs
+
+
+@dataclass(frozen=True)
+class OddArgs:
+    moment: complex = 0j
+
+
+class Odd(Good):
+    name = "Odd"
+    args_type = OddArgs
+
+
+class Loose(Good):
+    name = "Loose"
+    args_type = dict
+
+
+def test_third_party_plugins_stand_beside_the_in_tree_ones():
+    merged = merge_plugins({"Good": Good}, [Found(Other, "file other.py")])
+    assert merged == {"Good": Good, "Other": Other}
+
+
+@pytest.mark.parametrize(
+    "plugin, problem",
+    [
+        pytest.param(
+            Good, "the name 'Good' is taken by a plugin of Podwright itself", id="the name of an in-tree plugin"
+        ),
+        pytest.param(Nameless, "class Nameless has no `name`", id="no name"),
+        pytest.param(EmptyName, "class EmptyName has no `name`", id="an empty name"),
+        pytest.param(Pointless, "class Pointless has no extension point", id="no extension point"),
+        pytest.param(Unfinished, "class Unfinished lacks score", id="a method missing"),
+        pytest.param(Stranger, "class Stranger does not inherit podwright", id="not a plugin"),
+        pytest.param("text", "expected a plugin class, got str", id="not even a class"),
+        pytest.param(Hasty, "class Hasty: pre_bind must be `async def`", id="a plain method where the engine awaits"),
+        pytest.param(Slow, "class Slow: filter must not be `async`", id="a coroutine where calls are plain"),
+        pytest.param(Needy, "class Needy: the field color of NeedyArgs needs a default", id="args without a default"),
+        pytest.param(Odd, "args cannot have fields of type", id="args of a type that YAML does not have"),
+        pytest.param(Loose, "class Loose: args_type must be a dataclass", id="args that are no dataclass"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_its_source(plugin, problem):
+    with pytest.raises(RegistryError) as error:
+        merge_plugins({"Good": Good}, [Found(plugin, "file bad.py"), Found(Other, "file other.py")])
+    (only,) = error.value.problems
+    assert only.startswith("file bad.py: ")
+    assert problem in only
+
+
+def test_two_third_party_plugins_of_one_name_are_both_named():
+    with pytest.raises(RegistryError, match=r"file b\.py: the name 'Other' is taken by a plugin of file a\.py"):
+        merge_plugins({}, [Found(Other, "file a.py"), Found(Other, "file b.py")])
+
+
+def test_every_problem_is_told_at_once():
+    with pytest.raises(RegistryError) as error:
+        merge_plugins({}, [Found(Pointless, "file a.py"), Found(Nameless, "file b.py")])
+    assert len(error.value.problems) == 2
+
+
+def test_the_table_of_in_tree_plugins_is_by_their_names():
+    assert all(plugin.name == name for name, plugin in PLUGINS.items())
+
+
+@pytest.mark.parametrize(
+    "name", ["GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount", "DeferredPodScheduling"]
+)
+@pytest.mark.parametrize("point", [MULTI_POINT, "filter", "permit"])
+def test_plugins_known_by_name_only_cannot_be_enabled(name, point):
+    sets = {point: PluginSet((Enabled(name),))}
+    with pytest.raises(NotSupportedError) as error:
+        expand(sets, PLUGINS)
+    assert error.value.where == f"plugins.{point}.enabled"
+    assert error.value.problem.startswith(f"plugin '{name}' is not supported: ")
