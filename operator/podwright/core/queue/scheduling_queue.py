@@ -188,12 +188,13 @@ class SchedulingQueue:
 
     # Events
 
-    def move(self, event: ClusterEvent, before: Any = None, after: Any = None) -> None:
-        """Something happened in the cluster: pods that it may help are queued again."""
+    def move(self, event: ClusterEvent, before: Any = None, after: Any = None, *, spare: str = "") -> None:
+        """Something happened in the cluster: pods that it may help are queued again, but for the one with the uid `spare`."""
         self._record(event, before, after)
         happened = _Happened(event, before, after, "")
         for queued in self._candidates(event):
-            self._requeue_if_worth(queued, happened)
+            if queued.uid != spare:
+                self._requeue_if_worth(queued, happened)
 
     def activate_all(self) -> None:
         """Queues every rejected pod again: a policy changed, so what rejected them may no longer be in force."""

@@ -1,0 +1,319 @@
+"""The binding cycle: what happens to a pod between its decision and its confirmation by the watch.
+
+    assume ─► reserve ─► permit ─► [wait] ─► PreBind ─► Bind ─► PostBind ─► (the watch confirms)
+                 └───────────┴─────────┴────────┴─────────┴──► unreserve ─► forget ─► back to the queue
+
+`take_off` is the part that is over at once; the rest runs as a task of its own, many side by side. Whether a Binding that
+failed has gone through is never guessed: the pod is read back, and stays assumed until there is an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from podwright.core.cycle import Placement
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.interface import Cluster, ClusterError
+from podwright.core.framework.profile import Point
+from podwright.core.framework.status import Code, Status
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.queue import QueuedPod, SchedulingQueue
+from podwright.core.state.cache import Cache
+from podwright.engine.changes import POD_GONE
+from podwright.engine.decisions import annotations_of
+from podwright.engine.failures import Failures
+from podwright.engine.flights import Flight, Flights
+from podwright.engine.intake import AssignedPods
+from podwright.engine.live import Live
+from podwright.engine.metrics import SCHEDULED, Metrics
+from podwright.engine.ports import Recorder, StatusWriter
+from podwright.engine.waiting import WaitingPod
+
+log = logging.getLogger(__name__)
+
+CONFIRM_SECONDS: Final = 30.0
+"""How long the watch may take to confirm a Binding before the pod is read back."""
+READ_BACK_SECONDS: Final = (0.2, 5.0)
+BINDINGS_AT_ONCE: Final = 128
+"""Bindings that are with the API server; waiting in Permit or PreBind does not count."""
+
+
+class Bindings:
+    """See the module."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        cluster: Cluster,
+        flights: Flights,
+        failures: Failures,
+        assigned: AssignedPods,
+        recorder: Recorder,
+        status: StatusWriter,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        wake: Callable[[], None],
+        limit: int = BINDINGS_AT_ONCE,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._cluster = cluster
+        self._flights = flights
+        self._failures = failures
+        self._assigned = assigned
+        self._recorder = recorder
+        self._status = status
+        self._metrics = metrics
+        self._clock = clock
+        self._wake = wake
+        self._limit = limit
+        self._flying = 0
+        self._room: asyncio.Future[None] | None = None
+        self._unconfirmed: deque[tuple[float, PodInfo]] = deque()
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    # Up to the task
+
+    def take_off(self, queued: QueuedPod, live: Live, placement: Placement, started: float) -> None:
+        """Assume, reserve and permit, then off it goes."""
+        pod, node_name, framework = queued.pod, placement.node_name, live.framework
+        if self._cache.placement(queued.uid) is not None:
+            self._queue.done(queued.uid)
+            return
+        self._cache.assume(pod, node_name)
+        flight = Flight(queued, placement, live, started)
+        try:
+            status = framework.reserve(placement.state, pod, node_name)
+            if status is None:
+                status, waits = framework.permit(placement.state, pod, node_name)
+                if status is not None and status.code is Code.WAIT:
+                    flight.waiting, status = WaitingPod(pod.key, waits), None
+        except PluginError as error:
+            status = Status(Code.ERROR, (str(error),), error.plugin)
+        if status is not None:
+            self._land(flight, status)
+            return
+        self._cache.nominator.remove(queued.uid)
+        self._flights.add(flight)
+        self._flying += 1
+        task = flight.task = asyncio.create_task(self._fly(flight), name="binding")
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    @property
+    def crowded(self) -> bool:
+        """As many Bindings as may be are with the API server."""
+        return self._flying >= self._limit
+
+    @property
+    def assumed(self) -> int:
+        """Pods that are assumed: under way, or bound and not confirmed by the watch."""
+        return len(self._flights) + sum(self._cache.is_assumed(pod.uid) for _, pod in self._unconfirmed)
+
+    async def room(self) -> None:
+        """Returns when there is room for another one."""
+        while self.crowded:
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+
+    # The task
+
+    async def _fly(self, flight: Flight) -> None:
+        status: Status | None
+        try:
+            status = await self._cycle(flight)
+        except PluginError as error:
+            status = Status(Code.ERROR, (str(error),), error.plugin)
+        except asyncio.CancelledError:
+            if flight.stopped is None:
+                raise
+            status = flight.stopped
+        except Exception as error:
+            log.exception("binding pod %s to %s failed", flight.queued.pod.key, flight.placement.node_name)
+            status = Status(Code.ERROR, (f"{type(error).__name__}: {error}",))
+        finally:
+            self._left()
+        if status is None:
+            self._bound(flight)
+        elif flight.posted:
+            await self._read_back(flight, status)
+        else:
+            self._land(flight, status)
+        self._flights.remove(flight)
+        self._wake()
+
+    async def _cycle(self, flight: Flight) -> Status | None:
+        pod, node_name, framework = flight.queued.pod, flight.placement.node_name, flight.live.framework
+        state = flight.placement.state
+        works = framework.at(Point.PRE_BIND) and framework.pre_bind_plugins(state, pod, node_name)
+        if flight.waiting is not None or works:
+            status = await self._held(flight, pre_bind=bool(works))
+            if status is not None:
+                return status
+        if flight.stopped is not None:
+            return flight.stopped
+        if self._cache.present(node_name) is None:
+            return Status(Code.ERROR, (f'node "{node_name}" not found',))
+        flight.posted = True
+        annotations = annotations_of(flight.live.policy, flight.placement)
+        status = await framework.bind(state, pod, node_name, annotations)
+        if status is None and framework.at(Point.POST_BIND):
+            await self._after(flight)
+        return status
+
+    async def _held(self, flight: Flight, *, pre_bind: bool) -> Status | None:
+        """Permit's wait and PreBind's work, for which nobody else has to wait."""
+        pod, node_name = flight.queued.pod, flight.placement.node_name
+        expected = pod.nominated_node_name != node_name
+        if expected:
+            self._status.write(pod, None, node_name)
+        self._left()
+        try:
+            status = None
+            if flight.waiting is not None:
+                started = self._clock()
+                status = await flight.waiting.wait()
+                result = "allowed" if status is None else "rejected"
+                self._metrics.permit_wait_seconds.labels(result).observe(self._clock() - started)
+                flight.waiting = None
+            if status is None and flight.stopped is None and pre_bind:
+                status = await flight.live.framework.pre_bind(flight.placement.state, pod, node_name)
+        finally:
+            self._flying += 1
+        status = status or flight.stopped
+        if status is not None and expected:
+            self._status.write(pod, None, "")
+        return status
+
+    async def _after(self, flight: Flight) -> None:
+        try:
+            pod, node_name = flight.queued.pod, flight.placement.node_name
+            await flight.live.framework.post_bind(flight.placement.state, pod, node_name)
+        except PluginError as error:
+            log.warning("pod %s is bound, but %s", flight.queued.pod.key, error)
+
+    def _left(self) -> None:
+        self._flying -= 1
+        if self._room is not None and not self._room.done() and self._flying < self._limit:
+            self._room.set_result(None)
+
+    # Ends
+
+    def _bound(self, flight: Flight) -> None:
+        queued, node_name, now = flight.queued, flight.placement.node_name, self._clock()
+        pod = queued.pod
+        self._queue.done(queued.uid)
+        self._status.forget(queued.uid)
+        self._metrics.attempts(SCHEDULED, pod.scheduler_name).observe(now - flight.started)
+        self._metrics.bound(now - queued.queued_at, queued.attempts)
+        note = f"Successfully assigned {pod.key} to {node_name}"
+        self._recorder.record(pod, "Normal", "Scheduled", "Binding", note)
+        if self._cache.is_assumed(queued.uid):
+            self._unconfirmed.append((now + CONFIRM_SECONDS, pod))
+
+    def _land(self, flight: Flight, status: Status) -> None:
+        """The pod was not bound and will not be: everything is taken back."""
+        queued, placement, framework = flight.queued, flight.placement, flight.live.framework
+        for fault in framework.unreserve(placement.state, queued.pod, placement.node_name):
+            log.warning("pod %s: %s", queued.pod.key, fault)
+        if self._cache.is_assumed(queued.uid):
+            self._cache.forget(queued.uid)
+        profile, seconds = queued.pod.scheduler_name, self._clock() - flight.started
+        if status.rejected:
+            self._failures.turned_down(queued, status, profile, seconds)
+        else:
+            self._failures.faulty(queued, status.message or status.code.text, profile, seconds)
+        self._queue.move(POD_GONE, queued.pod, None, spare=queued.uid)
+
+    async def _read_back(self, flight: Flight, status: Status) -> None:
+        pod = flight.queued.pod
+        raw = await self._read(pod)
+        if not self._cache.is_assumed(pod.uid):
+            self._confirmed_meanwhile(flight, status)
+        elif raw is None:
+            self._vanished(flight)
+        elif not raw["spec"].get("nodeName"):
+            self._land(flight, status)
+        else:
+            if raw["spec"]["nodeName"] == flight.placement.node_name:
+                self._bound(flight)
+            else:
+                self._elsewhere(flight)
+            self._assigned.take(parse_pod(raw))
+
+    def _confirmed_meanwhile(self, flight: Flight, status: Status) -> None:
+        """The watch has spoken while we asked."""
+        where = self._cache.placement(flight.uid)
+        if where is None:
+            self._vanished(flight)
+        elif where.name == flight.placement.node_name:
+            self._bound(flight)
+        else:
+            log.info("pod %s: %s; it runs on %s", flight.queued.pod.key, status.message, where.name)
+            self._elsewhere(flight)
+
+    def _vanished(self, flight: Flight) -> None:
+        self._take_back(flight)
+        if self._cache.is_assumed(flight.uid):
+            self._cache.forget(flight.uid)
+        self._queue.done(flight.uid)
+        self._status.forget(flight.uid)
+        self._queue.move(POD_GONE, flight.queued.pod, None)
+
+    def _elsewhere(self, flight: Flight) -> None:
+        self._take_back(flight)
+        self._queue.done(flight.uid)
+        self._queue.move(POD_GONE, flight.queued.pod, None)
+
+    def _take_back(self, flight: Flight) -> None:
+        placement = flight.placement
+        for fault in flight.live.framework.unreserve(placement.state, flight.queued.pod, placement.node_name):
+            log.warning("pod %s: %s", flight.queued.pod.key, fault)
+
+    async def _read(self, pod: PodInfo) -> Any:
+        """The pod as the API server has it, None if it is gone or another one has its name. Asks until it is told."""
+        pause, longest = READ_BACK_SECONDS
+        while True:
+            try:
+                raw = await self._cluster.get("Pod", pod.name, pod.namespace)
+            except ClusterError as error:
+                log.warning("pod %s: cannot read it back: %s", pod.key, error)
+                await asyncio.sleep(pause)
+                pause = min(longest, 2 * pause)
+                continue
+            return None if raw is None or raw["metadata"].get("uid") != pod.uid else raw
+
+    # Confirmation
+
+    async def confirm_late(self) -> None:
+        """Reads back the pods that were bound long ago and that the watch has not shown yet."""
+        now = self._clock()
+        while self._unconfirmed and self._unconfirmed[0][0] <= now:
+            _, pod = self._unconfirmed.popleft()
+            if not self._cache.is_assumed(pod.uid) or self._flights.get(pod.uid) is not None:
+                continue
+            raw = await self._read(pod)
+            if not self._cache.is_assumed(pod.uid):
+                continue
+            if raw is not None and raw["spec"].get("nodeName"):
+                self._assigned.take(parse_pod(raw))
+                continue
+            log.warning("pod %s was bound but is %s", pod.key, "gone" if raw is None else "pending")
+            self._cache.forget(pod.uid)
+            self._queue.move(POD_GONE, pod, None)
+            if raw is not None:
+                self._queue.add(parse_pod(raw))
+            self._wake()
+
+    async def drain(self, grace: float) -> None:
+        """Waits for the bindings under way, at most `grace` seconds, then ends them."""
+        if self.tasks:
+            await asyncio.wait(set(self.tasks), timeout=grace)
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)

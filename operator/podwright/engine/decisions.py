@@ -1,0 +1,33 @@
+"""The annotation `podwright.dev/decision`: a placement in a few hundred bytes, for people and tools to read.
+
+It rides on the Binding, whose annotations the API server merges into the pod, so it costs no request of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from podwright.api.compile import CompiledPolicy
+from podwright.core.cycle import Placement
+
+ANNOTATION: Final = "podwright.dev/decision"
+
+
+def annotations_of(policy: CompiledPolicy, placement: Placement) -> dict[str, str]:
+    """Policy and generation, the node and its score, the runner-up, nodes looked at, and by whom how many were rejected."""
+    decision: dict[str, Any] = {
+        "policy": policy.name,
+        "generation": policy.generation,
+        "node": placement.node_name,
+        "score": placement.score,
+        "nodes": placement.evaluated,
+        "feasible": placement.feasible,
+    }
+    if placement.runner_up is not None:
+        decision["runnerUp"] = {"node": placement.runner_up[0], "score": placement.runner_up[1]}
+    rejected = {plugin: count for plugin, count in placement.rejected.items() if count}
+    if rejected:
+        decision["rejected"] = rejected
+    return {ANNOTATION: orjson.dumps(decision).decode()}

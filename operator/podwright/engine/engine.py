@@ -1,0 +1,223 @@
+"""The engine: one loop that takes the next pod, asks the core for a decision and has it carried out. Start reading here.
+
+    intake ─► cache, queue ─► _attempt: policy ─► core.cycle.schedule ─► Placement: binding ─► kube
+                                                                    └─► Rejection, Fault: failures ─► kube
+
+A decision is a plain call and the whole state is changed in this one thread, so there are no locks. The loop gives way every
+few milliseconds, so that watches, bindings and health go on. It is started once all caches are complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from podwright.api.compile import Classes
+from podwright.core.cycle import Fault, Placement, schedule
+from podwright.core.framework.features import Features
+from podwright.core.framework.interface import Cluster
+from podwright.core.queue import QueuedPod, SchedulingQueue
+from podwright.core.state.cache import Cache
+from podwright.engine.binding import BINDINGS_AT_ONCE, Bindings
+from podwright.engine.complaints import Complaints
+from podwright.engine.failures import Failures
+from podwright.engine.flights import Flights
+from podwright.engine.intake import AssignedPods, Nodes, Objects, PendingPods
+from podwright.engine.live import EngineHandle, LivePolicies
+from podwright.engine.metrics import Metrics
+from podwright.engine.ports import Evictor, Recorder, StatusWriter
+
+log = logging.getLogger(__name__)
+
+SLICE_SECONDS: Final = 0.003
+"""How long the loop goes on before it gives way."""
+HOUSEKEEPING_SECONDS: Final = 5.0
+FLUSH_SECONDS: Final = 1.0
+"""The queue moves what has waited long enough when it is asked for the next pod, so it is asked this often at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The ports' real side, or a test's."""
+
+    cluster: Cluster
+    recorder: Recorder
+    status: StatusWriter
+    evictor: Evictor
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Time and chance. `clock` never steps back; `wall` is seconds since the epoch; `below(n)`: a random 0 to n - 1."""
+
+    clock: Callable[[], float]
+    wall: Callable[[], float]
+    below: Callable[[int], int]
+
+
+class Engine:
+    """See the module. Its parts are there to be fed: `nodes`, `assigned`, `pending`, `objects(kind)`, `live`."""
+
+    def __init__(
+        self,
+        classes: Classes,
+        features: Features,
+        outside: Outside,
+        sources: Sources,
+        *,
+        metrics: Metrics | None = None,
+        bindings_at_once: int = BINDINGS_AT_ONCE,
+    ) -> None:
+        self.metrics = metrics or Metrics()
+        self.complaints = Complaints(self.metrics.bad_objects)
+        self.cache = Cache()
+        self.sources = sources
+        handle = EngineHandle(self.cache, features, outside.cluster, sources.wall)
+        self.live = LivePolicies(classes, features, handle, self.complaints)
+        self.queue = SchedulingQueue(
+            sources.clock,
+            self.live.sort_key,
+            self.live.pre_enqueue,
+            self.live.hints_of,
+            on_incoming=self.metrics.incoming,
+        )
+        self.flights = Flights()
+        cache, queue, status, complaints, wake = self.cache, self.queue, outside.status, self.complaints, self.wake
+        self.nodes = Nodes(cache, queue, complaints, wake)
+        self.assigned = AssignedPods(cache, queue, status, complaints, wake)
+        self.pending = PendingPods(
+            cache, queue, status, outside.recorder, self.flights, complaints, wake, self.live.serves
+        )
+        self._failures = Failures(cache, queue, self.flights, outside.recorder, status, outside.evictor, self.metrics)
+        self._bindings = Bindings(
+            cache,
+            queue,
+            outside.cluster,
+            self.flights,
+            self._failures,
+            self.assigned,
+            outside.recorder,
+            status,
+            self.metrics,
+            sources.clock,
+            wake,
+            bindings_at_once,
+        )
+        self._recorder = outside.recorder
+        self._idle: asyncio.Future[None] | None = None
+        self._offer_gauges()
+
+    def objects(self, kind: str) -> Objects:
+        """The stream of one kind of the object store."""
+        return Objects(kind, self.cache, self.queue, self.complaints, self.wake)
+
+    def policies_changed(self) -> None:
+        """Another set of policies is in force: what waits may be schedulable now."""
+        self.queue.activate_all()
+        self.wake()
+
+    # The loop
+
+    async def run(self) -> None:
+        """Schedules until it is cancelled."""
+        clock, queue, bindings = self.sources.clock, self.queue, self._bindings
+        turn_ends = clock() + SLICE_SECONDS
+        while True:
+            queued = queue.pop()
+            if queued is None:
+                await self._rest()
+            else:
+                self._attempt(queued)
+                if bindings.crowded:
+                    await bindings.room()
+                elif clock() < turn_ends:
+                    continue
+                else:
+                    await asyncio.sleep(0)
+            turn_ends = clock() + SLICE_SECONDS
+
+    async def keep_house(self) -> None:
+        """Looks after what nobody waits for, until it is cancelled."""
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            try:
+                await self._bindings.confirm_late()
+            except Exception:
+                log.exception("confirming late bindings failed")
+
+    async def stop(self, grace: float) -> None:
+        """Waits for the bindings under way, at most `grace` seconds. `run` must have been cancelled."""
+        await self._bindings.drain(grace)
+
+    def wake(self) -> None:
+        """There may be work."""
+        idle = self._idle
+        if idle is not None and not idle.done():
+            idle.set_result(None)
+
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """The tasks of bindings under way."""
+        return self._bindings.tasks
+
+    async def _rest(self) -> None:
+        due = self.queue.next_wakeup()
+        now = self.sources.clock()
+        timeout = None if due is None else min(FLUSH_SECONDS, max(due - now, 0.001))
+        loop = asyncio.get_running_loop()
+        idle = self._idle = loop.create_future()
+        timer = None if timeout is None else loop.call_later(timeout, self.wake)
+        try:
+            await idle
+        finally:
+            self._idle = None
+            if timer is not None:
+                timer.cancel()
+
+    def _attempt(self, queued: QueuedPod) -> None:
+        started = self.sources.clock()
+        profile = queued.pod.scheduler_name
+        try:
+            live = self.live.of(queued.pod)
+            if live is None:
+                self.queue.done(queued.uid)
+            elif queued.pod.terminating:
+                self._skip(queued)
+            else:
+                decision = schedule(live.framework, self.cache, queued.pod, self.sources.below)
+                seconds = self.sources.clock() - started
+                self.metrics.algorithm_seconds.observe(seconds)
+                if isinstance(decision, Placement):
+                    self._bindings.take_off(queued, live, decision, started)
+                else:
+                    self._failures.decided(queued, decision, profile, seconds)
+        except Exception as error:
+            log.exception("an attempt at pod %s failed", queued.pod.key)
+            fault = Fault(queued.pod, "", f"{type(error).__name__}: {error}")
+            if self.cache.is_assumed(queued.uid) and self.flights.get(queued.uid) is None:
+                self.cache.forget(queued.uid)
+            self._failures.decided(queued, fault, profile, self.sources.clock() - started)
+
+    def _skip(self, queued: QueuedPod) -> None:
+        """A pod that is being deleted is let go."""
+        note = f"skip schedule deleting pod: {queued.pod.key}"
+        self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", note)
+        self.queue.done(queued.uid)
+
+    def _offer_gauges(self) -> None:
+        offer = self.metrics.on_demand
+        offer("scheduler_pending_pods", "Pending pods by queue.", "queue", lambda: dict(self.queue.counts()))
+        offer("scheduler_goroutines", "Bindings under way.", "operation", lambda: {"binding": len(self.flights)})
+        offer(
+            "scheduler_scheduler_cache_size",
+            "Nodes and pods in the cache.",
+            "type",
+            lambda: {
+                "nodes": self.cache.table.count,
+                "pods": self.cache.pod_count,
+                "assumed_pods": self._bindings.assumed,
+            },
+        )

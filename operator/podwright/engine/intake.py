@@ -1,0 +1,281 @@
+"""Raw objects in: parsed, taken into the cache and the queue, and turned into the cluster events that wake waiting pods.
+
+One class for each stream; each has the shape of a reflector's sink (`key`, `put`, `drop`) and never raises, whatever the object
+is. An object that cannot be understood leaves what was known of it in force. Pending pods come through `PendingPods`
+whichever way they are watched; a pod that leaves that stream was bound or is gone, which only the cache can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
+from podwright.core.queue import SchedulingQueue
+from podwright.core.state.cache import Cache
+from podwright.core.state.store import key_of
+from podwright.engine.changes import NODE_DELETED, POD_GONE, assigned_pod_event, node_event, object_event, same_node
+from podwright.engine.complaints import Complaints
+from podwright.engine.ports import Recorder, Regarding, StatusWriter
+
+Raw = Mapping[str, Any]
+
+SELECTING_ONLY: Final = ("ReplicaSet", "StatefulSet", "ReplicationController")
+"""Kinds of which only what they select is needed."""
+
+
+class Flights(Protocol):
+    """The pods whose binding is under way."""
+
+    def gone(self, uid: str) -> bool:
+        """The pod left the pending ones. True if it cannot have been bound by us: nothing was posted for it yet."""
+
+
+class Nodes:
+    """The stream of nodes, by name."""
+
+    def __init__(self, cache: Cache, queue: SchedulingQueue, complaints: Complaints, wake: Callable[[], None]) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._complaints = complaints
+        self._wake = wake
+
+    def key(self, raw: Raw) -> str:
+        return str(raw["metadata"]["name"])
+
+    def put(self, raw: Raw) -> None:
+        try:
+            node = parse_node(raw)
+            known = self._cache.present(node.name)
+            before = None if known is None else known.node
+            if before is not None and same_node(before, node):
+                return
+            self._cache.set_node(node)
+            event = node_event(before, node)
+            if event is not None:
+                self._queue.move(event, before, node)
+                self._wake()
+        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+            self._complaints.about("Node", _name(raw), error)
+
+    def drop(self, key: str, _raw: Raw | None) -> None:
+        known = self._cache.present(key)
+        if known is not None:
+            before = known.node
+            self._cache.remove_node(key)
+            self._queue.move(NODE_DELETED, before, None)
+            self._wake()
+
+
+class AssignedPods:
+    """The stream of pods with a node, of every scheduler, by uid."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        status: StatusWriter,
+        complaints: Complaints,
+        wake: Callable[[], None],
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._status = status
+        self._complaints = complaints
+        self._wake = wake
+
+    def key(self, raw: Raw) -> str:
+        return str(raw["metadata"]["uid"])
+
+    def put(self, raw: Raw) -> None:
+        try:
+            self.take(parse_pod(raw))
+        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+            self._complaints.about("Pod", _name(raw), error)
+
+    def take(self, pod: PodInfo) -> None:
+        """The pod has a node: it is confirmed where we put it, or was put there by somebody else."""
+        cache, uid = self._cache, pod.uid
+        known = cache.placement(uid)
+        ours = known is not None and cache.is_assumed(uid)
+        before = None if known is None or ours else known.pods[uid]
+        cache.set_pod(pod)
+        if before is None:
+            cache.nominator.remove(uid)
+            self._status.forget(uid)
+            if not ours:
+                self._queue.delete(uid)
+        event = assigned_pod_event(before, pod)
+        if event is not None:
+            self._queue.move(event, before, pod)
+            self._wake()
+
+    def drop(self, key: str, _raw: Raw | None) -> None:
+        known = self._cache.placement(key)
+        if known is not None:
+            before = known.pods[key]
+            self._cache.remove_pod(key)
+            self._queue.move(POD_GONE, before, None)
+            self._wake()
+
+
+class PendingPods:
+    """The stream of pods without a node that are for us, by uid."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        status: StatusWriter,
+        recorder: Recorder,
+        flights: Flights,
+        complaints: Complaints,
+        wake: Callable[[], None],
+        serves: Callable[[str], bool],
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._status = status
+        self._recorder = recorder
+        self._flights = flights
+        self._complaints = complaints
+        self._wake = wake
+        self._serves = serves
+
+    def is_ours(self, raw: Raw) -> bool:
+        """Whether a pod asks for a scheduler that we are, and has no node. Never raises."""
+        spec = raw.get("spec")
+        if not isinstance(spec, Mapping):
+            return False
+        name = spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME
+        return isinstance(name, str) and not spec.get("nodeName") and self._serves(name)
+
+    def key(self, raw: Raw) -> str:
+        return str(raw["metadata"]["uid"])
+
+    def put(self, raw: Raw) -> None:
+        if not self.is_ours(raw):
+            return
+        try:
+            self._take(parse_pod(raw), raw)
+        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+            self._refuse(raw, error)
+
+    def _take(self, pod: PodInfo, raw: Raw) -> None:
+        uid = pod.uid
+        if pod.finished or self._cache.placement(uid) is not None:
+            return
+        self._status.seen(uid, raw)
+        nominator = self._cache.nominator
+        if pod.nominated_node_name:
+            nominator.add(pod, pod.nominated_node_name)
+        elif nominator.node_of(uid) and not self._queue.get(uid):
+            nominator.remove(uid)
+        self._queue.update(pod)
+        self._wake()
+
+    def _refuse(self, raw: Raw, error: Exception) -> None:
+        text = self._complaints.about("Pod", _name(raw), error)
+        if text is not None and isinstance(raw.get("metadata"), Mapping):
+            self._recorder.record(_regarding(raw), "Warning", "FailedScheduling", "Scheduling", text)
+
+    def drop(self, key: str, _raw: Raw | None) -> None:
+        if self._cache.placement(key) is not None and not self._flights.gone(key):
+            return
+        queued = self._queue.get(key)
+        self._status.forget(key)
+        self._queue.delete(key)
+        if queued is not None and self._cache.nominator.node_of(key):
+            self._cache.nominator.remove(key)
+            self._queue.move(POD_GONE, queued.pod, None)
+        self._wake()
+
+
+class Objects:
+    """The stream of one kind of the object store, by namespace and name."""
+
+    def __init__(
+        self,
+        kind: str,
+        cache: Cache,
+        queue: SchedulingQueue,
+        complaints: Complaints,
+        wake: Callable[[], None],
+    ) -> None:
+        self._kind = kind
+        self._cache = cache
+        self._queue = queue
+        self._complaints = complaints
+        self._wake = wake
+
+    def key(self, raw: Raw) -> str:
+        metadata = raw["metadata"]
+        return f"{metadata.get('namespace') or ''}/{metadata['name']}"
+
+    def put(self, raw: Raw) -> None:
+        try:
+            kept = _trimmed(self._kind, raw)
+            namespace, name = key_of(kept)
+            before = self._cache.store.get(self._kind, name, namespace)
+            if before is not None and _alike(self._kind, before, kept):
+                return
+            self._cache.set_object(self._kind, kept)
+            self._moved(before, kept)
+        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+            self._complaints.about(self._kind, _name(raw), error)
+
+    def drop(self, key: str, _raw: Raw | None) -> None:
+        namespace, _, name = key.partition("/")
+        before = self._cache.store.get(self._kind, name, namespace)
+        if before is not None:
+            self._cache.remove_object(self._kind, name, namespace)
+            self._moved(before, None)
+
+    def _moved(self, before: Raw | None, after: Raw | None) -> None:
+        self._queue.move(object_event(self._kind, before, after), before, after)
+        self._wake()
+
+
+def _trimmed(kind: str, raw: Raw) -> Raw:
+    """The object without what nobody reads: bookkeeping, and the pods that a controller would make."""
+    kept = dict(raw)
+    metadata = dict(raw["metadata"])
+    metadata.pop("managedFields", None)
+    kept["metadata"] = metadata
+    if kind in SELECTING_ONLY:
+        kept.pop("status", None)
+        spec = raw.get("spec")
+        if isinstance(spec, Mapping):
+            kept["spec"] = {"selector": spec.get("selector")}
+    return kept
+
+
+def _alike(kind: str, before: Raw, after: Raw) -> bool:
+    """Nothing that we keep has changed. Where objects may be written back, their resourceVersion counts."""
+    if before["metadata"].get("resourceVersion") == after["metadata"].get("resourceVersion"):
+        return before == after
+    if kind not in SELECTING_ONLY or before.get("spec") != after.get("spec"):
+        return False
+    ignored = ("resourceVersion", "generation")
+    old, new = before["metadata"], after["metadata"]
+    return {k: v for k, v in old.items() if k not in ignored} == {k: v for k, v in new.items() if k not in ignored}
+
+
+def _name(raw: Raw) -> str:
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return "?"
+    name = str(metadata.get("name") or "?")
+    return f"{metadata['namespace']}/{name}" if metadata.get("namespace") else name
+
+
+def _regarding(raw: Raw) -> Regarding:
+    metadata, spec = raw["metadata"], raw.get("spec") or {}
+    return Regarding(
+        str(metadata.get("namespace") or "default"),
+        str(metadata.get("name") or "?"),
+        str(metadata.get("uid") or ""),
+        str(metadata.get("resourceVersion") or ""),
+        str(spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME),
+    )

@@ -1,0 +1,102 @@
+"""The policies in force, each with its plugins built: what decides about a pod.
+
+A policy comes into force only when its framework could be built, so that a bad one changes nothing (see api/compile.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from podwright.api.compile import Classes, CompiledPolicy, Outcome, PolicySet
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.events import EventHint
+from podwright.core.framework.features import Features
+from podwright.core.framework.interface import Cluster, Handle
+from podwright.core.framework.runtime import Framework
+from podwright.core.framework.status import Status
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.cache import Cache
+from podwright.engine.complaints import Complaints
+
+_NO_HINTS: Mapping[str, Sequence[EventHint]] = {}
+
+
+@dataclass(slots=True)
+class EngineHandle:
+    """What plugins are given."""
+
+    cache: Cache
+    features: Features
+    cluster: Cluster
+    clock: Any
+
+    def now(self) -> float:
+        return float(self.clock())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Live:
+    """A policy in force and its plugins. `identity` names policy and generation, for decisions."""
+
+    policy: CompiledPolicy
+    framework: Framework
+
+
+class LivePolicies:
+    """See the module. `policies.version` rises whenever what is in force changes."""
+
+    def __init__(self, classes: Classes, features: Features, handle: Handle, complaints: Complaints) -> None:
+        self._classes = classes
+        self._handle = handle
+        self._complaints = complaints
+        self._built: dict[CompiledPolicy, Live] = {}
+        self.policies = PolicySet(classes, features, check=self._build)
+        self._build(self.policies.default)
+        self._default = self._built[self.policies.default]
+
+    def _build(self, policy: CompiledPolicy) -> None:
+        self._built[policy] = Live(policy, Framework(policy.profile, self._classes, self._handle))
+
+    def apply(self, raw: Mapping[str, Any]) -> Outcome:
+        """Takes a policy object in; what is wrong with it is in the outcome."""
+        outcome = self.policies.apply(raw)
+        self._prune()
+        return outcome
+
+    def remove(self, name: str) -> None:
+        self.policies.remove(name)
+        self._prune()
+
+    def _prune(self) -> None:
+        kept = {self.policies.default, *self.policies.live}
+        self._built = {policy: live for policy, live in self._built.items() if policy in kept}
+
+    def serves(self, scheduler_name: str) -> bool:
+        """Whether pods may ask for a scheduler of this name."""
+        return scheduler_name in self.policies.scheduler_names
+
+    def of(self, pod: PodInfo) -> Live | None:
+        """What decides about the pod; None if nobody serves its scheduler name."""
+        policy = self.policies.select(pod, self._handle.cache.namespace_labels(pod.namespace))
+        return None if policy is None else self._built[policy]
+
+    # What the queue asks
+
+    def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
+        return self._default.framework.sort_key(pod, queued_at)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        live = self.of(pod)
+        if live is None:
+            return None
+        try:
+            return live.framework.pre_enqueue(pod)
+        except PluginError as error:
+            self._complaints.about("Pod", pod.key, error)
+            return None
+
+    def hints_of(self, pod: PodInfo) -> Mapping[str, Sequence[EventHint]]:
+        live = self.of(pod)
+        return _NO_HINTS if live is None else live.framework.hints

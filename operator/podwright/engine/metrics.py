@@ -1,0 +1,142 @@
+"""Metrics by kube-scheduler's names, labels and buckets. Source: the Kubernetes documentation, "Kubernetes Metrics Reference".
+
+What can be asked for (queue lengths, cache sizes) is computed when somebody scrapes; what happens is counted as it happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
+
+
+def _exponential(start: float, factor: float, count: int) -> list[float]:
+    return [start * factor**n for n in range(count)]
+
+
+class _OnDemand:
+    """Gauges that are computed when they are read."""
+
+    def __init__(self) -> None:
+        self.families: list[tuple[str, str, str, Callable[[], Mapping[str, float]]]] = []
+
+    def collect(self) -> Iterable[Metric]:
+        for name, text, label, read in self.families:
+            family = GaugeMetricFamily(name, text, labels=[label])
+            for value, number in read().items():
+                family.add_metric([value], number)
+            yield family
+
+
+class Attempts:
+    """The metrics of one profile's attempts with one result, looked up once."""
+
+    __slots__ = ("_count", "_duration")
+
+    def __init__(self, count: Counter, duration: Histogram) -> None:
+        self._count = count
+        self._duration = duration
+
+    def observe(self, seconds: float) -> None:
+        self._count.inc()
+        self._duration.observe(seconds)
+
+
+class Metrics:
+    """One registry; `text()` of kube/health.py shows it."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+        self._on_demand = _OnDemand()
+        registry.register(self._on_demand)
+        self._attempts = Counter(
+            "scheduler_schedule_attempts",
+            "Attempts to schedule pods, by result.",
+            ["result", "profile"],
+            registry=registry,
+        )
+        self._attempt_seconds = Histogram(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Duration of an attempt, algorithm and binding.",
+            ["result", "profile"],
+            buckets=_exponential(0.001, 2, 15),
+            registry=registry,
+        )
+        self.algorithm_seconds = Histogram(
+            "scheduler_scheduling_algorithm_duration_seconds",
+            "Duration of the scheduling algorithm.",
+            buckets=_exponential(0.001, 2, 15),
+            registry=registry,
+        )
+        self._sli_seconds = Histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "From a pod's entry into the queue until it was bound, all attempts included.",
+            ["attempts"],
+            buckets=_exponential(0.01, 2, 20),
+            registry=registry,
+        )
+        self._sli = {n: self._sli_seconds.labels(str(n) if n < 15 else "15+") for n in range(16)}
+        self.pod_attempts = Histogram(
+            "scheduler_pod_scheduling_attempts",
+            "Attempts that a bound pod took.",
+            buckets=_exponential(1, 2, 5),
+            registry=registry,
+        )
+        self.preemption_attempts = Counter(
+            "scheduler_preemption_attempts", "Attempts that nominated a node.", registry=registry
+        )
+        self.preemption_victims = Histogram(
+            "scheduler_preemption_victims",
+            "Victims of a preemption.",
+            buckets=_exponential(1, 2, 7),
+            registry=registry,
+        )
+        self.permit_wait_seconds = Histogram(
+            "scheduler_permit_wait_duration_seconds",
+            "Duration of waiting in Permit.",
+            ["result"],
+            buckets=_exponential(0.001, 2, 15),
+            registry=registry,
+        )
+        self._incoming = Counter(
+            "scheduler_queue_incoming_pods", "Pods added to queues, by event.", ["queue", "event"], registry=registry
+        )
+        self._incoming_known: dict[tuple[str, str], Counter] = {}
+        self._profiles: dict[tuple[str, str], Attempts] = {}
+        self.events_dropped = Counter(
+            "podwright_events_dropped", "Events that were not posted: too many waited.", registry=registry
+        )
+        self.bad_objects = Counter(
+            "podwright_bad_objects", "Objects that could not be understood.", ["kind"], registry=registry
+        )
+
+    def attempts(self, result: str, profile: str) -> Attempts:
+        """Counter and histogram of attempts with this result."""
+        key = (result, profile)
+        known = self._profiles.get(key)
+        if known is None:
+            known = Attempts(self._attempts.labels(*key), self._attempt_seconds.labels(*key))
+            self._profiles[key] = known
+        return known
+
+    def incoming(self, queue: str, event: str) -> None:
+        key = (queue, event)
+        known = self._incoming_known.get(key)
+        if known is None:
+            known = self._incoming_known[key] = self._incoming.labels(*key)
+        known.inc()
+
+    def bound(self, seconds: float, attempts: int) -> None:
+        """A pod was bound that long after it entered the queue."""
+        self._sli[min(attempts, 15)].observe(seconds)
+        self.pod_attempts.observe(attempts)
+
+    def on_demand(self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:
+        """A gauge with one label that is computed when it is scraped."""
+        self._on_demand.families.append((name, text, label, read))

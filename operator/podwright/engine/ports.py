@@ -1,0 +1,69 @@
+"""What the engine asks of the outside. `podwright.kube` is the real side; tests bring their own.
+
+Everything here but `Cluster` (see core/framework/interface.py) returns at once and is carried out behind the bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from podwright.core.objects.pod import PodInfo
+
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """The pod that an event is about, where no PodInfo could be made of it."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    scheduler_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the condition PodScheduled=False is to say: reason Unschedulable or SchedulerError, and the full text."""
+
+    reason: str
+    message: str
+
+
+class Recorder(Protocol):
+    """Events for people to read."""
+
+    def record(
+        self,
+        regarding: PodInfo | Regarding,
+        kind: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
+        related: PodInfo | None = None,
+    ) -> None:
+        """Posts an event of events.k8s.io/v1 when there is time. Never blocks and never fails."""
+
+
+class StatusWriter(Protocol):
+    """The status of pending pods."""
+
+    def seen(self, uid: str, raw: Mapping[str, Any]) -> None:
+        """The pod as it is; what it says already is not written again."""
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone or has a node: nothing is written for it any more."""
+
+    def write(self, pod: PodInfo, verdict: Verdict | None, nominated_node: str | None) -> None:
+        """Sets the condition PodScheduled=False and `nominatedNodeName` ("" clears it); None leaves either as it is."""
+
+
+class Evictor(Protocol):
+    """Removes pods in favour of others."""
+
+    def evict(self, victim: PodInfo, preemptor: PodInfo, node_name: str, done: Callable[[bool], None]) -> None:
+        """Marks the victim and deletes it, if its uid still is that one. `done(True)`: its deletion has begun, or it is gone."""

@@ -1,0 +1,85 @@
+"""Eviction of pods in favour of others: the condition DisruptionTarget, then a deletion that names the uid.
+
+Carried out by tasks of its own, a few at a time, so that no decision waits for it. Source of the texts: kube-scheduler's
+preemption executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.pod import PodInfo
+from podwright.engine.ports import Recorder
+from podwright.kube.bindings import worth_retrying
+from podwright.kube.http import STRATEGIC_PATCH, Http
+from podwright.kube.resources import POD
+from podwright.kube.times import rfc3339
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 16
+TRIES: Final = 4
+
+
+class PodEvictor:
+    """Implements `Evictor`. `clock` gives seconds since the epoch."""
+
+    def __init__(self, http: Http, recorder: Recorder, clock: Callable[[], float]) -> None:
+        self._http = http
+        self._recorder = recorder
+        self._clock = clock
+        self._turn = asyncio.Semaphore(AT_ONCE)
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def evict(self, victim: PodInfo, preemptor: PodInfo, node_name: str, done: Callable[[bool], None]) -> None:
+        if victim.terminating:
+            done(True)
+            return
+        task = asyncio.create_task(self._evict(victim, preemptor, node_name, done), name="eviction")
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _evict(self, victim: PodInfo, preemptor: PodInfo, node_name: str, done: Callable[[bool], None]) -> None:
+        begun = False
+        try:
+            async with self._turn:
+                begun = await self._delete(victim, preemptor)
+            if begun:
+                note = f"Preempted by pod {preemptor.uid} on node {node_name}"
+                self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, preemptor)
+        except ClusterError as error:
+            log.warning("cannot preempt pod %s: %s", victim.key, error)
+        finally:
+            done(begun)
+
+    async def _delete(self, victim: PodInfo, preemptor: PodInfo) -> bool:
+        """Whether the victim's deletion has begun. Raises ClusterError."""
+        for attempt in range(TRIES):
+            try:
+                path = POD.path(victim.name, victim.namespace)
+                await self._http.call("PATCH", f"{path}/status", self._mark(victim, preemptor), STRATEGIC_PATCH)
+                options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
+                await self._http.call("DELETE", path, options)
+            except ClusterError as error:
+                if error.status in (404, 409):
+                    return False
+                if not worth_retrying(error) or attempt + 1 == TRIES:
+                    raise
+                await asyncio.sleep(0.1 * 2**attempt)
+            else:
+                return True
+        return False
+
+    def _mark(self, victim: PodInfo, preemptor: PodInfo) -> object:
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": rfc3339(self._clock()),
+        }
+        return {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}

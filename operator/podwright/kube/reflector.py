@@ -1,0 +1,171 @@
+"""A reflector: keeps somebody's picture of one kind true, by a list in pages and a watch that never ends.
+
+What it guarantees to its sink: every object that the API server has is `put` at least once, and every one that is gone is
+`drop`ped, also those that vanished while we were not looking (after 410 a new list is compared with what was known). A body
+is handed over and not kept. The sink's errors are the sink's: it must not raise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import aiohttp
+import orjson
+
+from podwright.core.framework.interface import ClusterError
+from podwright.kube.http import ApiError, Http
+from podwright.kube.resources import Resource
+
+log = logging.getLogger(__name__)
+
+PAGE: Final = 500
+WATCH_SECONDS: Final = (300, 600)
+"""How long one watch request lasts: a random time within, as in client-go."""
+SILENCE_SECONDS: Final = 80.0
+"""Bookmarks come about every minute: a longer silence means that nobody is there."""
+BACKOFF_SECONDS: Final = (0.05, 5.0)
+QUICK_END_SECONDS: Final = 1.0
+"""A watch that ends sooner, and in order, is answered with a pause like a failure."""
+
+
+class Sink(Protocol):
+    """Who takes the objects in."""
+
+    def key(self, raw: Mapping[str, Any]) -> str:
+        """What identifies the object; a uid where one of the same name must not pass for it."""
+
+    def put(self, raw: Mapping[str, Any]) -> None:
+        """The object is there, or changed."""
+
+    def drop(self, key: str, raw: Mapping[str, Any] | None) -> None:
+        """The object is gone, or no longer selected. `raw` as it was last, where the server said so."""
+
+
+class Reflector:
+    """See the module. `run` never returns; `synced` is set once the first list has been handed over."""
+
+    def __init__(
+        self,
+        http: Http,
+        resource: Resource,
+        sink: Sink,
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+        below: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self.resource = resource
+        self.synced = asyncio.Event()
+        self.lists = 0
+        self._http = http
+        self._sink = sink
+        self._below = below
+        self._known: set[str] = set()
+        self._version = ""
+        self._failures = 0
+        self._selectors = {
+            name: value
+            for name, value in (("fieldSelector", field_selector), ("labelSelector", label_selector))
+            if value
+        }
+
+    async def run(self) -> None:
+        """Lists and watches until it is cancelled."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                started = clock()
+                await self._watch()
+                if clock() < started + QUICK_END_SECONDS:
+                    await self._pause(0.0)
+            except (ClusterError, aiohttp.ClientError, TimeoutError, OSError) as error:
+                await self._recover(error)
+
+    async def _recover(self, error: BaseException) -> None:
+        where, status = self.resource.collection, getattr(error, "status", 0)
+        if status in (400, 404, 410):
+            self._version = ""
+        if status == 410:
+            log.info("%s: the resource version is too old, listing again", where)
+        else:
+            level = logging.WARNING if self._failures else logging.INFO
+            log.log(level, "%s: %s; trying again", where, error or type(error).__name__)
+        await self._pause(getattr(error, "retry_after", None) or 0.0)
+
+    async def _pause(self, least: float) -> None:
+        shortest, longest = BACKOFF_SECONDS
+        pause = min(longest, shortest * 2 ** min(self._failures, 10))
+        self._failures += 1
+        await asyncio.sleep(max(least, pause * (0.5 + self._below(1000) / 1000)))
+
+    async def _list(self) -> None:
+        """All objects, page by page; what was known and did not come is dropped."""
+        seen: set[str] = set()
+        params = {**self._selectors, "limit": str(PAGE)}
+        while True:
+            page = await self._http.call("GET", self.resource.collection, params=params)
+            for raw in page.get("items") or ():
+                try:
+                    seen.add(self._take(raw))
+                except (KeyError, TypeError, AttributeError) as error:
+                    log.error("%s: an item that is none, left out: %r", self.resource.collection, error)  # noqa: TRY400
+            following = page["metadata"].get("continue")
+            if not following:
+                break
+            params["continue"] = following
+            await asyncio.sleep(0)
+        for key in self._known - seen:
+            self._sink.drop(key, None)
+        self._known = seen
+        self._version = page["metadata"]["resourceVersion"]
+        self._failures = 0
+        self.lists += 1
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        shortest, longest = WATCH_SECONDS
+        params = {
+            **self._selectors,
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(shortest + self._below(longest - shortest)),
+        }
+        async with self._http.stream(self.resource.collection, params, SILENCE_SECONDS) as response:
+            rest = b""
+            async for chunk in response.content.iter_any():
+                self._failures = 0
+                lines = (rest + chunk if rest else chunk).split(b"\n")
+                rest = lines.pop()
+                for line in lines:
+                    if line:
+                        self._event(line)
+
+    def _event(self, line: bytes) -> None:
+        try:
+            event = orjson.loads(line)
+            kind, raw = event["type"], event["object"]
+            if kind == "ERROR":
+                raise ApiError(int(raw.get("code") or 500), str(raw.get("reason", "")), str(raw.get("message", "")))
+            self._version = raw["metadata"]["resourceVersion"]
+            if kind == "DELETED":
+                key = self._sink.key(raw)
+                self._known.discard(key)
+                self._sink.drop(key, raw)
+            elif kind != "BOOKMARK":
+                self._take(raw)
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            # What cannot even be told apart is made good by a new list.
+            raise ApiError(410, "Expired", f"a watch event that is none: {error!r}: {line[:200]!r}") from error
+
+    def _take(self, raw: Mapping[str, Any]) -> str:
+        key = self._sink.key(raw)
+        self._known.add(key)
+        self._sink.put(raw)
+        return key

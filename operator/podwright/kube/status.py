@@ -1,0 +1,165 @@
+"""The status of pending pods: the condition PodScheduled=False and `nominatedNodeName`, by strategic merge patch.
+
+Wishes are kept by pod, the newest counts, and a few workers carry them out behind the bindings. What a pod says already, as the
+watch showed it or as we wrote it, is not written again. Source of the texts and rules: kube-scheduler's failure handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.pod import PodInfo
+from podwright.engine.ports import Verdict
+from podwright.kube.bindings import worth_retrying
+from podwright.kube.http import STRATEGIC_PATCH, Http
+from podwright.kube.resources import POD
+from podwright.kube.times import rfc3339
+
+log = logging.getLogger(__name__)
+
+WORKERS: Final = 8
+TRIES: Final = 5
+PAUSE_SECONDS: Final = 0.5
+
+
+@dataclass(slots=True)
+class _Said:
+    """What a pending pod's status says. `status`: of the condition PodScheduled, empty without one."""
+
+    generation: int
+    status: str
+    verdict: Verdict
+    nominated_node: str
+
+
+@dataclass(slots=True)
+class _Wish:
+    pod: PodInfo
+    verdict: Verdict | None
+    nominated_node: str | None
+    tries: int = 0
+
+
+_NOTHING: Final = Verdict("", "")
+
+
+class PodStatusWriter:
+    """Implements `StatusWriter`. `run` is the work; `clock` gives seconds since the epoch."""
+
+    def __init__(self, http: Http, clock: Callable[[], float]) -> None:
+        self._http = http
+        self._clock = clock
+        self._said: dict[str, _Said] = {}
+        self._wishes: dict[str, _Wish] = {}
+        self._order: asyncio.Queue[str] = asyncio.Queue()
+
+    def seen(self, uid: str, raw: Mapping[str, Any]) -> None:
+        status = raw.get("status")
+        status = status if isinstance(status, Mapping) else {}
+        generation = raw["metadata"].get("generation")
+        said = _Said(
+            generation if isinstance(generation, int) else 0, "", _NOTHING, str(status.get("nominatedNodeName") or "")
+        )
+        for condition in status.get("conditions") or ():
+            if isinstance(condition, Mapping) and condition.get("type") == "PodScheduled":
+                said.status = str(condition.get("status") or "")
+                said.verdict = Verdict(str(condition.get("reason") or ""), str(condition.get("message") or ""))
+        self._said[uid] = said
+
+    def forget(self, uid: str) -> None:
+        self._said.pop(uid, None)
+        self._wishes.pop(uid, None)
+
+    def write(self, pod: PodInfo, verdict: Verdict | None, nominated_node: str | None) -> None:
+        wish = self._wishes.get(pod.uid)
+        if wish is None:
+            if self._patch(_Wish(pod, verdict, nominated_node)) is None:
+                return
+            self._wishes[pod.uid] = _Wish(pod, verdict, nominated_node)
+            self._order.put_nowait(pod.uid)
+            return
+        wish.pod = pod
+        wish.verdict = verdict or wish.verdict
+        wish.nominated_node = wish.nominated_node if nominated_node is None else nominated_node
+
+    async def run(self) -> None:
+        """Writes what is wished for, until it is cancelled."""
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(WORKERS):
+                workers.create_task(self._work(), name="status writer")
+
+    async def flush(self, grace: float) -> None:
+        """Waits until nothing waits to be written, at most `grace` seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                while True:
+                    if not self._wishes:
+                        return
+                    await asyncio.sleep(0.01)
+
+    async def _work(self) -> None:
+        while True:
+            uid = await self._order.get()
+            wish = self._wishes.pop(uid, None)
+            if wish is None:
+                continue
+            try:
+                await self._carry_out(wish)
+            except ClusterError as error:
+                self._failed(wish, error)
+            except Exception:
+                log.exception("writing the status of pod %s failed", wish.pod.key)
+
+    def _failed(self, wish: _Wish, error: ClusterError) -> None:
+        if error.status in (404, 409):
+            self._said.pop(wish.pod.uid, None)
+            return
+        wish.tries += 1
+        if not worth_retrying(error) or wish.tries >= TRIES:
+            log.warning("cannot write the status of pod %s: %s", wish.pod.key, error)
+        elif wish.pod.uid not in self._wishes:
+            self._wishes[wish.pod.uid] = wish
+            loop = asyncio.get_running_loop()
+            loop.call_later(PAUSE_SECONDS * 2**wish.tries, self._order.put_nowait, wish.pod.uid)
+
+    async def _carry_out(self, wish: _Wish) -> None:
+        patch = self._patch(wish)
+        if patch is None:
+            return
+        pod, said = wish.pod, self._said[wish.pod.uid]
+        if wish.verdict is not None:
+            said.status, said.verdict = "False", wish.verdict
+        if wish.nominated_node is not None:
+            said.nominated_node = wish.nominated_node
+        try:
+            await self._http.call("PATCH", POD.path(pod.name, pod.namespace, "status"), patch, STRATEGIC_PATCH)
+        except ClusterError:
+            said.verdict = _NOTHING
+            raise
+
+    def _patch(self, wish: _Wish) -> dict[str, Any] | None:
+        """What has to be written so that the status is as wished; None if it is so already, or the pod is not pending."""
+        said = self._said.get(wish.pod.uid)
+        if said is None:
+            return None
+        status: dict[str, Any] = {}
+        if wish.verdict is not None and (said.status != "False" or said.verdict != wish.verdict):
+            condition: dict[str, Any] = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": wish.verdict.reason,
+                "message": wish.verdict.message,
+                "observedGeneration": said.generation,
+            }
+            if said.status != "False":
+                condition["lastTransitionTime"] = rfc3339(self._clock())
+            status["conditions"] = [condition]
+        if wish.nominated_node is not None and said.nominated_node != wish.nominated_node:
+            status["nominatedNodeName"] = wish.nominated_node or None
+        return {"metadata": {"uid": wish.pod.uid}, "status": status} if status else None
