@@ -1,0 +1,125 @@
+"""The CRD on the real API server: what is accepted, what is refused and how, and what kubectl shows."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+import policies as files
+from podwright.testing import ControlPlane, KubectlError, wait_until
+
+GROUP = "/apis/podwright.dev/v1alpha1/schedulerpolicies"
+
+
+@pytest.fixture(scope="module")
+def served(control_plane: ControlPlane) -> ControlPlane:
+    """The control plane, with the CRD established. It stays: other tests need it, too."""
+    control_plane.apply(files.CRD)
+    control_plane.kubectl("wait", "--for=condition=Established", f"crd/{files.load(files.CRD)['metadata']['name']}")
+    wait_until(lambda: control_plane.client.raw("GET", GROUP)[0] == 200, 30, "the API server serves policies")
+    return control_plane
+
+
+@pytest.fixture
+def name(served: ControlPlane) -> Iterator[str]:
+    """The name of a policy that is deleted afterwards."""
+    name = f"p-{uuid.uuid4().hex[:8]}"
+    yield name
+    served.kubectl("delete", "spol", name, "--ignore-not-found")
+
+
+def policy(name, spec):
+    return {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": name}, "spec": spec}
+
+
+def test_the_api_server_finds_nothing_wrong_with_the_crd(served):
+    crd = served.client.get(
+        f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{files.load(files.CRD)['metadata']['name']}"
+    )
+    conditions = {c["type"]: c["status"] for c in crd["status"]["conditions"]}
+    assert conditions["Established"] == "True"
+    assert "NonStructuralSchema" not in conditions
+
+
+def test_explain_reads_well(served):
+    spec = served.kubectl("explain", "schedulerpolicy.spec")
+    for field in (
+        "schedulerName\t<string>",
+        "match\t<Object>",
+        "precedence\t<integer>",
+        "strategy\t<Object>",
+        "pluginConfig\t<[]Object>",
+    ):
+        assert field in spec
+    assert "the greatest precedence wins" in " ".join(spec.split())
+    strategy = " ".join(served.kubectl("explain", "spol.spec.strategy").split())
+    assert "changes scoring only" in strategy
+    assert "enum: Default, LeastAllocated" in strategy
+    assert "no description" not in served.kubectl("explain", "spol", "--recursive")
+
+
+def test_defaults_are_filled_in(served, name):
+    served.apply(policy(name, {"strategy": {"resources": []}}))
+    spec = served.client.get(f"{GROUP}/{name}")["spec"]
+    assert spec == {
+        "schedulerName": "podwright",
+        "precedence": 0,
+        "strategy": {"type": "Default", "resources": []},
+    }
+    served.apply(policy(name, {"strategy": {"type": "MostAllocated", "resources": [{"name": "cpu"}]}}))
+    assert served.client.get(f"{GROUP}/{name}")["spec"]["strategy"]["resources"] == [{"name": "cpu", "weight": 1}]
+
+
+def test_columns_show_strategy_scheduler_name_and_acceptance(served, name):
+    served.apply(policy(name, {"schedulerName": "ml", "strategy": {"type": "Random"}}))
+    condition = {
+        "type": "Accepted",
+        "status": "False",
+        "reason": "Invalid",
+        "message": "spec.precedence: no",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "observedGeneration": 1,
+    }
+    live = served.client.get(f"{GROUP}/{name}")
+    live |= {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy"}
+    live["status"] = {"observedGeneration": 1, "conditions": [condition]}
+    served.client.replace(live, subresource="status")
+    header, row = served.kubectl("get", "spol", name).splitlines()
+    assert re.split(r"\s{2,}", header.strip()) == ["NAME", "STRATEGY", "SCHEDULER NAME", "ACCEPTED", "AGE"]
+    assert row.split()[:4] == [name, "Random", "ml", "False"]
+    assert "spec.precedence: no" in served.kubectl("get", "spol", name, "-o", "wide")
+    assert name in served.kubectl("get", "podwright")
+
+
+def test_status_is_not_changed_by_writing_the_spec(served, name):
+    served.apply(policy(name, {}) | {"status": {"observedGeneration": 7}})
+    assert "status" not in served.client.get(f"{GROUP}/{name}")
+
+
+def test_args_of_plugins_are_kept_as_they_are(served, name):
+    args = {
+        "scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 3}]},
+        "odd": [1, {"x": None}],
+    }
+    served.apply(policy(name, {"pluginConfig": [{"name": "NodeResourcesFit", "args": args}]}))
+    kept = served.client.get(f"{GROUP}/{name}")["spec"]["pluginConfig"][0]["args"]
+    assert kept["scoringStrategy"] == args["scoringStrategy"]
+    assert kept["odd"][0] == 1
+
+
+@pytest.mark.parametrize("path", files.each(files.EXAMPLES))
+def test_examples_are_accepted(served, path):
+    said = served.kubectl("apply", "--dry-run=server", "-f", str(path))
+    assert f"{path.stem} created" in said or f"{path.stem} configured" in said
+
+
+@pytest.mark.parametrize("path", files.each(files.BAD))
+def test_bad_policies_are_refused_naming_the_field(served, path):
+    with pytest.raises(KubectlError) as caught:
+        served.kubectl("apply", "-f", str(path))
+    said = re.sub(r"Invalid value: \"\{.*?\}\":", "", str(caught.value))
+    field = files.field_that_is_wrong(path)
+    assert re.search(rf"(^|[\s\"]){re.escape(field)}(?!\w)", said), said
