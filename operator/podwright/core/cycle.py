@@ -103,8 +103,13 @@ def schedule(framework: Framework, cache: Cache, pod: PodInfo, below: RandomBelo
         return Fault(pod, error.plugin, str(error))
 
 
-def find_feasible(framework: Framework, cache: Cache, pod: PodInfo, state: CycleState) -> Search:
-    """PreFilter and Filter. Raises PluginError."""
+def find_feasible(
+    framework: Framework, cache: Cache, pod: PodInfo, state: CycleState, *, take_nominated: bool = True
+) -> Search:
+    """PreFilter and Filter. Raises PluginError.
+
+    A feasible `nominatedNodeName` is taken at once, unless `take_nominated` is False: then all nodes are looked at.
+    """
     table = cache.table
     diagnosis = NodeDiagnosis(table)
     if not table.count:
@@ -113,13 +118,14 @@ def find_feasible(framework: Framework, cache: Cache, pod: PodInfo, state: Cycle
     if outcome.status is not None:
         diagnosis.pre_filter = diagnosis.absent = outcome.status
         return Search(_none(cache), diagnosis, 0)
-    if pod.nominated_node_name:
+    if pod.nominated_node_name and take_nominated:
         nominated = cache.present(pod.nominated_node_name)
         if nominated is not None and framework.filter_node_with_nominated(state, pod, nominated) is None:
             return Search(_only(cache, nominated.slot), diagnosis, 1, nominated_taken=True)
     if outcome.node_names is not None:
-        diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(outcome.narrowed_by)}]")
-        diagnosis.narrowed = True
+        diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(outcome.narrowed_by)}]").by(
+            outcome.narrowed_by[0]
+        )
         return _search_some(framework, cache, pod, state, outcome.node_names, diagnosis)
     return _search_all(framework, cache, pod, state, diagnosis)
 
@@ -179,6 +185,7 @@ def _search_some(
 ) -> Search:
     """Only the nodes that PreFilter left."""
     infos = [info for name in names if (info := cache.present(name)) is not None]
+    diagnosis.considered = frozenset(info.slot for info in infos)
     slots = []
     for info in sorted(infos, key=_slot):
         status = framework.filter_node_with_nominated(state, pod, info)
@@ -257,7 +264,9 @@ def _reject(
 def _rejecting(diagnosis: NodeDiagnosis) -> frozenset[str]:
     if diagnosis.pre_filter is not None:
         return frozenset((diagnosis.pre_filter.plugin,))
-    return frozenset(diagnosis.plugins()) | (frozenset(("NodeAffinity",)) if diagnosis.narrowed else frozenset())
+    return frozenset(diagnosis.plugins()) | (
+        frozenset((diagnosis.absent.plugin,)) if diagnosis.considered is not None else frozenset()
+    )
 
 
 _ROWS: Slots = np.arange(1024)

@@ -51,14 +51,15 @@ class NodeDiagnosis:
         self.explicit: dict[int, Status] = {}
         self.pre_filter: Status | None = None
         self.absent: Status = _SILENT
-        self.narrowed = False
+        self.considered: frozenset[int] | None = None
+        """The only rows that were looked at, where PreFilter narrowed the choice; None: all."""
 
     def status_of(self, slot: int) -> Status | None:
         """The status that rejected the row's node; None if nothing did."""
         status = self.explicit.get(slot)
         if status is not None:
             return status
-        if self.pre_filter is not None or self.narrowed:
+        if self._is_absent(slot):
             return self.absent
         for stage in self.stages:
             if stage.before[slot] and not stage.after[slot]:
@@ -66,12 +67,15 @@ class NodeDiagnosis:
                 return statuses[int(codes[slot])]
         return None
 
+    def _is_absent(self, slot: int) -> bool:
+        return self.pre_filter is not None or (self.considered is not None and slot not in self.considered)
+
     def statuses(self) -> Mapping[int, Status]:
         """Every rejected row's status, absent ones included."""
         found: dict[int, Status] = {}
-        if self.pre_filter is not None or self.narrowed:
-            for slot in np.flatnonzero(self._table.valid):
-                found[int(slot)] = self.absent
+        if self.pre_filter is not None or self.considered is not None:
+            absent = (int(slot) for slot in np.flatnonzero(self._table.valid) if self._is_absent(int(slot)))
+            found = dict.fromkeys(absent, self.absent)
         for stage in self.stages:
             codes, statuses = stage.statuses()
             for slot in np.flatnonzero(stage.rejected):
@@ -90,9 +94,10 @@ class NodeDiagnosis:
                     counted[reason] += int(count)
         for status in self.explicit.values():
             counted.update(status.reasons)
-        if self.narrowed:
+        outside = 0 if self.considered is None else self.total - len(self.considered)
+        if outside:
             for reason in self.absent.reasons:
-                counted[reason] += self.total - len(self.explicit)
+                counted[reason] += outside
         return counted
 
     def plugins(self) -> dict[str, int]:

@@ -149,5 +149,5 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         diagnosis = NodeDiagnosis(cache.table)
         diagnosis.explicit = {cache.nodes[name].slot: status for name, status in run.rejected.items()}
         diagnosis.absent = unresolvable(NOT_HELPFUL)
-        diagnosis.narrowed = True
+        diagnosis.considered = frozenset(diagnosis.explicit)
         return diagnosis.message()

@@ -1,0 +1,91 @@
+"""Our answer beside kube-scheduler's: the first difference, with the freedom that kube-scheduler itself has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Expectation = Mapping[str, Any]
+
+_SAME = (
+    "prefilterStatus",
+    "skippedFilters",
+    "nodes",
+    "skippedScores",
+    "scores",
+    "total",
+    "best",
+    "nominatedTaken",
+    "error",
+)
+
+
+def differences(ours: Mapping[str, Any], case: Mapping[str, Any]) -> Iterator[str]:
+    """What differs between an answer and the expectation in its case, in words; nothing if they agree."""
+    if "steps" not in case:
+        yield from _differences(ours.get("expect") or {}, case.get("expect") or {})
+        return
+    for index, (mine, step) in enumerate(zip(ours.get("steps") or (), case["steps"], strict=False)):
+        if "schedule" not in step:
+            continue
+        for difference in _differences(mine.get("expect") or {}, step["expect"]):
+            yield f"step {index}: {difference}"
+        if mine.get("placed") != step.get("placed"):
+            yield f"step {index}: placed: {mine.get('placed')!r}, expected {step.get('placed')!r}"
+
+
+def _differences(ours: Expectation, theirs: Expectation) -> Iterator[str]:
+    for key in _SAME:
+        if ours.get(key) != theirs.get(key):
+            yield _first(key, ours.get(key), theirs.get(key))
+    messages = theirs.get("messages") or [theirs.get("message")]
+    if ours.get("message") not in messages:
+        yield _first("message", ours.get("message"), messages[0])
+    if ours.get("filterMessage") != theirs.get("filterMessage"):
+        yield _first("filterMessage", ours.get("filterMessage"), theirs.get("filterMessage"))
+    if "preemption" in theirs or "preemption" in ours:
+        yield from _preemption(ours.get("preemption") or {}, theirs.get("preemption") or {})
+
+
+def _preemption(ours: Expectation, theirs: Expectation) -> Iterator[str]:
+    possible = theirs.get("acceptable") or [theirs.get("nominatedNode")]
+    node = ours.get("nominatedNode")
+    if node not in possible:
+        yield _first("preemption.nominatedNode", node, possible)
+    if ours.get("acceptable") != theirs.get("acceptable") and not theirs.get("ambiguous"):
+        yield _first("preemption.acceptable", ours.get("acceptable"), theirs.get("acceptable"))
+    mine, expected = ours.get("status") or {}, theirs.get("status") or {}
+    words = ("code", "plugin") if len(possible) > 1 or theirs.get("ambiguous") else ("code", "plugin", "reasons")
+    for key in words:
+        if mine.get(key) != expected.get(key):
+            yield _first(f"preemption.status.{key}", mine.get(key), expected.get(key))
+    yield from _candidates(ours.get("candidates") or {}, theirs.get("candidates") or {})
+    if ours.get("notCandidates") != theirs.get("notCandidates"):
+        yield _first("preemption.notCandidates", ours.get("notCandidates"), theirs.get("notCandidates"))
+    if node and not _victims_agree(ours.get("victims") or (), (theirs.get("candidates") or {}).get(node) or {}):
+        yield _first("preemption.victims", ours.get("victims"), theirs.get("victims"))
+
+
+def _candidates(ours: Expectation, theirs: Expectation) -> Iterator[str]:
+    if set(ours) != set(theirs):
+        yield _first("preemption.candidates", sorted(ours), sorted(theirs))
+        return
+    for node, expected in theirs.items():
+        if not _victims_agree(ours[node]["victims"], expected) or (
+            ours[node]["pdbViolations"] != expected["pdbViolations"] and not expected.get("alternatives")
+        ):
+            yield _first(f"preemption.candidates.{node}", ours[node], expected)
+
+
+def _victims_agree(ours: Sequence[str], expected: Expectation) -> bool:
+    possible = [expected.get("victims") or (), *(expected.get("alternatives") or ())]
+    return any(set(ours) == set(victims) for victims in possible)
+
+
+def _first(path: str, ours: Any, theirs: Any) -> str:
+    """The first place where two values differ."""
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        for key in sorted({*ours, *theirs}):
+            if ours.get(key) != theirs.get(key):
+                return _first(f"{path}.{key}", ours.get(key), theirs.get(key))
+    return f"{path}: {ours!r}, expected {theirs!r}"

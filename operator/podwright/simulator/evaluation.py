@@ -1,0 +1,138 @@
+"""What the scheduler makes of one pod, in full: every node, every plugin's verdict and score, the totals, preemption.
+
+The production core does all of it; this module only writes down what it says, in kube-scheduler's terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from podwright.core.cycle import NO_NODES, Search, find_feasible
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.interface import CycleState, Int64s
+from podwright.core.framework.runtime import Framework
+from podwright.core.framework.status import Code, Status
+from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.evaluator import DryRun, acceptable
+from podwright.core.state.cache import Cache
+
+Expectation = dict[str, Any]
+
+
+def evaluate(framework: Framework, cache: Cache, pod: PodInfo, *, preemption: bool = True) -> Expectation:
+    """The `expect` of a conformance case: see the description of `podwright evaluate` in docs/evaluate.md.
+
+    Scores are given for every feasible node, even where there is only one, and also for the nodes beside a nominated
+    one that is taken. `preemption=False` leaves out what PostFilter found, but not its words.
+    """
+    state = CycleState()
+    result: Expectation = {}
+    try:
+        if not cache.table.count:
+            framework.pre_filter(state, pod)
+            result["message"] = NO_NODES
+            result["nodes"] = {}
+        else:
+            search = find_feasible(framework, cache, pod, state, take_nominated=False)
+            result["nodes"] = _nodes(cache, search)
+            if search.diagnosis.pre_filter is not None:
+                result["prefilterStatus"] = _status(search.diagnosis.pre_filter)
+            if len(search.feasible):
+                result.update(_scores(framework, cache, pod, state, search))
+            else:
+                result.update(_failure(framework, pod, state, search, preemption=preemption))
+    except PluginError as error:
+        result["error"] = str(error)
+    if state.skip_filter:
+        result["skippedFilters"] = sorted(state.skip_filter)
+    return result
+
+
+def _status(status: Status) -> Expectation:
+    words: Expectation = {"plugin": status.plugin} if status.plugin else {}
+    return {**words, "code": status.code.text, "reasons": sorted(status.reasons)}
+
+
+def _nodes(cache: Cache, search: Search) -> Expectation:
+    table = cache.table
+    rejected = search.diagnosis.statuses()
+    nodes: Expectation = {}
+    for slot in np.flatnonzero(table.valid):
+        status = rejected.get(int(slot))
+        if status is None:
+            nodes[table.names[slot]] = {"feasible": True}
+            continue
+        verdict: Expectation = {
+            "feasible": False,
+            "plugin": status.plugin,
+            "reasons": sorted(status.reasons),
+            "resolvable": status.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+        }
+        if status is search.diagnosis.absent:
+            verdict["byPreFilter"] = True
+        nodes[table.names[slot]] = verdict
+    return dict(sorted(nodes.items()))
+
+
+def _scores(framework: Framework, cache: Cache, pod: PodInfo, state: CycleState, search: Search) -> Expectation:
+    details: dict[str, Int64s] = {}
+    total = framework.score(state, pod, search.feasible, details)
+    names = [cache.table.names[slot] for slot in search.feasible.slots]
+    totals = {name: int(value) for name, value in zip(names, total, strict=True)}
+    highest = max(totals.values())
+    result: Expectation = {
+        "scores": {
+            plugin: {name: int(value) for name, value in zip(names, scores, strict=True)}
+            for plugin, scores in sorted(details.items())
+        },
+        "total": totals,
+        "best": sorted(name for name, value in totals.items() if value == highest),
+    }
+    if state.skip_score:
+        result["skippedScores"] = sorted(state.skip_score)
+    if pod.nominated_node_name in totals:
+        result["best"] = [pod.nominated_node_name]
+        result["nominatedTaken"] = True
+    return result
+
+
+def _failure(framework: Framework, pod: PodInfo, state: CycleState, search: Search, *, preemption: bool) -> Expectation:
+    found, status = framework.post_filter(state, pod, search.diagnosis)
+    filter_message = search.diagnosis.message()
+    result: Expectation = {"message": search.diagnosis.message(status.message)}
+    if result["message"] != filter_message:
+        result["filterMessage"] = filter_message
+    if not preemption:
+        return result
+    outcome: Expectation = {
+        "status": _status(Status(status.code, status.reasons) if status.code is Code.SUCCESS else status),
+        "nominatedNode": found.nominated_node if found else "",
+        "victims": [victim.key for victim in found.victims] if found else [],
+    }
+    if found is not None and isinstance(found.details, DryRun):
+        outcome.update(_dry_run(framework, found.details))
+    result["preemption"] = outcome
+    return result
+
+
+def _dry_run(framework: Framework, run: DryRun) -> Expectation:
+    outcome: Expectation = {}
+    if run.candidates:
+        best = acceptable(list(run.candidates.values()), framework.handle.now())
+        outcome["acceptable"] = sorted(candidate.node_name for candidate in best)
+        outcome["candidates"] = {
+            name: {"victims": [victim.key for victim in candidate.victims], "pdbViolations": candidate.violations}
+            for name, candidate in sorted(run.candidates.items())
+        }
+    if run.rejected:
+        outcome["notCandidates"] = {name: _status(status) for name, status in sorted(run.rejected.items())}
+    return outcome
+
+
+def placed_node(expectation: Mapping[str, Any]) -> str | None:
+    """Where a sequence puts the pod: the least name of the best."""
+    best = expectation.get("best")
+    return min(best) if best else None

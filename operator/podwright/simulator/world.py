@@ -1,0 +1,93 @@
+"""A cluster in memory, filled from lists of objects, and the Handle that plugins get there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from podwright.core.framework.features import Features
+from podwright.core.framework.interface import Cluster, ClusterError
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.state.cache import Cache
+
+LISTS: Final[Mapping[str, str]] = {
+    "namespaces": "Namespace",
+    "services": "Service",
+    "replicationControllers": "ReplicationController",
+    "replicaSets": "ReplicaSet",
+    "statefulSets": "StatefulSet",
+    "persistentVolumes": "PersistentVolume",
+    "persistentVolumeClaims": "PersistentVolumeClaim",
+    "storageClasses": "StorageClass",
+    "csiNodes": "CSINode",
+    "csiDrivers": "CSIDriver",
+    "csiStorageCapacities": "CSIStorageCapacity",
+    "volumeAttachments": "VolumeAttachment",
+    "podDisruptionBudgets": "PodDisruptionBudget",
+    "deviceClasses": "DeviceClass",
+}
+"""Fields of a case and the kinds of the objects in them."""
+
+
+class NoCluster:
+    """A Cluster that is not there: nothing can be read or written."""
+
+    async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
+        raise ClusterError("a simulation binds nothing")
+
+    async def get(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
+        raise ClusterError("a simulation reads nothing")
+
+    async def update(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise ClusterError("a simulation writes nothing")
+
+    async def wait_for(
+        self, kind: str, name: str, namespace: str, done: Callable[[Mapping[str, Any] | None], bool], timeout: float
+    ) -> None:
+        raise ClusterError("a simulation waits for nothing")
+
+
+class World:
+    """A cache with everything around it that plugins ask for. `clock` gives seconds since the epoch."""
+
+    def __init__(self, features: Features | None = None, clock: Callable[[], float] | None = None) -> None:
+        self.cache = Cache()
+        self.features = features or Features()
+        self.cluster: Cluster = NoCluster()
+        self._clock = clock or (lambda: 0.0)
+
+    def now(self) -> float:
+        return self._clock()
+
+    def fill(self, objects: Mapping[str, Any]) -> None:
+        """Takes in the lists of a case: `nodes`, `pods` and those of LISTS. Raises InvalidObjectError.
+
+        Namespaces come first, pods last: kube-scheduler waits for all its informers, too.
+        """
+        for field, kind in LISTS.items():
+            for raw in objects.get(field) or ():
+                self.cache.set_object(kind, raw)
+        for raw in objects.get("nodes") or ():
+            self.cache.set_node(parse_node(raw))
+        for raw in objects.get("pods") or ():
+            self.set_pod(raw)
+
+    def set_pod(self, raw: Mapping[str, Any]) -> None:
+        """A pod with a node, or one that is nominated to a node. Others are pending and change nothing."""
+        pod = parse_pod(raw)
+        if pod.node_name:
+            self.cache.set_pod(pod)
+        elif pod.nominated_node_name and not pod.finished:
+            self.cache.nominator.add(pod, pod.nominated_node_name)
+
+
+def lists_of(items: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Sorts the items of a `kubectl get … -o json` into the lists of a case; kinds that do not matter are left out."""
+    fields = {kind: field for field, kind in LISTS.items()} | {"Node": "nodes", "Pod": "pods"}
+    lists: dict[str, list[Mapping[str, Any]]] = {}
+    for item in items:
+        field = fields.get(str(item.get("kind") or ""))
+        if field is not None:
+            lists.setdefault(field, []).append(item)
+    return lists
