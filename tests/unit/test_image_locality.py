@@ -40,7 +40,6 @@ def running(*images, init=(), volumes=()):
         pytest.param([500, 500], running("app", "app"), [49, 49], id="an image counts as often as it is used"),
         pytest.param([500, 500], running("app:latest"), [48, 48], id="the tag latest may be written out"),
         pytest.param([500, 500], running("app:v1"), [0, 0], id="another tag is another image"),
-        pytest.param([500, 500], running("host:5000/app"), [0, 0], id="a port in the registry's name is no tag"),
     ],
 )
 def test_scores(sizes, pod, expected):
@@ -73,3 +72,8 @@ def test_images_may_come_and_go():
     cache.remove_node("c")
     cache.set_node(parse_node(make_node("b")))
     assert scores(plugin, running("app:v1")) == {"a": 0, "b": 0}
+
+
+def test_a_port_in_the_registrys_name_is_no_tag():
+    plugin = build(ImageLocality, make_cache([make_node("a", images=[image("host:5000/app:latest", 500)])]))
+    assert scores(plugin, running("host:5000/app")) == {"a": 48}
