@@ -1,0 +1,162 @@
+"""`podwright evaluate`: what the scheduler would say, from files, with no cluster at hand."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+import yaml
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from podwright.core.framework.features import Features
+from podwright.simulator.cases import Case, CaseError, case_from_dump, read_cases, run_case
+from podwright.simulator.comparison import differences
+
+SHOWN = 3
+"""Differences shown per group."""
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(allow_dash=True))
+@click.option("--check", is_flag=True, help="Compare with the `expect` of each case; exit 1 on any difference.")
+@click.option(
+    "--pod",
+    "manifest",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A pod manifest: FILES is then one dump of `kubectl get nodes,pods,… -A -o json`, and the answer is for people.",
+)
+@click.option(
+    "--output", type=click.Choice(["table", "json"]), default="table", help="With --pod: how to print the answer."
+)
+@click.option(
+    "--feature-gates", default="", metavar="NAME=true,…", help="Feature gates other than Kubernetes 1.37's defaults."
+)
+def evaluate(files: tuple[str, ...], *, check: bool, manifest: str | None, output: str, feature_gates: str) -> None:
+    """Evaluate scheduling cases from FILES (JSON lines, `.gz` too; standard input without any).
+
+    Prints one JSON line per case with the feasible nodes, the reasons of the others, the scores, the message and what
+    preemption would do. With --pod, says where one pod could go in a cluster that was dumped to a file.
+    """
+    try:
+        features = Features(parse_gates(feature_gates))
+        if manifest is not None:
+            _explain(files or ("-",), manifest, features, output)
+        elif check:
+            sys.exit(0 if _check(files or ("-",), features) else 1)
+        else:
+            sys.exit(0 if _answer(files or ("-",), features) else 1)
+    except (CaseError, KeyError, OSError) as error:
+        raise click.ClickException(str(error.args[0] if isinstance(error, KeyError) else error)) from error
+
+
+def parse_gates(text: str) -> dict[str, bool]:
+    """`A=true,B=false` as a mapping. Raises click.BadParameter."""
+    gates = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = item.partition("=")
+        if value.lower() not in ("true", "false"):
+            raise click.BadParameter(f"{item!r} is not NAME=true or NAME=false", param_hint="--feature-gates")
+        gates[name] = value.lower() == "true"
+    return gates
+
+
+def _all(files: Iterable[str]) -> Iterable[Case]:
+    for path in files:
+        yield from read_cases(path)
+
+
+def _answer(files: Iterable[str], features: Features) -> bool:
+    """One line per case; a case that cannot be run gets an `error` and does not stop the others."""
+    sound = True
+    for case in _all(files):
+        try:
+            answer = run_case(case, features)
+        except CaseError as error:
+            sound = False
+            answer = {"id": str(case.get("id") or "?"), "error": str(error)}
+        sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
+    return sound
+
+
+@dataclass
+class _Group:
+    cases: int = 0
+    agreeing: int = 0
+    first: list[str] = field(default_factory=list)
+
+
+def _check(files: Iterable[str], features: Features) -> bool:
+    groups: dict[str, _Group] = {}
+    for case in _all(files):
+        name = str(case.get("id") or "?")
+        group = groups.setdefault(str(case.get("group") or name.partition("/")[0]), _Group())
+        group.cases += 1
+        try:
+            found = next(differences(run_case(case, features), case), None)
+        except CaseError as error:
+            found = str(error)
+        if found is None:
+            group.agreeing += 1
+        elif len(group.first) < SHOWN:
+            group.first.append(f"{name}: {found}")
+    _print_groups(groups)
+    return bool(groups) and all(group.agreeing == group.cases for group in groups.values())
+
+
+def _print_groups(groups: Mapping[str, _Group]) -> None:
+    table = Table("group", "cases", "agreeing", "first differences")
+    for column in table.columns[1:3]:
+        column.justify = "right"
+    for name, group in groups.items():
+        table.add_row(
+            name,
+            str(group.cases),
+            str(group.agreeing),
+            escape("\n".join(group.first)),
+            style=None if not group.first else "red",
+        )
+    everything = [sum(getattr(group, what) for group in groups.values()) for what in ("cases", "agreeing")]
+    table.add_section()
+    table.add_row("all", *map(str, everything), "")
+    Console().print(table)
+
+
+def _explain(files: tuple[str, ...], manifest: str, features: Features, output: str) -> None:
+    if len(files) != 1:
+        raise CaseError("--pod takes exactly one dump")
+    dump = orjson.loads(sys.stdin.buffer.read() if files[0] == "-" else Path(files[0]).read_bytes())
+    pod = yaml.safe_load(Path(manifest).read_text())
+    if not isinstance(pod, dict) or pod.get("kind") != "Pod":
+        raise CaseError(f"{manifest}: expected a manifest of kind Pod")
+    answer = run_case(case_from_dump(dump, pod), features)["expect"]
+    if output == "json":
+        sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2) + b"\n")
+    else:
+        _print_answer(answer)
+
+
+def _print_answer(answer: Mapping[str, Any]) -> None:
+    console = Console()
+    totals = answer.get("total") or {}
+    plugins = [plugin for plugin, scores in (answer.get("scores") or {}).items() if len({*scores.values()}) > 1]
+    table = Table("node", "total", *plugins, "why not")
+    for name in sorted(answer["nodes"], key=lambda node: (-totals.get(node, -1), node)):
+        verdict = answer["nodes"][name]
+        if verdict["feasible"]:
+            scores = (str(answer["scores"][plugin][name]) for plugin in plugins)
+            table.add_row(name, str(totals[name]), *scores, "", style="green" if name in answer["best"] else None)
+        else:
+            why = escape(f"{verdict['plugin']}: {'; '.join(verdict['reasons'])}")
+            table.add_row(name, "", *("" for _ in plugins), why, style="dim")
+    console.print(table)
+    if "best" in answer:
+        console.print(f"The pod would go to {' or '.join(answer['best'])}.")
+    else:
+        console.print(answer.get("error") or answer["message"], markup=False)

@@ -1,0 +1,17 @@
+"""The command `podwright` (and `kubectl podwright`): its subcommands, each in a module of its own."""
+
+from __future__ import annotations
+
+import click
+
+from podwright import __version__
+from podwright.cli.evaluate import evaluate
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="podwright")
+def main() -> None:
+    """A Kubernetes scheduler that people program instead of compile."""
+
+
+main.add_command(evaluate)
