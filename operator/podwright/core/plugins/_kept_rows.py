@@ -54,6 +54,9 @@ class KeptRows(Generic[T]):
     def __init__(self, cache: Cache, dtype: type[T]) -> None:
         self._cache = cache
         self._dtype = dtype
+        self._item_size = np.dtype(dtype).itemsize
+        self._size = -1
+        self._limit = MAX_KEPT
         self._kept: OrderedDict[Hashable, _Kept[T]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -97,13 +100,19 @@ class KeptRows(Generic[T]):
         return True
 
     def _new(self, key: Hashable, recipe: Recipe, size: int) -> _Kept[T]:
-        values = None
+        """A place for the key. Beyond the limit it is that of the key that was not asked for the longest."""
         self._kept.pop(key, None)
-        limit = max(2, min(MAX_KEPT, MAX_BYTES // (np.dtype(self._dtype).itemsize * max(size, 1))))
-        while len(self._kept) >= limit:
-            values = self._kept.popitem(last=False)[1].values
-        if values is None or len(values) != size:
-            values = np.empty(size, self._dtype)
+        if size != self._size:
+            self._size = size
+            self._limit = max(2, min(MAX_KEPT, MAX_BYTES // (self._item_size * max(size, 1))))
+        oldest = None
+        while len(self._kept) >= self._limit:
+            oldest = self._kept.popitem(last=False)[1]
+        if oldest is not None and len(oldest.values) == size:
+            oldest.recipe = recipe
+            self._kept[key] = oldest
+            return oldest
+        values = np.empty(size, self._dtype)
         view = values.view()
         view.flags.writeable = False
         kept = self._kept[key] = _Kept(recipe, values, view, -1)

@@ -15,16 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.framework.interface import Slots
-from podwright.core.objects.resources import CPU, MEMORY
+from podwright.core.objects.node import Node
+from podwright.core.objects.resources import CPU, MEMORY, PODS
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 
 Floats = NDArray[np.float64]
 
 OVERSIZE: Final = 2**46
+FEW: Final = 32
+"""Up to so many changed rows are written one by one."""
 
 Base = Callable[[Any, Any], Any]
-"""(allocatable, used) to the part of the formula that does not depend on the pod, for numbers and arrays."""
+"""(allocatable, used) to the part of a formula that does not depend on the pod, for numbers and arrays."""
 
 
 class Rows(NamedTuple):
@@ -42,6 +45,14 @@ class Rows(NamedTuple):
     def length(self) -> int:
         return int(self.base.shape[1])
 
+    def of(self, places: Sequence[int]) -> Rows:
+        """Only these resources, in this order."""
+        if len(places) == len(self.base):
+            return self
+        chosen = list(places)
+        present = None if self.present is None else self.present[chosen]
+        return Rows(self.base[chosen], self.allocatable[chosen], present)
+
 
 def used_of(node: NodeInfo, resource: str, *, defaults: bool) -> int:
     """What the node's pods use, with scoring's defaults for CPU and memory or without."""
@@ -50,11 +61,13 @@ def used_of(node: NodeInfo, resource: str, *, defaults: bool) -> int:
             return node.scoring_cpu
         if resource == MEMORY:
             return node.scoring_memory
+    if resource == PODS:
+        return len(node.pods)
     return node.requested.get(resource, 0)
 
 
 class ResourceRows:
-    """See the module."""
+    """See the module. `resources` may hold PODS, which counts pods."""
 
     def __init__(self, cache: Cache, resources: Sequence[str], base: Base, *, defaults: bool) -> None:
         self._cache = cache
@@ -62,35 +75,43 @@ class ResourceRows:
         self._base = base
         self._defaults = defaults
         self._seq = -1
-        self._rows = Rows(np.empty((0, 0)), np.empty((0, 0)), None)
+        self._nodes: list[Node | None] = []
+        self._base_columns: list[Floats] = []
         self._present = np.empty((0, 0))
         self._missing = 0
+        self._rows = Rows(np.empty((0, 0)), np.empty((0, 0)), None)
         self.oversized: set[int] = set()
 
     def everything(self) -> Rows:
-        """All rows of the table, current; holes count as nodes that have one of everything."""
+        """All rows of the table, current; holes count as empty nodes."""
         self._sync()
-        return self._rows if self._missing else self._rows._replace(present=None)
+        return self._rows
 
     def some(self, slots: Slots) -> Rows:
         """The rows of these slots, current."""
         self._sync()
-        present = self._present[:, slots] if self._missing else None
-        return Rows(self._rows.base[:, slots], self._rows.allocatable[:, slots], present)
+        base, allocatable, present = self._rows
+        if present is not None:
+            present = present.take(slots, axis=1)
+        return Rows(base.take(slots, axis=1), allocatable.take(slots, axis=1), present)
 
     def _sync(self) -> None:
         table = self._cache.table
         log = table.usage_changes
-        if self._seq == log.seq:
+        seq = log.seq
+        if self._seq == seq:
             return
-        changed = log.since(self._seq) if self._seq >= 0 and self._rows.length == table.size else None
-        slots = set(changed or ())
-        if changed is None or len(slots) > 32:
+        changed = log.since(self._seq) if self._seq >= 0 and len(self._nodes) == table.size else None
+        if changed is None:
             self._rebuild()
-        else:
+        elif len(changed) == 1:
+            self._write(changed[0])
+        elif len(slots := set(changed)) <= FEW:
             for slot in slots:
                 self._write(slot)
-        self._seq = log.seq
+        else:
+            self._rebuild()
+        self._seq = seq
 
     def _rebuild(self) -> None:
         table = self._cache.table
@@ -99,13 +120,16 @@ class ResourceRows:
         for i, resource in enumerate(self._resources):
             allocatable[i] = table.allocatable(resource)
             used[i] = self._used_column(resource)
+        base = self._base(allocatable, used)
         self.oversized = set(np.flatnonzero((allocatable >= OVERSIZE).any(axis=0)).tolist())
         missing = allocatable == 0
         allocatable[missing] = 1
         missing &= table.valid
         self._missing = int(np.count_nonzero(missing))
         self._present = np.where(missing, 0.0, 1.0)
-        self._rows = Rows(self._base(allocatable, used), allocatable, self._present)
+        self._rows = Rows(base, allocatable, self._present if self._missing else None)
+        self._base_columns = list(base)
+        self._nodes = list(table.nodes)
 
     def _used_column(self, resource: str) -> NDArray[np.int64]:
         table = self._cache.table
@@ -113,19 +137,29 @@ class ResourceRows:
             return table.scoring_cpu
         if self._defaults and resource == MEMORY:
             return table.scoring_memory
-        return table.requested(resource)
+        return table.pods if resource == PODS else table.requested(resource)
 
     def _write(self, slot: int) -> None:
-        hole = self._cache.table.nodes[slot] is None
-        node = None if hole else self._cache.node_at(slot)
+        node = self._cache.table.nodes[slot]
+        if node is not self._nodes[slot]:
+            self._write_node(slot, node)
+        if node is None:
+            return
+        info, base, defaults = self._cache.node_at(slot), self._base, self._defaults
+        for column, resource in zip(self._base_columns, self._resources, strict=True):
+            column[slot] = base(node.allocatable.get(resource, 0), used_of(info, resource, defaults=defaults))
+
+    def _write_node(self, slot: int, node: Node | None) -> None:
+        """Writes what depends on the node itself."""
+        self._nodes[slot] = node
         self.oversized.discard(slot)
         for i, resource in enumerate(self._resources):
-            allocatable = 1 if node is None else node.allocatable(resource)
-            used = 0 if node is None else used_of(node, resource, defaults=self._defaults)
+            allocatable = 0 if node is None else node.allocatable.get(resource, 0)
             if allocatable >= OVERSIZE:
                 self.oversized.add(slot)
-            present = 1.0 if allocatable else 0.0
+            present = 1.0 if allocatable or node is None else 0.0
             self._missing += int(self._present[i, slot] - present)
             self._present[i, slot] = present
             self._rows.allocatable[i, slot] = allocatable or 1
-            self._rows.base[i, slot] = self._base(allocatable or 1, used)
+            self._rows.base[i, slot] = self._base(allocatable, 0)
+        self._rows = self._rows._replace(present=self._present if self._missing else None)

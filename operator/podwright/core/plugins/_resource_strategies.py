@@ -1,20 +1,21 @@
 """NodeResourcesFit's scoring strategies: each in int64 arithmetic for one node, and in float64 for many.
 
 `of_node` is the rule; `of_rows` gives the same for rows whose amounts are not oversized (see `_resource_rows`).
-Divisions truncate, and sums of products wrap, as Go's do. Source: the Kubernetes documentation, "Resource Bin Packing".
+Divisions truncate and products wrap, as Go's do. Source: the Kubernetes documentation, "Resource Bin Packing".
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from podwright.core.framework.interface import MAX_SCORE, Int64s
-from podwright.core.objects.resources import is_counted_resource, is_scalar_resource
 from podwright.core.plugins._resource_args import ResourceSpec
+from podwright.core.plugins._resource_demand import Demand, ScoredResources
+from podwright.core.plugins._resource_recipe import Scratch
 from podwright.core.plugins._resource_rows import Floats, Rows, used_of
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -31,34 +32,18 @@ def quotient(dividend: int, divisor: int) -> int:
     return dividend // divisor if dividend >= 0 else -(-dividend // divisor)
 
 
-class Wanted(NamedTuple):
-    """A resource that counts for one pod: its place in the plugin's list, its name, what the pod adds."""
-
-    place: int
-    resource: str
-    amount: int
-
-
-Demand = tuple[Wanted, ...]
-
-
-def demand_of(resources: Sequence[str], amount_of: Callable[[str], int]) -> Demand:
-    """The resources that count for a pod: of scalar ones only those that it requests."""
-    pairs = [(i, name, amount_of(name)) for i, name in enumerate(resources)]
-    return tuple(
-        Wanted(i, name, amount)
-        for i, name, amount in pairs
-        if is_counted_resource(name) and (amount or not is_scalar_resource(name))
-    )
-
-
 class Strategy(ABC):
     """See the module."""
 
+    bound: float
+    """What the score of a resource is held to."""
+
     def __init__(self, resources: Sequence[ResourceSpec]) -> None:
-        self.resources = tuple(resource.name for resource in resources)
+        self.resources = ScoredResources([resource.name for resource in resources])
         self.weights = tuple(resource.weight for resource in resources)
-        self._scratch = np.empty((2, 0))
+        self._weight_column = np.array(self.weights, np.float64).reshape(-1, 1)
+        self._equal = len(set(self.weights)) == 1
+        self._scratch = Scratch(self.bound)
 
     @staticmethod
     @abstractmethod
@@ -69,68 +54,80 @@ class Strategy(ABC):
     def of_resource(self, requested: int, capacity: int) -> int:
         """The score of one resource; `requested` has the pod, `capacity` is above 0."""
 
+    @abstractmethod
+    def _percent(self, demand: Demand, rows: Rows) -> Floats:
+        """float64[resources, rows], whole numbers: `of_resource` of each, or how full it is. May be written to."""
+
     def of_node(self, demand: Demand, node: NodeInfo) -> int:
         """The score of one node. Resources that the node lacks do not count."""
         total = weights = 0
-        for place, resource, amount in demand:
+        for place, resource, amount in zip(demand.places, demand.resources, demand.amounts, strict=True):
             capacity = node.allocatable(resource)
             if capacity:
-                requested = int64(used_of(node, resource, defaults=True) + amount)
+                requested = used_of(node, resource, defaults=True) + amount
                 total += self.of_resource(requested, capacity) * self.weights[place]
                 weights += self.weights[place]
         return min(max(quotient(total, weights), 0), MAX_SCORE) if weights else 0
 
     def of_rows(self, demand: Demand, rows: Rows, out: Int64s) -> None:
         """Writes the scores of some rows into `out`, int64[rows]."""
-        if not demand:
+        if not demand.places:
             out[:] = 0
             return
-        total, term = self._buffers(rows.length)
-        weights: Any = 0
-        for position, (place, _, amount) in enumerate(demand):
-            part = term if position else total
-            self._score(amount, rows.base[place], rows.allocatable[place], part)
-            weight: Any = self.weights[place]
-            if rows.present is not None:
-                weight = rows.present[place] * weight
-                part *= weight
-            elif weight != 1:
-                part *= weight
-            weights = weights + weight
-            if position:
-                total += part
-        total /= weights if rows.present is None else np.maximum(weights, 1)
+        rows = rows.of(demand.places)
+        terms = self._percent(demand, rows)
+        divisor: Any = float(len(terms))
+        if rows.present is not None:
+            weights = self._weights_of(demand) * rows.present
+            terms *= weights
+            divisor = np.maximum(_sum(weights), 1.0)
+        elif not self._equal:
+            weights = self._weights_of(demand)
+            terms *= weights
+            divisor = float(weights.sum())
+        total = _sum(terms)
+        total /= divisor
         np.copyto(out, total, casting="unsafe")
 
-    @abstractmethod
-    def _score(self, amount: int, base: Floats, allocatable: Floats, out: Floats) -> None:
-        """Writes one resource's whole-numbered scores into `out`."""
+    def _weights_of(self, demand: Demand) -> Floats:
+        return self._weight_column[list(demand.places)]
 
-    def _buffers(self, count: int) -> Floats:
-        if self._scratch.shape[1] < count:
-            self._scratch = np.empty((2, count))
-        return self._scratch[:, :count]
+
+def _sum(rows: Floats) -> Floats:
+    """The sum over resources, written into the first one's row."""
+    total: Floats = rows[0]
+    for row in rows[1:]:
+        total += row
+    return total
 
 
 class LeastAllocated(Strategy):
     """The more is left, the better."""
+
+    bound = 0.0
 
     @staticmethod
     def base(allocatable: Any, used: Any) -> Any:
         return (allocatable - used) * 100.0
 
     def of_resource(self, requested: int, capacity: int) -> int:
-        return 0 if requested > capacity else quotient(int64(int64(capacity - requested) * MAX_SCORE), capacity)
+        if requested > capacity:
+            return 0
+        return quotient(int64((capacity - requested) * MAX_SCORE), capacity)
 
-    def _score(self, amount: int, base: Floats, allocatable: Floats, out: Floats) -> None:
-        np.subtract(base, amount * 100.0, out=out)
-        np.divide(out, allocatable, out=out)
-        np.maximum(out, 0.0, out=out)
-        np.floor(out, out=out)
+    def _percent(self, demand: Demand, rows: Rows) -> Floats:
+        terms, bounds = self._scratch.get(*rows.base.shape)
+        np.subtract(rows.base, demand.column(100.0), out=terms)
+        np.divide(terms, rows.allocatable, out=terms)
+        np.maximum(terms, bounds, out=terms)
+        np.floor(terms, out=terms)
+        return terms
 
 
 class MostAllocated(Strategy):
     """The more is used, the better."""
+
+    bound = 100.0
 
     @staticmethod
     def base(_allocatable: Any, used: Any) -> Any:
@@ -139,11 +136,13 @@ class MostAllocated(Strategy):
     def of_resource(self, requested: int, capacity: int) -> int:
         return quotient(int64(min(requested, capacity) * MAX_SCORE), capacity)
 
-    def _score(self, amount: int, base: Floats, allocatable: Floats, out: Floats) -> None:
-        np.add(base, amount * 100.0, out=out)
-        np.divide(out, allocatable, out=out)
-        np.minimum(out, 100.0, out=out)
-        np.floor(out, out=out)
+    def _percent(self, demand: Demand, rows: Rows) -> Floats:
+        terms, bounds = self._scratch.get(*rows.base.shape)
+        np.add(rows.base, demand.column(100.0), out=terms)
+        np.divide(terms, rows.allocatable, out=terms)
+        np.minimum(terms, bounds, out=terms)
+        np.floor(terms, out=terms)
+        return terms
 
 
 class RequestedToCapacityRatio(MostAllocated):
@@ -161,10 +160,10 @@ class RequestedToCapacityRatio(MostAllocated):
 
     def of_node(self, demand: Demand, node: NodeInfo) -> int:
         total = weights = 0
-        for place, resource, amount in demand:
+        for place, resource, amount in zip(demand.places, demand.resources, demand.amounts, strict=True):
             capacity = node.allocatable(resource)
             if capacity:
-                requested = int64(used_of(node, resource, defaults=True) + amount)
+                requested = used_of(node, resource, defaults=True) + amount
                 score = self.of_resource(requested, capacity)
                 if score > 0:
                     total += score * self.weights[place]
@@ -172,19 +171,17 @@ class RequestedToCapacityRatio(MostAllocated):
         return (2 * total + weights) // (2 * weights) if weights else 0
 
     def of_rows(self, demand: Demand, rows: Rows, out: Int64s) -> None:
-        total, score = self._buffers(rows.length)
-        total[:] = 0
-        weights = np.zeros(rows.length)
-        for place, _, amount in demand:
-            self._score(amount, rows.base[place], rows.allocatable[place], score)
-            np.copyto(out, score, casting="unsafe")
-            np.take(self._curve_column, out, out=score, mode="clip")
-            if rows.present is not None:
-                score *= rows.present[place]
-            weights += (score > 0) * float(self.weights[place])
-            score *= self.weights[place]
-            total += score
-        total /= np.maximum(weights, 1)
+        if not demand.places:
+            out[:] = 0
+            return
+        rows = rows.of(demand.places)
+        scores = self._curve_column[self._percent(demand, rows).astype(np.intp)]
+        if rows.present is not None:
+            scores *= rows.present
+        weights = self._weights_of(demand) * (scores > 0)
+        scores *= weights
+        total = _sum(scores)
+        total /= np.maximum(_sum(weights), 1.0)
         total += 0.5
         np.copyto(out, total, casting="unsafe")
 

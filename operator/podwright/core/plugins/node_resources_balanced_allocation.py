@@ -32,9 +32,10 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import Requests
 from podwright.core.plugins._kept_rows import KeptRows
 from podwright.core.plugins._resource_args import DEFAULT_RESOURCES, ResourceSpec
-from podwright.core.plugins._resource_recipe import ScoreRecipe
+from podwright.core.plugins._resource_demand import Demand, ScoredResources
+from podwright.core.plugins._resource_recipe import ScoreRecipe, Scratch
 from podwright.core.plugins._resource_rows import Floats, ResourceRows, Rows, used_of
-from podwright.core.plugins._resource_strategies import Demand, Wanted, demand_of, int64
+from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 
 
@@ -68,63 +69,72 @@ class NodeResourcesBalancedAllocation(Plugin, PreScorePlugin, ScorePlugin):
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:
         args = args or NodeResourcesBalancedAllocationArgs()
         super().__init__(args, handle)
-        self._resources = tuple(resource.name for resource in args.resources)
-        self._columns = ResourceRows(handle.cache, self._resources, _used, defaults=False)
+        self._resources = ScoredResources([resource.name for resource in args.resources])
+        self._columns = ResourceRows(handle.cache, self._resources.names, _used, defaults=False)
         self._scores = KeptRows(handle.cache, np.int64)
         self._before = KeptRows(handle.cache, np.float64)
-        self._scratch = np.empty((2, 0))
+        self._scratch = Scratch(1.0)
 
     def pre_score(self, _state: CycleState, pod: PodInfo, _feasible: Feasible) -> Status | None:
         amounts = pod.requests.amounts
-        return None if any(amounts.get(name) for name in self._resources) else SKIP
+        return None if any(amounts.get(name) for name in self._resources.names) else SKIP
 
     def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        demand = self._demand(pod.requests)
-        return _score(demand, _without_pod(demand), node)
+        demand = self._resources.demand(pod.requests.amounts)
+        return _score(demand, demand.of_nothing(), node)
 
     def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
         requests = pod.requests
         return feasible.take(self._scores.get(requests, lambda: self._recipe(requests)))
 
-    def _demand(self, requests: Requests) -> Demand:
-        return demand_of(self._resources, lambda name: requests.amounts.get(name, 0))
-
     def _recipe(self, requests: Requests) -> ScoreRecipe:
-        demand = self._demand(requests)
-        without = _without_pod(demand)
+        demand = self._resources.demand(requests.amounts)
+        return _BalanceScore(self.handle.cache, self._columns, demand, self._before, self._scratch)
 
-        def of_rows(rows: Rows, slots: Slots | None, out: Int64s) -> None:
-            before = self._before.get(without, lambda: _BalanceRecipe(without, self._columns))
-            balance = _balances(demand, rows, self._buffers(rows.length))
-            balance -= before if slots is None else before[slots]
-            balance += 150.0
-            balance *= 0.5
-            np.copyto(out, balance, casting="unsafe")
 
-        return ScoreRecipe(self.handle.cache, self._columns, lambda node: _score(demand, without, node), of_rows)
+class _BalanceScore(ScoreRecipe):
+    __slots__ = ("_before", "_demand", "_scratch", "_without")
 
-    def _buffers(self, length: int) -> Floats:
-        if self._scratch.shape[1] < length:
-            self._scratch = np.empty((2, length))
-        return self._scratch[:, :length]
+    def __init__(
+        self, cache: Cache, columns: ResourceRows, demand: Demand, before: KeptRows[np.float64], scratch: Scratch
+    ) -> None:
+        super().__init__(cache, columns)
+        self._demand = demand
+        self._without = demand.of_nothing()
+        self._before = before
+        self._scratch = scratch
+
+    def one(self, node: NodeInfo) -> int:
+        return _score(self._demand, self._without, node)
+
+    def write(self, rows: Rows, slots: Slots | None, out: Int64s) -> None:
+        before = self._before.get(
+            self._demand.places, lambda: _BalanceRecipe(self._without, self._columns, self._scratch)
+        )
+        balance = _balances(self._demand, rows, self._scratch)
+        balance -= before if slots is None else before[slots]
+        balance *= 0.5
+        np.copyto(out, balance, casting="unsafe")
 
 
 class _BalanceRecipe:
-    """The balance of nodes as they are, for `KeptRows`."""
+    """The balance of nodes as they are, less 150, for `KeptRows`."""
 
-    def __init__(self, demand: Demand, columns: ResourceRows) -> None:
+    __slots__ = ("_columns", "_demand", "_scratch")
+
+    def __init__(self, demand: Demand, columns: ResourceRows, scratch: Scratch) -> None:
         self._demand = demand
         self._columns = columns
+        self._scratch = scratch
 
     def all(self, out: Floats) -> None:
-        rows = self._columns.everything()
-        out[:] = _balances(self._demand, rows, np.empty((2, rows.length)))
+        np.subtract(_balances(self._demand, self._columns.everything(), self._scratch), 150.0, out=out)
 
     def some(self, slots: Slots) -> Floats:
-        return _balances(self._demand, self._columns.some(slots), np.empty((2, len(slots))))
+        return _balances(self._demand, self._columns.some(slots), self._scratch) - 150.0
 
     def one(self, node: NodeInfo) -> float:
-        return float(_balance(_fractions(self._demand, node)))
+        return _balance(_fractions(self._demand, node)) - 150.0
 
 
 def _used(_allocatable: Any, used: Any) -> Any:
@@ -132,10 +142,6 @@ def _used(_allocatable: Any, used: Any) -> Any:
 
 
 # One node
-
-
-def _without_pod(demand: Demand) -> Demand:
-    return tuple(wanted._replace(amount=0) for wanted in demand)
 
 
 def _score(demand: Demand, without: Demand, node: NodeInfo) -> int:
@@ -146,10 +152,10 @@ def _score(demand: Demand, without: Demand, node: NodeInfo) -> int:
 def _fractions(demand: Demand, node: NodeInfo) -> list[float]:
     """The used fraction of each resource that the node has, at most 1."""
     fractions = []
-    for _, resource, amount in demand:
+    for resource, amount in zip(demand.resources, demand.amounts, strict=True):
         capacity = node.allocatable(resource)
         if capacity:
-            requested = int64(used_of(node, resource, defaults=False) + amount)
+            requested = used_of(node, resource, defaults=False) + amount
             fractions.append(min(float(requested) / float(capacity), 1.0))
     return fractions
 
@@ -174,53 +180,44 @@ def _balance(fractions: list[float]) -> int:
 # Many nodes
 
 
-def _balances(demand: Demand, rows: Rows, scratch: Floats) -> Floats:
-    """float64[rows], whole numbers. The result may lie in `scratch`, float64[2, rows]."""
-    if len(demand) < 2:
+def _balances(demand: Demand, rows: Rows, scratch: Scratch) -> Floats:
+    """float64[rows], whole numbers, to be used before `scratch` is used again."""
+    if len(demand.places) < 2:
         return np.full(rows.length, 100.0)
-    deviation = _deviation_of_two(demand, rows, scratch) if len(demand) == 2 else _deviation_of_many(demand, rows)
+    rows = rows.of(demand.places)
+    fractions, ones = scratch.get(*rows.base.shape)
+    np.add(rows.base, demand.column(1.0), out=fractions)
+    np.divide(fractions, rows.allocatable, out=fractions)
+    np.minimum(fractions, ones, out=fractions)
+    two = len(fractions) == 2
+    deviation = _deviation_of_two(fractions, rows.present) if two else _deviation_of_many(fractions, rows.present)
     np.subtract(1.0, deviation, out=deviation)
     deviation *= 100.0
     np.floor(deviation, out=deviation)
     return deviation
 
 
-def _fraction_rows(wanted: Wanted, rows: Rows, out: Floats) -> None:
-    np.add(rows.base[wanted.place], float(wanted.amount), out=out)
-    np.divide(out, rows.allocatable[wanted.place], out=out)
-    np.minimum(out, 1.0, out=out)
+def _deviation_of_two(fractions: Floats, present: Floats | None) -> Floats:
+    difference: Floats = fractions[0]
+    difference -= fractions[1]
+    difference *= 0.5
+    np.abs(difference, out=difference)
+    if present is not None:
+        difference *= present[0]
+        difference *= present[1]
+    return difference
 
 
-def _deviation_of_two(demand: Demand, rows: Rows, scratch: Floats) -> Floats:
-    first: Floats = scratch[0]
-    second: Floats = scratch[1]
-    _fraction_rows(demand[0], rows, first)
-    _fraction_rows(demand[1], rows, second)
-    first -= second
-    first *= 0.5
-    np.abs(first, out=first)
-    if rows.present is not None:
-        first *= rows.present[demand[0].place]
-        first *= rows.present[demand[1].place]
-    return first
-
-
-def _deviation_of_many(demand: Demand, rows: Rows) -> Floats:
+def _deviation_of_many(fractions: Floats, present: Floats | None) -> Floats:
     """Row by row what `_balance` does; a resource that is missing adds 0 to each sum and is not counted."""
-    indices = [wanted.place for wanted in demand]
-    fractions = np.empty((len(demand), rows.length))
-    for fraction, wanted in zip(fractions, demand, strict=True):
-        _fraction_rows(wanted, rows, fraction)
-    present = np.ones_like(fractions) if rows.present is None else rows.present[indices]
-    count = present.sum(axis=0)
+    there = np.ones_like(fractions) if present is None else present
+    count = there.sum(axis=0)
     divisor = np.maximum(count, 1.0)
-    mean = _sum(fractions * present) / divisor
-    away = (fractions - mean) * present
+    mean = _sum(fractions * there) / divisor
+    away = (fractions - mean) * there
     deviation = np.sqrt(_sum(away * away) / divisor)
-    if rows.present is None:
-        return deviation
-    greatest = np.where(present > 0, fractions, 0.0).max(axis=0)
-    least = np.where(present > 0, fractions, 1.0).min(axis=0)
+    greatest = np.where(there > 0, fractions, 0.0).max(axis=0)
+    least = np.where(there > 0, fractions, 1.0).min(axis=0)
     deviation = np.where(count == 2, (greatest - least) / 2, deviation)
     return np.where(count < 2, 0.0, deviation)
 

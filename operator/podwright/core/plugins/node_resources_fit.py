@@ -37,18 +37,18 @@ from podwright.core.framework.shape import UtilizationShapePoint, curve_of, shap
 from podwright.core.framework.status import Status, unresolvable, unschedulable
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.resources import PODS, Requests, is_extended_resource, is_qualified_name
+from podwright.core.objects.resources import CPU, MEMORY, PODS, Requests, is_extended_resource, is_qualified_name
 from podwright.core.plugins._kept_rows import KeptRows
 from podwright.core.plugins._resource_args import DEFAULT_RESOURCES, ResourceSpec
+from podwright.core.plugins._resource_demand import Demand
 from podwright.core.plugins._resource_recipe import ScoreRecipe
-from podwright.core.plugins._resource_rows import ResourceRows
+from podwright.core.plugins._resource_rows import ResourceRows, Rows
 from podwright.core.plugins._resource_strategies import (
     SIMPLE,
-    Demand,
     RequestedToCapacityRatio,
     Strategy,
-    demand_of,
 )
+from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -138,7 +138,8 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sc
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._strategy = strategy_of(args.scoring_strategy)
-        self._columns = ResourceRows(handle.cache, self._strategy.resources, self._strategy.base, defaults=True)
+        self._columns = ResourceRows(handle.cache, self._strategy.resources.names, self._strategy.base, defaults=True)
+        self._free = ResourceRows(handle.cache, (PODS, CPU, MEMORY), _free, defaults=False)
         self._fitting = KeptRows(handle.cache, np.bool_)
         self._scores = KeptRows(handle.cache, np.int64)
 
@@ -162,10 +163,11 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sc
     def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         return _verdict(self._asked(pod.requests), node)
 
-    def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult:
+    def filter_all(self, _state: CycleState, pod: PodInfo, _table: NodeTable) -> FilterResult:
         requests = pod.requests
-        ok = self._fitting.get(requests, lambda: _FitRecipe(table, self._asked(requests)))
-        return FilterResult(ok, _Explanation(table, self._asked(requests)))
+        asked = self._asked(requests)
+        ok = self._fitting.get(requests, lambda: _FitRecipe(self.handle.cache, self._free, asked))
+        return FilterResult(ok, _Explanation(self.handle.cache, asked))
 
     def _asked(self, requests: Requests) -> Asked:
         if not self._ignored and not self._ignored_groups:
@@ -190,16 +192,14 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sc
         return feasible.take(self._scores.get(requests, lambda: self._recipe(requests)))
 
     def _demand(self, requests: Requests) -> Demand:
-        return demand_of(self._strategy.resources, lambda name: requests.pending.get(name, 0))
+        return self._strategy.resources.demand(requests.pending)
 
     def _recipe(self, requests: Requests) -> ScoreRecipe:
-        demand, strategy = self._demand(requests), self._strategy
-        return ScoreRecipe(
-            self.handle.cache,
-            self._columns,
-            lambda node: strategy.of_node(demand, node),
-            lambda rows, _slots, out: strategy.of_rows(demand, rows, out),
-        )
+        return _FitScore(self.handle.cache, self._columns, self._strategy, self._demand(requests))
+
+
+def _free(allocatable: Any, used: Any) -> Any:
+    return allocatable - used
 
 
 # One node
@@ -224,42 +224,75 @@ def _verdict(asked: Asked, node: NodeInfo) -> Status | None:
 # All nodes
 
 
-class _FitRecipe:
-    """Which nodes have room, for `KeptRows`."""
+class _FitScore(ScoreRecipe):
+    __slots__ = ("_demand", "_strategy")
 
-    def __init__(self, table: NodeTable, asked: Asked) -> None:
-        self._table = table
+    def __init__(self, cache: Cache, columns: ResourceRows, strategy: Strategy, demand: Demand) -> None:
+        super().__init__(cache, columns)
+        self._strategy = strategy
+        self._demand = demand
+
+    def one(self, node: NodeInfo) -> int:
+        return self._strategy.of_node(self._demand, node)
+
+    def write(self, rows: Rows, _slots: Slots | None, out: Int64s) -> None:
+        self._strategy.of_rows(self._demand, rows, out)
+
+
+class _FitRecipe:
+    """Which nodes have room, for `KeptRows`. `columns` has what is free of pods, CPU and memory."""
+
+    __slots__ = ("_asked", "_cache", "_columns", "_others", "_table", "_wanted")
+
+    def __init__(self, cache: Cache, columns: ResourceRows, asked: Asked) -> None:
+        self._cache = cache
+        self._table = cache.table
+        self._columns = columns
         self._asked = asked
+        amounts = dict(asked)
+        self._wanted = np.array([[1.0], [amounts.pop(CPU, -np.inf)], [amounts.pop(MEMORY, -np.inf)]])
+        self._others = amounts
 
     def all(self, out: Bools) -> None:
+        self._compare(self._columns.everything(), out)
         table = self._table
-        np.less(table.pods, table.allowed_pods, out=out)
-        if not self._asked:
-            return
-        free = np.empty(table.size, np.int64)
-        for resource, amount in self._asked:
-            np.subtract(table.allocatable(resource), table.requested(resource), out=free)
-            out &= free >= amount
+        for resource, amount in self._others.items():
+            out &= table.allocatable(resource) - table.requested(resource) >= amount
+        for slot in self._columns.oversized:
+            out[slot] = self.one(self._cache.node_at(slot))
 
     def some(self, slots: Slots) -> Bools:
+        out = np.empty(len(slots), np.bool_)
+        self._compare(self._columns.some(slots), out)
         table = self._table
-        ok: Bools = table.pods[slots] < table.allowed_pods[slots]
-        for resource, amount in self._asked:
-            ok &= table.allocatable(resource)[slots] - table.requested(resource)[slots] >= amount
-        return ok
+        for resource, amount in self._others.items():
+            out &= table.allocatable(resource)[slots] - table.requested(resource)[slots] >= amount
+        if self._columns.oversized:
+            for position, slot in enumerate(slots.tolist()):
+                if slot in self._columns.oversized:
+                    out[position] = self.one(self._cache.node_at(slot))
+        return out
 
     def one(self, node: NodeInfo) -> bool:
         if len(node.pods) >= node.allocatable(PODS):
             return False
         requested = node.requested
-        return all(amount <= node.allocatable(name) - requested.get(name, 0) for name, amount in self._asked)
+        for resource, amount in self._asked:
+            if amount > node.allocatable(resource) - requested.get(resource, 0):
+                return False
+        return True
+
+    def _compare(self, rows: Rows, out: Bools) -> None:
+        enough = rows.base >= self._wanted
+        np.logical_and(enough[0], enough[1], out=out)
+        out &= enough[2]
 
 
 class _Explanation:
     """Why nodes are rejected, worked out once and on demand: int[nodes] codes and the statuses that they index."""
 
-    def __init__(self, table: NodeTable, asked: Asked) -> None:
-        self._table = table
+    def __init__(self, cache: Cache, asked: Asked) -> None:
+        self._cache = cache
         self._asked = asked
         self._known: tuple[NDArray[Any], Sequence[Status]] | None = None
 
@@ -269,23 +302,21 @@ class _Explanation:
         return self._known
 
     def _explain(self) -> tuple[NDArray[Any], Sequence[Status]]:
-        """One bit a reason, the first one the highest; the lowest bit says that it is hopeless."""
-        table = self._table
+        """Two bits a resource tell nodes apart; one node of each kind then stands for all of it."""
+        table = self._cache.table
         codes = (table.pods >= table.allowed_pods).astype(np.int64)
-        hopeless = np.zeros(table.size, np.bool_)
-        names = [""]
-        found: list[tuple[tuple[str, ...], bool]] = []
-        for resource, amount in self._asked:
+        for i, (resource, amount) in enumerate(self._asked):
+            if i % 24 == 23:
+                codes = np.unique(codes, return_inverse=True)[1]  # before the bits run out
             capacity = table.allocatable(resource)
-            codes = codes * 2 + (amount > capacity - table.requested(resource))
-            hopeless |= amount > capacity
-            names.append(resource)
-        kinds, codes = np.unique(codes * 2 + hopeless, return_inverse=True)
-        for kind in kinds.tolist():
-            bits = [kind >> place & 1 for place in range(len(names), 0, -1)]
-            reasons = [f"Insufficient {n}" if n else _TOO_MANY_PODS for n, bit in zip(names, bits, strict=True) if bit]
-            found.append((tuple(reasons), bool(kind & 1)))
-        return codes, [unresolvable(*reasons) if final else unschedulable(*reasons) for reasons, final in found]
+            codes = codes * 4 + 2 * (amount > capacity - table.requested(resource)) + (amount > capacity)
+        codes[~table.valid] = -1
+        kinds, examples, found = np.unique(codes, return_index=True, return_inverse=True)
+        statuses = [
+            None if kind < 0 else _verdict(self._asked, self._cache.node_at(int(slot)))
+            for kind, slot in zip(kinds, examples, strict=True)
+        ]
+        return found, [unschedulable() if status is None else status for status in statuses]
 
 
 # Hints

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.objects.node import Node
+from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.resources import PODS
 from podwright.core.objects.taints import Taint
 from podwright.core.state.columns.changes import ChangeLog
@@ -170,17 +171,17 @@ class NodeTable:
         self._changed(slot)
 
     def set_usage(self, slot: int, resource: str, amount: int) -> None:
-        """Sets `requested` of one resource."""
+        """Sets `requested` of one resource. Absurd sums count as the greatest int64."""
         column = self._columns.get(("requested", resource))
         if column is None:
             self._amounts("requested", resource)
             column = self._columns["requested", resource]
-        column[slot] = amount
+        column[slot] = min(amount, MAX_INT64)
 
     def set_counts(self, slot: int, pods: int, scoring_cpu: int, scoring_memory: int) -> None:
         self._columns["pods", ""][slot] = pods
-        self._columns["scoring_cpu", ""][slot] = scoring_cpu
-        self._columns["scoring_memory", ""][slot] = scoring_memory
+        self._columns["scoring_cpu", ""][slot] = min(scoring_cpu, MAX_INT64)
+        self._columns["scoring_memory", ""][slot] = min(scoring_memory, MAX_INT64)
         self.usage_changes.append(slot)
 
     def _write(self, slot: int, node: Node) -> None:

@@ -1,0 +1,1 @@
+"""What the core costs, in process and without an API server."""
