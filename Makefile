@@ -57,3 +57,7 @@ crds: venv ## generate the CRD from operator/podwright/api
 
 verify: venv ## fail if a generated file is out of date
 	$(BIN)/python -m podwright.api.crd --check $(CRD)
+
+
+bench-core: venv ## decisions per second of the core alone, in-process (ARGS=--help)
+	$(BIN)/python -m benchmarks.core.decisions $(ARGS)

@@ -1,0 +1,165 @@
+"""Decisions per second of the core alone: default profile, every node filtered, every feasible node scored, one core.
+
+Each decision is the whole cycle and the assuming of the pod, as in the operator; there is no API server. Prints a table and,
+with --json FILE, writes a list of {"workload", "nodes", "decisions_per_s"}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from podwright.api.kube_scheduler_configuration import default_profile
+from podwright.core.cycle import Placement, schedule
+from podwright.core.framework.runtime import Framework
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.plugins import PLUGINS
+from podwright.simulator.world import World
+
+Raw = dict[str, Any]
+ZONE: Final = "topology.kubernetes.io/zone"
+HOSTNAME: Final = "kubernetes.io/hostname"
+
+
+def node(index: int) -> Raw:
+    name = f"node-{index:05}"
+    return {
+        "metadata": {"name": name, "labels": {HOSTNAME: name, ZONE: f"zone-{index % 3}"}},
+        "status": {"allocatable": {"cpu": "32", "memory": "128Gi", "pods": "110", "ephemeral-storage": "200Gi"}},
+    }
+
+
+def pod(index: int, name: str, spec: Mapping[str, Any], labels: Mapping[str, str]) -> Raw:
+    requests = {"cpu": f"{100 + 10 * (index % 20)}m", "memory": f"{128 + 16 * (index % 20)}Mi"}
+    container = {"name": "c", "image": "registry.example/app:1", "resources": {"requests": requests}}
+    return {
+        "metadata": {
+            "name": f"{name}-{index}",
+            "namespace": "default",
+            "uid": f"{name}-{index}",
+            "labels": dict(labels),
+        },
+        "spec": {"schedulerName": "podwright", "containers": [container], **spec},
+    }
+
+
+def plain(index: int, name: str) -> Raw:
+    return pod(index, name, {}, {"app": f"app-{index % 20}"})
+
+
+def spread(index: int, name: str) -> Raw:
+    constraints = [
+        {
+            "maxSkew": 5,
+            "topologyKey": key,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "spread"}},
+        }
+        for key in (ZONE, HOSTNAME)
+    ]
+    return pod(index, name, {"topologySpreadConstraints": constraints}, {"app": "spread"})
+
+
+def preferred_affinity(index: int, name: str) -> Raw:
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "near"}}}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}
+    return pod(index, name, {"affinity": {"podAffinity": preferred}}, {"app": "near"})
+
+
+def required_anti_affinity(index: int, name: str) -> Raw:
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": f"apart-{index % 10}"}}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return pod(index, name, {"affinity": {"podAntiAffinity": required}}, {"app": f"apart-{index % 10}"})
+
+
+def different(index: int, name: str) -> Raw:
+    raw = pod(index, name, {}, {"app": f"own-{index}"})
+    raw["spec"]["containers"][0]["resources"]["requests"] = {
+        "cpu": f"{100 + index}m",
+        "memory": f"{64_000_000 + index}",
+    }
+    return raw
+
+
+WORKLOADS: Final[Mapping[str, tuple[Callable[[int, str], Raw], Callable[[int, str], Raw]]]] = {
+    "plain pods of 20 templates": (plain, plain),
+    "zone and hostname spread": (plain, spread),
+    "preferred inter-pod affinity": (preferred_affinity, preferred_affinity),
+    "required anti-affinity": (plain, required_anti_affinity),
+    "pods that all differ": (plain, different),
+}
+
+
+def filled(nodes: int, placed: int, kind: Callable[[int, str], Raw]) -> World:
+    """A world with pods placed evenly; of the affinity pods half are plain ones."""
+    world = World(clock=time.time)
+    world.fill({"nodes": [node(i) for i in range(nodes)]})
+    for i in range(placed):
+        raw = (plain if kind is not plain and i % 2 else kind)(i, "placed")
+        raw["spec"]["nodeName"] = f"node-{i * 7919 % nodes:05}"
+        raw["status"] = {"phase": "Running"}
+        world.set_pod(raw)
+    return world
+
+
+def measure(world: World, pods: list[PodInfo], rounds: Iterator[int]) -> float:
+    """Decisions per second."""
+    framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
+    below = random.Random(7).randrange
+    started = time.perf_counter()
+    for index in rounds:
+        decision = schedule(framework, world.cache, pods[index], below)
+        if not isinstance(decision, Placement):
+            raise TypeError(f"{pods[index].key} was not placed: {decision}")
+        world.cache.assume(pods[index], decision.node_name)
+    return len(pods) / (time.perf_counter() - started)
+
+
+def memory(placed: int) -> float:
+    """MB that `placed` pods take in the cache with all its indexes."""
+    world = World(clock=time.time)
+    world.fill({"nodes": [node(i) for i in range(5000)]})
+    measure(world, [parse_pod(spread(0, "first"))], iter(range(1)))
+    tracemalloc.start()
+    for i in range(placed):
+        raw = plain(i, "placed")
+        raw["spec"]["nodeName"] = f"node-{i % 5000:05}"
+        world.set_pod(json.loads(json.dumps(raw)))
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return used / 1e6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="*", default=[500, 1000, 5000, 15000])
+    parser.add_argument("--placed", type=int, default=10000)
+    parser.add_argument("--pods", type=int, default=2000)
+    parser.add_argument("--only", help="only workloads with this in their name")
+    parser.add_argument("--memory", action="store_true", help="measure the memory of 50,000 placed pods, too")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    results = []
+    for workload, (placed_kind, pending_kind) in WORKLOADS.items():
+        if given.only and given.only not in workload:
+            continue
+        for nodes in given.nodes:
+            world = filled(nodes, given.placed, placed_kind)
+            pods = [parse_pod(pending_kind(i, "pending")) for i in range(given.pods)]
+            rate = measure(world, pods, iter(range(len(pods))))
+            results.append({"workload": workload, "nodes": nodes, "decisions_per_s": round(rate)})
+            print(f"{workload:32} {nodes:6} nodes {rate:9.0f} decisions/s {1e6 / rate:8.0f} µs", flush=True)
+    if given.memory:
+        print(f"50,000 placed pods: {memory(50_000):.0f} MB")
+    if given.json:
+        given.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
