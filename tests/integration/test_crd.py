@@ -44,7 +44,16 @@ def test_the_api_server_finds_nothing_wrong_with_the_crd(served):
     assert "NonStructuralSchema" not in conditions
 
 
+def explained(served: ControlPlane) -> bool:
+    """Whether kubectl finds the schema, which the API server publishes a moment after it serves the kind."""
+    try:
+        return "FIELDS" in served.kubectl("explain", "schedulerpolicy.spec")
+    except KubectlError:
+        return False
+
+
 def test_explain_reads_well(served):
+    wait_until(lambda: explained(served), 60, "the API server publishes the schema")
     spec = served.kubectl("explain", "schedulerpolicy.spec")
     for field in (
         "schedulerName\t<string>",
