@@ -5,6 +5,7 @@ from collections import Counter
 from decimal import Decimal
 
 from benchmarks.http import Api, Json
+from podwright.core.objects.quantity import NANO, parse_quantity
 
 _ZONE = "topology.kubernetes.io/zone"
 
@@ -19,8 +20,8 @@ async def quality(api: Api) -> dict[str, float]:
         node = pod["spec"]["nodeName"]
         count[node] += 1
         cpu[node] = cpu.get(node, Decimal(0)) + _cpu_request(pod)
-    shares = [float(cpu[name] / _cores(node["status"]["allocatable"]["cpu"])) for name, node in nodes.items()]
-    too_many = sum(count[name] > int(node["status"]["allocatable"]["pods"]) for name, node in nodes.items())
+    shares = [float(cpu[name] / _number(node["status"]["allocatable"]["cpu"])) for name, node in nodes.items()]
+    too_many = sum(count[name] > _number(node["status"]["allocatable"]["pods"]) for name, node in nodes.items())
     zones: Counter[str] = Counter(
         {node["metadata"]["labels"][_ZONE]: 0 for node in nodes.values() if _ZONE in node["metadata"]["labels"]}
     )
@@ -37,8 +38,8 @@ async def quality(api: Api) -> dict[str, float]:
 
 def _cpu_request(pod: Json) -> Decimal:
     containers = pod["spec"]["containers"]
-    return sum((_cores(c.get("resources", {}).get("requests", {}).get("cpu", "0")) for c in containers), Decimal(0))
+    return sum((_number(c.get("resources", {}).get("requests", {}).get("cpu", "0")) for c in containers), Decimal(0))
 
 
-def _cores(quantity: str) -> Decimal:
-    return Decimal(quantity[:-1]) / 1000 if quantity.endswith("m") else Decimal(quantity)
+def _number(quantity: str) -> Decimal:
+    return Decimal(parse_quantity(quantity, "quantity")) / NANO
