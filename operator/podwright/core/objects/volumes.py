@@ -53,14 +53,11 @@ class VolumeAffinity:
     """
 
     terms: tuple[tuple[Requirement, ...], ...]
+    keys: frozenset[str]
+    """The labels that the outcome depends on."""
 
     def matches(self, labels: Labels) -> bool:
         return any(all(r.matches_value(labels.get(r.key)) for r in term) for term in self.terms)
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """The labels that the outcome depends on."""
-        return frozenset(r.key for term in self.terms for r in term)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +260,7 @@ def parse_storage_capacity(raw: Mapping[str, Any]) -> StorageCapacity:
 
 def volume_affinity(required: object) -> VolumeAffinity:
     """The affinity for a v1.NodeSelector, one object for the same source. Raises InvalidObjectError if it is none."""
-    return _affinities.get(required, lambda: VolumeAffinity(tuple(_affinity_terms(required))))
+    return _affinities.get(required, lambda: _parse_affinity(required))
 
 
 def storage_class_of(raw: Mapping[str, Any]) -> str:
@@ -321,6 +318,11 @@ def _zones(labels: Labels) -> Iterator[tuple[str, frozenset[str]]]:
             values = [value.strip() for value in labels[key].split(ZONE_SEPARATOR)]
             if all(values):
                 yield key, frozenset(values)
+
+
+def _parse_affinity(required: object) -> VolumeAffinity:
+    terms = tuple(_affinity_terms(required))
+    return VolumeAffinity(terms, frozenset(requirement.key for term in terms for requirement in term))
 
 
 def _affinity_terms(required: object) -> Iterator[tuple[Requirement, ...]]:

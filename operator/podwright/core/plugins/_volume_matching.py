@@ -27,7 +27,8 @@ from podwright.core.state.volumes.index import VolumeIndex
 NO_MATCH: Final = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE: Final = "node(s) did not have enough free storage"
 
-_Ranked = tuple[int, PersistentVolume]
+_Ranked = tuple[int, PersistentVolume, bool]
+"""Place in the order, volume, and whether the label it is filed under is all that it asks for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,8 +96,8 @@ class _Candidates:
             self._depends_on(self.reserved)
             return
         free = [volume for volume in fitting if _may_be_taken(claim, volume)]
-        for entry in enumerate(sorted(free, key=_capacity_of)):
-            self._file(entry)
+        for rank, volume in enumerate(sorted(free, key=_capacity_of)):
+            self._file(rank, volume)
 
     def best(self, labels: Labels, taken: set[str]) -> PersistentVolume | None:
         """The volume to use on a node with these labels."""
@@ -107,7 +108,7 @@ class _Candidates:
             for entry in ranked:
                 if found is not None and entry[0] > found[0]:
                     break
-                if entry[1].name not in taken and _reachable(entry[1], labels):
+                if entry[1].name not in taken and (entry[2] or _reachable(entry[1], labels)):
                     found = entry
                     break
         return None if found is None else found[1]
@@ -115,20 +116,22 @@ class _Candidates:
     def _lists(self, labels: Labels) -> Iterator[Sequence[_Ranked]]:
         yield self._anywhere
         for key, by_value in self._by_label.items():
-            yield by_value.get(labels.get(key, ""), ())
+            value = labels.get(key)
+            if value is not None:
+                yield by_value.get(value, ())
 
-    def _file(self, entry: _Ranked) -> None:
-        volume = entry[1]
+    def _file(self, rank: int, volume: PersistentVolume) -> None:
         self._depends_on(volume)
         terms = () if volume.affinity is None else volume.affinity.terms
         if len(terms) == 1:
             for requirement in terms[0]:
                 if requirement.operator == "In":
+                    entry = (rank, volume, len(terms[0]) == 1)
                     shelf = self._by_label.setdefault(requirement.key, {})
                     for value in requirement.values:
                         shelf.setdefault(value, []).append(entry)
                     return
-        self._anywhere.append(entry)
+        self._anywhere.append((rank, volume, volume.affinity is None))
 
     def _depends_on(self, volume: PersistentVolume) -> None:
         if volume.affinity is not None:

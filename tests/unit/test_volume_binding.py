@@ -1,0 +1,619 @@
+import pytest
+
+from builders import make_node
+from plugin_kit import build
+from podwright.core.framework.args import ArgsError, decode_args
+from podwright.core.framework.events import Hint
+from podwright.core.framework.interface import CycleState, Feasible
+from podwright.core.framework.profile import ProfileError
+from podwright.core.framework.status import SKIP
+from podwright.core.objects.node import parse_node
+from podwright.core.plugins.volume_binding import VolumeBinding, VolumeBindingArgs
+from volume_kit import (
+    ZONE,
+    asking,
+    cluster,
+    ephemeral,
+    in_zones,
+    make_capacity,
+    make_claim,
+    make_class,
+    make_csi_node,
+    make_driver,
+    make_volume,
+    outcome,
+    resolvable,
+    scored,
+)
+
+OUT_OF_REACH = "node(s) didn't match PersistentVolume's node affinity"
+NO_MATCH = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE = "node(s) did not have enough free storage"
+GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+NODES = [make_node(f"n{i}", labels={ZONE: f"z{i}", "kubernetes.io/hostname": f"n{i}"}) for i in (1, 2, 3)]
+STATIC = make_class(provisioner="kubernetes.io/no-provisioner")
+
+
+def plugin_for(*, args=None, gates=None, nodes=NODES, **objects):
+    return build(VolumeBinding, cluster(nodes, **{"StorageClass": [STATIC], **objects}), args, gates)
+
+
+def passing(found):
+    return {name for name, reason in found.items() if not reason}
+
+
+class TestPreFilter:
+    @pytest.mark.parametrize(
+        "pod, answer",
+        [
+            pytest.param(asking(), "Skip", id="no volumes"),
+            pytest.param(asking(volumes=[{"name": "v", "iscsi": {"iqn": "q"}}]), "Skip", id="no claims"),
+            pytest.param(asking("absent"), 'persistentvolumeclaim "absent" not found', id="a missing claim"),
+            pytest.param(
+                asking(volumes=[ephemeral()]),
+                'waiting for ephemeral volume controller to create the persistentvolumeclaim "pod-scratch"',
+                id="a missing claim of an ephemeral volume",
+            ),
+            pytest.param(
+                asking(volumes=[ephemeral("foreign")]),
+                "PVC default/pod-foreign was not created for pod default/pod (pod is not owner)",
+                id="an ephemeral volume's claim that belongs to somebody else",
+            ),
+            pytest.param(
+                asking("lost"),
+                'persistentvolumeclaim "lost" bound to non-existent persistentvolume "gone"',
+                id="a claim that lost its volume",
+            ),
+            pytest.param(asking("ending"), 'persistentvolumeclaim "ending" is being deleted', id="a claim that ends"),
+            pytest.param(
+                asking("immediate"), "pod has unbound immediate PersistentVolumeClaims", id="an immediate claim"
+            ),
+            pytest.param(
+                asking("prebound"),
+                "pod has unbound immediate PersistentVolumeClaims",
+                id="a claim that names a volume and is not bound to it yet",
+            ),
+            pytest.param(
+                asking("classless"), "pod has unbound immediate PersistentVolumeClaims", id="a claim without a class"
+            ),
+            pytest.param(
+                asking("unknown"), "pod has unbound immediate PersistentVolumeClaims", id="a claim of a missing class"
+            ),
+        ],
+    )
+    def test_the_pod_as_a_whole(self, pod, answer):
+        plugin = plugin_for(
+            StorageClass=[STATIC, make_class("now", mode="Immediate")],
+            PersistentVolumeClaim=[
+                make_claim("pod-foreign", owner="somebody"),
+                make_claim("lost", volume="gone", status={"phase": "Lost"}),
+                make_claim("ending", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+                make_claim("immediate", storage_class="now"),
+                make_claim("prebound", volume="pv", bound=False),
+                make_claim("classless", storage_class=""),
+                make_claim("unknown", storage_class="nowhere"),
+            ],
+        )
+
+        assert outcome(plugin, pod) == answer
+
+    def test_a_class_without_a_binding_mode_is_a_fault(self):
+        plugin = plugin_for(StorageClass=[make_class(mode=None)], PersistentVolumeClaim=[make_claim()])
+
+        with pytest.raises(ValueError, match='VolumeBindingMode not set for StorageClass "std"'):
+            plugin.pre_filter(CycleState(), asking("claim"))
+
+    def test_a_pod_without_volumes_is_skipped_before_anything_is_read(self):
+        plugin = plugin_for()
+        plugin.handle = None
+
+        assert plugin.pre_filter(CycleState(), asking()) is SKIP
+
+
+class TestBoundClaims:
+    @pytest.mark.parametrize(
+        "affinity, names",
+        [
+            pytest.param(None, {"n1", "n2", "n3"}, id="a volume without affinity"),
+            pytest.param(in_zones("z1"), {"n1"}, id="a zone"),
+            pytest.param(in_zones("z1", "z3"), {"n1", "n3"}, id="two zones"),
+            pytest.param({"required": {"nodeSelectorTerms": []}}, set(), id="no term at all"),
+            pytest.param({"required": {"nodeSelectorTerms": [{}]}}, set(), id="an empty term"),
+            pytest.param(
+                {
+                    "required": {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": ZONE, "operator": "Sometimes"}]},
+                            {"matchExpressions": [{"key": ZONE, "operator": "NotIn", "values": ["z1"]}]},
+                        ]
+                    }
+                },
+                {"n2", "n3"},
+                id="a term that cannot be understood besides one that can",
+            ),
+            pytest.param(
+                {
+                    "required": {
+                        "nodeSelectorTerms": [
+                            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+                        ]
+                    }
+                },
+                {"n1", "n2", "n3"},
+                id="requirements on fields do not count",
+            ),
+        ],
+    )
+    def test_node_affinity(self, affinity, names):
+        spec = {} if affinity is None else {"nodeAffinity": affinity}
+        plugin = plugin_for(
+            PersistentVolume=[make_volume("pv", claim="claim", spec=spec)],
+            PersistentVolumeClaim=[make_claim(volume="pv")],
+        )
+
+        found = outcome(plugin, asking("claim"))
+
+        assert passing(found) == names
+        assert set(found.values()) <= {"", OUT_OF_REACH}
+
+    def test_no_pod_in_the_way_helps(self):
+        plugin = plugin_for(
+            PersistentVolume=[make_volume("pv", zones=["z1"])], PersistentVolumeClaim=[make_claim(volume="pv")]
+        )
+
+        assert not resolvable(plugin, asking("claim"), "n2")
+
+    def test_a_volume_that_is_gone(self):
+        plugin = plugin_for(
+            PersistentVolume=[make_volume("pv", zones=["z1"])],
+            PersistentVolumeClaim=[make_claim("here", volume="pv"), make_claim("there", volume="gone")],
+        )
+
+        assert outcome(plugin, asking("here", "there")) == {"n1": GONE, "n2": OUT_OF_REACH, "n3": OUT_OF_REACH}
+        assert set(outcome(plugin, asking("there", "here")).values()) == {GONE}
+
+    def test_an_in_tree_volume_goes_by_its_drivers_topology_where_the_driver_took_over(self):
+        nodes = [
+            make_node("migrated", labels={ZONE: "z1", "topology.ebs.csi.aws.com/zone": "z2"}),
+            make_node("not-yet", labels={ZONE: "z1", "topology.ebs.csi.aws.com/zone": "z2"}),
+            make_node("both", labels={ZONE: "z1", "topology.ebs.csi.aws.com/zone": "z1"}),
+        ]
+        plugin = plugin_for(
+            nodes=nodes,
+            CSINode=[
+                make_csi_node("migrated", migrated=["kubernetes.io/gce-pd", "kubernetes.io/aws-ebs"]),
+                make_csi_node("not-yet", migrated=["kubernetes.io/gce-pd"]),
+                make_csi_node("both", migrated=["kubernetes.io/aws-ebs"]),
+            ],
+            PersistentVolume=[make_volume("pv", zones=["z1"], source={"awsElasticBlockStore": {"volumeID": "vol-1"}})],
+            PersistentVolumeClaim=[make_claim(volume="pv")],
+        )
+
+        assert outcome(plugin, asking("claim")) == {"migrated": OUT_OF_REACH, "not-yet": "", "both": ""}
+
+
+class TestStaticVolumes:
+    @pytest.mark.parametrize(
+        "claim, volume, fits",
+        [
+            pytest.param({}, {}, True, id="a volume that fits"),
+            pytest.param({"size": "10Gi"}, {"size": "10240Mi"}, True, id="exactly the size"),
+            pytest.param({"size": "10Gi"}, {"size": "10G"}, False, id="too small by a little"),
+            pytest.param({}, {"storage_class": "other"}, False, id="another class"),
+            pytest.param({}, {"phase": "Released"}, False, id="not available"),
+            pytest.param({"modes": ["ReadWriteMany"]}, {}, False, id="an access mode that it does not have"),
+            pytest.param(
+                {"modes": ["ReadOnlyMany"]}, {"modes": ["ReadWriteOnce", "ReadOnlyMany"]}, True, id="one of its modes"
+            ),
+            pytest.param({"spec": {"volumeMode": "Block"}}, {}, False, id="a block device is wanted"),
+            pytest.param(
+                {"spec": {"volumeMode": "Block"}}, {"spec": {"volumeMode": "Block"}}, True, id="block devices both"
+            ),
+            pytest.param({"spec": {"volumeMode": "Filesystem"}}, {}, True, id="Filesystem is the default"),
+            pytest.param(
+                {"spec": {"volumeAttributesClassName": "fast"}}, {}, False, id="another volume attributes class"
+            ),
+            pytest.param({}, {"claim": "other"}, False, id="a volume of another claim"),
+            pytest.param({}, {"claim": "claim", "phase": "Released"}, True, id="a volume that is kept for the claim"),
+            pytest.param(
+                {},
+                {"spec": {"claimRef": {"namespace": "default", "name": "claim"}}},
+                True,
+                id="a volume that a person kept for the claim",
+            ),
+            pytest.param(
+                {},
+                {"spec": {"claimRef": {"namespace": "default", "name": "claim", "uid": "older"}}},
+                False,
+                id="a volume that was kept for an earlier claim of that name",
+            ),
+            pytest.param(
+                {},
+                {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
+                False,
+                id="a volume that is being deleted",
+            ),
+            pytest.param(
+                {"spec": {"selector": {"matchLabels": {"tier": "gold"}}}},
+                {"labels": {"tier": "gold"}},
+                True,
+                id="a label that the claim selects",
+            ),
+            pytest.param({"spec": {"selector": {"matchLabels": {"tier": "gold"}}}}, {}, False, id="without that label"),
+            pytest.param(
+                {"metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "std"}}},
+                {},
+                True,
+                id="a class by annotation",
+            ),
+        ],
+    )
+    def test_what_serves_a_claim(self, claim, volume, fits):
+        plugin = plugin_for(
+            PersistentVolume=[make_volume("pv", **volume)], PersistentVolumeClaim=[make_claim("claim", **claim)]
+        )
+
+        assert set(outcome(plugin, asking("claim")).values()) == {"" if fits else NO_MATCH}
+
+    def test_it_must_be_within_reach(self):
+        plugin = plugin_for(
+            PersistentVolume=[make_volume("one", zones=["z1"]), make_volume("two", zones=["z2"])],
+            PersistentVolumeClaim=[make_claim()],
+        )
+
+        assert outcome(plugin, asking("claim")) == {"n1": "", "n2": "", "n3": NO_MATCH}
+
+    def test_a_volume_kept_for_the_claim_is_the_only_choice(self):
+        plugin = plugin_for(
+            PersistentVolume=[make_volume("any"), make_volume("mine", claim="claim", zones=["z2"])],
+            PersistentVolumeClaim=[make_claim()],
+        )
+
+        assert outcome(plugin, asking("claim")) == {"n1": NO_MATCH, "n2": "", "n3": NO_MATCH}
+
+    def test_two_claims_need_two_volumes(self):
+        plugin = plugin_for(
+            PersistentVolume=[
+                make_volume("wide", size="20Gi"),
+                make_volume("local", size="10Gi", zones=["z1"]),
+            ],
+            PersistentVolumeClaim=[make_claim("small", size="5Gi"), make_claim("large", size="15Gi")],
+        )
+
+        assert outcome(plugin, asking("large", "small")) == {"n1": "", "n2": NO_MATCH, "n3": NO_MATCH}
+
+    def test_bound_and_unbound_claims_both_have_their_say(self):
+        plugin = plugin_for(
+            PersistentVolume=[make_volume("pv", claim="bound", zones=["z1"]), make_volume("free", zones=["z3"])],
+            PersistentVolumeClaim=[make_claim("bound", volume="pv"), make_claim("unbound")],
+        )
+
+        assert outcome(plugin, asking("bound", "unbound")) == {
+            "n1": NO_MATCH,
+            "n2": f"{OUT_OF_REACH}, {NO_MATCH}",
+            "n3": OUT_OF_REACH,
+        }
+
+    def test_a_volume_that_is_assumed_for_another_claim_is_taken(self):
+        volume = make_volume("pv")
+        plugin = plugin_for(PersistentVolume=[volume], PersistentVolumeClaim=[make_claim()])
+        assumed = make_volume("pv", claim="other")
+
+        plugin.handle.cache.volumes.index.assumed_volumes.assume(assumed)
+        assert set(outcome(plugin, asking("claim")).values()) == {NO_MATCH}
+
+        plugin.handle.cache.volumes.index.assumed_volumes.restore(assumed)
+        assert set(outcome(plugin, asking("claim")).values()) == {""}
+
+
+class TestProvisioning:
+    def test_a_provisioner_makes_what_is_not_there(self):
+        plugin = plugin_for(StorageClass=[make_class()], PersistentVolumeClaim=[make_claim()])
+
+        assert set(outcome(plugin, asking("claim")).values()) == {""}
+
+    @pytest.mark.parametrize(
+        "topologies, names",
+        [
+            pytest.param([], {"n1", "n2", "n3"}, id="anywhere"),
+            pytest.param(
+                [{"matchLabelExpressions": [{"key": ZONE, "values": ["z1", "z2"]}]}], {"n1", "n2"}, id="zones"
+            ),
+            pytest.param(
+                [
+                    {"matchLabelExpressions": [{"key": ZONE, "values": ["z1"]}]},
+                    {"matchLabelExpressions": [{"key": ZONE, "values": ["z3"]}]},
+                ],
+                {"n1", "n3"},
+                id="one of two terms",
+            ),
+            pytest.param(
+                [
+                    {
+                        "matchLabelExpressions": [
+                            {"key": ZONE, "values": ["z1"]},
+                            {"key": "kubernetes.io/hostname", "values": ["n2"]},
+                        ]
+                    }
+                ],
+                set(),
+                id="all labels of a term",
+            ),
+            pytest.param([{}], set(), id="an empty term"),
+            pytest.param([{"matchLabelExpressions": [{"key": ZONE}]}], set(), id="a label without values"),
+        ],
+    )
+    def test_allowed_topologies(self, topologies, names):
+        plugin = plugin_for(
+            StorageClass=[make_class(allowedTopologies=topologies)], PersistentVolumeClaim=[make_claim()]
+        )
+
+        assert passing(outcome(plugin, asking("claim"))) == names
+
+    def test_a_static_volume_needs_no_topology(self):
+        plugin = plugin_for(
+            StorageClass=[make_class(zones=["z1"])],
+            PersistentVolume=[make_volume("pv", zones=["z2"])],
+            PersistentVolumeClaim=[make_claim()],
+        )
+
+        assert outcome(plugin, asking("claim")) == {"n1": "", "n2": "", "n3": NO_MATCH}
+
+    def test_only_the_selected_node_will_do(self):
+        plugin = plugin_for(
+            StorageClass=[make_class(zones=["z1", "z2"])], PersistentVolumeClaim=[make_claim(selected_node="n2")]
+        )
+        assert outcome(plugin, asking("claim")) == {"n1": NO_MATCH, "n2": "", "n3": NO_MATCH}
+
+        plugin.handle.cache.set_object("PersistentVolumeClaim", make_claim(selected_node="n3"))
+        assert set(outcome(plugin, asking("claim")).values()) == {NO_MATCH}
+
+    def test_claims_with_different_selected_nodes_fit_nowhere(self):
+        plugin = plugin_for(
+            StorageClass=[make_class()],
+            PersistentVolumeClaim=[make_claim("a", selected_node="n1"), make_claim("b", selected_node="n2")],
+        )
+
+        assert set(outcome(plugin, asking("a", "b")).values()) == {NO_MATCH}
+
+    @pytest.mark.parametrize(
+        "driver, capacities, names",
+        [
+            pytest.param([], [], {"n1", "n2", "n3"}, id="no driver object: capacity is not tracked"),
+            pytest.param([make_driver()], [], {"n1", "n2", "n3"}, id="the driver does not track capacity"),
+            pytest.param([make_driver(storageCapacity=True)], [], set(), id="nothing free anywhere"),
+            pytest.param(
+                [make_driver(storageCapacity=True)],
+                [make_capacity(zone="z1", capacity="5Gi")],
+                {"n1"},
+                id="enough in one zone",
+            ),
+            pytest.param(
+                [make_driver(storageCapacity=True)],
+                [make_capacity(zone="z1", capacity="4Gi"), make_capacity("more", zone="z1", capacity="6Gi")],
+                {"n1"},
+                id="enough in the second of two",
+            ),
+            pytest.param(
+                [make_driver(storageCapacity=True)],
+                [make_capacity(zone="z1", capacity="50Gi", largest="4Gi")],
+                set(),
+                id="the largest possible volume counts before what is free",
+            ),
+            pytest.param(
+                [make_driver(storageCapacity=True)],
+                [make_capacity(capacity="5Gi")],
+                {"n1", "n2", "n3"},
+                id="an empty selector is every node",
+            ),
+            pytest.param(
+                [make_driver(storageCapacity=True)],
+                [{**make_capacity(capacity="5Gi"), "nodeTopology": None}],
+                set(),
+                id="without a selector it is no node",
+            ),
+            pytest.param(
+                [make_driver(storageCapacity=True)],
+                [make_capacity(capacity="5Gi", storage_class="other")],
+                set(),
+                id="another class",
+            ),
+            pytest.param(
+                [make_driver(storageCapacity=True)],
+                [make_capacity(capacity="lots"), make_capacity("sound", capacity="5Gi")],
+                {"n1", "n2", "n3"},
+                id="one that cannot be understood is none",
+            ),
+        ],
+    )
+    def test_storage_capacity(self, driver, capacities, names):
+        plugin = plugin_for(
+            StorageClass=[make_class()],
+            PersistentVolumeClaim=[make_claim(size="5Gi")],
+            CSIDriver=driver,
+            CSIStorageCapacity=capacities,
+        )
+
+        found = outcome(plugin, asking("claim"))
+
+        assert passing(found) == names
+        assert set(found.values()) <= {"", NO_SPACE}
+
+    def test_capacity_that_grows_is_seen(self):
+        plugin = plugin_for(
+            StorageClass=[make_class()],
+            PersistentVolumeClaim=[make_claim(size="5Gi")],
+            CSIDriver=[make_driver(storageCapacity=True)],
+            CSIStorageCapacity=[make_capacity(capacity="1Gi")],
+        )
+        assert set(outcome(plugin, asking("claim")).values()) == {NO_SPACE}
+
+        plugin.handle.cache.set_object("CSIStorageCapacity", make_capacity(capacity="5Gi"))
+
+        assert set(outcome(plugin, asking("claim")).values()) == {""}
+
+
+class TestScores:
+    def test_what_is_bound_scores_nothing(self):
+        plugin = plugin_for(PersistentVolume=[make_volume("pv")], PersistentVolumeClaim=[make_claim(volume="pv")])
+
+        assert scored(plugin, asking("claim")) == {"n1": 0, "n2": 0, "n3": 0}
+        assert scored(plugin, asking()) == {"n1": 0, "n2": 0, "n3": 0}
+
+    def test_by_default_less_utilization_is_better(self):
+        plugin = plugin_for(
+            PersistentVolume=[
+                make_volume("exact", size="5Gi", zones=["z1"]),
+                make_volume("half", size="10Gi", zones=["z2"]),
+                make_volume("vast", size="500Gi", zones=["z3"]),
+            ],
+            PersistentVolumeClaim=[make_claim(size="5Gi")],
+        )
+
+        assert scored(plugin, asking("claim")) == {"n1": 0, "n2": 50, "n3": 99}
+
+    def test_the_smallest_volume_that_fits_is_scored(self):
+        plugin = plugin_for(
+            PersistentVolume=[make_volume("vast", size="100Gi"), make_volume("half", size="10Gi")],
+            PersistentVolumeClaim=[make_claim(size="5Gi")],
+        )
+
+        assert set(scored(plugin, asking("claim")).values()) == {50}
+
+    def test_classes_are_averaged_and_rounded_half_up(self):
+        plugin = plugin_for(
+            StorageClass=[STATIC, make_class("other", provisioner="kubernetes.io/no-provisioner")],
+            PersistentVolume=[
+                make_volume("a", size="10Gi"),
+                make_volume("b", size="10Gi"),
+                make_volume("c", size="100Gi", storage_class="other"),
+            ],
+            PersistentVolumeClaim=[
+                make_claim("a", size="5Gi"),
+                make_claim("b", size="10Gi"),
+                make_claim("c", size="50Gi", storage_class="other"),
+            ],
+        )
+
+        # std: 15 of 20 GiB, 25; other: 50 of 100 GiB, 50; together 37.5
+        assert set(scored(plugin, asking("a", "b", "c")).values()) == {38}
+
+    def test_capacity_is_scored_where_there_is_no_static_volume(self):
+        plugin = plugin_for(
+            StorageClass=[make_class()],
+            PersistentVolume=[make_volume("pv", size="10Gi", zones=["z1"])],
+            PersistentVolumeClaim=[make_claim(size="5Gi")],
+            CSIDriver=[make_driver(storageCapacity=True)],
+            CSIStorageCapacity=[
+                make_capacity("two", zone="z2", capacity="20Gi"),
+                make_capacity("three", zone="z3", largest="20Gi"),
+            ],
+        )
+
+        assert scored(plugin, asking("claim")) == {"n1": 50, "n2": 75, "n3": 0}
+
+    def test_two_new_volumes_come_out_of_one_capacity(self):
+        plugin = plugin_for(
+            StorageClass=[make_class()],
+            PersistentVolumeClaim=[make_claim("a", size="10Gi"), make_claim("b", size="30Gi")],
+            CSIDriver=[make_driver(storageCapacity=True)],
+            CSIStorageCapacity=[make_capacity(capacity="100Gi")],
+        )
+
+        assert set(scored(plugin, asking("a", "b")).values()) == {60}
+
+    def test_capacity_that_is_not_tracked_scores_nothing(self):
+        plugin = plugin_for(StorageClass=[make_class()], PersistentVolumeClaim=[make_claim()])
+
+        assert set(scored(plugin, asking("claim")).values()) == {0}
+
+    def test_the_shape_is_configurable(self):
+        shape = [{"utilization": 0, "score": 0}, {"utilization": 50, "score": 2}, {"utilization": 100, "score": 10}]
+        plugin = plugin_for(
+            args={"shape": shape},
+            PersistentVolume=[
+                make_volume("a", size="20Gi", zones=["z1"]),
+                make_volume("b", size="10Gi", zones=["z2"]),
+                make_volume("c", size="6Gi", zones=["z3"]),
+            ],
+            PersistentVolumeClaim=[make_claim(size="5Gi")],
+        )
+
+        assert scored(plugin, asking("claim")) == {"n1": 10, "n2": 20, "n3": 72}
+
+    def test_nodes_that_changed_since_the_filter_are_looked_at_again(self):
+        plugin = plugin_for(
+            PersistentVolume=[make_volume("half", size="10Gi", zones=["z1"]), make_volume("vast", size="500Gi")],
+            PersistentVolumeClaim=[make_claim(size="5Gi")],
+        )
+        cache, pod, state = plugin.handle.cache, asking("claim"), CycleState()
+        plugin.pre_filter(state, pod)
+        plugin.filter_all(state, pod, cache.table)
+
+        cache.set_node(parse_node(make_node("n1", labels={ZONE: "z9"})))
+
+        slots = [cache.present(name).slot for name in ("n1", "n2")]
+        assert list(plugin.score_all(state, pod, Feasible(cache.table, slots))) == [99, 99]
+
+    def test_without_the_feature_it_does_not_score(self):
+        plugin = plugin_for(gates={"StorageCapacityScoring": False})
+
+        assert plugin.pre_score(CycleState(), asking(), Feasible(plugin.handle.cache.table, [])) is SKIP
+        assert plugin_for().pre_score(CycleState(), asking(), Feasible(plugin.handle.cache.table, [])) is None
+
+
+class TestArgs:
+    def test_defaults(self):
+        args = decode_args(VolumeBindingArgs, None, "args")
+
+        assert args.bind_timeout_seconds == 600
+        assert [(point.utilization, point.score) for point in args.shape] == [(0, 10), (100, 0)]
+        assert decode_args(VolumeBindingArgs, {"shape": []}, "args") == args
+
+    @pytest.mark.parametrize(
+        "args, where",
+        [
+            pytest.param({"bindTimeoutSeconds": -1}, "args.bindTimeoutSeconds", id="a negative timeout"),
+            pytest.param({"shape": [{"utilization": 0, "score": 11}]}, "args.shape[0].score", id="a score over 10"),
+            pytest.param(
+                {"shape": [{"utilization": 50, "score": 1}, {"utilization": 50, "score": 2}]},
+                "args.shape[1].utilization",
+                id="utilization that does not increase",
+            ),
+            pytest.param({"shape": [{"utilization": 101, "score": 1}]}, "args.shape[0].utilization", id="over 100 %"),
+        ],
+    )
+    def test_bad_args_name_their_field(self, args, where):
+        with pytest.raises(ArgsError) as refused:
+            decode_args(VolumeBindingArgs, args, "args")
+        assert refused.value.where == where
+
+    def test_a_shape_without_the_feature_is_refused(self):
+        with pytest.raises(ProfileError, match="StorageCapacityScoring"):
+            plugin_for(args={"shape": [{"utilization": 0, "score": 1}]}, gates={"StorageCapacityScoring": False})
+
+
+def test_hints():
+    plugin = plugin_for()
+    by_kind = {hint.event.resource: hint.function for hint in plugin.hints()}
+    pod = asking("claim", volumes=[ephemeral(), {"name": "c", "csi": {"driver": "csi.example.com"}}])
+    tracking, not_tracking = make_driver(storageCapacity=True), make_driver(storageCapacity=False)
+
+    assert by_kind["PersistentVolume"] is None
+    assert by_kind["Node"] is None
+    assert by_kind["StorageClass"](pod, None, make_class()) is Hint.QUEUE
+    assert by_kind["StorageClass"](pod, make_class(), make_class(zones=["z1"])) is Hint.QUEUE
+    assert by_kind["StorageClass"](pod, make_class(), make_class(parameters={"a": "b"})) is Hint.SKIP
+    assert by_kind["PersistentVolumeClaim"](pod, None, make_claim("claim")) is Hint.QUEUE
+    assert by_kind["PersistentVolumeClaim"](pod, None, make_claim("pod-scratch")) is Hint.QUEUE
+    assert by_kind["PersistentVolumeClaim"](pod, None, make_claim("claim", namespace="other")) is Hint.SKIP
+    assert by_kind["CSINode"](pod, None, make_csi_node("n")) is Hint.QUEUE
+    assert by_kind["CSINode"](pod, make_csi_node("n"), make_csi_node("n", migrated=["a"])) is Hint.QUEUE
+    assert by_kind["CSINode"](pod, make_csi_node("n"), make_csi_node("n", d=1)) is Hint.SKIP
+    assert by_kind["CSIDriver"](pod, tracking, not_tracking) is Hint.QUEUE
+    assert by_kind["CSIDriver"](pod, not_tracking, tracking) is Hint.SKIP
+    assert by_kind["CSIDriver"](asking("claim"), tracking, not_tracking) is Hint.SKIP
+    grown, shrunk = make_capacity(capacity="2Gi"), make_capacity(capacity="1Gi")
+    assert by_kind["CSIStorageCapacity"](pod, None, grown) is Hint.QUEUE
+    assert by_kind["CSIStorageCapacity"](pod, shrunk, grown) is Hint.QUEUE
+    assert by_kind["CSIStorageCapacity"](pod, grown, shrunk) is Hint.SKIP
