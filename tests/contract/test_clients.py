@@ -49,6 +49,7 @@ async def kopf_events(kubeconfig, folder, namespace):
         await process.communicate()
 
 
+@pytest.mark.slow
 async def test_kopf_sees_our_unbound_pods_and_nothing_else(api, server, tmp_path):
     await api.pod("before", schedulerName="ours")
     await api.pod("theirs", schedulerName="theirs")

@@ -12,6 +12,8 @@ import yaml
 
 from .test_custom_resources import definition
 
+pytestmark = pytest.mark.slow
+
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",

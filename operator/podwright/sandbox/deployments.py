@@ -4,12 +4,14 @@ A changed template replaces all pods at once: there is no rolling update and no 
 """
 
 import asyncio
+import contextlib
 import hashlib
 from functools import partial
 
 import orjson
 
 from podwright.sandbox.cluster import Cluster
+from podwright.sandbox.errors import ApiError
 from podwright.sandbox.kinds import Kind, Obj
 from podwright.sandbox.store import Change, Entry, Key
 
@@ -54,7 +56,8 @@ class Deployments:
         for stored, key in dirty:
             entry = self._cluster.store[stored].entries.get(key)
             if entry is not None and "deletionTimestamp" not in entry.obj["metadata"]:
-                (self._replica_set if stored == self._sets.stored else self._deployment)(entry)
+                with contextlib.suppress(ApiError):  # a template that makes no pod
+                    (self._replica_set if stored == self._sets.stored else self._deployment)(entry)
 
     def _deployment(self, entry: Entry) -> None:
         namespace, spec = entry.key[0], entry.obj["spec"]

@@ -43,7 +43,7 @@ class Kubelet:
             return
         if "deletionTimestamp" in change.new.obj["metadata"]:
             self._later(self._kill, change.new)
-        elif change.new.obj["status"]["phase"] == "Pending" and ("", node) in self._cluster.store["nodes"].entries:
+        elif change.new.obj["status"].get("phase") == "Pending" and ("", node) in self._cluster.store["nodes"].entries:
             self._later(self._run, change.new)
 
     def _on_node(self, change: Change) -> None:
@@ -52,14 +52,16 @@ class Kubelet:
 
     def _run(self, entry: Entry) -> None:
         pod, now = entry.copy(), self._cluster.now()
-        if pod["status"]["phase"] != "Pending":
+        if pod["status"].get("phase") != "Pending":
             return
         self._started += 1
         ip = f"10.{self._started >> 16 & 255}.{self._started >> 8 & 255}.{self._started & 255}"
         for name in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
             set_condition(pod, {"type": name, "status": "True", "lastTransitionTime": now})
         running = {"ready": True, "started": True, "restartCount": 0, "state": {"running": {"startedAt": now}}}
-        containers = [{"name": item["name"], "image": item["image"], **running} for item in pod["spec"]["containers"]]
+        containers = [
+            {"name": item["name"], "image": item.get("image", ""), **running} for item in pod["spec"]["containers"]
+        ]
         pod["status"] |= {"phase": "Running", "startTime": now, "hostIP": "127.0.0.1", "podIP": ip}
         pod["status"] |= {"podIPs": [{"ip": ip}], "containerStatuses": containers}
         self._cluster.replace(self._pods, entry, pod)

@@ -1,0 +1,46 @@
+"""The simulated kubelet."""
+
+from .conftest import PODS
+
+
+def ready(obj):
+    conditions = {item["type"]: item["status"] for item in obj["status"].get("conditions", ())}
+    return conditions.get("Ready") == "True"
+
+
+async def test_a_node_becomes_ready_with_what_it_offers(cluster):
+    node = await cluster.until("/api/v1/nodes/node-0002", ready)
+    assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "zone-b"
+    assert node["status"]["allocatable"]["pods"] == "110"
+    assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.")
+
+
+async def test_a_node_that_was_created_bare_is_given_a_size(cluster):
+    await cluster("POST", "/api/v1/nodes", {"metadata": {"name": "bare"}})
+    node = await cluster.until("/api/v1/nodes/bare", lambda node: ready(node) if "status" in node else False)
+    assert node["status"]["allocatable"] == {"cpu": "8", "memory": "32Gi", "pods": "110"}
+
+
+async def test_a_bound_pod_runs(cluster):
+    await cluster.pod("a")
+    await cluster.bind("a", "node-0001")
+    pod = await cluster.until(f"{PODS}/a", lambda pod: pod["status"]["phase"] == "Running")
+    assert ready(pod)
+    assert pod["status"]["containerStatuses"][0]["ready"] is True
+    assert pod["status"]["podIP"] == "10.0.0.1"
+
+
+async def test_a_pod_on_a_node_that_does_not_exist_stays_pending(cluster):
+    for name, node in (("lost", "no-such-node"), ("found", "node-0001")):
+        await cluster.pod(name)
+        await cluster.bind(name, node)
+    await cluster.until(f"{PODS}/found", lambda pod: pod["status"]["phase"] == "Running")
+    assert (await cluster.get(f"{PODS}/lost"))["status"]["phase"] == "Pending"
+
+
+async def test_a_deleted_pod_goes_when_its_kubelet_lets_go(cluster):
+    await cluster.pod("a")
+    await cluster.bind("a", "node-0001")
+    status, pod = await cluster("DELETE", f"{PODS}/a")
+    assert (status, pod["metadata"]["deletionGracePeriodSeconds"]) == (200, 30)
+    await cluster.until(f"{PODS}/a", lambda answer: answer.get("code") == 404)
