@@ -6,6 +6,7 @@ import click
 
 from podwright import __version__
 from podwright.cli.evaluate import evaluate
+from podwright.cli.run import run
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -14,4 +15,15 @@ def main() -> None:
     """A Kubernetes scheduler that people program instead of compile."""
 
 
+@main.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(__version__)
+
+
 main.add_command(evaluate)
+main.add_command(run)
+
+
+if __name__ == "__main__":
+    main(prog_name="podwright")

@@ -101,7 +101,7 @@ class Bindings:
         self._cache.nominator.remove(queued.uid)
         self._flights.add(flight)
         self._flying += 1
-        task = flight.task = asyncio.create_task(self._fly(flight), name="binding")
+        task = flight.task = asyncio.create_task(self._fly(flight), name="podwright binding")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from podwright.api.compile import Classes
+from podwright.api.scheduler_policy import DEFAULT_SCHEDULER_NAME
 from podwright.core.cycle import Fault, Placement, schedule
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster
@@ -70,13 +71,15 @@ class Engine:
         *,
         metrics: Metrics | None = None,
         bindings_at_once: int = BINDINGS_AT_ONCE,
+        scheduler_name: str = DEFAULT_SCHEDULER_NAME,
     ) -> None:
+        """`scheduler_name`: whose pods the built-in default policy takes."""
         self.metrics = metrics or Metrics()
         self.complaints = Complaints(self.metrics.bad_objects)
         self.cache = Cache()
         self.sources = sources
         handle = EngineHandle(self.cache, features, outside.cluster, sources.wall)
-        self.live = LivePolicies(classes, features, handle, self.complaints)
+        self.live = LivePolicies(classes, features, handle, self.complaints, scheduler_name)
         self.queue = SchedulingQueue(
             sources.clock,
             self.live.sort_key,

@@ -162,6 +162,14 @@ class PendingPods:
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._refuse(raw, error)
 
+    def take_event(self, event: Raw) -> None:
+        """A watch event as it came; its type is None for what a list brought."""
+        raw = event["object"]
+        if event["type"] == "DELETED":
+            self.drop(self.key(raw), raw)
+        else:
+            self.put(raw)
+
     def _take(self, pod: PodInfo, raw: Raw) -> None:
         uid = pod.uid
         if pod.finished or self._cache.placement(uid) is not None:

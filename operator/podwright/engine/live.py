@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from podwright.api.compile import Classes, CompiledPolicy, Outcome, PolicySet
+from podwright.api.compile import Classes, CompiledPolicy, Outcome, PolicySet, built_in_policy
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.events import EventHint
 from podwright.core.framework.features import Features
@@ -47,12 +47,15 @@ class Live:
 class LivePolicies:
     """See the module. `policies.version` rises whenever what is in force changes."""
 
-    def __init__(self, classes: Classes, features: Features, handle: Handle, complaints: Complaints) -> None:
+    def __init__(
+        self, classes: Classes, features: Features, handle: Handle, complaints: Complaints, scheduler_name: str
+    ) -> None:
         self._classes = classes
         self._handle = handle
         self._complaints = complaints
         self._built: dict[CompiledPolicy, Live] = {}
-        self.policies = PolicySet(classes, features, check=self._build)
+        default = built_in_policy(classes, features, scheduler_name)
+        self.policies = PolicySet(classes, features, default=default, check=self._build)
         self._build(self.policies.default)
         self._default = self._built[self.policies.default]
 

@@ -76,6 +76,10 @@ class Source:
                 self._loaded = await asyncio.to_thread(self._loader, self._clock())
             return self._loaded.credentials
 
+    def forget(self) -> None:
+        """The next `current()` loads anew."""
+        self._loaded = None
+
     def refused(self, credentials: Credentials) -> None:
         """The server answered 401 to these: the next `current()` loads anew."""
         if self._loaded is not None and self._loaded.credentials is credentials:

@@ -108,9 +108,9 @@ class EventRecorder:
     async def run(self) -> None:
         """Posts what was recorded, until it is cancelled."""
         async with asyncio.TaskGroup() as workers:
-            workers.create_task(self._sweep(), name="event series")
+            workers.create_task(self._sweep(), name="podwright event series")
             for _ in range(WORKERS):
-                workers.create_task(self._work(), name="event poster")
+                workers.create_task(self._work(), name="podwright event poster")
 
     async def flush(self, grace: float) -> None:
         """Waits until all is posted, at most `grace` seconds."""

@@ -39,7 +39,7 @@ class PodEvictor:
         if victim.terminating:
             done(True)
             return
-        task = asyncio.create_task(self._evict(victim, preemptor, node_name, done), name="eviction")
+        task = asyncio.create_task(self._evict(victim, preemptor, node_name, done), name="podwright eviction")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 

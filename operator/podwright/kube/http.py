@@ -207,12 +207,14 @@ class Http:
             self._session = None
 
 
-def new_session(credentials: Credentials) -> aiohttp.ClientSession:
-    """A session with the credentials' TLS context; it sends no credentials by itself."""
+def new_session(credentials: Credentials, *, authenticated: bool = False) -> aiohttp.ClientSession:
+    """A session with the credentials' TLS context; it sends their headers by itself only if `authenticated`."""
+    headers = CIMultiDict(credentials.headers if authenticated else ())
+    headers.extend({"User-Agent": USER_AGENT, "Accept": JSON, "Accept-Encoding": "identity"})
     connector = aiohttp.TCPConnector(limit=0, ssl=credentials.ssl_context or False, keepalive_timeout=60)
     return aiohttp.ClientSession(
         connector=connector,
-        headers={"User-Agent": USER_AGENT, "Accept": JSON, "Accept-Encoding": "identity"},
+        headers=headers,
         cookie_jar=aiohttp.DummyCookieJar(),
         proxy=credentials.proxy,
         trust_env=False,

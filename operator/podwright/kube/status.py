@@ -92,7 +92,7 @@ class PodStatusWriter:
         """Writes what is wished for, until it is cancelled."""
         async with asyncio.TaskGroup() as workers:
             for _ in range(WORKERS):
-                workers.create_task(self._work(), name="status writer")
+                workers.create_task(self._work(), name="podwright status writer")
 
     async def flush(self, grace: float) -> None:
         """Waits until nothing waits to be written, at most `grace` seconds."""

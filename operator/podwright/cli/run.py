@@ -1,0 +1,62 @@
+"""`podwright run`: the scheduler itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from typing import Any
+
+import click
+
+from podwright.kube.options import Options, OptionsError, parse_address, parse_feature_gates
+
+LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+def _feature_gates(_context: click.Context, _parameter: click.Parameter, value: str) -> dict[str, bool]:
+    try:
+        return parse_feature_gates(value)
+    except OptionsError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    try:
+        return value and ":".join(map(str, parse_address(value)))
+    except OptionsError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command(context_settings={"auto_envvar_prefix": "PODWRIGHT", "show_default": True})
+@click.option("--kubeconfig", help="Path of a kubeconfig; else KUBECONFIG, ~/.kube/config or the pod's account.")
+@click.option("--context", help="Context of the kubeconfig; else its current one.")
+@click.option("--scheduler-name", default="podwright", help="The spec.schedulerName that the built-in policy serves.")
+@click.option(
+    "--pod-intake",
+    type=click.Choice(["kopf", "watch"]),
+    default="kopf",
+    help="How pending pods come in: Kopf's handlers, or a watch of our own.",
+)
+@click.option("--feature-gates", default="", callback=_feature_gates, help="Name=true|false, separated by commas.")
+@click.option("--health-address", callback=_address, help="host:port for /healthz, /livez, /readyz and /metrics.")
+@click.option("--grace", type=click.FloatRange(0), default=20.0, help="Seconds that bindings under way get at the end.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    default="info",
+    help="What is logged.",
+)
+def run(log_level: str, **options: Any) -> None:
+    """Schedule pods, until SIGTERM or SIGINT."""
+    from podwright.controllers import operator  # noqa: PLC0415 -- Kopf takes half a second to import
+    from podwright.kube.access import AccessError  # noqa: PLC0415
+    from podwright.kube.credentials import ConfigError  # noqa: PLC0415
+
+    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(operator.run(Options(**options)))
+    except (AccessError, ConfigError, OSError) as error:
+        raise click.ClickException(str(error)) from error

@@ -1,0 +1,75 @@
+"""How a scheduler process is set up: what the command line, or the environment under plain `kopf run`, says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from podwright.api.scheduler_policy import DEFAULT_SCHEDULER_NAME
+from podwright.core.framework.features import DEFAULTS
+
+PodIntake = Literal["kopf", "watch"]
+PREFIX: Final = "PODWRIGHT_"
+
+
+class OptionsError(ValueError):
+    """An option that makes no sense. The message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`pod_intake`: pending pods come through Kopf's handlers or through a reflector of our own.
+
+    `health_address` is host:port for health and metrics, None for none; `grace` the seconds that bindings under way get at
+    the end; `scheduler_name` the name that the built-in default policy serves.
+    """
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    pod_intake: PodIntake = "kopf"
+    scheduler_name: str = DEFAULT_SCHEDULER_NAME
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    health_address: str | None = None
+    grace: float = 20.0
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Options:
+        """PODWRIGHT_KUBECONFIG, PODWRIGHT_POD_INTAKE and so on: the options of `podwright run`. Raises OptionsError."""
+
+        def given(name: str) -> str | None:
+            return environ.get(PREFIX + name) or None
+
+        intake = given("POD_INTAKE") or "kopf"
+        if intake not in ("kopf", "watch"):
+            raise OptionsError(f"{PREFIX}POD_INTAKE: {intake!r} is neither kopf nor watch")
+        return cls(
+            kubeconfig=given("KUBECONFIG"),
+            context=given("CONTEXT"),
+            pod_intake="watch" if intake == "watch" else "kopf",
+            scheduler_name=given("SCHEDULER_NAME") or DEFAULT_SCHEDULER_NAME,
+            feature_gates=parse_feature_gates(given("FEATURE_GATES") or ""),
+            health_address=given("HEALTH_ADDRESS"),
+        )
+
+
+def parse_feature_gates(text: str) -> dict[str, bool]:
+    """`Name=true,Other=false`, as kube-scheduler takes it. Raises OptionsError."""
+    gates: dict[str, bool] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = part.partition("=")
+        if name not in DEFAULTS:
+            raise OptionsError(f"unknown feature gate {name!r}")
+        if not equals or value.lower() not in ("true", "false"):
+            raise OptionsError(f"feature gate {name}: {value!r} is neither true nor false")
+        gates[name] = value.lower() == "true"
+    return gates
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """`host:port` or `:port`. Raises OptionsError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise OptionsError(f"{address!r} is not host:port")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,135 @@
+"""SchedulerPolicies: taken in, put in force, and told about in their status, which we patch ourselves.
+
+Events may come in any order and again; `apply` and `remove` are idempotent. Status is written by a task of its own, anew for
+all policies whenever what is in force changed, since one policy can shadow another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from podwright.api.compile import Outcome
+from podwright.api.status import status_of
+from podwright.core.framework.interface import ClusterError
+from podwright.engine.engine import Engine
+from podwright.kube.http import MERGE_PATCH, Http
+from podwright.kube.resources import POLICY
+from podwright.kube.times import rfc3339
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 1.0
+RECONCILE_SECONDS: Final = 300.0
+
+
+class PolicyKeeper:
+    """See the module. `names_served` is called with scheduler names that are newly served."""
+
+    def __init__(
+        self,
+        http: Http,
+        engine: Engine,
+        clock: Callable[[], float],
+        names_served: Callable[[frozenset[str]], None],
+    ) -> None:
+        self._http = http
+        self._engine = engine
+        self._clock = clock
+        self._names_served = names_served
+        self._statuses: dict[str, Mapping[str, Any]] = {}
+        self._outcomes: dict[str, Outcome] = {}
+        self._changed = asyncio.Event()
+
+    def take_event(self, event: Mapping[str, Any]) -> None:
+        """A watch event as it came; its type is None for what a list brought."""
+        if event["type"] == "DELETED":
+            self.remove(str(event["object"]["metadata"]["name"]))
+        else:
+            self.apply(event["object"])
+
+    def apply(self, raw: Mapping[str, Any]) -> None:
+        """The policy is there, or changed. Never raises for what is in the object."""
+        policies = self._engine.live.policies
+        version, names = policies.version, policies.scheduler_names
+        outcome = self._engine.live.apply(raw)
+        status = raw.get("status")
+        self._statuses[outcome.name] = status if isinstance(status, Mapping) else {}
+        known = self._outcomes.get(outcome.name)
+        self._outcomes[outcome.name] = outcome
+        if known != outcome:
+            log.log(
+                logging.INFO if outcome.accepted else logging.WARNING,
+                "policy %s, generation %d: %s",
+                outcome.name,
+                outcome.generation,
+                outcome.message,
+            )
+        self._follow(version, names)
+
+    def remove(self, name: str) -> None:
+        """The policy is gone."""
+        policies = self._engine.live.policies
+        version, names = policies.version, policies.scheduler_names
+        self._engine.live.remove(name)
+        self._statuses.pop(name, None)
+        if self._outcomes.pop(name, None) is not None:
+            log.info("policy %s is gone", name)
+        self._follow(version, names)
+
+    def _follow(self, version: int, names: frozenset[str]) -> None:
+        self._changed.set()
+        policies = self._engine.live.policies
+        if policies.version == version:
+            return
+        self._engine.policies_changed()
+        if added := policies.scheduler_names - names:
+            self._names_served(added)
+
+    async def load(self) -> None:
+        """Takes in all policies as they are now, and forgets those that are no more. Raises ClusterError."""
+        listed = await self._http.call("GET", POLICY.collection)
+        for raw in listed["items"]:
+            self.apply(raw)
+        for name in self._outcomes.keys() - {raw["metadata"]["name"] for raw in listed["items"]}:
+            self.remove(name)
+
+    async def reconcile(self) -> None:
+        """Loads again now and then: after an interrupted watch Kopf does not tell what vanished meanwhile."""
+        while True:
+            await asyncio.sleep(RECONCILE_SECONDS)
+            try:
+                await self.load()
+            except ClusterError as error:
+                log.info("cannot list policies: %s", error)
+
+    async def run(self) -> None:
+        """Writes statuses, until it is cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if not await self._write_all():
+                await asyncio.sleep(RETRY_SECONDS)
+                self._changed.set()
+
+    async def _write_all(self) -> bool:
+        """Whether every status is as it should be."""
+        done = True
+        for name, outcome in list(self._outcomes.items()):
+            before = self._statuses.get(name)
+            policies = self._engine.live.policies
+            status = status_of(policies, outcome, before, rfc3339(self._clock()))
+            if status == before or name not in self._outcomes:
+                continue
+            try:
+                await self._http.call("PATCH", POLICY.path(name, subresource="status"), {"status": status}, MERGE_PATCH)
+            except ClusterError as error:
+                if error.status != 404:
+                    log.warning("cannot write the status of policy %s: %s", name, error)
+                    done = done and error.status in (403, 422)
+                continue
+            if self._outcomes.get(name) is outcome:
+                self._statuses[name] = status
+        return done

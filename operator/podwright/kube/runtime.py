@@ -1,0 +1,222 @@
+"""Everything of a running scheduler but Kopf: sessions, reflectors, engine and writers, put together.
+
+    start ─► access checked ─► policies loaded ─► reflectors list ─► (all complete) ─► the engine decides ─► stop: drain, flush
+
+Pending pods and policies are handed in by whoever watches them: `pending` and `policies` are the port, Kopf's handlers or the
+reflectors started here (`pod_intake`) the two adapters. A task that fails is started again; the state lives on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
+
+from podwright.core.framework.features import Features
+from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.pod import DEFAULT_SCHEDULER_NAME
+from podwright.core.plugins import PLUGINS
+from podwright.engine import tuning
+from podwright.engine.engine import Engine, Outside, Sources
+from podwright.engine.intake import PendingPods
+from podwright.engine.metrics import Metrics
+from podwright.kube import access, credentials
+from podwright.kube.cluster import ApiCluster
+from podwright.kube.events import EventRecorder
+from podwright.kube.eviction import PodEvictor
+from podwright.kube.health import HealthServer
+from podwright.kube.http import Http
+from podwright.kube.options import Options, parse_address
+from podwright.kube.policies import PolicyKeeper
+from podwright.kube.reflector import Reflector, Sink
+from podwright.kube.resources import CRD, NODE, POD, POLICY, STORED
+from podwright.kube.status import PodStatusWriter
+
+log = logging.getLogger(__name__)
+
+ASSIGNED: Final = "spec.nodeName!="
+PENDING: Final = "spec.nodeName="
+RESTART_SECONDS: Final = 1.0
+START_PAUSE_SECONDS: Final = (0.2, 5.0)
+FLUSH_SHARE: Final = 0.5
+"""The part of the grace period that is left for statuses and events at least."""
+
+
+class Runtime:
+    """See the module. One for each process; it must be made inside the event loop that it is to run in."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.source = credentials.load(options.kubeconfig, options.context, time.time)
+        self.http = Http(self.source)
+        self.metrics = Metrics()
+        recorder = self._recorder = EventRecorder(self.http, time.time, self.metrics.events_dropped.inc)
+        self._status = PodStatusWriter(self.http, time.time)
+        self._evictor = PodEvictor(self.http, recorder, time.time)
+        outside = Outside(ApiCluster(self.http), recorder, self._status, self._evictor)
+        sources = Sources(time.monotonic, time.time, _below(random.Random()))
+        features = Features(options.feature_gates)
+        self.engine = Engine(
+            PLUGINS, features, outside, sources, metrics=self.metrics, scheduler_name=options.scheduler_name
+        )
+        self.policies = PolicyKeeper(self.http, self.engine, time.time, self._now_served)
+        self.policies_allowed = False
+        """Whether policies may be watched, now or once their kind is there."""
+        self.crds_watchable = False
+        self._health = HealthServer(self.metrics.registry, self.missing)
+        self._reflectors: dict[str, Reflector] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._deciding: asyncio.Task[None] | None = None
+        self._started = False
+        self._names_to_list: asyncio.Queue[str] = asyncio.Queue()
+
+    @property
+    def pending(self) -> PendingPods:
+        """Who takes pending pods in."""
+        return self.engine.pending
+
+    @property
+    def pending_selector(self) -> str:
+        """The field selector of pending pods that may be ours."""
+        if self.engine.live.serves(DEFAULT_SCHEDULER_NAME):
+            return PENDING
+        return f"{PENDING},spec.schedulerName!={DEFAULT_SCHEDULER_NAME}"
+
+    def missing(self) -> list[str]:
+        """What keeps us from deciding yet."""
+        missing = [name for name, reflector in self._reflectors.items() if not reflector.synced.is_set()]
+        return missing if self._started else [*missing, "start"]
+
+    # Start
+
+    async def start(self) -> None:
+        """Starts everything; decisions follow when the caches are complete. Raises AccessError, ConfigError and OSError."""
+        tuning.tame()
+        if self.options.health_address is not None:
+            await self._health.start(*parse_address(self.options.health_address))
+        await self._persist("the API server", lambda: access.require(self.http, (POD, NODE)))
+        stored = await self._persist("the API server", lambda: access.readable(self.http, STORED))
+        await self._persist("policies", self._load_policies)
+        self._reflect("nodes", Reflector(self.http, NODE, self.engine.nodes))
+        self._reflect("assigned pods", Reflector(self.http, POD, self.engine.assigned, field_selector=ASSIGNED))
+        for resource in stored:
+            self._reflect(resource.plural, Reflector(self.http, resource, self.engine.objects(resource.kind)))
+        if self.options.pod_intake == "watch":
+            self._reflect_pending(self.pending_selector)
+        self._spawn("events", self._recorder.run)
+        self._spawn("statuses", self._status.run)
+        self._spawn("policy statuses", self.policies.run)
+        self._spawn("policies", self.policies.reconcile)
+        self._spawn("housekeeping", self.engine.keep_house)
+        self._spawn("newly served names", self._list_newly_served)
+        self._started = True
+        self._deciding = self._spawn("decisions", self._decide)
+
+    async def _load_policies(self) -> None:
+        self.crds_watchable = await access.obstacle(self.http, CRD) is None
+        self.policies_allowed = all([await access.may(self.http, POLICY, verb) for verb in access.READ])
+        problem = await access.obstacle(self.http, POLICY)
+        if problem is None:
+            await self.policies.load()
+        else:
+            log.warning("SchedulerPolicies are off (%s): the built-in default policy decides", problem)
+
+    async def _decide(self) -> None:
+        await asyncio.gather(*(reflector.synced.wait() for reflector in self._reflectors.values()))
+        tuning.settle()
+        cache = self.engine.cache
+        log.info("caches are complete: %d nodes, %d placed pods", cache.table.count, cache.pod_count)
+        await self.engine.run()
+
+    def _reflect(self, name: str, reflector: Reflector) -> None:
+        self._reflectors[name] = reflector
+        self._spawn(name, reflector.run)
+
+    def _reflect_pending(self, selector: str, name: str = "pending pods") -> None:
+        sink: Sink = self.engine.pending
+        self._reflect(name, Reflector(self.http, POD, sink, field_selector=selector))
+
+    # Names that policies bring
+
+    def _now_served(self, names: frozenset[str]) -> None:
+        if self._started:
+            for name in names:
+                self._names_to_list.put_nowait(name)
+
+    async def _list_newly_served(self) -> None:
+        """Pods of a name that nobody served until now were passed over: they are looked for again."""
+        while True:
+            name = await self._names_to_list.get()
+            selector = f"{PENDING},spec.schedulerName={name}"
+            if name == DEFAULT_SCHEDULER_NAME:
+                # These are left out of the watch until we serve them.
+                if "pods of the default scheduler" not in self._reflectors:
+                    self._reflect_pending(selector, "pods of the default scheduler")
+                continue
+            await self._persist(f"pods of scheduler {name}", lambda s=selector: self._pick_up(s))  # type: ignore[misc]
+
+    async def _pick_up(self, selector: str) -> None:
+        listed = await self.http.call("GET", POD.collection, params={"fieldSelector": selector})
+        for raw in listed["items"]:
+            self.engine.pending.put(raw)
+
+    # Tasks
+
+    def _spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        task = asyncio.create_task(_forever(name, work), name=f"podwright {name}")
+        self._tasks.append(task)
+        return task
+
+    @staticmethod
+    async def _persist(what: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Tries until the API server has answered."""
+        pause, longest = START_PAUSE_SECONDS
+        while True:
+            try:
+                return await work()
+            except ClusterError as error:
+                log.warning("%s: %s; trying again", what, error)
+                await asyncio.sleep(pause)
+                pause = min(longest, 2 * pause)
+
+    # Stop
+
+    async def stop(self) -> None:
+        """Decides nothing more, waits for the bindings under way, posts what is left to say, and closes everything."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + self.options.grace
+        if self._deciding is not None:
+            await _cancelled([self._deciding])
+        await self.engine.stop(self.options.grace * FLUSH_SHARE)
+        for flush in (self._status.flush, self._recorder.flush):
+            await flush(max(0.1, ends - loop.time()))
+        await _cancelled([*self._tasks, *self._evictor.tasks])
+        await self._health.stop()
+        await self.http.close()
+
+
+async def _forever(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    while True:
+        try:
+            await work()
+        except Exception:
+            log.exception("%s failed; starting it again", name)
+        await asyncio.sleep(RESTART_SECONDS)
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _below(chance: random.Random) -> Callable[[int], int]:
+    """A random number below n, faster than `randrange`."""
+    draw = chance.random
+    return lambda n: int(draw() * n)
