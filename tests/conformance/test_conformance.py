@@ -1,0 +1,23 @@
+"""kube-scheduler's own answers, group by group. The cases lie beside the checkout; without them there is nothing to compare."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from podwright.simulator.cases import read_cases, run_case
+from podwright.simulator.comparison import differences
+
+CASES = Path(os.environ.get("PODWRIGHT_CONFORMANCE") or Path(__file__).parents[2].parent / "shared" / "conformance")
+FILES = sorted(CASES.glob("*.jsonl.gz"))
+
+
+@pytest.mark.skipif(
+    not FILES, reason="no conformance cases beside the checkout (PODWRIGHT_CONFORMANCE names their folder)"
+)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.removesuffix(".jsonl.gz"))
+def test_every_case_has_kube_schedulers_answer(path):
+    cases = list(read_cases(str(path)))
+    wrong = {case["id"]: found for case in cases if (found := list(differences(run_case(case), case)))}
+    assert cases
+    assert not wrong, f"{len(wrong)} of {len(cases)} differ, first: {next(iter(wrong.items()))}"
