@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -12,12 +13,12 @@ from podwright.api import crd
 from podwright.api.compile import PolicySet, compile_policy
 from podwright.api.scheduler_policy import PolicyError, StrategyType, parse_policy
 from podwright.core.framework.features import Features
+from podwright.core.framework.runtime import Framework
 from podwright.core.plugins import PLUGINS
+from podwright.core.state.cache import Cache
 from podwright.sandbox.schemas import Schema
-from stand_ins import STAND_INS
 
 SCHEMA = crd.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-CLASSES = {**STAND_INS, **PLUGINS}
 
 
 def test_the_file_is_what_is_generated():
@@ -71,7 +72,7 @@ def test_examples_are_valid_and_compile(path):
     schema = Schema(SCHEMA)
     assert schema.problems(raw) == []
     assert schema.prune(raw) == []
-    compiled = compile_policy(parse_policy(raw), CLASSES, Features())
+    compiled = compile_policy(parse_policy(raw), PLUGINS, Features())
     assert compiled.name == path.stem
 
 
@@ -89,7 +90,8 @@ def test_there_is_an_example_for_every_strategy():
 
 
 def test_all_examples_can_live_side_by_side():
-    policies = PolicySet(CLASSES, Features())
+    handle = SimpleNamespace(cache=Cache(), features=Features(), cluster=None, now=lambda: 0.0)
+    policies = PolicySet(PLUGINS, handle.features, check=lambda found: Framework(found.profile, PLUGINS, handle))
     for path in files.EXAMPLES:
         assert policies.apply(files.load(path)).accepted
     assert [policy.name for policy in policies.live if policies.shadowed_by(policy.name)] == []
@@ -98,5 +100,5 @@ def test_all_examples_can_live_side_by_side():
 @pytest.mark.parametrize("path", files.each(files.BAD))
 def test_the_operator_refuses_bad_policies_that_get_past_the_schema(path):
     with pytest.raises(PolicyError) as caught:
-        compile_policy(parse_policy(files.load(path)), CLASSES, Features())
+        compile_policy(parse_policy(files.load(path)), PLUGINS, Features())
     assert files.field_that_is_wrong(path) in caught.value.message
