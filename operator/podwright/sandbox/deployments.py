@@ -19,24 +19,15 @@ HASH = "pod-template-hash"
 
 
 class Deployments:
-    """Reconciles every Deployment and ReplicaSet that a change touched, once per turn of the event loop."""
+    """Reconciles every Deployment and ReplicaSet that a change touched, once per turn of the loop."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._deployments, self._sets, self._pods = map(
-            cluster.kinds.named, ("deployments.apps", "replicasets.apps", "pods")
-        )
+        resources = ("deployments.apps", "replicasets.apps", "pods")
+        self._deployments, self._sets, self._pods = map(cluster.kinds.named, resources)
         owners = {self._deployments: None, self._sets: self._deployments, self._pods: self._sets}
-        self._watchers = {kind.stored: partial(self._changed, kind, owner) for kind, owner in owners.items()}
+        self.watchers = {kind.stored: partial(self._changed, kind, owner) for kind, owner in owners.items()}
         self._dirty: dict[tuple[str, Key], None] = {}
-
-    def start(self) -> None:
-        for stored, watcher in self._watchers.items():
-            self._cluster.store[stored].watchers.add(watcher)
-
-    def stop(self) -> None:
-        for stored, watcher in self._watchers.items():
-            self._cluster.store[stored].watchers.discard(watcher)
 
     def _changed(self, kind: Kind, owner: Kind | None, change: Change) -> None:
         entry = change.latest

@@ -37,13 +37,13 @@ def conflict(kind: Kind, name: str, why: str, subresource: str = "") -> ApiError
 def invalid(kind: Kind, name: str, *problems: tuple[str, str]) -> ApiError:
     """`problems` are pairs of a field's path and a message, which starts with "Required value" and the like."""
     texts = [f"{path}: {message}" for path, message in problems]
-    reasons = {"Required": "FieldValueRequired", "Forbidden": "FieldValueForbidden"}
-    reasons["Unsupported"] = "FieldValueNotSupported"
-    causes = [
-        {"reason": reasons.get(message.split()[0].strip(":"), "FieldValueInvalid"), "message": message, "field": path}
-        for path, message in problems
-    ]
+    causes = [{"reason": _reason(message), "message": message, "field": path} for path, message in problems]
     named = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     message = f'{named} "{name}" is invalid: {joined}'
     return ApiError(422, "Invalid", message, **kind.details(name) | {"kind": kind.kind, "causes": causes})
+
+
+def _reason(message: str) -> str:
+    known = {"Required": "Required", "Forbidden:": "Forbidden", "Unsupported": "NotSupported"}
+    return f"FieldValue{known.get(message.split(maxsplit=1)[0], 'Invalid')}"

@@ -13,19 +13,13 @@ from podwright.sandbox.store import Change, Entry
 
 
 class Kubelet:
-    """Reacts to each change of a pod or node after `delay` seconds."""
+    """Reacts to each change of a pod or node after `delay` seconds; `watchers` by stored kind."""
 
     def __init__(self, cluster: Cluster, delay: float) -> None:
         self._cluster, self._delay, self._started = cluster, delay, 0
         self._pods, self._nodes = cluster.kinds.named("pods"), cluster.kinds.named("nodes")
 
-    def start(self) -> None:
-        self._cluster.store["pods"].watchers.add(self._on_pod)
-        self._cluster.store["nodes"].watchers.add(self._on_node)
-
-    def stop(self) -> None:
-        self._cluster.store["pods"].watchers.discard(self._on_pod)
-        self._cluster.store["nodes"].watchers.discard(self._on_node)
+        self.watchers = {"pods": self._on_pod, "nodes": self._on_node}
 
     def _later(self, act: Callable[[Entry], None], entry: Entry) -> None:
         """`act` gets the object as it is then; a later change has its own turn, if it calls for one."""

@@ -33,8 +33,9 @@ class Sandbox:
         self.cluster, self.url = Cluster(history), ""
         self._port, self._server = port, Server(self.cluster)
         self._runner: web.ServerRunner | None = None
-        self._helpers: list[Kubelet | Deployments] = [Kubelet(self.cluster, delay)] if kubelet else []
-        self._helpers += [Deployments(self.cluster)] if controllers else []
+        helpers: list[Kubelet | Deployments] = [Kubelet(self.cluster, delay)] if kubelet else []
+        helpers += [Deployments(self.cluster)] if controllers else []
+        self._watchers = [item for helper in helpers for item in helper.watchers.items()]
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -50,12 +51,12 @@ class Sandbox:
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=1024).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-        for helper in self._helpers:
-            helper.start()
+        for stored, watcher in self._watchers:
+            self.cluster.store[stored].watchers.add(watcher)
 
     async def stop(self) -> None:
-        for helper in self._helpers:
-            helper.stop()
+        for stored, watcher in self._watchers:
+            self.cluster.store[stored].watchers.discard(watcher)
         self._server.close()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -79,12 +80,10 @@ class Sandbox:
         for number in range(count):
             name = f"node-{number + 1:04d}"
             labels = {
-                "kubernetes.io/hostname": name,
-                "kubernetes.io/os": "linux",
-                "kubernetes.io/arch": "amd64",
-                "topology.kubernetes.io/region": "region-1",
-                "topology.kubernetes.io/zone": f"zone-{chr(ord('a') + number % zones)}",
+                f"kubernetes.io/{key}": value for key, value in (("hostname", name), ("os", "linux"), ("arch", "amd64"))
             }
+            labels["topology.kubernetes.io/region"] = "region-1"
+            labels["topology.kubernetes.io/zone"] = f"zone-{chr(ord('a') + number % zones)}"
             node: Any = {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": {"capacity": size}}
             node["status"]["allocatable"] = size
             self.cluster.create(self.cluster.kinds.named("nodes"), "", node)

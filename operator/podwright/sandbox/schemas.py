@@ -5,6 +5,7 @@ messages worded as the API server words them. `x-kubernetes-validations` (CEL) a
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -67,21 +68,16 @@ def accept(kind: Kind, obj: Obj) -> Obj:
 def kinds_of(crd: Obj) -> Iterator[Kind]:
     """The served versions of a CRD as kinds, the storage version first."""
     spec, names = crd["spec"], crd["spec"]["names"]
+    namespaced = spec.get("scope") == "Namespaced"
+    shorts, categories = tuple(names.get("shortNames") or ()), tuple(names.get("categories") or ())
     for version in sorted(spec["versions"], key=lambda version: not version.get("storage")):
         if version.get("served"):
-            yield Kind(
-                group=spec["group"],
-                version=version["name"],
-                plural=names["plural"],
-                kind=names["kind"],
-                namespaced=spec.get("scope") == "Namespaced",
-                short_names=tuple(names.get("shortNames") or ()),
-                subresources=frozenset({"status"} & set(version.get("subresources") or ())),
-                generation=True,
-                categories=tuple(names.get("categories") or ()),
-                crd=version,
-                schema=Schema((version.get("schema") or {}).get("openAPIV3Schema") or {PRESERVE: True}),
+            schema = Schema((version.get("schema") or {}).get("openAPIV3Schema") or {PRESERVE: True})
+            subresources = frozenset({"status"} & set(version.get("subresources") or ()))
+            served = Kind(
+                spec["group"], version["name"], names["plural"], names["kind"], namespaced, shorts, subresources
             )
+            yield replace(served, generation=True, categories=categories, crd=version, schema=schema)
 
 
 def _to_json_schema(schema: Obj) -> Obj:

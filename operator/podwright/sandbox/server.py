@@ -246,7 +246,9 @@ def _document(request: web.BaseRequest, data: bytes) -> Obj:
     elif how.endswith("json") or how in ("application/octet-stream", "text/plain"):
         found = _loads(data)
     else:
-        raise unsupported_media(f"the body of the request was in an unknown format ({how}); the sandbox reads JSON")
+        raise unsupported_media(
+            f"the body of the request was in an unknown format ({how}): the sandbox reads JSON; with kubectl, use create -f"
+        )
     if not isinstance(found, dict):
         raise bad_request("the object provided is unrecognized: it is no object")
     return found

@@ -11,20 +11,22 @@ from podwright.sandbox.store import Entry
 
 Cell = Callable[[Obj], Any]
 Column = tuple[str, Cell, int]  # header, cell, priority (1: only with -o wide)
-# Header=cell; * is priority 1; a cell is a JSONPath, #path for a number, or @name of one in CELLS. Name comes first, and
-# Age after the last column of priority 0, where a line does not say otherwise.
+# Header=cell; * is priority 1; a cell is a JSONPath, #path for a number, or @name of one in CELLS.
 TABLE = """
-pods Ready=@pod_ready Status=@pod_status Restarts=@restarts *IP=.status.podIP *Node=.spec.nodeName *Nominated_Node=.status.nominatedNodeName *Readiness_Gates=.none
-nodes Status=@node_status Roles=@roles Age=@age Version=.status.nodeInfo.kubeletVersion *OS-Image=.status.nodeInfo.osImage
-events Last_Seen=@last_seen Type=.type Reason=.reason Object=@about Message=.message *Source=@source *Name=.metadata.name
-namespaces Status=.status.phase
-services Type=.spec.type Cluster-IP=.spec.clusterIP
-deployments.apps Ready=@ready Up-to-date=#.status.updatedReplicas Available=#.status.availableReplicas
-replicasets.apps Desired=#.spec.replicas Current=#.status.replicas Ready=#.status.readyReplicas
-leases.coordination.k8s.io Holder=.spec.holderIdentity
-priorityclasses.scheduling.k8s.io Value=.value Global-Default=.globalDefault
-poddisruptionbudgets.policy Min_Available=.spec.minAvailable Max_Unavailable=.spec.maxUnavailable Allowed_Disruptions=#.status.disruptionsAllowed
+- Name=@name Age=@age
+pods Name=@name Ready=@pod_ready Status=@pod_status Restarts=@restarts Age=@age *IP=.status.podIP *Node=.spec.nodeName *Nominated_Node=.status.nominatedNodeName *Readiness_Gates=.none
+nodes Name=@name Status=@node_status Roles=@roles Age=@age Version=.status.nodeInfo.kubeletVersion *OS-Image=.status.nodeInfo.osImage
+events Last_Seen=@last_seen Type=.type Reason=.reason Object=@about Message=.message *Source=@source *Name=@name
+namespaces Name=@name Status=.status.phase Age=@age
+services Name=@name Type=.spec.type Cluster-IP=.spec.clusterIP Age=@age
+deployments.apps Name=@name Ready=@ready Up-to-date=#.status.updatedReplicas Available=#.status.availableReplicas Age=@age
+replicasets.apps Name=@name Desired=#.spec.replicas Current=#.status.replicas Ready=#.status.readyReplicas Age=@age
+leases.coordination.k8s.io Name=@name Holder=.spec.holderIdentity Age=@age
+priorityclasses.scheduling.k8s.io Name=@name Value=.value Global-Default=.globalDefault Age=@age
+poddisruptionbudgets.policy Name=@name Min_Available=.spec.minAvailable Max_Unavailable=.spec.maxUnavailable Allowed_Disruptions=#.status.disruptionsAllowed Age=@age
 """
+UNITS = [(120, "s", 1, "", 0), (600, "m", 60, "s", 1), (10_800, "m", 60, "", 0)]  # below so many seconds: unit, rest
+UNITS += [(28_800, "h", 3600, "m", 60), (172_800, "h", 3600, "", 0), (691_200, "d", 86_400, "h", 3600)]
 STEPS = re.compile(r"\[\?\(@\.([\w.]+)\s*==\s*[\"']([^\"']*)[\"']\)\]|\[(\d+|\*)\]|\['([^']+)'\]|\.?([^.\[\]]+)")
 
 
@@ -79,35 +81,21 @@ def age(path: str) -> Cell:
 def duration(seconds: float) -> str:
     """As kubectl writes ages: 90s, 5m10s, 47m, 3h20m, 30h, 4d6h, 90d."""
     total = max(0, int(seconds))
-    minutes, hours, days = total // 60, total // 3600, total // 86400
-    for limit, text, rest in (
-        (120, f"{total}s", ""),
-        (600, f"{minutes}m", f"{total % 60}s"),
-        (10_800, f"{minutes}m", ""),
-        (28_800, f"{hours}h", f"{minutes % 60}m"),
-        (172_800, f"{hours}h", ""),
-        (691_200, f"{days}d", f"{hours % 24}h"),
-    ):
+    for limit, unit, size, rest, small in UNITS:
         if total < limit:
-            return text if rest.startswith("0") else text + rest
-    return f"{days}d"
+            left = total % size // small if small else 0
+            return f"{total // size}{unit}" + (f"{left}{rest}" if left else "")
+    return f"{total // 86400}d"
 
 
 def _columns(kind: Kind) -> list[Column]:
-    name: Column = ("Name", at(".metadata.name"), 0)
-    created: Column = ("Age", CELLS["age"], 0)
-    if kind.crd and (custom := kind.crd.get("additionalPrinterColumns")):
-        return [name, *(_custom(column) for column in custom)]
-    columns = COLUMNS.get(kind.stored, [])
-    if kind.stored == "events" or any(header == "Age" for header, *_ in columns):
-        return columns if kind.stored == "events" else [name, *columns]
-    narrow, wide = [c for c in columns if not c[2]], [c for c in columns if c[2]]
-    return [name, *narrow, created, *wide]
+    custom = (kind.crd or {}).get("additionalPrinterColumns")
+    return [COLUMNS["-"][0], *map(_custom, custom)] if custom else COLUMNS.get(kind.stored, COLUMNS["-"])
 
 
 def _custom(column: Obj) -> Column:
-    path = column["jsonPath"]
-    return column["name"], age(path) if column["type"] == "date" else at(path), column.get("priority", 0)
+    find = age if column["type"] == "date" else at
+    return column["name"], find(column["jsonPath"]), column.get("priority", 0)
 
 
 def _containers(pod: Obj) -> list[Obj]:
@@ -140,6 +128,7 @@ def _last_seen(event: Obj) -> Any:
 
 
 CELLS: dict[str, Cell] = {
+    "name": at(".metadata.name"),
     "age": age(".metadata.creationTimestamp"),
     "pod_ready": lambda pod: f"{sum(bool(c.get('ready')) for c in _containers(pod))}/{len(pod['spec']['containers'])}",
     "pod_status": _pod_status,
