@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
@@ -74,7 +74,7 @@ class Cache:
         """The one observer of this class, attached when it is first asked for: the plugins of all profiles share it."""
         for known in self._observers:
             if type(known) is kind:
-                return cast("Observer", known)
+                return known
         made = kind()
         self.attach(made)
         return made

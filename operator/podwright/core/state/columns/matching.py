@@ -87,9 +87,9 @@ def requirement_column(table: NodeTable, requirement: Requirement) -> Bools:
     labels = table.labels(requirement.key)
     match requirement.operator:
         case "Exists":
-            return labels != ABSENT
+            return np.not_equal(labels, np.int32(ABSENT))
         case "DoesNotExist":
-            return labels == ABSENT
+            return np.equal(labels, np.int32(ABSENT))
         case "In":
             return _one_of(table, requirement)
         case "NotIn":
@@ -108,7 +108,7 @@ def _one_of(table: NodeTable, requirement: Requirement) -> Bools:
     if not wanted:
         return np.zeros(len(labels), np.bool_)
     if len(wanted) == 1:
-        return labels == wanted[0]
+        return np.equal(labels, np.int32(wanted[0]))
     verdicts = np.zeros(len(values) + 1, np.bool_)
     verdicts[wanted] = True
     return verdicts[labels]

@@ -1,0 +1,328 @@
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from builders import make_pod
+from podwright.core.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.status import unresolvable
+from podwright.core.objects.pod import parse_pod
+from podwright.core.queue import SchedulingQueue
+
+NODE_ADDED = ClusterEvent(NODE, Action.ADD)
+POD_GONE = ClusterEvent(ASSIGNED_POD, Action.DELETE)
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class Harness:
+    """A queue with plugin Fit (helped by nodes), Spread (by pods that go, never by those called `no`), Gate and Wait."""
+
+    def __init__(self):
+        self.clock = Clock()
+        self.incoming = []
+        self.hints = {
+            "Fit": (EventHint(NODE_ADDED),),
+            "Spread": (EventHint(POD_GONE, lambda _pod, before, _after: Hint.SKIP if before == "no" else Hint.QUEUE),),
+            "Faulty": (EventHint(POD_GONE, lambda _pod, _before, _after: 1 / 0),),
+            "Gate": (EventHint(ClusterEvent(POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)),),
+            "Wait": (EventHint(NODE_ADDED),),
+        }
+        self.queue = SchedulingQueue(
+            self.clock,
+            sort_key=lambda pod, queued_at: (-pod.priority, queued_at),
+            pre_enqueue=lambda pod: unresolvable("gated").by("Gate") if pod.gates else None,
+            hints_of=lambda _pod: self.hints,
+            on_incoming=lambda queue, event: self.incoming.append((queue, event)),
+        )
+
+    def pod(self, name, *, gates=(), **more):
+        return parse_pod(make_pod(name, spec={"schedulingGates": [{"name": gate} for gate in gates]}, **more))
+
+    def add(self, name, **more):
+        self.queue.add(self.pod(name, **more))
+
+    def pop(self):
+        queued = self.queue.pop()
+        return queued and queued.pod.name
+
+    def rejected(self, name, *plugins, **more):
+        """Adds a pod and has its attempt rejected by the plugins."""
+        self.add(name)
+        queued = self.queue.pop()
+        self.queue.reject(queued, plugins, **more)
+        return queued
+
+    def counts(self):
+        return {place: n for place, n in self.queue.counts().items() if n}
+
+
+@pytest.fixture
+def h():
+    return Harness()
+
+
+def test_the_most_important_pod_goes_first_and_equals_in_their_order(h):
+    for name, priority in (("low", 1), ("first", 5), ("second", 5)):
+        h.add(name, priority=priority)
+    assert [h.pop(), h.pop(), h.pop(), h.pop()] == ["first", "second", "low", None]
+
+
+def test_a_rejected_pod_waits_for_an_event_that_its_rejector_asked_for(h):
+    h.rejected("p", "Fit")
+    assert h.pop() is None
+    h.queue.move(POD_GONE)
+    assert h.counts() == {"unschedulable": 1}
+    h.queue.move(NODE_ADDED)
+    assert h.counts() == {"backoff": 1}
+
+
+def test_a_pod_is_popped_from_backoff_when_nothing_is_active(h):
+    h.rejected("p", "Fit")
+    h.queue.move(NODE_ADDED)
+    assert h.queue.next_wakeup() == h.clock.now
+    assert h.pop() == "p"
+
+
+def test_a_pod_whose_attempt_was_an_error_sits_its_backoff_out(h):
+    h.add("p")
+    h.queue.fault(h.queue.pop())
+    assert h.counts() == {"backoff": 1}
+    assert h.pop() is None
+    h.clock.now += 1
+    assert h.pop() is None
+    h.clock.now += 1
+    assert h.queue.next_wakeup() <= h.clock.now
+    assert h.pop() == "p"
+
+
+def test_backoff_doubles_to_ten_seconds_and_ends_on_whole_seconds(h):
+    h.clock.now = 1000.4
+    h.add("p")
+    waits = []
+    for _ in range(6):
+        queued = h.queue.pop()
+        h.queue.fault(queued)
+        waits.append(queued.backoff_until - h.clock.now)
+        h.clock.now = queued.backoff_until + 1.4
+    assert [round(wait + 0.4) for wait in waits] == [1, 2, 4, 8, 10, 10]
+    assert queued.backoff_until == int(queued.backoff_until)
+
+
+def test_errors_and_rejections_count_apart(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.fault(queued)
+    h.clock.now += 2
+    h.queue.reject(h.queue.pop(), ["Fit"])
+    assert (queued.errors, queued.rejections, queued.attempts) == (0, 1, 2)
+
+
+def test_a_pod_that_only_waited_as_pending_skips_its_backoff(h):
+    h.rejected("p", (), pending=["Wait"])
+    h.queue.move(NODE_ADDED)
+    assert h.counts() == {"active": 1}
+
+
+def test_a_hint_that_says_no_leaves_the_pod_where_it_is(h):
+    h.rejected("p", "Spread")
+    h.queue.move(POD_GONE, "no")
+    assert h.counts() == {"unschedulable": 1}
+    h.queue.move(POD_GONE, "yes")
+    assert h.counts() == {"backoff": 1}
+
+
+def test_a_faulty_hint_queues_the_pod_rather_than_losing_it(h):
+    h.rejected("p", "Faulty")
+    h.queue.move(POD_GONE)
+    assert h.counts() == {"backoff": 1}
+
+
+def test_a_plugin_without_hints_is_helped_by_any_event(h):
+    h.rejected("p", "Extender")
+    h.queue.move(POD_GONE)
+    assert h.counts() == {"backoff": 1}
+
+
+def test_an_event_during_the_attempt_is_not_lost(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.move(NODE_ADDED)
+    h.queue.reject(queued, ["Fit"])
+    assert h.counts() == {"backoff": 1}
+
+
+def test_an_event_before_the_attempt_does_not_count(h):
+    h.add("other")
+    h.add("p")
+    other = h.queue.pop()
+    h.queue.move(NODE_ADDED)
+    queued = h.queue.pop()
+    h.queue.reject(queued, ["Fit"])
+    h.queue.done(other.uid)
+    assert h.counts() == {"unschedulable": 1}
+
+
+def test_a_pod_waits_no_longer_than_five_minutes(h):
+    h.rejected("p", "Fit")
+    while h.clock.now < 1000 + 300 + 31:
+        assert h.queue.next_wakeup() <= h.clock.now + 30
+        h.clock.now += 30
+        if h.pop():
+            break
+    assert 1300 < h.clock.now <= 1330 + 30
+
+
+def test_a_gated_pod_is_not_tried_until_its_gates_are_gone(h):
+    h.add("p", gates=["hold"])
+    assert h.counts() == {"gated": 1}
+    assert h.pop() is None
+    h.queue.activate_all()
+    assert h.counts() == {"gated": 1}
+    h.queue.update(h.pod("p"))
+    assert h.pop() == "p"
+
+
+def test_an_update_that_cannot_matter_does_not_move_a_pod(h):
+    h.rejected("p", "Fit")
+    h.queue.update(h.pod("p", metadata={"resourceVersion": "2", "annotations": {"a": "b"}}))
+    assert h.counts() == {"unschedulable": 1}
+
+
+def test_an_update_of_the_pod_that_its_rejector_asked_for_moves_it(h):
+    h.hints["Fit"] = (EventHint(ClusterEvent(POD, Action.UPDATE_POD_SCALE_DOWN)),)
+    h.add("p", requests={"cpu": "2"})
+    h.queue.reject(h.queue.pop(), ["Fit"])
+    h.queue.update(h.pod("p", requests={"cpu": "1"}))
+    assert h.counts() == {"backoff": 1}
+
+
+def test_a_pod_in_flight_that_is_updated_is_tried_again_with_its_new_spec(h):
+    h.hints["Fit"] = (EventHint(ClusterEvent(POD, Action.UPDATE_POD_TOLERATION)),)
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.update(parse_pod(make_pod("p", spec={"tolerations": [{"operator": "Exists"}]})))
+    h.queue.reject(queued, ["Fit"])
+    assert h.counts() == {"backoff": 1}
+    assert h.queue.pop().pod.tolerations.items
+
+
+def test_a_deleted_pod_is_forgotten_wherever_it_is(h):
+    h.rejected("waiting", "Fit")
+    h.add("active")
+    h.add("gated", gates=["g"])
+    for name in ("waiting", "active", "gated"):
+        h.queue.delete(f"default/{name}")
+    assert h.counts() == {}
+    assert len(h.queue) == 0
+
+
+def test_a_pod_deleted_in_flight_does_not_come_back(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.delete(queued.uid)
+    h.queue.reject(queued, ["Fit"])
+    assert h.counts() == {}
+
+
+def test_every_entry_into_a_queue_is_reported(h):
+    h.rejected("p", "Fit")
+    h.queue.move(NODE_ADDED)
+    assert h.incoming == [
+        ("active", "PodAdd"),
+        ("unschedulable", "ScheduleAttemptFailure"),
+        ("backoff", "Node"),
+    ]
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """No pod is ever lost, in two places, or tried while it is gated."""
+
+    def __init__(self):
+        super().__init__()
+        self.h = Harness()
+        self.known = set()
+        self.flying = {}
+        self.count = 0
+
+    @rule(gated=st.booleans(), priority=st.integers(0, 2))
+    def add(self, gated, priority):
+        self.count += 1
+        self.h.add(f"p{self.count}", gates=["g"] if gated else (), priority=priority)
+        self.known.add(f"default/p{self.count}")
+
+    @rule()
+    def pop(self):
+        queued = self.h.queue.pop()
+        if queued is not None:
+            assert queued.uid in self.known
+            assert queued.uid not in self.flying
+            assert not queued.pod.gates
+            self.flying[queued.uid] = queued
+
+    @precondition(lambda self: self.flying)
+    @rule(data=st.data(), how=st.sampled_from(["done", "fault", "Fit", "Spread", "pending"]))
+    def land(self, data, how):
+        uid = data.draw(st.sampled_from(sorted(self.flying)))
+        queued = self.flying.pop(uid)
+        if how == "done":
+            self.h.queue.done(uid)
+            self.known.discard(uid)
+        elif how == "fault":
+            self.h.queue.fault(queued)
+        elif how == "pending":
+            self.h.queue.reject(queued, (), pending=["Wait"])
+        else:
+            self.h.queue.reject(queued, [how])
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data())
+    def delete(self, data):
+        uid = data.draw(st.sampled_from(sorted(self.known)))
+        self.h.queue.delete(uid)
+        self.known.discard(uid)
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data(), label=st.sampled_from(["a", "b"]))
+    def update_and_ungate(self, data, label):
+        uid = data.draw(st.sampled_from(sorted(self.known)))
+        self.h.queue.update(self.h.pod(uid.removeprefix("default/"), labels={"l": label}))
+
+    @rule(event=st.sampled_from([NODE_ADDED, POD_GONE]), what=st.sampled_from(["no", "yes"]))
+    def happen(self, event, what):
+        self.h.queue.move(event, what)
+
+    @rule(seconds=st.sampled_from([0.3, 1, 5, 40, 400]))
+    def wait(self, seconds):
+        self.h.clock.now += seconds
+
+    @invariant()
+    def every_pod_is_in_exactly_one_place(self):
+        assert len(self.h.queue) == len(self.known)
+        flying = len(self.known & set(self.flying))
+        assert sum(self.h.queue.counts().values()) == len(self.known) - flying
+
+    def teardown(self):
+        """Whatever happened: after the events and the time that every plugin asks for, each pod is tried."""
+        for uid, queued in self.flying.items():
+            if uid in self.known:
+                self.h.queue.fault(queued)
+        for uid in self.known:
+            self.h.queue.update(self.h.pod(uid.removeprefix("default/"), labels={"l": "end"}))
+        self.h.clock.now += 400
+        self.h.queue.activate_all()
+        self.h.clock.now += 400
+        popped = set()
+        while (queued := self.h.queue.pop()) is not None:
+            popped.add(queued.uid)
+        assert popped == self.known
+
+
+QueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestQueueMachine = QueueMachine.TestCase
