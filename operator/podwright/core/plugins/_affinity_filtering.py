@@ -20,7 +20,7 @@ from podwright.core.framework.status import Status, unresolvable, unschedulable
 from podwright.core.objects.affinity import PodAffinityTerm
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.podindex import Picker, PodIndex, Sums, TermGroup
+from podwright.core.state.podindex import Groups, Picker, PodIndex, Sums
 
 _AFFINITY: Final = unresolvable("node(s) didn't match pod affinity rules")
 _ANTI_AFFINITY: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
@@ -33,10 +33,10 @@ SumsByKey = Mapping[str, Sequence[Sums]]
 class Counted:
     """What counts in the cluster for one pod, found when first asked for; dry runs share it."""
 
-    def __init__(self, index: PodIndex, pod: PodInfo, existing: Iterable[TermGroup]) -> None:
+    def __init__(self, index: PodIndex, pod: PodInfo, existing: Groups) -> None:
         self.index = index
         self.pod = pod
-        self._existing = tuple(existing)
+        self._existing = existing
 
     @cached_property
     def affinity(self) -> SumsByKey:
@@ -60,10 +60,9 @@ class Counted:
     def existing(self) -> SumsByKey:
         """Required anti-affinity terms of placed pods that match the pod, by topology key."""
         found: dict[str, list[Sums]] = {}
-        for group in self._existing:
-            sums = self.index.sums_of(group)
+        for key, sums in self.index.sums_of(self._existing):
             if sums.total:
-                found.setdefault(group.topology_key, []).append(sums)
+                found.setdefault(key, []).append(sums)
         return found
 
     @cached_property

@@ -69,8 +69,8 @@ def _contributions(
             yield index.sums(counter, term.topology_key), term.topology_key, sign * term.weight
     for groups, weight in ((matched.required, hard_weight), (matched.preferred, 1), (matched.anti_preferred, -1)):
         if weight:
-            for group in groups:
-                yield index.sums_of(group), group.topology_key, weight
+            for key, sums in index.sums_of(groups):
+                yield sums, key, weight
 
 
 def normalize(scores: Int64s) -> Int64s | int:

@@ -8,6 +8,17 @@ all pods again: one pod more changes one row and one domain.
 from podwright.core.state.podindex.domains import Domains, Eligibility, Sums
 from podwright.core.state.podindex.index import PodIndex
 from podwright.core.state.podindex.matches import MatchCounter, Picker
-from podwright.core.state.podindex.terms import Kind, MatchedTerms, TermGroup
+from podwright.core.state.podindex.terms import Groups, Kind, MatchedTerms, TermGroup
 
-__all__ = ["Domains", "Eligibility", "Kind", "MatchCounter", "MatchedTerms", "Picker", "PodIndex", "Sums", "TermGroup"]
+__all__ = [
+    "Domains",
+    "Eligibility",
+    "Groups",
+    "Kind",
+    "MatchCounter",
+    "MatchedTerms",
+    "Picker",
+    "PodIndex",
+    "Sums",
+    "TermGroup",
+]

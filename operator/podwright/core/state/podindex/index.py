@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ from podwright.core.objects.selectors import Labels
 from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.podindex.domains import ALL_WITH_KEY, DomainCache, Domains, Eligibility, Sums
 from podwright.core.state.podindex.matches import MatchCounter, MatchIndex, NamespaceLabels, Picker
-from podwright.core.state.podindex.terms import MatchedTerms, TermGroup, TermIndex
+from podwright.core.state.podindex.terms import BUNDLED, Bundle, Groups, MatchedTerms, TermGroup, TermIndex
 
 
 class PodIndex:
@@ -68,7 +68,16 @@ class PodIndex:
         """A counter summed over the domains of a label key."""
         return self._domains.sums(counter, key, eligibility)
 
-    def sums_of(self, group: TermGroup) -> Sums:
-        """The weights of a group of terms, summed over the domains of its topology key."""
-        self.terms.keep_sums(group)
-        return self._domains.sums(group, group.topology_key)
+    def sums_of(self, groups: Groups) -> Iterator[tuple[str, Sums]]:
+        """Topology keys with weights summed over their domains, which together are those of all the groups."""
+        if len(groups) >= BUNDLED:
+            small: dict[str, list[TermGroup]] = {}
+            for group in groups:
+                if len(group.at) < BUNDLED:
+                    small.setdefault(group.topology_key, []).append(group)
+            for key, bundled in small.items():
+                yield key, Sums(Bundle(bundled), self._domains.get(key))
+            groups = tuple(group for group in groups if len(group.at) >= BUNDLED)
+        for group in groups:
+            self.terms.keep_sums(group)
+            yield group.topology_key, self._domains.sums(group, group.topology_key)

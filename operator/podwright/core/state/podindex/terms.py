@@ -8,7 +8,7 @@ last of them.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -24,6 +24,8 @@ from podwright.core.state.podindex.selecting import SelectorIndex
 
 _SUMMED: Final = 512
 """Groups whose sums over domains are kept."""
+BUNDLED: Final = 32
+"""Of so many groups that mean one pod, those in fewer rows than this are summed together, and anew each time."""
 
 
 class Kind(IntEnum):
@@ -83,6 +85,26 @@ class TermGroup:
             del self.at[slot]
         for sums in self.sums.values():
             sums.add(slot, delta)
+
+
+class Bundle:
+    """Many small groups with one topology key, summed at once for one decision."""
+
+    __slots__ = ("_groups", "sums")
+
+    def __init__(self, groups: Iterable[TermGroup]) -> None:
+        self._groups = groups
+        self.sums: dict[Hashable, Sums] = {}
+
+    def per_row(self, rows: int) -> tuple[Rows | None, Int32s]:
+        """The rows that have such terms, a row for each group in it, and the groups' sums there."""
+        del rows
+        slots: list[int] = []
+        weights: list[int] = []
+        for group in self._groups:
+            slots += group.at.keys()
+            weights += group.at.values()
+        return np.array(slots, np.intp), np.array(weights, np.int32)
 
 
 Groups = tuple[TermGroup, ...]
