@@ -30,8 +30,8 @@ DEFAULT_MEMORY: Final = 200 * 1024 * 1024
 _PLAIN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _NATIVE_DOMAIN: Final = "kubernetes.io/"
 _QUOTA_PREFIX: Final = "requests."
-_NAME: Final = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", re.ASCII)
-_DOMAIN: Final = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
+_DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -58,9 +58,9 @@ class Requests:
 def is_qualified_name(name: str) -> bool:
     """A label key: an optional DNS domain and a slash, then up to 63 letters, digits, dashes, underscores and dots."""
     domain, slash, short = name.rpartition("/")
-    if slash and (len(domain) > 253 or not _DOMAIN.match(domain)):
+    if slash and (len(domain) > 253 or not _DOMAIN.fullmatch(domain)):
         return False
-    return len(short) <= 63 and _NAME.match(short) is not None
+    return len(short) <= 63 and _NAME.fullmatch(short) is not None
 
 
 @lru_cache(maxsize=4096)
