@@ -65,10 +65,14 @@ async def count_scheduled(api: Api) -> int:
 
 
 async def settle(count: Callable[[], Awaitable[int]], moved: Callable[[], None], patience_s: float) -> None:
-    """Poll `count` until it has not changed for `patience_s`; `moved` is called now and at each change."""
-    seen, since = await count(), time.monotonic()
+    """Poll `count` until it has not changed for `patience_s`; `moved` is called now and at each change.
+
+    Pods that stay pending may go on having events: ten times the patience is enough.
+    """
+    begun = since = time.monotonic()
+    seen = await count()
     moved()
-    while time.monotonic() - since < patience_s:
+    while time.monotonic() - since < patience_s and time.monotonic() - begun < 10 * patience_s:
         await asyncio.sleep(0.1)
         now = await count()
         if now != seen:

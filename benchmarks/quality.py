@@ -11,35 +11,49 @@ _ZONE = "topology.kubernetes.io/zone"
 
 
 async def quality(api: Api) -> dict[str, float]:
-    """Balance of the nodes' CPU requests, skew of pods over zones, nodes left empty, and nodes with too much on them."""
-    nodes = {item["metadata"]["name"]: item for item in (await api.get("/api/v1/nodes"))["items"]}
+    """`placement_quality` of the cluster as it is."""
+    nodes = (await api.get("/api/v1/nodes"))["items"]
     pods = (await api.get("/api/v1/pods?fieldSelector=spec.nodeName%21%3D"))["items"]
-    cpu: dict[str, Decimal] = dict.fromkeys(nodes, Decimal(0))
+    return placement_quality(nodes, pods)
+
+
+def placement_quality(nodes: list[Json], bound_pods: list[Json]) -> dict[str, float]:
+    """Deviation of the nodes' shares of requested CPU, skew of pods over zones, nodes left empty, nodes with too much on them.
+
+    Nodes that can hold no pod are left out.
+    """
+    holders = {node["metadata"]["name"]: node for node in nodes if _allocatable(node, "pods")}
     count: Counter[str] = Counter()
-    for pod in pods:
-        node = pod["spec"]["nodeName"]
-        count[node] += 1
-        cpu[node] = cpu.get(node, Decimal(0)) + _cpu_request(pod)
-    shares = [float(cpu[name] / _number(node["status"]["allocatable"]["cpu"])) for name, node in nodes.items()]
-    too_many = sum(count[name] > _number(node["status"]["allocatable"]["pods"]) for name, node in nodes.items())
-    zones: Counter[str] = Counter(
-        {node["metadata"]["labels"][_ZONE]: 0 for node in nodes.values() if _ZONE in node["metadata"]["labels"]}
-    )
-    for name, number in count.items():
-        if name in nodes and _ZONE in nodes[name]["metadata"]["labels"]:
-            zones[nodes[name]["metadata"]["labels"][_ZONE]] += number
+    cpu: Counter[str] = Counter()  # in nano-cores
+    for pod in bound_pods:
+        name = pod["spec"]["nodeName"]
+        count[name] += 1
+        cpu[name] += _requested_cpu(pod)
+    shares = {name: float(Decimal(cpu[name]) / max(1, _allocatable(node, "cpu"))) for name, node in holders.items()}
+    overcommitted = [
+        name for name, node in holders.items() if shares[name] > 1 or count[name] * NANO > _allocatable(node, "pods")
+    ]
     return {
-        "cpu_share_stdev": statistics.pstdev(shares),
-        "zone_skew": max(zones.values()) - min(zones.values()) if zones else 0,
-        "empty_nodes": sum(not count[name] for name in nodes),
-        "overcommitted_nodes": sum(share > 1 for share in shares) + too_many,
+        "cpu_share_stdev": statistics.pstdev(shares.values()),
+        "zone_skew": _skew(holders, count),
+        "empty_nodes": sum(not count[name] for name in holders),
+        "overcommitted_nodes": len(overcommitted),
     }
 
 
-def _cpu_request(pod: Json) -> Decimal:
-    containers = pod["spec"]["containers"]
-    return sum((_number(c.get("resources", {}).get("requests", {}).get("cpu", "0")) for c in containers), Decimal(0))
+def _skew(nodes: dict[str, Json], count: Counter[str]) -> int:
+    zones: Counter[str] = Counter()
+    for name, node in nodes.items():
+        zone = node["metadata"].get("labels", {}).get(_ZONE)
+        if zone is not None:
+            zones[zone] += count[name]
+    return max(zones.values()) - min(zones.values()) if zones else 0
 
 
-def _number(quantity: str) -> Decimal:
-    return Decimal(parse_quantity(quantity, "quantity")) / NANO
+def _allocatable(node: Json, resource: str) -> int:
+    return parse_quantity(node["status"]["allocatable"].get(resource, "0"), f"allocatable.{resource}")
+
+
+def _requested_cpu(pod: Json) -> int:
+    requests = [container.get("resources", {}).get("requests", {}) for container in pod["spec"]["containers"]]
+    return sum(parse_quantity(request.get("cpu", "0"), "requests.cpu") for request in requests)

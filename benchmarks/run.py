@@ -98,7 +98,7 @@ class _Run:
                     if not self._settings.backlog:
                         await self._create_pods(api)
                     await self._until_bound(observer, watch)
-                    await settle(lambda: count_events(api), self._note_end, _EVENTS_PATIENCE_S)
+                await settle(lambda: count_events(api), self._note_end, _EVENTS_PATIENCE_S)
             return {
                 **self._figures(observer),
                 "events_missing": self._workload.measured.count - await count_scheduled(api),
