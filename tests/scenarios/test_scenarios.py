@@ -5,7 +5,6 @@ nodes, `wait` lets seconds pass on the fake clock, and `expect` maps a pod to it
 do, or `pending: <part of the message>`. After each step the queue is worked off through the whole core.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,7 +80,7 @@ class Scenario:
             return
         pod = self.pods.pop(name)
         placement = self.cache.placement(pod.uid)
-        pod = replace(pod, node_name=placement.name if placement else "")
+        pod = pod.on(placement.name if placement else "")
         self.queue.delete(pod.uid)
         self.cache.remove_pod(pod.uid)
         self.outcome[name] = "deleted"

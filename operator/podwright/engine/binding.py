@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 CONFIRM_SECONDS: Final = 30.0
 """How long the watch may take to confirm a Binding before the pod is read back."""
 READ_BACK_SECONDS: Final = (0.2, 5.0)
-BINDINGS_AT_ONCE: Final = 128
+BINDINGS_AT_ONCE: Final = 32
 """Bindings that are with the API server; waiting in Permit or PreBind does not count."""
 
 
@@ -228,7 +228,7 @@ class Bindings:
             self._failures.turned_down(queued, status, profile, seconds)
         else:
             self._failures.faulty(queued, status.message or status.code.text, profile, seconds)
-        self._queue.move(POD_GONE, queued.pod, None, spare=queued.uid)
+        self._queue.move(POD_GONE, queued.pod.on(placement.node_name), None, spare=queued.uid)
 
     async def _read_back(self, flight: Flight, status: Status) -> None:
         pod = flight.queued.pod
@@ -263,12 +263,12 @@ class Bindings:
             self._cache.forget(flight.uid)
         self._queue.done(flight.uid)
         self._status.forget(flight.uid)
-        self._queue.move(POD_GONE, flight.queued.pod, None)
+        self._queue.move(POD_GONE, flight.queued.pod.on(flight.placement.node_name), None)
 
     def _elsewhere(self, flight: Flight) -> None:
         self._take_back(flight)
         self._queue.done(flight.uid)
-        self._queue.move(POD_GONE, flight.queued.pod, None)
+        self._queue.move(POD_GONE, flight.queued.pod.on(flight.placement.node_name), None)
 
     def _take_back(self, flight: Flight) -> None:
         placement = flight.placement
@@ -304,8 +304,9 @@ class Bindings:
                 self._assigned.take(parse_pod(raw))
                 continue
             log.warning("pod %s was bound but is %s", pod.key, "gone" if raw is None else "pending")
+            placement = self._cache.placement(pod.uid)
             self._cache.forget(pod.uid)
-            self._queue.move(POD_GONE, pod, None)
+            self._queue.move(POD_GONE, pod.on(placement.name if placement else ""), None)
             if raw is not None:
                 self._queue.add(parse_pod(raw))
             self._wake()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from podwright.core.objects.affinity import (
@@ -120,6 +120,10 @@ class PodInfo:
     def finished(self) -> bool:
         """Phase Succeeded or Failed: it no longer uses its node."""
         return self.phase in ("Succeeded", "Failed")
+
+    def on(self, node_name: str) -> PodInfo:
+        """The pod as it is once it is placed on this node."""
+        return replace(self, node_name=node_name)
 
 
 _labels: Final[Interner[LabelSet]] = Interner()
