@@ -28,7 +28,7 @@ from podwright.kube.times import rfc3339_micro
 
 log = logging.getLogger(__name__)
 
-WORKERS: Final = 16
+WORKERS: Final = 8
 WAITING_AT_MOST: Final = 20_000
 PER_SECOND: Final = 2_000.0
 TRIES: Final = 4

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 log = logging.getLogger(__name__)
-
-READY_KEY: Final = "ready"
 
 
 class HealthServer:
@@ -25,7 +22,7 @@ class HealthServer:
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
-        """Listens; port 0 takes a free one. Raises OSError if it cannot."""
+        """Listens, on all addresses if `host` is empty; port 0 takes a free one. Raises OSError if it cannot."""
         app = web.Application()
         for path in ("/healthz", "/livez"):
             app.router.add_get(path, self._alive)
@@ -33,7 +30,7 @@ class HealthServer:
         app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
+        site = web.TCPSite(self._runner, host or None, port)
         await site.start()
         self.port = self._runner.addresses[0][1]
         log.info("health and metrics on http://%s:%d", host, self.port)
