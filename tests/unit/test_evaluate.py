@@ -1,0 +1,116 @@
+import gzip
+import json
+
+from click.testing import CliRunner
+
+from builders import make_node, make_pod
+from podwright.cli.evaluate import evaluate
+from podwright.simulator.comparison import differences
+
+CASE = {"id": "own/1", "nodes": [make_node("a"), make_node("b", unschedulable=True)], "pods": [], "pod": make_pod("p")}
+
+
+def run(*args, stdin=None):
+    return CliRunner().invoke(evaluate, [str(a) for a in args], input=stdin)
+
+
+def lines(*cases):
+    return "".join(json.dumps(case) + "\n" for case in cases)
+
+
+def answer():
+    return json.loads(run(stdin=lines(CASE)).stdout)["expect"]
+
+
+def test_a_case_is_answered_in_the_format_of_the_conformance_data():
+    expect = answer()
+    assert expect["nodes"] == {
+        "a": {"feasible": True},
+        "b": {
+            "feasible": False,
+            "plugin": "NodeUnschedulable",
+            "reasons": ["node(s) were unschedulable"],
+            "resolvable": False,
+        },
+    }
+    assert expect["best"] == ["a"]
+    assert expect["total"]["a"] == sum(
+        scores["a"] * {"TaintToleration": 3, "DynamicResources": 2}.get(plugin, 1)
+        for plugin, scores in expect["scores"].items()
+    )
+
+
+def test_packed_files_and_standard_input_give_the_same(tmp_path):
+    packed = tmp_path / "cases.jsonl.gz"
+    packed.write_bytes(gzip.compress(lines(CASE).encode()))
+    assert run(packed).stdout == run("-", stdin=lines(CASE)).stdout
+
+
+def test_a_case_that_cannot_be_read_is_named_and_does_not_stop_the_others():
+    bad = {**CASE, "id": "own/2", "nodes": [make_node("n", allocatable={"cpu": "much"})]}
+    result = run(stdin=lines(bad, CASE))
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert result.exit_code == 1
+    assert first == {"id": "own/2", "error": "case own/2: Node n: status.allocatable[cpu]: 'much' is not a quantity"}
+    assert second["expect"]["best"] == ["a"]
+
+
+def test_check_agrees_with_itself_and_tells_the_first_difference():
+    expect = answer()
+    good = run("--check", stdin=lines({**CASE, "expect": expect}))
+    assert good.exit_code == 0
+    expect["total"]["a"] += 1
+    bad = run("--check", stdin=lines({**CASE, "expect": expect}))
+    assert bad.exit_code == 1
+    assert "total.a" in bad.stdout
+
+
+def test_a_sequence_goes_step_by_step_on_one_core():
+    steps = [
+        {"schedule": make_pod("one", requests={"cpu": "5"})},
+        {"schedule": make_pod("two", requests={"cpu": "5"})},
+        {"deletePod": {"namespace": "default", "name": "one"}},
+        {"addNode": make_node("c", allocatable={"cpu": "1"})},
+        {"schedule": make_pod("three", requests={"cpu": "5"})},
+        {"deleteNode": "a"},
+        {"schedule": make_pod("four", requests={"cpu": "5"})},
+    ]
+    answers = json.loads(run(stdin=lines({**CASE, "pod": None, "steps": steps})).stdout)["steps"]
+    assert [step.get("placed") for step in answers] == ["a", None, None, None, "a", None, None]
+    assert [list(step) for step in answers if "expect" not in step] == [[], [], []]
+    assert answers[1]["expect"]["message"].startswith("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were")
+
+
+def test_a_dump_and_a_manifest_answer_where_a_pod_could_go(tmp_path):
+    items = [{**node, "kind": "Node"} for node in CASE["nodes"]] + [{"kind": "Secret", "metadata": {"name": "s"}}]
+    dump, manifest = tmp_path / "dump.json", tmp_path / "pod.yaml"
+    dump.write_text(json.dumps({"kind": "List", "items": items}))
+    manifest.write_text(json.dumps({**make_pod("p"), "kind": "Pod"}))
+    result = run(dump, "--pod", manifest)
+    assert "The pod would go to a." in result.stdout
+    assert "NodeUnschedulable: node(s) were unschedulable" in result.stdout
+    assert json.loads(run(dump, "--pod", manifest, "--output", "json").stdout)["best"] == ["a"]
+
+
+def test_what_is_no_case_is_refused_with_its_line(tmp_path):
+    result = run(stdin="\n{]\n")
+    assert result.exit_code == 1
+    assert "-:2: not JSON" in result.stderr
+    assert "unknown feature gate: Nonsense" in run("--feature-gates", "Nonsense=true", stdin=lines(CASE)).stderr
+    assert "NAME=true" in run("--feature-gates", "Nonsense", stdin=lines(CASE)).stderr
+
+
+def test_a_comparison_takes_any_listed_message_node_and_alternative():
+    candidates = {"n": {"victims": ["d/a"], "pdbViolations": 0, "alternatives": [["d/b"]]}}
+    theirs = {
+        "message": "x",
+        "messages": ["x", "y"],
+        "preemption": {"status": {"code": "Success"}, "nominatedNode": "n", "acceptable": ["m", "n"], "ambiguous": True, "candidates": candidates},
+    }  # fmt: skip
+    ours = {
+        "message": "y",
+        "preemption": {"status": {"code": "Success"}, "nominatedNode": "n", "victims": ["d/b"], "candidates": {"n": {"victims": ["d/b"], "pdbViolations": 0}}},
+    }  # fmt: skip
+    assert not list(differences({"expect": ours}, {"expect": theirs}))
+    ours["preemption"]["victims"] = ["d/c"]
+    assert list(differences({"expect": ours}, {"expect": theirs}))
