@@ -19,6 +19,7 @@ from benchmarks.workloads import CreateNodes, Workload, load
 from podwright.testing import Binaries, BinariesMissingError, BuildError, ProcessError
 
 _SERIES = (OURS, THEIRS, "null")
+_INTAKES = ("podwright_kopf", "podwright_watch")
 _RESULTS = Path(__file__).parent / "results"
 _RUN_LABELS = ("smoke", "thin", "quick", "full")
 
@@ -42,7 +43,9 @@ class Plan:
 @click.option("--nodes", type=int, help="So many nodes, whatever the workload's file says.")
 @click.option("--pods", type=int, help="So many measured pods.")
 @click.option("--pairs", default=1, show_default=True, help="How often each scheduler runs, in turn.")
-@click.option("--series", multiple=True, type=click.Choice(_SERIES), help="Who runs; all if not given.")
+@click.option(
+    "--series", multiple=True, type=click.Choice(_SERIES + _INTAKES), help="Who runs; the first three if not given."
+)
 @click.option("--mode", type=click.Choice(["backlog", "live", "both"]), default="backlog", show_default=True)
 @click.option("--rate", default=0.0, help="Pods a second in live mode; 0: as fast as they are taken.")
 @click.option("--fsync", is_flag=True, help="Let etcd wait for the disk.")
@@ -75,6 +78,8 @@ def main(
     if not chosen:
         raise click.UsageError("no workload is chosen")
     everyone = {OURS: podwright(arguments), THEIRS: KUBE_SCHEDULER, "null": NULL}
+    for name in _INTAKES:
+        everyone[name] = podwright((f"--pod-intake={name.removeprefix('podwright_')}", *arguments), name)
     plan = Plan(
         chosen,
         ["backlog", "live"] if mode == "both" else [mode],
@@ -89,7 +94,7 @@ def main(
 
 
 def _run(plan: Plan, journal: Journal, output: Path) -> list[str]:
-    console = Console()
+    console = Console(width=110)
     binaries = Binaries()
     for name in ("etcd", "kube-apiserver", "kubectl", "kube-scheduler"):
         binaries.path(name)

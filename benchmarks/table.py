@@ -27,9 +27,13 @@ _ROWS = (
 def table(entry: Json) -> Table:
     """The table of one workload; the last column is ours divided by kube-scheduler's, with its spread."""
     title = f"{entry['workload']}, {entry['nodes']} nodes, {entry['pods']} pods, {entry['mode']}, {entry['pairs']} x"
-    drawn = Table("", OURS, THEIRS.replace("_", "-"), "null", "ours / theirs", title=title, title_justify="left")
+    everyone = [
+        name for name, figures in entry.items() if isinstance(figures, dict) and "pods_per_s_with_events" in figures
+    ]
+    headings = [name.replace("_", " ") for name in everyone]
+    drawn = Table("", *headings, f"{OURS} / {THEIRS.replace('_', ' ')}", title=title, title_justify="left")
     for name, label, form in _ROWS:
-        cells = [form.format(entry[series][name]) if series in entry else "-" for series in (OURS, THEIRS, "null")]
+        cells = [form.format(entry[series][name]) for series in everyone]
         drawn.add_row(label, *cells, _ratio(entry, name))
     return drawn
 
