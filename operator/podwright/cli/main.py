@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from podwright import __version__
+from podwright.cli.demo import demo
 from podwright.cli.evaluate import evaluate
 from podwright.cli.run import run
 
@@ -21,6 +22,7 @@ def version() -> None:
     click.echo(__version__)
 
 
+main.add_command(demo)
 main.add_command(evaluate)
 main.add_command(run)
 

@@ -1,0 +1,110 @@
+"""The demo's requests to the API server, and waiting for what is expected of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from podwright.cli.demo.objects import Json
+from podwright.core.framework.interface import ClusterError
+from podwright.kube.http import MERGE_PATCH, ApiError, Http
+from podwright.kube.resources import BY_KIND, Resource
+
+PAGE: Final = 500
+POLL_SECONDS: Final = 0.1
+MOST_SECONDS: Final = 30.0
+"""How long anything may take before the demo says that it did not happen."""
+
+
+class DemoError(Exception):
+    """What went wrong, in words for whoever started the demo."""
+
+
+class Api:
+    """Objects in, objects out. Refusals are raised as podwright.kube.http.ApiError."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    async def create(self, raw: Json) -> Json:
+        """The object as it was created."""
+        resource, namespace = BY_KIND.get(raw["kind"]), raw["metadata"].get("namespace", "")
+        path = (
+            f"/api/v1/namespaces/{namespace}/serviceaccounts" if resource is None else collection(resource, namespace)
+        )
+        created: Json = await self._http.call("POST", path, raw)
+        return created
+
+    async def list(self, resource: Resource, namespace: str = "") -> list[Json]:
+        """All objects, in pages; of one namespace if it is given."""
+        items: list[Json] = []
+        params = {"limit": str(PAGE)}
+        while True:
+            page = await self._http.call("GET", collection(resource, namespace), params=params)
+            items += page["items"]
+            token = page["metadata"].get("continue")
+            if not token:
+                return items
+            params = params | {"continue": token}
+
+    async def merge(self, resource: Resource, name: str, change: Json) -> Json:
+        """The object after a merge patch."""
+        changed: Json = await self._http.call("PATCH", resource.path(name), change, MERGE_PATCH)
+        return changed
+
+    async def read(self, path: str, **params: str) -> Json:
+        """What is at a path."""
+        found: Json = await self._http.call("GET", path, params=params)
+        return found
+
+    async def delete(self, path: str) -> None:
+        """An object or a collection, at once; that it is gone is no error."""
+        try:
+            await self._http.call("DELETE", path, params={"gracePeriodSeconds": "0"})
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    async def exists(self, path: str) -> bool:
+        """Whether there is something at a path that we may read."""
+        try:
+            await self.read(path)
+        except ApiError as error:
+            if error.status in (403, 404):
+                return False
+            raise
+        return True
+
+
+def collection(resource: Resource, namespace: str = "") -> str:
+    """The path of all objects of a kind, or of those in a namespace."""
+    return f"{resource.root}/namespaces/{namespace}/{resource.plural}" if namespace else resource.collection
+
+
+async def until(
+    holds: Callable[[], Awaitable[bool]],
+    what: str,
+    seconds: float = MOST_SECONDS,
+    alive: Callable[[], None] | None = None,
+) -> float:
+    """Polls until it holds; the seconds it took. `alive` raises if there is nothing to wait for. Raises DemoError."""
+    clock = asyncio.get_running_loop().time
+    started = clock()
+    while not await holds():
+        if alive is not None:
+            alive()
+        if clock() > started + seconds:
+            raise DemoError(f"not within {seconds:g} s: {what}")
+        await asyncio.sleep(POLL_SECONDS)
+    return clock() - started
+
+
+@contextlib.asynccontextmanager
+async def explained(what: str) -> AsyncIterator[None]:
+    """Turns refusals and lost connections into DemoErrors that say what was being done."""
+    try:
+        yield
+    except ClusterError as error:
+        raise DemoError(f"{what}: {error}") from error

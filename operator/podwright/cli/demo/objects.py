@@ -1,0 +1,90 @@
+"""The objects that the demo creates: two policies, and pods whose size suits the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from podwright.core.objects.resources import CPU, MEMORY
+
+Json = dict[str, Any]
+
+MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "podwright-demo"}
+ZONE: Final = "topology.kubernetes.io/zone"
+WEB: Final = "web"
+BATCH: Final = "batch"
+NEXT: Final = "next"
+PINNED: Final = "pinned"
+TOO_BIG: Final = "too-big"
+COUNTS: Final = {WEB: 12, BATCH: 10, PINNED: 2, TOO_BIG: 1, NEXT: 6}
+UNITS: Final = {WEB: 1, BATCH: 3, PINNED: 1, NEXT: 3}
+"""How many units a pod of the group asks for."""
+TOO_BIG_CPU: Final = "1000"
+_MI: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """One unit of what pods ask for, in milli-CPU and bytes."""
+
+    cpu: int
+    memory: int
+
+    def times(self, units: int) -> dict[str, int]:
+        """Resource to amount, in milli-CPU and bytes."""
+        return {CPU: self.cpu * units, MEMORY: self.memory // _MI * _MI * units}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What is called how in this run, so that two runs on one cluster do not meet."""
+
+    namespace: str
+    scheduler: str
+    web_policy: str
+    batch_policy: str
+
+
+def policy(names: Names, name: str, group: str, strategy: str) -> Json:
+    """A SchedulerPolicy for the pods of one group, in the demo's namespace only."""
+    return {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "SchedulerPolicy",
+        "metadata": {"name": name, "labels": MANAGED_BY},
+        "spec": {
+            "schedulerName": names.scheduler,
+            "match": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": names.namespace}},
+                "podSelector": {"matchLabels": {"app": group}},
+            },
+            "strategy": {"type": strategy},
+        },
+    }
+
+
+def pod(names: Names, name: str, group: str, size: Size, selector: dict[str, str] | None = None) -> Json:
+    """A pod that is allowed in any namespace: it runs `pause` as nobody, with no privileges."""
+    requests = {"cpu": TOO_BIG_CPU}
+    if group in UNITS:
+        amounts = size.times(UNITS[group])
+        requests = {"cpu": f"{amounts[CPU]}m", "memory": f"{amounts[MEMORY] // _MI}Mi"}
+    # `next` are further pods of the batch: what took them elsewhere is the policy, not a label.
+    labels = MANAGED_BY | {"app": BATCH if group == NEXT else group}
+    container = {
+        "name": "pause",
+        "image": "registry.k8s.io/pause:3.10",
+        "resources": {"requests": requests},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    spec: Json = {
+        "schedulerName": names.scheduler,
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 0,
+        "tolerations": [{"operator": "Exists", "effect": "PreferNoSchedule"}],
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65535, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+    }
+    if selector:
+        spec["nodeSelector"] = selector
+    metadata = {"name": name, "namespace": names.namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
