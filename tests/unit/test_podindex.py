@@ -112,6 +112,16 @@ def test_equal_selectors_share_a_counter_and_the_oldest_are_dropped():
     assert matches.counter(in_namespace(selector(app="x"))).column(1).tolist() == [2]
 
 
+def test_a_counter_that_is_dropped_stays_good_for_the_decision_that_asked_for_it():
+    cache = make_cache([zoned("a", "z1")], [make_pod("p", labels={"app": "x"}, node="a")])
+    matches = cache.pods_index.matches
+    matches._limit = 1
+    first = matches.counter(in_namespace(selector(app="x")))
+    matches.counter(in_namespace(selector(app="y")))
+    assert first.column(1).tolist() == [1]
+    assert cache.pods_index.sums(first, ZONE).total == 1
+
+
 @pytest.mark.parametrize(
     "namespaces, wanted, expected",
     [
@@ -236,6 +246,7 @@ def test_nothing_is_left_of_pods_that_are_gone():
         cache.remove_pod(f"ns{number}/p{number}")
     matches, known = parts
     assert not matches._placed._spaces
+    assert not matches._watching
     assert not known._groups
     assert not known._held
     assert not known._filed._buckets

@@ -7,10 +7,10 @@ for one serves all. Source: the Kubernetes documentation, "Pod Topology Spread C
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Final
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from podwright.core.framework.features import Features
 from podwright.core.objects.affinity import NO_SPREAD, SpreadConstraint, SpreadConstraints, interned_selector
@@ -23,7 +23,6 @@ from podwright.core.state.podindex.selecting import SelectorIndex
 from podwright.core.state.store import Object, ObjectStore
 
 _KEPT: Final = 1024
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +80,7 @@ class Resolver:
         self._selectors = DefaultSelectors(store)
         self._default_hard = tuple(c for c in args.constraints if c.when_unsatisfiable == "DoNotSchedule")
         self._default_soft = tuple(c for c in args.constraints if c.when_unsatisfiable == "ScheduleAnyway")
-        self._defaulted: OrderedDict[Hashable, _Both] = OrderedDict()
+        self._defaulted: OrderedDict[LabelSelector, _Both] = OrderedDict()
 
     def hard(self, pod: PodInfo) -> Constraints:
         """The constraints that a node must not break."""
@@ -132,7 +131,14 @@ class Resolver:
         selector = self._selectors.of(pod)
         if selector.empty:
             return NONE, NONE
-        return _recent(self._defaulted, selector, lambda: self._default(selector))
+        both = self._defaulted.get(selector)
+        if both is None:
+            both = self._defaulted[selector] = self._default(selector)
+            if len(self._defaulted) > _KEPT:
+                self._defaulted.popitem(last=False)
+        else:
+            self._defaulted.move_to_end(selector)
+        return both
 
     def _default(self, selector: LabelSelector) -> _Both:
         hard = tuple(self._resolve_default(c, selector) for c in self._default_hard)
@@ -151,12 +157,25 @@ class Resolver:
 
 
 def _requiring(selector: LabelSelector, labels: Mapping[str, str]) -> LabelSelector:
-    """The selector with these labels required, too: itself if it requires them already, or matches nothing."""
-    if selector.nothing:
+    """The selector with these labels required, too: itself if it requires them already, or matches nothing.
+
+    The same object for the same input as long as somebody holds it, so that profiles share what is counted.
+    """
+    if selector.nothing or not labels:
         return selector
-    wanted = [Requirement(key, "In", frozenset((value,))) for key, value in labels.items()]
-    missing = tuple(requirement for requirement in wanted if requirement not in selector.requirements)
-    return LabelSelector((*missing, *selector.requirements)) if missing else selector
+    key = (selector, frozenset(labels.items()))
+    known = _required.get(key)
+    if known is None:
+        wanted = [Requirement(name, "In", frozenset((value,))) for name, value in labels.items()]
+        missing = tuple(requirement for requirement in wanted if requirement not in selector.requirements)
+        known = LabelSelector((*missing, *selector.requirements)) if missing else selector
+        _required[key] = known
+    return known
+
+
+_required: Final[WeakValueDictionary[tuple[LabelSelector, frozenset[tuple[str, str]]], LabelSelector]] = (
+    WeakValueDictionary()
+)
 
 
 class DefaultSelectors:
@@ -166,7 +185,6 @@ class DefaultSelectors:
         self._store = store
         self._version = -1
         self._services: dict[str, SelectorIndex[LabelSelector]] = {}
-        self._joined: OrderedDict[Hashable, LabelSelector] = OrderedDict()
 
     def of(self, pod: PodInfo) -> LabelSelector:
         """EVERYTHING if neither a Service nor a known controller selects anything."""
@@ -179,10 +197,7 @@ class DefaultSelectors:
                 labels.update(_plain_selector(controller) or {})
             elif owner.kind in ("ReplicaSet", "StatefulSet") and owner.api_version == "apps/v1":
                 further = _selector_of(self._store.get(owner.kind, owner.name, pod.namespace))
-        if not labels:
-            return further
-        key = (frozenset(labels.items()), further)
-        return _recent(self._joined, key, lambda: _requiring(further, labels))
+        return _requiring(further, labels)
 
     def _service_labels(self, namespace: str, labels: LabelSet) -> dict[str, str]:
         version = self._store.version("Service")
@@ -226,14 +241,3 @@ def _selector_of(controller: Object | None) -> LabelSelector:
         return interned_selector(selector, "spec.selector")
     except InvalidObjectError:
         return EVERYTHING
-
-
-def _recent(kept: OrderedDict[Hashable, T], key: Hashable, make: Callable[[], T]) -> T:
-    value = kept.get(key)
-    if value is None:
-        value = kept[key] = make()
-        if len(kept) > _KEPT:
-            kept.popitem(last=False)
-    else:
-        kept.move_to_end(key)
-    return value

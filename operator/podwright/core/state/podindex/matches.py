@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -106,11 +106,6 @@ class MatchCounter:
         for sums in self.sums.values():
             sums.add(slot, delta)
 
-    def retire(self) -> None:
-        """Nobody asks for it any more: what still points to it must not keep its arrays."""
-        self._rows = self._rows[:0].copy()
-        self.sums.clear()
-
     def _grow(self, rows: int) -> None:
         grown = np.zeros(max(rows, 2 * len(self._rows)), np.int32)
         grown[: len(self._rows)] = self._rows
@@ -130,7 +125,8 @@ class MatchIndex:
         self._placed = PlacedPods()
         self._counters: OrderedDict[_Key, MatchCounter] = OrderedDict()
         self._filed: SelectorIndex[MatchCounter] = SelectorIndex()
-        self._version = 0
+        self._watching: dict[PodClass, tuple[MatchCounter, ...]] = {}
+        """Where the pods of a class count, as far as known; emptied when counters come or go."""
         self._known: dict[str, Labels] = {}
 
     def counter(self, pickers: tuple[Picker, ...], *, live: bool = False) -> MatchCounter:
@@ -155,31 +151,30 @@ class MatchIndex:
                 counter.include(group.at)
         self._counters[key] = counter
         self._filed.add(counter, first.selector, first.single_namespace)
-        self._version += 1
+        self._watching.clear()
         limit = self._limit or max(64, min(1024, 3_000_000 // (self._table.size + 1)))
         while len(self._counters) > limit:
             self._drop(next(iter(self._counters)))
         return counter
 
     def _drop(self, key: _Key) -> None:
-        counter = self._counters.pop(key)
-        self._filed.remove(counter)
-        counter.retire()
+        self._filed.remove(self._counters.pop(key))
 
     def _into(self, picker: Picker) -> Iterable[str]:
         if picker.namespace_selector.nothing:
             return picker.namespaces
         return [name for name in self._placed.namespaces if picker.looks_into(name, self._namespaces)]
 
-    def _watchers(self, group: PodClass) -> tuple[Any, ...]:
-        if group.seen != self._version:
-            group.watchers = tuple(
+    def _watchers(self, group: PodClass) -> tuple[MatchCounter, ...]:
+        """The counters in which a class counts."""
+        found = self._watching.get(group)
+        if found is None:
+            found = self._watching[group] = tuple(
                 counter
                 for counter in self._filed.candidates(group.namespace, group.labels)
                 if counter.counts(group, self._namespaces)
             )
-            group.seen = self._version
-        return group.watchers
+        return found
 
     # PlacementObserver
 
@@ -188,8 +183,11 @@ class MatchIndex:
             counter.add(slot, 1)
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
-        for counter in self._watchers(self._placed.remove(pod, slot)):
+        group = self._placed.remove(pod, slot)
+        for counter in self._watchers(group):
             counter.add(slot, -1)
+        if not group.at:
+            del self._watching[group]
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
         """Counts are by row, whatever the node in it is."""
@@ -205,4 +203,4 @@ class MatchIndex:
             self._known[name] = labels
         for key in [key for key in self._counters if any(not p.namespace_selector.nothing for p in key[0])]:
             self._drop(key)
-        self._version += 1
+        self._watching.clear()

@@ -15,16 +15,13 @@ from podwright.core.objects.selectors import LabelSelector
 class PodClass:
     """The pods of one namespace with the same labels, terminating or not. `at`: how many are in each row."""
 
-    __slots__ = ("at", "labels", "namespace", "seen", "terminating", "watchers")
+    __slots__ = ("at", "labels", "namespace", "terminating")
 
     def __init__(self, namespace: str, labels: LabelSet, terminating: bool) -> None:
         self.namespace = namespace
         self.labels = labels
         self.terminating = terminating
         self.at: dict[int, int] = {}
-        self.seen = -1
-        self.watchers: tuple[object, ...] = ()
-        """What counts this class, as found at version `seen`."""
 
 
 class _Space:

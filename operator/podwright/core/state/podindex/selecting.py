@@ -31,8 +31,8 @@ class SelectorIndex(Generic[T]):
         return len(self._homes)
 
     def add(self, item: T, selector: LabelSelector, namespace: str | None) -> None:
-        """Files an item. `namespace` None: pods of any namespace. The nil selector is filed nowhere."""
-        if selector.nothing:
+        """Files an item. `namespace` None: pods of any namespace. The nil selector is filed nowhere, an item only once."""
+        if selector.nothing or item in self._homes:
             return
         homes = self._cheapest(selector, namespace)
         self._homes[item] = homes
