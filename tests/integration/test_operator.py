@@ -1,0 +1,215 @@
+"""The operator on the real control plane: pods bound once and right, however it is started, and through kill -9."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+import operator_kit as kit
+from podwright.testing import ControlPlane, node, pod, wait_until
+
+OURS = "podwright"
+
+
+@pytest.fixture(scope="module")
+def installed(control_plane: ControlPlane) -> ControlPlane:
+    kit.install(control_plane)
+    return control_plane
+
+
+@pytest.fixture
+def cluster(installed, empty_cluster):
+    return empty_cluster
+
+
+def policy(name, strategy, **spec):
+    return {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "SchedulerPolicy",
+        "metadata": {"name": name},
+        "spec": {"strategy": strategy, **spec},
+    }
+
+
+def accepted(cluster, name):
+    return kit.condition(cluster.client.get(f"{kit.POLICIES}/{name}"), "Accepted")
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+def test_200_pods_over_50_nodes_are_bound_and_no_node_is_over_committed(cluster, namespace, intake):
+    cluster.bulk.create([node(f"n{i}", cpu="4", memory="8Gi", pods="10") for i in range(50)])
+    with kit.running(cluster, f"--pod-intake={intake}"):
+        cluster.bulk.create([pod(f"p{i}", namespace, scheduler=OURS, cpu="900m", memory="1Gi") for i in range(200)])
+        kit.wait_bound(cluster, namespace, 200)
+        wait_until(lambda: len(kit.events(cluster, namespace, "Scheduled")) == 200, 30, "every binding has its event")
+    assert kit.over_committed(cluster) == {}
+    found = kit.pods(cluster, namespace)
+    assert [kit.foreign_marks(raw) for raw in found] == [[]] * 200
+    assert all(kit.decision(raw)["node"] == raw["spec"]["nodeName"] for raw in found)
+    told = {event["regarding"]["name"]: event["note"] for event in kit.events(cluster, namespace, "Scheduled")}
+    for raw in found:
+        name, place = raw["metadata"]["name"], raw["spec"]["nodeName"]
+        assert told[name] == f"Successfully assigned {namespace}/{name} to {place}"
+
+
+@pytest.mark.parametrize(
+    ("way", "environ"),
+    [
+        pytest.param("podwright run", {}, id="podwright run"),
+        pytest.param("kopf run -m", {}, id="kopf run -m podwright.controllers"),
+        pytest.param("kopf run FILE", {}, id="kopf run operator/main.py"),
+        pytest.param("kopf run -m", {"PODWRIGHT_POD_INTAKE": "watch"}, id="kopf run, pods through the reflector"),
+    ],
+)
+def test_every_way_to_start_it_picks_up_waiting_pods_and_new_ones(cluster, namespace, way, environ):
+    cluster.client.create(node("only"))
+    cluster.client.create(pod("waiting", namespace, scheduler=OURS))
+    with kit.running(cluster, way=way, environ=environ) as operator:
+        kit.wait_bound(cluster, namespace, 1, 20)
+        cluster.client.create(pod("new", namespace, scheduler=OURS))
+        cluster.client.create(pod("foreign", namespace, scheduler="somebody-else"))
+        kit.wait_bound(cluster, namespace, 2, 20)
+        assert operator.metric("scheduler_schedule_attempts_total", result="scheduled", profile=OURS) == 2
+    assert operator.process.returncode == 0
+    assert "Traceback" not in operator.log()
+    assert not cluster.client.read(pod("foreign", namespace))["spec"].get("nodeName")
+    assert [kit.foreign_marks(raw) for raw in kit.pods(cluster, namespace)] == [[]] * 3
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+def test_killed_in_the_middle_of_500_pods_the_next_one_binds_the_rest_once(cluster, namespace, intake):
+    cluster.bulk.create([node(f"n{i}", cpu="4", memory="64Gi", pods="20") for i in range(30)])
+    first = kit.start(cluster, f"--pod-intake={intake}")
+    bodies = [pod(f"p{i}", namespace, scheduler=OURS, cpu="200m", memory="100Mi") for i in range(500)]
+    filling = threading.Thread(target=cluster.bulk.create, args=(bodies,))
+    filling.start()
+    wait_until(lambda: kit.bound(cluster, namespace) >= 100, 60, "some pods are bound")
+    os.kill(first.process.pid, signal.SIGKILL)
+    filling.join()
+    before = {raw["metadata"]["uid"]: raw["spec"].get("nodeName") for raw in kit.pods(cluster, namespace)}
+    assert 100 <= sum(1 for place in before.values() if place) < 500
+    with kit.running(cluster, f"--pod-intake={intake}"):
+        kit.wait_bound(cluster, namespace, 500)
+    assert kit.over_committed(cluster) == {}
+    after = {raw["metadata"]["uid"]: raw["spec"]["nodeName"] for raw in kit.pods(cluster, namespace)}
+    assert {uid: after[uid] for uid, place in before.items() if place} == {u: p for u, p in before.items() if p}
+
+
+def test_sigterm_finishes_the_bindings_under_way(cluster, namespace):
+    cluster.client.create(node("large", cpu="64", memory="256Gi", pods="500"))
+    operator = kit.start(cluster)
+    cluster.bulk.create([pod(f"p{i}", namespace, scheduler=OURS, cpu="10m", memory="10Mi") for i in range(200)])
+    wait_until(lambda: kit.bound(cluster, namespace) >= 20, 30, "some pods are bound")
+    operator.process.stop(30)
+    assert operator.process.returncode == 0
+    assert "Traceback" not in operator.log()
+    count = kit.bound(cluster, namespace)
+    assert len(kit.events(cluster, namespace, "Scheduled")) == count
+
+
+def test_pods_that_another_scheduler_placed_count(cluster, namespace):
+    cluster.client.create(node("full", cpu="4"))
+    cluster.client.create(node("roomy", cpu="2"))
+    cluster.client.create(pod("big", namespace, scheduler="somebody-else", cpu="3500m", nodeName="full"))
+    with kit.running(cluster):
+        cluster.client.create(pod("ours", namespace, scheduler=OURS, cpu="1"))
+        kit.wait_bound(cluster, namespace, 2, 20)
+        assert cluster.client.read(pod("ours", namespace))["spec"]["nodeName"] == "roomy"
+        cluster.client.create(pod("later", namespace, scheduler="somebody-else", cpu="800m", nodeName="roomy"))
+        cluster.client.create(pod("too-big", namespace, scheduler=OURS, cpu="600m"))
+        unplaced = lambda: kit.condition(cluster.client.read(pod("too-big", namespace)))  # noqa: E731
+        wait_until(lambda: unplaced().get("reason") == "Unschedulable", 20, "the pod is told that it does not fit")
+    assert kit.over_committed(cluster) == {}
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+def test_a_pod_that_fits_nowhere_is_told_why_and_bound_when_it_fits(cluster, namespace, intake):
+    cluster.client.create(node("small", cpu="1"))
+    cluster.client.create(node("tainted", cpu="8", taints=[{"key": "gpu", "effect": "NoSchedule"}]))
+    with kit.running(cluster, f"--pod-intake={intake}"):
+        cluster.client.create(pod("large", namespace, scheduler=OURS, cpu="2"))
+        read = lambda: cluster.client.read(pod("large", namespace))  # noqa: E731
+        wait_until(lambda: kit.condition(read()).get("status") == "False", 20, "the pod is told why it waits")
+        found = kit.condition(read())
+        text = (
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). "
+            "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+        )
+        assert (found["reason"], found["message"]) == ("Unschedulable", text)
+        assert found["observedGeneration"] == read()["metadata"]["generation"]
+        assert found["lastTransitionTime"]
+        wait_until(lambda: bool(kit.events(cluster, namespace, "FailedScheduling")), 20, "and there is an event")
+        (event,) = kit.events(cluster, namespace, "FailedScheduling")
+        assert event["note"] == text
+        assert (event["type"], event["action"], event["reportingController"]) == ("Warning", "Scheduling", OURS)
+        assert event["regarding"]["uid"] == read()["metadata"]["uid"]
+        cluster.client.create(node("large", cpu="4"))
+        kit.wait_bound(cluster, namespace, 1, 20)
+        assert kit.condition(read())["status"] == "True"
+
+
+def test_a_policy_is_live_at_once_and_a_bad_generation_leaves_the_last_good_one(cluster, namespace):
+    cluster.bulk.create([node(name) for name in ("a", "b", "c")])
+    with kit.running(cluster):
+        cluster.client.create(policy("by-name", {"type": "NodeName"}))
+        wait_until(lambda: accepted(cluster, "by-name").get("status") == "True", 5, "the policy is accepted")
+        cluster.client.create(pod("first", namespace, scheduler=OURS))
+        kit.wait_bound(cluster, namespace, 1, 20)
+        first = cluster.client.read(pod("first", namespace))
+        assert first["spec"]["nodeName"] == "a"
+        assert (kit.decision(first)["policy"], kit.decision(first)["generation"]) == ("by-name", 1)
+
+        bad = {"spec": {"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "NoSuchPlugin"}]}}}}
+        cluster.client.patch(policy("by-name", {}), bad)
+        wait_until(lambda: accepted(cluster, "by-name")["status"] == "False", 5, "the bad one is reported")
+        found = accepted(cluster, "by-name")
+        assert found["observedGeneration"] == 2
+        assert "NoSuchPlugin" in found["message"]
+        assert "Generation 1 stays in force" in found["message"]
+        cluster.client.create(pod("second", namespace, scheduler=OURS))
+        kit.wait_bound(cluster, namespace, 2, 20)
+        second = cluster.client.read(pod("second", namespace))
+        assert (second["spec"]["nodeName"], kit.decision(second)["generation"]) == ("a", 1)
+
+        cluster.client.delete(policy("by-name", {}))
+        cluster.client.create(pod("third", namespace, scheduler=OURS))
+        kit.wait_bound(cluster, namespace, 3, 20)
+        wait_until(lambda: cluster.client.raw("GET", f"{kit.POLICIES}/by-name")[0] == 404, 5, "nothing holds it back")
+    assert kit.foreign_marks(second) == []
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+@pytest.mark.parametrize("name", ["another-name", "default-scheduler"])
+def test_pods_of_a_name_that_a_policy_comes_to_serve_are_picked_up(cluster, namespace, intake, name):
+    cluster.client.create(node("only"))
+    with kit.running(cluster, f"--pod-intake={intake}"):
+        cluster.client.create(pod("early", namespace, scheduler=name))
+        cluster.client.create(pod("ours", namespace, scheduler=OURS))
+        kit.wait_bound(cluster, namespace, 1, 20)
+        cluster.client.create(policy("more", {"type": "Default"}, schedulerName=name))
+        kit.wait_bound(cluster, namespace, 2, 20)
+        cluster.client.create(pod("late", namespace, scheduler=name))
+        kit.wait_bound(cluster, namespace, 3, 20)
+
+
+def test_a_higher_priority_preempts(cluster, namespace):
+    cluster.client.create(node("only", cpu="2"))
+    classes = [
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
+    ]
+    cluster.apply(*classes)
+    with kit.running(cluster):
+        cluster.client.create(pod("low", namespace, scheduler=OURS, cpu="1500m", terminationGracePeriodSeconds=0))
+        kit.wait_bound(cluster, namespace, 1, 20)
+        low = cluster.client.read(pod("low", namespace))
+        cluster.client.create(pod("high", namespace, scheduler=OURS, cpu="1500m", priorityClassName="high"))
+        read = lambda: cluster.client.read(pod("high", namespace))  # noqa: E731
+        wait_until(lambda: read()["spec"].get("nodeName") == "only", 30, "the pod has taken its place")
+        (event,) = kit.events(cluster, namespace, "Preempted")
+        assert event["note"] == f"Preempted by pod {read()['metadata']['uid']} on node only"
+        assert event["regarding"]["uid"] == low["metadata"]["uid"]
+        assert event["related"]["name"] == "high"
+    assert [raw["metadata"]["name"] for raw in kit.pods(cluster, namespace)] == ["high"]
