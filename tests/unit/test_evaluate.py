@@ -96,8 +96,8 @@ def test_what_is_no_case_is_refused_with_its_line(tmp_path):
     result = run(stdin="\n{]\n")
     assert result.exit_code == 1
     assert "-:2: not JSON" in result.stderr
-    assert "unknown feature gate: Nonsense" in run("--feature-gates", "Nonsense=true", stdin=lines(CASE)).stderr
-    assert "NAME=true" in run("--feature-gates", "Nonsense", stdin=lines(CASE)).stderr
+    assert "unknown feature gate 'Nonsense'" in run("--feature-gates", "Nonsense=true", stdin=lines(CASE)).stderr
+    assert "neither true nor false" in run("--feature-gates", "ImageVolume", stdin=lines(CASE)).stderr
 
 
 def test_a_comparison_takes_any_listed_message_node_and_alternative():

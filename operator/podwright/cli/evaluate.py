@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from podwright.core.framework.features import Features
+from podwright.kube.options import OptionsError, parse_feature_gates
 from podwright.simulator.cases import Case, CaseError, case_from_dump, read_cases, run_case
 from podwright.simulator.comparison import differences
 
@@ -45,26 +46,15 @@ def evaluate(files: tuple[str, ...], *, check: bool, manifest: str | None, outpu
     preemption would do. With --pod, says where one pod could go in a cluster that was dumped to a file.
     """
     try:
-        features = Features(parse_gates(feature_gates))
+        features = Features(parse_feature_gates(feature_gates))
         if manifest is not None:
             _explain(files or ("-",), manifest, features, output)
         elif check:
             sys.exit(0 if _check(files or ("-",), features) else 1)
         else:
             sys.exit(0 if _answer(files or ("-",), features) else 1)
-    except (CaseError, KeyError, OSError) as error:
-        raise click.ClickException(str(error.args[0] if isinstance(error, KeyError) else error)) from error
-
-
-def parse_gates(text: str) -> dict[str, bool]:
-    """`A=true,B=false` as a mapping. Raises click.BadParameter."""
-    gates = {}
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        name, _, value = item.partition("=")
-        if value.lower() not in ("true", "false"):
-            raise click.BadParameter(f"{item!r} is not NAME=true or NAME=false", param_hint="--feature-gates")
-        gates[name] = value.lower() == "true"
-    return gates
+    except (CaseError, OptionsError, OSError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _all(files: Iterable[str]) -> Iterable[Case]:

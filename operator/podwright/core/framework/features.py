@@ -31,14 +31,36 @@ DEFAULTS: Final[Mapping[str, bool]] = {
 }
 
 
-class Features:
-    """Which gates are on. Raises KeyError for a gate that is not in `DEFAULTS`."""
+NEEDED_MINOR: Final[Mapping[str, int]] = {
+    "ImageVolume": 35,
+    "NominatedNodeNameForExpectation": 35,
+    "NodeDeclaredFeatures": 36,
+    "InPlacePodLevelResourcesVerticalScaling": 36,
+    "VolumeLimitScaling": 37,
+}
+"""The minor version of Kubernetes 1 from which on the API server has, by default, what a gate relies on.
 
-    def __init__(self, overrides: Mapping[str, bool] | None = None) -> None:
+Only those newer than 1.34, the oldest that is supported. Source: the Kubernetes documentation, "Feature Gates".
+"""
+
+
+class Features:
+    """Which gates are on. Raises KeyError for a gate that is not in `DEFAULTS`.
+
+    `server_minor`: the API server's minor version; what it lacks is off unless `overrides` says otherwise, and named in
+    `lacking`. None: 1.37 or later.
+    """
+
+    def __init__(self, overrides: Mapping[str, bool] | None = None, server_minor: int | None = None) -> None:
         unknown = sorted(set(overrides or {}) - set(DEFAULTS))
         if unknown:
             raise KeyError(f"unknown feature gate: {', '.join(unknown)}")
-        self._on = {**DEFAULTS, **(overrides or {})}
+        self.lacking: tuple[str, ...] = tuple(
+            name
+            for name, minor in NEEDED_MINOR.items()
+            if server_minor is not None and server_minor < minor and name not in (overrides or {})
+        )
+        self._on = {**DEFAULTS, **dict.fromkeys(self.lacking, False), **(overrides or {})}
 
     def enabled(self, name: str) -> bool:
         return self._on[name]
