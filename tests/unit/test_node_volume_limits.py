@@ -50,6 +50,7 @@ def verdict(cache, pod, **gates):
         pytest.param(["c0"], [["c1"]], 1, FULL, id="no place left"),
         pytest.param(["c0"], [["c0"]], 1, "", id="a volume that is mounted on the node already"),
         pytest.param(["c0", "c1"], [["c0"]], 1, FULL, id="one volume mounted already and a new one"),
+        pytest.param(["c0", "c1"], [["c0"]], 2, "", id="one volume mounted already and a place for the new one"),
         pytest.param(["c0"], [["c1"], ["c1"]], 2, "", id="a volume that two pods mount counts once"),
         pytest.param(["c0", "c0"], [], 1, "", id="a claim that the pod mounts twice counts once"),
         pytest.param(["c0"], [], 0, FULL, id="a limit of none"),
@@ -289,6 +290,14 @@ class TestCountsFollowEvents:
         cache.remove_object("VolumeAttachment", "va")
         assert verdict(cache, asking("c0")) == {"n": ""}
 
+    def test_an_attached_volume_comes_late_and_goes(self):
+        cache = limited(1, PersistentVolume=[BOUND[0]], VolumeAttachment=[make_attachment("va", "n", "pv1")])
+        assert verdict(cache, asking("c0")) == {"n": ""}
+        cache.set_object("PersistentVolume", BOUND[1])
+        assert verdict(cache, asking("c0")) == {"n": FULL}
+        cache.remove_object("PersistentVolume", "pv1")
+        assert verdict(cache, asking("c0")) == {"n": ""}
+
     def test_a_limit_is_raised_and_dropped(self):
         cache = limited(1, [mounting("c1", name="there", node="n")])
         cache.set_object("CSINode", make_csi_node("n", csi_example_com=2))
@@ -299,7 +308,7 @@ class TestCountsFollowEvents:
         assert verdict(cache, asking("c0")) == {"n": ""}
 
     def test_a_node_comes_back_in_a_row_that_another_one_had(self):
-        cache = limited(1, [mounting("c1", name="there", node="n")], nodes=("n",))
+        cache = limited(0, [mounting("c1", name="there", node="n")], nodes=("n",))
         cache.set_object("VolumeAttachment", make_attachment("va", "n", "pv2"))
         cache.remove_node("n")
         cache.set_node(parse_node(make_node("other")))

@@ -263,6 +263,31 @@ class TestStaticVolumes:
 
         assert outcome(plugin, asking("claim")) == {"n1": "", "n2": "", "n3": NO_MATCH}
 
+    def test_all_of_a_term_must_hold(self):
+        picky = in_zones("z1", "z2")
+        picky["required"]["nodeSelectorTerms"][0]["matchExpressions"].append(
+            {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n1"]}
+        )
+        plugin = plugin_for(
+            PersistentVolume=[make_volume("pv", spec={"nodeAffinity": picky})], PersistentVolumeClaim=[make_claim()]
+        )
+
+        assert outcome(plugin, asking("claim")) == {"n1": NO_MATCH, "n2": "", "n3": NO_MATCH}
+
+    def test_the_smaller_claim_chooses_first_even_if_that_leaves_nothing_for_the_larger(self):
+        plugin = plugin_for(
+            PersistentVolume=[
+                make_volume("gold", size="10Gi", labels={"tier": "gold"}),
+                make_volume("any", size="20Gi"),
+            ],
+            PersistentVolumeClaim=[
+                make_claim("small", size="5Gi"),
+                make_claim("large", size="10Gi", spec={"selector": {"matchLabels": {"tier": "gold"}}}),
+            ],
+        )
+
+        assert set(outcome(plugin, asking("large", "small")).values()) == {NO_MATCH}
+
     def test_a_volume_kept_for_the_claim_is_the_only_choice(self):
         plugin = plugin_for(
             PersistentVolume=[make_volume("any"), make_volume("mine", claim="claim", zones=["z2"])],
@@ -479,6 +504,21 @@ class TestScores:
         )
 
         assert set(scored(plugin, asking("claim")).values()) == {50}
+
+    @pytest.mark.parametrize(
+        "near, far",
+        [
+            pytest.param("10Gi", "100Gi", id="the smaller one is only in the zone"),
+            pytest.param("100Gi", "10Gi", id="the smaller one is anywhere"),
+        ],
+    )
+    def test_volumes_of_the_zone_and_of_everywhere_compete_by_size(self, near, far):
+        plugin = plugin_for(
+            PersistentVolume=[make_volume("near", size=near, zones=["z1"]), make_volume("far", size=far)],
+            PersistentVolumeClaim=[make_claim(size="5Gi")],
+        )
+
+        assert scored(plugin, asking("claim"))["n1"] == 50
 
     def test_classes_are_averaged_and_rounded_half_up(self):
         plugin = plugin_for(

@@ -115,12 +115,16 @@ def test_a_claim_for_one_pod_is_in_use_everywhere(user_node):
     assert outcome(plugin, asking("solo")) == {"a": IN_USE, "b": IN_USE}
 
 
-def test_a_claim_of_that_name_in_another_namespace_is_another_claim():
+@pytest.mark.parametrize(
+    "user_node",
+    [pytest.param("a", id="on a node"), pytest.param("gone", id="on a node that is not there")],
+)
+def test_a_claim_of_that_name_in_another_namespace_is_another_claim(user_node):
     cache = cluster(
         [make_node("a")],
         PersistentVolumeClaim=[EXCLUSIVE_CLAIM, make_claim("solo", namespace="other", modes=["ReadWriteOncePod"])],
     )
-    other = mounting("solo", name="user", node="a")
+    other = mounting("solo", name="user", node=user_node)
     other["metadata"]["namespace"] = "other"
     cache.set_pod(parse_pod(other))
 

@@ -170,7 +170,9 @@ wanted = st.builds(
     st.lists(DISKS, max_size=1),
 )
 START = (
-    *((("PersistentVolumeClaim", make_claim(f"c{i}", storage_class="made"))) for i in range(4)),
+    *(("PersistentVolumeClaim", make_claim(f"c{i}", volume=f"pv{i}")) for i in range(2)),
+    *(("PersistentVolumeClaim", make_claim(f"c{i}", storage_class="made")) for i in range(2, 4)),
+    *(("PersistentVolume", make_volume(f"pv{i}", claim=f"c{i}")) for i in range(2)),
     ("StorageClass", make_class("std", provisioner="kubernetes.io/no-provisioner")),
     ("StorageClass", make_class("made")),
     ("StorageClass", make_class("ebs", provisioner=EBS)),
@@ -194,11 +196,11 @@ def change(cache, what, value):
             cache.remove_pod(f"default/p{value}")
 
 
-@given(first=st.lists(nodes, max_size=4), changes=changes, pod=wanted)
+@given(first=st.lists(nodes, max_size=4), there=st.lists(objects, max_size=8), changes=changes, pod=wanted)
 @settings(deadline=None, max_examples=250)
-def test_all_nodes_at_once_is_each_node(first, changes, pod):
+def test_all_nodes_at_once_is_each_node(first, there, changes, pod):
     cache = Cache()
-    for kind, raw in START:
+    for kind, raw in (*START, *there):
         cache.set_object(kind, raw)
     for node in first:
         cache.set_node(parse_node(node))

@@ -23,6 +23,7 @@ NODES = [
     make_node("z1", labels={ZONE: "z1", REGION: "r1"}),
     make_node("z2", labels={ZONE: "z2", REGION: "r1"}),
     make_node("old", labels={BETA_ZONE: "z1"}),
+    make_node("torn", labels={BETA_ZONE: "z3", ZONE: "z4"}),
     make_node("plain", labels={"disk": "ssd"}),
     make_node("region", labels={REGION: "r1"}),
 ]
@@ -48,6 +49,8 @@ def fitting(labels):
         pytest.param({ZONE: "z1__z2"}, {"z1", "z2", "plain"}, id="a set of zones"),
         pytest.param({ZONE: "z1__ z2 "}, {"z1", "z2", "plain"}, id="blanks around zones do not count"),
         pytest.param({BETA_ZONE: "z1"}, {"z1", "old", "plain"}, id="an old label matches the node's new one"),
+        pytest.param({BETA_ZONE: "z4"}, {"plain"}, id="but an old label of the node counts before its new one"),
+        pytest.param({BETA_ZONE: "z3"}, {"torn", "plain"}, id="two old labels"),
         pytest.param({ZONE: "z1", REGION: "r2"}, {"plain"}, id="all labels must match"),
         pytest.param({REGION: "r1"}, {"z1", "z2", "region", "plain"}, id="a region"),
         pytest.param({ZONE: "z1____z2"}, "Skip", id="a set with an empty part is ignored"),
