@@ -6,25 +6,25 @@ Pods that are there before the clock runs are placed by kube-scheduler, for all 
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.schedulers import install
+from benchmarks.schedulers import Installed, install
 from benchmarks.workloads import SCHEDULER_NAME, CreatePods, Workload
 from podwright.testing import Binaries, ControlPlane, wait_until
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A workload's data, and the service account that Podwright runs as in it."""
+    """A workload's data, and how Podwright is installed in it."""
 
     workload: Workload
     data: Path
-    account: tuple[str, str]
+    installed: Installed
 
 
 def prepare(workload: Workload, folder: Path, binaries: Binaries, *, backlog: bool) -> Prepared:
     """Fill a cluster as the workload says and save it below `folder`; with `backlog` the measured pods are there, too."""
     data = folder / f"{workload.name}-{workload.size}-{'backlog' if backlog else 'live'}"
     with ControlPlane(binaries=binaries) as cluster:
-        account = install(cluster)
+        installed = install(cluster)
         waiting = [op for op in workload.preparation if isinstance(op, CreatePods) and op.wait and op.count]
         scheduler = cluster.start_scheduler({"profiles": [{"schedulerName": SCHEDULER_NAME}]}) if waiting else None
         for operation in workload.preparation:
@@ -36,7 +36,7 @@ def prepare(workload: Workload, folder: Path, binaries: Binaries, *, backlog: bo
         if backlog:
             cluster.bulk.create(workload.measured.objects())
         cluster.save_data(data)
-    return Prepared(workload, data, account)
+    return Prepared(workload, data, installed)
 
 
 def _unbound(cluster: ControlPlane, operation: CreatePods) -> int:

@@ -108,7 +108,7 @@ class _Run:
 
     async def _start(self) -> None:
         self._marks.started = time.monotonic()
-        self._scheduler = await asyncio.to_thread(self._series.start, self._cluster, self._prepared.account)
+        self._scheduler = await asyncio.to_thread(self._series.start, self._cluster, self._prepared.installed)
         if not self._settings.backlog:
             await self._until_ready()
 

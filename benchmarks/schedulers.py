@@ -6,27 +6,17 @@ Podwright runs as it is installed, as the service account of `manifests/base`; t
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from benchmarks.workloads import SCHEDULER_NAME
 from podwright.testing import ControlPlane, Process
+from podwright.testing.processes import free_port
 from podwright.testing.resources import Json
 
 _CHECKOUT = Path(__file__).parent.parent
-_INSTALLED_KINDS = frozenset(
-    {
-        "Namespace",
-        "ServiceAccount",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "Role",
-        "RoleBinding",
-        "CustomResourceDefinition",
-    }
-)
 _FULL_POWER: Json = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRoleBinding",
@@ -38,27 +28,24 @@ _FULL_POWER: Json = {
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What `manifests/base` brings besides the Deployment, and the service account that it runs as."""
+    """How `manifests/base` runs Podwright: as which service account, and with which arguments after `run`."""
 
-    objects: list[Json] = field(default_factory=list)
-    account: tuple[str, str] = ("benchmark", "null")
-
-    @classmethod
-    def read(cls, cluster: ControlPlane, base: Path = _CHECKOUT / "manifests" / "base") -> "Installed":
-        if not (base / "kustomization.yaml").exists():
-            return cls()
-        documents = [body for body in yaml.safe_load_all(cluster.kubectl("kustomize", str(base))) if body]
-        objects = [body for body in documents if body["kind"] in _INSTALLED_KINDS]
-        account = next(body["metadata"] for body in objects if body["kind"] == "ServiceAccount")
-        return cls(objects, (account["namespace"], account["name"]))
+    account: tuple[str, str]
+    arguments: tuple[str, ...]
 
 
-def install(cluster: ControlPlane) -> tuple[str, str]:
-    """Put into a cluster what schedulers need to run there; Podwright's service account."""
-    installed = Installed.read(cluster)
-    order = sorted(installed.objects, key=lambda body: body["kind"] != "Namespace")
-    cluster.apply(*order, _FULL_POWER)
-    return installed.account
+def install(cluster: ControlPlane, base: Path = _CHECKOUT / "manifests" / "base") -> Installed:
+    """Put into a cluster what schedulers need to run there: all of `manifests/base` but the Deployment itself."""
+    documents: list[Json] = [body for body in yaml.safe_load_all(cluster.kubectl("kustomize", str(base))) if body]
+    deployment = next(body for body in documents if body["kind"] == "Deployment")
+    others = [body for body in documents if body is not deployment]
+    cluster.apply(*sorted(others, key=lambda body: body["kind"] != "Namespace"), _FULL_POWER)
+    pod = deployment["spec"]["template"]["spec"]
+    arguments = pod["containers"][0]["args"]
+    return Installed(
+        (deployment["metadata"]["namespace"], pod["serviceAccountName"]),
+        tuple(arguments[arguments.index("run") + 1 :]),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,34 +53,28 @@ class Series:
     """A scheduler under test: its name in results, and how to start it without waiting until it is ready."""
 
     name: str
-    start: Callable[[ControlPlane, tuple[str, str]], Process]
+    start: Callable[[ControlPlane, Installed], Process]
 
 
-def _start_kube_scheduler(cluster: ControlPlane, _account: tuple[str, str]) -> Process:
+def _start_kube_scheduler(cluster: ControlPlane, _installed: Installed) -> Process:
     return cluster.start_scheduler({"profiles": [{"schedulerName": SCHEDULER_NAME}]}, wait=False)
 
 
-def _start_null(cluster: ControlPlane, _account: tuple[str, str]) -> Process:
+def _start_null(cluster: ControlPlane, _installed: Installed) -> Process:
     kubeconfig = cluster.service_account_kubeconfig("benchmark", "null")
     command: list[str | Path] = [sys.executable, "-m", "benchmarks.null_scheduler", kubeconfig, SCHEDULER_NAME]
     return cluster.start_process("null-scheduler", command, {"PYTHONPATH": str(_CHECKOUT)})
 
 
 def podwright(arguments: tuple[str, ...] = (), name: str = "podwright") -> Series:
-    """Podwright with further command line arguments."""
+    """Podwright with `arguments` after those that it is installed with."""
 
-    def start(cluster: ControlPlane, account: tuple[str, str]) -> Process:
-        kubeconfig = cluster.service_account_kubeconfig(*account)
-        program: list[str | Path] = [
-            sys.executable,
-            "-m",
-            "podwright.cli.main",
-            "run",
-            "--kubeconfig",
-            kubeconfig,
-            *arguments,
-        ]
-        return cluster.start_process(name, program)
+    def start(cluster: ControlPlane, installed: Installed) -> Process:
+        kubeconfig = cluster.service_account_kubeconfig(*installed.account)
+        given = [argument for argument in installed.arguments if not argument.startswith("--health-address")]
+        given += [f"--health-address=127.0.0.1:{free_port()}", *arguments]
+        program: list[str | Path] = [sys.executable, "-m", "podwright.cli.main", "run", "--kubeconfig", kubeconfig]
+        return cluster.start_process(name, [*program, *given])
 
     return Series(name, start)
 

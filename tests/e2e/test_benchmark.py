@@ -15,12 +15,12 @@ CHECKOUT = Path(__file__).parents[2]
 def test_every_pod_is_bound_once_and_the_figures_are_kept(binaries, tmp_path, mode):
     output = tmp_path / "result.json"
     command = [sys.executable, "-m", "benchmarks", "--workload", "SchedulingBasic", "--size", "100Nodes"]
-    command += ["--mode", mode, "--series", "kube_scheduler", "--series", "null", "--output", str(output)]
+    command += ["--mode", mode, "--output", str(output)]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (entry,) = json.loads(output.read_text())
     assert (entry["workload"], entry["mode"], entry["nodes"], entry["pods"]) == ("SchedulingBasic", mode, 100, 200)
-    for series in ("kube_scheduler", "null"):
+    for series in ("podwright", "kube_scheduler", "null"):
         figures = entry[series]
         assert figures["requests_per_pod"] == pytest.approx(2.0, abs=0.1)
         assert figures["events_missing"] == 0
