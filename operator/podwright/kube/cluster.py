@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from podwright.core.framework.interface import ClusterError
+from podwright.core.framework.interface import ClusterError, ClusterTimeoutError
 from podwright.core.objects.pod import PodInfo
 from podwright.kube.bindings import Binder
 from podwright.kube.http import ApiError, Http
@@ -50,7 +50,8 @@ class ApiCluster:
                         return
                     await asyncio.sleep(POLL_SECONDS)
         except TimeoutError:
-            raise ClusterError(f"{kind} {namespace}/{name}: not as expected after {timeout:g} s") from None
+            message = f"{kind} {namespace}/{name}: not as expected after {timeout:g} s"
+            raise ClusterTimeoutError(message) from None
 
 
 def _resource(kind: str) -> Resource:
