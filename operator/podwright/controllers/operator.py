@@ -67,12 +67,16 @@ async def _keep_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
     clock = asyncio.get_running_loop().time
     while not stop.is_set():
         started = clock()
+        stale = runtime.policies.appeared
         try:
-            await _run_kopf(stop)
+            await _run_kopf(stop, stale)
         except Exception as error:
             log.exception("Kopf ended: %s", type(error).__name__)
         if stop.is_set():
             return
+        if stale.is_set():
+            log.info("SchedulerPolicies are served now: Kopf starts again to watch them")
+            continue
         pause = RESTART_SECONDS[0] if clock() > started + STEADY_SECONDS else min(longest, 2 * pause)
         log.warning("starting Kopf again in %g s; scheduling goes on", pause)
         try:
@@ -81,11 +85,29 @@ async def _keep_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
             continue
 
 
-async def _run_kopf(stop: asyncio.Event) -> None:
+async def _run_kopf(stop: asyncio.Event, stale: asyncio.Event) -> None:
+    """Until `stop` or `stale` is set, or Kopf fails."""
     others = NotKopfs()
-    tasks = await kopf.spawn_tasks(standalone=True, clusterwide=True, stop_flag=stop)
-    _catch_signals(stop)  # Kopf has taken them for itself
-    await kopf.run_tasks(tasks, ignored=others)
+    stale.clear()
+    ends = asyncio.Event()
+    relay = asyncio.create_task(_relay((stop, stale), ends), name="podwright end of Kopf")
+    try:
+        tasks = await kopf.spawn_tasks(standalone=True, clusterwide=True, stop_flag=ends)
+        _catch_signals(stop)  # Kopf has taken them for itself
+        await kopf.run_tasks(tasks, ignored=others)
+    finally:
+        relay.cancel()
+
+
+async def _relay(causes: Collection[asyncio.Event], effect: asyncio.Event) -> None:
+    """Sets `effect` once one of the causes is set."""
+    waiting = [asyncio.create_task(cause.wait(), name="podwright end of Kopf") for cause in causes]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        effect.set()
+    finally:
+        for task in waiting:
+            task.cancel()
 
 
 def _catch_signals(stop: asyncio.Event) -> None:

@@ -15,14 +15,14 @@ from podwright.api.compile import Outcome
 from podwright.api.status import status_of
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.engine import Engine
-from podwright.kube.http import MERGE_PATCH, Http
+from podwright.kube.http import MERGE_PATCH, ApiError, Http
 from podwright.kube.resources import POLICY
 from podwright.kube.times import rfc3339
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 1.0
-RECONCILE_SECONDS: Final = 300.0
+RECONCILE_SECONDS: Final = 10.0
 
 
 class PolicyKeeper:
@@ -41,7 +41,11 @@ class PolicyKeeper:
         self._names_served = names_served
         self._statuses: dict[str, Mapping[str, Any]] = {}
         self._outcomes: dict[str, Outcome] = {}
+        self._uids: dict[str, str] = {}
         self._changed = asyncio.Event()
+        self.appeared = asyncio.Event()
+        """Set when the kind is served that was not there before: who watches should look again."""
+        self._served: bool | None = None
 
     def take_event(self, event: Mapping[str, Any]) -> None:
         """A watch event as it came; its type is None for what a list brought."""
@@ -57,6 +61,7 @@ class PolicyKeeper:
         outcome = self._engine.live.apply(raw)
         status = raw.get("status")
         self._statuses[outcome.name] = status if isinstance(status, Mapping) else {}
+        self._uids[outcome.name] = str((raw.get("metadata") or {}).get("uid") or "")
         known = self._outcomes.get(outcome.name)
         self._outcomes[outcome.name] = outcome
         if known != outcome:
@@ -75,6 +80,7 @@ class PolicyKeeper:
         version, names = policies.version, policies.scheduler_names
         self._engine.live.remove(name)
         self._statuses.pop(name, None)
+        self._uids.pop(name, None)
         if self._outcomes.pop(name, None) is not None:
             log.info("policy %s is gone", name)
         self._follow(version, names)
@@ -89,15 +95,35 @@ class PolicyKeeper:
             self._names_served(added)
 
     async def load(self) -> None:
-        """Takes in all policies as they are now, and forgets those that are no more. Raises ClusterError."""
-        listed = await self._http.call("GET", POLICY.collection)
-        for raw in listed["items"]:
-            self.apply(raw)
-        for name in self._outcomes.keys() - {raw["metadata"]["name"] for raw in listed["items"]}:
+        """Takes in all policies as they are now, and forgets those that are no more. Raises ClusterError.
+
+        What a watch brought meanwhile may be newer than the list, and stays.
+        """
+        before = set(self._outcomes)
+        try:
+            items = (await self._http.call("GET", POLICY.collection))["items"]
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            items, self._served = [], False
+        else:
+            if self._served is False:
+                self.appeared.set()
+            self._served = True
+        for raw in items:
+            name = raw["metadata"]["name"]
+            known = self._outcomes.get(name)
+            older = known is not None and known.generation > raw["metadata"].get("generation", 0)
+            if not older or self._uids.get(name) != raw["metadata"].get("uid"):
+                self.apply(raw)
+            before.discard(name)
+        for name in before:
             self.remove(name)
 
     async def reconcile(self) -> None:
-        """Loads again now and then: after an interrupted watch Kopf does not tell what vanished meanwhile."""
+        """Loads again now and then: Kopf neither tells what vanished while a watch was broken nor, at times, that the kind
+        has come.
+        """
         while True:
             await asyncio.sleep(RECONCILE_SECONDS)
             try:

@@ -109,8 +109,9 @@ class Runtime:
             self._reflect_pending(self.pending_selector)
         self._spawn("events", self._recorder.run)
         self._spawn("statuses", self._status.run)
-        self._spawn("policy statuses", self.policies.run)
-        self._spawn("policies", self.policies.reconcile)
+        if self.policies_allowed:
+            self._spawn("policy statuses", self.policies.run)
+            self._spawn("policies", self.policies.reconcile)
         self._spawn("housekeeping", self.engine.keep_house)
         self._spawn("newly served names", self._list_newly_served)
         self._started = True
@@ -120,10 +121,10 @@ class Runtime:
         self.crds_watchable = await access.obstacle(self.http, CRD) is None
         self.policies_allowed = all([await access.may(self.http, POLICY, verb) for verb in access.READ])
         problem = await access.obstacle(self.http, POLICY)
-        if problem is None:
-            await self.policies.load()
-        else:
+        if problem is not None:
             log.warning("SchedulerPolicies are off (%s): the built-in default policy decides", problem)
+        if self.policies_allowed:
+            await self.policies.load()
 
     async def _decide(self) -> None:
         await asyncio.gather(*(reflector.synced.wait() for reflector in self._reflectors.values()))

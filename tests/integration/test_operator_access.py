@@ -1,0 +1,177 @@
+"""What the operator may do: the rights of manifests/base are enough, fewer are said and survived, and so are faults of Kopf."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+import operator_kit as kit
+from podwright.testing import ApiError, ControlPlane, node, pod, wait_until
+
+OURS = "podwright"
+CRD = "customresourcedefinitions/schedulerpolicies.podwright.dev"
+
+
+@pytest.fixture(scope="module")
+def installed(control_plane: ControlPlane) -> ControlPlane:
+    kit.install(control_plane)
+    return control_plane
+
+
+@pytest.fixture
+def cluster(installed, empty_cluster):
+    return empty_cluster
+
+
+@pytest.fixture
+def limited(cluster, namespace):
+    """Makes a kubeconfig of an account with the rights of manifests/base but for some resources."""
+    made = []
+
+    def make(*without: str):
+        role, binding = yaml.safe_load_all((kit.BASE / "cluster-role.yaml").read_text())
+        name = role["metadata"]["name"] = binding["metadata"]["name"] = f"limited-{namespace}"
+        for rule in role["rules"]:
+            rule["resources"] = [r for r in rule["resources"] if r not in without]
+        role["rules"] = [rule for rule in role["rules"] if rule["resources"]]
+        binding["roleRef"]["name"] = name
+        binding["subjects"][0].update(name="limited", namespace=namespace)
+        cluster.apply(role, binding)
+        made.extend((role, binding))
+        kubeconfig = cluster.service_account_kubeconfig(namespace, "limited")
+        may = ["auth", "can-i", "list", "nodes"]
+        if "nodes" not in without:
+            wait_until(lambda: cluster.kubectl(*may, kubeconfig=kubeconfig) == "yes\n", 20, "the role is in force")
+        return kubeconfig
+
+    yield make
+    for body in made:
+        cluster.client.delete(body)
+
+
+def test_the_deployments_command_line_works_as_its_service_account(cluster, namespace):
+    cluster.client.create(node("only"))
+    kubeconfig = cluster.service_account_kubeconfig(*kit.ACCOUNT)
+    process = cluster.start_process("deployed", kit.deployed_command(), {"KUBECONFIG": str(kubeconfig)})
+    operator = kit.Operator(process, 10251)
+    try:
+        process.wait_ready(lambda: operator.ready, 60)
+        assert operator.get("/livez") == (200, "ok")
+        cluster.client.create(pod("mine", namespace, scheduler=OURS))
+        kit.wait_bound(cluster, namespace, 1, 20)
+    finally:
+        process.stop(30)
+    assert process.returncode == 0
+    for sign in ("Traceback", "orbidden", " is off", "WARNING"):
+        assert sign not in operator.log()
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+def test_without_the_right_to_read_policies_the_built_in_default_decides(cluster, namespace, limited, intake):
+    kubeconfig = limited("schedulerpolicies")
+    cluster.client.create(node("only"))
+    with kit.running(cluster, f"--pod-intake={intake}", kubeconfig=kubeconfig) as operator:
+        cluster.client.create(pod("mine", namespace, scheduler=OURS))
+        kit.wait_bound(cluster, namespace, 1, 20)
+        assert kit.decision(cluster.client.read(pod("mine", namespace)))["policy"] == "built-in-default"
+    assert "RBAC does not let us list it" in operator.log()
+    assert "the built-in default policy decides" in operator.log()
+    assert "403" not in operator.log()
+
+
+def test_without_the_right_to_read_some_kinds_the_rest_works_and_the_log_says_so(cluster, namespace, limited):
+    kubeconfig = limited("csinodes", "deviceclasses", "customresourcedefinitions", "events")
+    cluster.client.create(node("only"))
+    with kit.running(cluster, kubeconfig=kubeconfig) as operator:
+        cluster.client.create(pod("mine", namespace, scheduler=OURS))
+        kit.wait_bound(cluster, namespace, 1, 20)
+    assert "/apis/storage.k8s.io/v1/csinodes is off: RBAC does not let us list it" in operator.log()
+    assert "/apis/resource.k8s.io/v1/deviceclasses is off" in operator.log()
+
+
+def test_without_the_right_to_read_nodes_it_ends_and_says_why(cluster, limited):
+    operator = kit.start(cluster, kubeconfig=limited("nodes"), ready=False)
+    assert operator.process.wait(30) == 1
+    assert "Error: /api/v1/nodes: RBAC does not let us list it" in operator.log()
+
+
+def test_without_a_kubeconfig_it_ends_and_says_why(cluster, tmp_path):
+    operator = kit.start(cluster, kubeconfig=tmp_path / "missing", ready=False)
+    assert operator.process.wait(30) == 1
+    assert "is not there" in operator.log()
+
+
+def test_policies_that_are_installed_later_come_into_force(cluster, namespace):
+    cluster.client.request("DELETE", f"/apis/apiextensions.k8s.io/v1/{CRD}")
+    wait_until(lambda: cluster.client.raw("GET", kit.POLICIES)[0] == 404, 30, "the kind is gone")
+    cluster.client.create(node("a"))
+    cluster.client.create(node("b"))
+    try:
+        with kit.running(cluster) as operator:
+            cluster.client.create(pod("before", namespace, scheduler=OURS))
+            kit.wait_bound(cluster, namespace, 1, 20)
+            assert "the API server does not serve it" in operator.log()
+            kit.install(cluster)
+            _create_policy(cluster)
+            wait_until(lambda: _is_accepted(cluster), 30, "the policy is accepted")
+            cluster.client.create(pod("after", namespace, scheduler=OURS))
+            kit.wait_bound(cluster, namespace, 2, 20)
+            assert kit.decision(cluster.client.read(pod("after", namespace)))["policy"] == "late"
+    finally:
+        kit.install(cluster)
+
+
+def test_kopf_that_fails_is_started_again_while_scheduling_goes_on(cluster, namespace):
+    """The kind that Kopf watches is deleted and comes back, which ends Kopf when its watch is refused."""
+    cluster.client.create(node("only"))
+    try:
+        with kit.running(cluster, environ={"PODWRIGHT_TEST": "1"}) as operator:
+            cluster.client.request("DELETE", f"/apis/apiextensions.k8s.io/v1/{CRD}")
+            wait_until(lambda: cluster.client.raw("GET", kit.POLICIES)[0] == 404, 30, "the kind is gone")
+            for number in range(3):
+                cluster.client.create(pod(f"p{number}", namespace, scheduler=OURS))
+                kit.wait_bound(cluster, namespace, number + 1, 20)
+            kit.install(cluster)
+            _create_policy(cluster)
+            wait_until(lambda: _is_accepted(cluster), 60, "the policy is accepted")
+            assert operator.process.alive
+    finally:
+        kit.install(cluster)
+    assert operator.process.returncode == 0
+
+
+def test_health_says_what_is_missing_until_the_caches_are_complete(cluster):
+    cluster.api_server.pause()
+    try:
+        operator = kit.start(cluster, ready=False, kubeconfig=cluster.kubeconfig)
+        wait_until(lambda: operator.get("/livez")[0] == 200, 30, "it is alive")
+        code, said = operator.get("/readyz")
+        assert (code, said) == (503, "[-] start is not complete\n")
+    finally:
+        cluster.api_server.resume()
+    wait_until(lambda: operator.ready, 60, "it is ready")
+    assert operator.metric("scheduler_scheduler_cache_size", type="nodes") == 0
+    operator.process.stop(30)
+    assert operator.process.returncode == 0
+
+
+def _create_policy(cluster):
+    body = {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "SchedulerPolicy",
+        "metadata": {"name": "late"},
+        "spec": {"strategy": {"type": "NodeName"}},
+    }
+
+    def created() -> bool:
+        try:
+            cluster.client.create(body)
+        except ApiError as error:
+            return error.reason == "AlreadyExists"
+        return True
+
+    wait_until(created, 30, "the policy can be created")
+
+
+def _is_accepted(cluster) -> bool:
+    return kit.condition(cluster.client.get(f"{kit.POLICIES}/late"), "Accepted").get("status") == "True"
