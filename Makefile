@@ -61,3 +61,14 @@ verify: venv ## fail if a generated file is out of date
 
 bench-core: venv ## decisions per second of the core alone, in-process (ARGS=--help)
 	$(BIN)/python -m benchmarks.core.decisions $(ARGS)
+
+# --- the demo ---------------------------------------------------------------------------------------------
+# A cluster is only touched if it is named on the command line: KUBECONFIG in the environment does not count.
+CLUSTER := $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig $(KUBECONFIG))
+.PHONY: picture
+
+demo: venv ## pods placed before your eyes, in a sandbox or with KUBECONFIG=... on a cluster (ARGS=--help)
+	@$(BIN)/podwright demo $(CLUSTER) $(ARGS)
+
+picture: venv ## record docs/demo.svg, the picture in the README, from a run of the demo
+	$(BIN)/podwright demo --plain --picture docs/demo.svg

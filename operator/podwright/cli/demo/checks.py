@@ -63,7 +63,7 @@ def selected(scene: Scene, pods: Sequence[DemoPod], selector: Mapping[str, str])
 def unplaced(pod: DemoPod, nodes: int) -> Finding:
     """The pod is on no node, and its event says why, node by node."""
     holds = not pod.node and pod.why.startswith(f"0/{nodes} nodes are available: ") and "Insufficient cpu" in pod.why
-    found = f"on {pod.node}" if pod.node else pod.why or "no FailedScheduling event"
+    found = f"on {pod.node}" if pod.node else pod.why.partition(". ")[0] or "no FailedScheduling event"
     return Finding(f"{pod.name}: stays pending, and its event says why", found, holds)
 
 

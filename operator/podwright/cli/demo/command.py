@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.markup import escape
-from rich.terminal_theme import MONOKAI
+from rich.terminal_theme import SVG_EXPORT_THEME
 
 from podwright.cli.demo import picture
 from podwright.cli.demo.api import DemoError
@@ -22,7 +22,7 @@ from podwright.cli.demo.setting import cluster_setting, sandbox_setting
 from podwright.cli.demo.stage import LiveStage, PlainStage, Stage
 from podwright.cli.demo.story import Story
 
-PICTURE_WIDTH = 118
+PICTURE_WIDTH = 124
 
 
 @click.command()
@@ -104,6 +104,6 @@ def svg(scene: Scene) -> str:
         record=True, width=PICTURE_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
     console.print(picture.final(scene))
-    text = console.export_svg(title="podwright demo", theme=MONOKAI)
+    text = console.export_svg(title="podwright demo", theme=SVG_EXPORT_THEME)
     text = re.sub(r"@font-face\s*\{[^}]*\}\s*", "", text)
     return text.replace("Fira Code, monospace", "Fira Code, DejaVu Sans Mono, Menlo, Consolas, monospace")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -19,28 +19,35 @@ from podwright.core.state.nodeinfo import NodeInfo
 COLOURS: Final = {WEB: "cyan", BATCH: "magenta", PINNED: "green", NEXT: "yellow", TOO_BIG: "red"}
 OTHERS: Final = "bright_black"
 BAR: Final = 16
+NARROW_BAR: Final = 13
+WIDE: Final = 104
+"""Columns from which there is room for numbers beside the bars."""
 COLUMNS: Final = 3
 ROWS: Final = 8
 """Nodes shown in a column at most."""
-SAMPLE: Final = 3
-"""Pods shown of each group at the end."""
+SAMPLES: Final = {WEB: 3, BATCH: 6, NEXT: 4}
+"""Pods shown of a group at the end; of the others all."""
+WIDTHS: Final = {"pod": 9, "node": 10, "policy": 18}
 
 
-def live(scene: Scene, height: int) -> RenderableType:
-    """What is going on now, in at most about `height` lines."""
-    nodes, edit = _nodes(scene), _edit(scene)
+def live(scene: Scene, width: int, height: int) -> RenderableType:
+    """What is going on now, for a terminal of this size."""
+    nodes, edit = _nodes(scene, numbers=width >= WIDE), _edit(scene)
     findings = [_finding(finding) for finding in scene.findings[-2:]]
-    room = max(5, height - _node_rows(scene) - len(findings) - (len(scene.edit) + 2 if edit else 0) - 9)
+    room = max(4, height - _node_rows(scene) - len(findings) - (len(scene.edit) + 2 if edit else 0) - 9)
     waiting = [pod for pod in scene.pods.values() if pod.uid and not pod.node]
     placed = [pod for pod in scene.pods.values() if pod.node]
     shown = [*placed[-max(1, room - len(waiting)) :], *waiting[:room]]
-    return Group(Text(scene.act, style="bold"), nodes, _pods(shown), *edit, *findings)
+    return Group(Text(scene.act, style="bold"), nodes, *edit, _pods(shown, {}, wrap=False), *findings)
 
 
 def final(scene: Scene) -> RenderableType:
-    """What came of it: some pods of each group, the edit and all findings."""
+    """What came of it: some pods of each group, the edit before those that follow it, and all findings."""
+    pods = scene.pods.values()
+    before = _pods([pod for pod in pods if pod.group != NEXT], SAMPLES)
+    after = [_pods(scene.group(NEXT), SAMPLES)] if scene.group(NEXT) else []
     findings = [_finding(finding) for finding in scene.findings]
-    return Group(_nodes(scene), _pods(scene.pods.values(), SAMPLE), *_edit(scene), *findings)
+    return Group(_nodes(scene), before, *_edit(scene), *after, *findings)
 
 
 def plain_finding(finding: Finding) -> str:
@@ -53,7 +60,7 @@ def _finding(finding: Finding) -> Text:
     return Text.assemble(mark, finding.expected, (f": {finding.found}", "dim" if finding.holds else "red"))
 
 
-def _nodes(scene: Scene) -> Panel:
+def _nodes(scene: Scene, *, numbers: bool = True) -> Panel:
     zones = scene.zones()
     if not 1 < len(zones) <= COLUMNS:
         usable = scene.usable()
@@ -67,7 +74,7 @@ def _nodes(scene: Scene) -> Panel:
         grid.add_column(title, no_wrap=True)
     columns = list(zones.values())
     for row in range(min(ROWS, max(map(len, columns), default=0))):
-        grid.add_row(*[_node(scene, column[row]) if row < len(column) else "" for column in columns])
+        grid.add_row(*[_node(scene, column[row], numbers=numbers) if row < len(column) else "" for column in columns])
     hidden = len(scene.usable()) - sum(min(ROWS, len(column)) for column in columns)
     legend = Text("   ").join([Text(f"■ {group}", COLOURS[group]) for group in (WEB, BATCH, PINNED, NEXT)])
     more = f" (and {hidden} more)" if hidden > 0 else ""
@@ -77,15 +84,15 @@ def _nodes(scene: Scene) -> Panel:
     )  # fmt: skip
 
 
-def _node(scene: Scene, info: NodeInfo) -> Text:
+def _node(scene: Scene, info: NodeInfo, *, numbers: bool) -> Text:
     """`node-0001 ██████████────── 5/8`, each group of pods in its colour."""
-    has = max(1, info.allocatable("cpu"))
+    has, width = max(1, info.allocatable("cpu")), BAR if numbers else NARROW_BAR
     bar, taken = Text(), 0
     for group, cpu in scene.shares(info):
         before, taken = taken, taken + cpu
-        bar.append("█" * (round(BAR * taken / has) - round(BAR * before / has)), COLOURS.get(group, OTHERS))
-    bar.append("─" * (BAR - len(bar)), "bright_black")
-    return Text.assemble(f"{info.name} ", bar, f" {taken / 1000:g}/{has / 1000:g}")
+        bar.append("█" * (round(width * taken / has) - round(width * before / has)), COLOURS.get(group, OTHERS))
+    bar.append("─" * (width - len(bar)), "bright_black")
+    return Text.assemble(f"{info.name} ", bar, f" {taken / 1000:g}/{has / 1000:g}" if numbers else "")
 
 
 def _node_rows(scene: Scene) -> int:
@@ -94,19 +101,19 @@ def _node_rows(scene: Scene) -> int:
     return min(ROWS, most if 1 < len(zones) <= COLUMNS else -(-len(scene.usable()) // COLUMNS))
 
 
-def _pods(pods: Iterable[DemoPod], sample: int | None = None) -> Table:
-    """Rows of pods; with `sample` only so many of each group, and how many more there are."""
+def _pods(pods: Iterable[DemoPod], samples: Mapping[str, int], *, wrap: bool = True) -> Table:
+    """Rows of pods; of a group in `samples` only so many, and how many more there are. Without `wrap` a line each."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
-    table.add_column("pod", no_wrap=True)
-    table.add_column("node", no_wrap=True)
-    table.add_column("policy", no_wrap=True)
-    table.add_column("why there", ratio=1, overflow="fold")
+    for title, width in WIDTHS.items():
+        table.add_column(title, no_wrap=True, min_width=width)
+    table.add_column("why there", ratio=1, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
     for group, members in groupby(pods, key=lambda pod: pod.group):
         listed = list(members)
-        for pod in listed[:sample]:
+        shown = listed[: samples.get(group, len(listed))]
+        for pod in shown:
             table.add_row(Text(pod.name, COLOURS[group]), _where(pod), whose(pod), Text(why(pod), _style(pod)))
-        if len(listed) > len(listed[:sample]):
-            table.add_row(Text(f"… {len(listed) - len(listed[:sample])} more", "dim"), "", "", "")
+        if len(listed) > len(shown):
+            table.add_row(Text(f"… {len(listed) - len(shown)} more", "dim"), "", "", "")
     return table
 
 

@@ -139,17 +139,17 @@ def why(pod: DemoPod) -> str:
     decision = pod.decision
     if not decision:
         return "no decision was recorded"
-    parts = [f"{decision['score']} points"]
+    parts = [f"score {decision['score']}"]
     runner_up = decision.get("runnerUp")
     if runner_up is None:
-        parts.append("no other node was possible")
+        parts.append("no other was feasible")
     elif runner_up["score"] == decision["score"]:
-        parts.append(f"as many as {runner_up['node']}")
+        parts.append(f"tied with {runner_up['node']}")
     else:
-        parts.append(f"next: {runner_up['node']} with {runner_up['score']}")
-    possible = f"{decision['feasible']} of {decision['nodes']} nodes possible"
-    rejected = ", ".join(f"{plugin} rejected {count}" for plugin, count in decision.get("rejected", {}).items())
-    return "; ".join([", ".join(parts), possible + (f" ({rejected})" if rejected else "")])
+        parts.append(f"next {runner_up['node']} ({runner_up['score']})")
+    feasible = [f"{decision['feasible']}/{decision['nodes']} feasible"]
+    rejected = [f"{plugin} rejected {count}" for plugin, count in decision.get("rejected", {}).items()]
+    return "; ".join([", ".join(parts), ", ".join(feasible + rejected)])
 
 
 def whose(pod: DemoPod) -> str:
@@ -157,4 +157,4 @@ def whose(pod: DemoPod) -> str:
     if not pod.decision:
         return ""
     generation = pod.decision.get("generation")
-    return f"{pod.decision['policy']}" + (f", generation {generation}" if generation else "")
+    return f"{pod.decision['policy']}" + (f", gen. {generation}" if generation else "")

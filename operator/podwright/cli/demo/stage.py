@@ -35,11 +35,11 @@ class Stage(Protocol):
 
 
 class LiveStage:
-    """A terminal."""
+    """A terminal: its alternate screen while the story runs, and what came of it afterwards."""
 
     def __init__(self, console: Console, scene: Scene) -> None:
         self._console, self._scene = console, scene
-        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=10, transient=True)
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=10, screen=True)
         self._begun = False
 
     def say(self, text: str) -> None:
@@ -58,7 +58,7 @@ class LiveStage:
         """Drawn with the scene."""
 
     def _render(self) -> RenderableType:
-        return picture.live(self._scene, self._console.height)
+        return picture.live(self._scene, self._console.width, self._console.height)
 
     def __enter__(self) -> Self:
         return self

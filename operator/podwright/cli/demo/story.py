@@ -6,6 +6,7 @@ web (LeastAllocated) ─► batch (MostAllocated) ─► pinned, too big ─► 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -111,7 +112,7 @@ class Story:
         changed = await self._api.merge(POLICY, name, {"spec": {"strategy": {"type": AFTER}}})
         generation = changed["metadata"]["generation"]
         seconds = await self._in_force(name, generation)
-        found = f"generation {generation} was active {seconds:.1f} s later"
+        found = f"generation {generation} was active within {math.ceil(seconds * 10) / 10 or 0.1} s"
         self._find(Finding("the edited policy is in force, nothing was restarted", found, holds=generation == 2))
         await asyncio.sleep(5 * self._pace)
 
