@@ -1,6 +1,7 @@
 """The control plane itself: up, whole, as strict as a real one, and gone without a trace."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from podwright.testing import ApiError, Binaries, ControlPlane, KubectlError, ProcessError, node, pod, wait_until
+from podwright.testing import (
+    ApiError,
+    Binaries,
+    Client,
+    ControlPlane,
+    KubectlError,
+    ProcessError,
+    node,
+    pod,
+    wait_until,
+)
 
 
 def running(pid: int) -> bool:
@@ -150,7 +161,33 @@ class TestCompanions:
                 server.kill()
 
 
+class TestOptions:
+    def test_feature_gates_and_api_versions_can_be_switched(self, binaries):
+        versions = {"scheduling.k8s.io/v1beta1": True}
+        with ControlPlane(
+            binaries=binaries, feature_gates={"GenericWorkload": True}, runtime_config=versions
+        ) as cluster:
+            served = cluster.client.get("/apis/scheduling.k8s.io/v1beta1")["resources"]
+            assert "podgroups" in {resource["name"] for resource in served}
+            cluster.start_scheduler()
+
+    def test_admission_plugins_are_a_choice(self, binaries):
+        with ControlPlane(binaries=binaries, disabled_admission=()) as cluster:
+            taints = cluster.client.create(node("tainted"))["spec"]["taints"]
+            assert [taint["key"] for taint in taints] == ["node.kubernetes.io/not-ready"]
+            with pytest.raises(ApiError, match=r"serviceaccount .default. not found"):
+                cluster.client.create(pod("accountless"))
+
+
 class TestFaults:
+    def test_a_frozen_api_server_goes_on_when_it_is_resumed(self, binaries):
+        with ControlPlane(binaries=binaries) as cluster:
+            cluster.api_server.pause()
+            frozen = Client("127.0.0.1", int(cluster.url.rsplit(":", 1)[1]), cluster.certificate_authority, "", 0.5)
+            assert not frozen.ready()
+            cluster.api_server.resume()
+            assert cluster.client.ready()
+
     def test_etcd_and_the_api_server_come_back_with_their_data(self, binaries):
         with ControlPlane(binaries=binaries) as cluster:
             cluster.client.create(node("kept"))
@@ -176,6 +213,7 @@ class TestFaults:
         assert not cluster.etcd.alive
         logs = Path(capfd.readouterr().err.strip().rsplit(" ", 1)[1])
         assert "no-such-flag" in (logs / "kube-apiserver.log").read_text()
+        shutil.rmtree(cluster.folder)
 
     def test_logs_stay_when_the_body_fails_and_go_when_it_does_not(self, binaries):
         with ControlPlane(binaries=binaries) as fine:
@@ -185,6 +223,8 @@ class TestFaults:
         with pytest.raises(ValueError, match="a failing test"), failed:
             raise ValueError("a failing test")
         assert (failed.logs / "etcd.log").exists()
+        assert not failed.api_server.alive
+        shutil.rmtree(failed.folder)
 
     @pytest.mark.parametrize(
         "ending",

@@ -29,11 +29,12 @@ class ApiError(RuntimeError):
 class Client:
     """Requests as one user. Connection trouble raises OSError or http.client.HTTPException."""
 
-    def __init__(self, host: str, port: int, certificate_authority: Path, token: str) -> None:
+    def __init__(self, host: str, port: int, certificate_authority: Path, token: str, timeout: float = 30.0) -> None:
         self._host = host
         self._port = port
         self._certificate_authority = certificate_authority
         self._token = token
+        self._timeout = timeout
         self._local = threading.local()
 
     def request(
@@ -125,7 +126,7 @@ class Client:
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
         if connection is None:
             context = ssl.create_default_context(cafile=str(self._certificate_authority))
-            connection = http.client.HTTPSConnection(self._host, self._port, timeout=30, context=context)
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=context)
             self._local.connection = connection
         return connection
 
