@@ -64,7 +64,7 @@ bench-core: venv ## decisions per second of the core alone, in-process (ARGS=--h
 
 # --- the demo ---------------------------------------------------------------------------------------------
 # A cluster is only touched if it is named on the command line: KUBECONFIG in the environment does not count.
-CLUSTER := $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig $(KUBECONFIG))
+CLUSTER := $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)")
 .PHONY: picture
 
 demo: venv ## pods placed before your eyes, in a sandbox or with KUBECONFIG=... on a cluster (ARGS=--help)

@@ -141,7 +141,7 @@ async def _operator(
         say("The operator that is installed in the cluster decides")
         yield
         return
-    command = [sys.executable, "-m", "podwright.cli.main", "run", "--kubeconfig", kubeconfig]
+    command = [sys.executable, "-m", "podwright", "run", "--kubeconfig", kubeconfig]
     command += ["--context", context] if context else []
     port = free_port()
     command += ["--scheduler-name", setting.names.scheduler, "--health-address", f"127.0.0.1:{port}"]
