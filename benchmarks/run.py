@@ -22,6 +22,8 @@ from benchmarks.schedulers import Series
 from podwright.testing import Binaries, ControlPlane, Process
 
 _STALLED_AFTER_S = 60.0
+_READY_AFTER_S = 60
+_RESTING_CPU_S = 0.05
 _EVENTS_PATIENCE_S = 1.5
 
 
@@ -114,11 +116,15 @@ class _Run:
 
     async def _until_ready(self) -> None:
         """Give the scheduler time to list the cluster, by seeing its CPU time come to rest."""
-        used = -1.0
-        while used != (now := cost(self._process.pid).cpu_s) or now == 0:
-            used = now
+        before = 0.0
+        for _ in range(_READY_AFTER_S):
             await asyncio.sleep(1.0)
             self._check_alive()
+            now = cost(self._process.pid).cpu_s
+            if before and now - before < _RESTING_CPU_S:
+                return
+            before = now
+        raise RunFailed(f"{self._series.name} has not come to rest in {_READY_AFTER_S} s\n{self._process.log_tail()}")
 
     async def _create_pods(self, api: Api) -> None:
         self._marks.created_at = await Load(api, self._workload, self._settings.pods_per_second).create_measured()
