@@ -27,9 +27,16 @@ PACKAGE = EXAMPLES / "src" / "podwright_examples"
 NODES = [make_node(name) for name in ("node-b", "node-a", "node-c")]
 
 
+def policy_named(name):
+    return yaml.safe_load((EXAMPLES / "policies" / f"{name}.yaml").read_text())
+
+
+def profile_of(raw, classes):
+    return compile_policy(parse_policy(raw), classes, Features()).profile
+
+
 def profile_named(name, classes):
-    (raw,) = yaml.safe_load((EXAMPLES / "profiles" / f"{name}.yaml").read_text())["profiles"]
-    return convert_profile(raw, "profiles[0]", classes, Features())
+    return profile_of(policy_named(name), classes)
 
 
 @pytest.fixture
@@ -76,9 +83,9 @@ async def test_sample_plugin_logs_before_binding(framework, caplog):
 )
 def test_namescore_tells_the_winner_beforehand(framework, prefer, winner, runner_up):
     classes = load_plugins([PACKAGE])
-    (raw,) = yaml.safe_load((EXAMPLES / "profiles" / "namescore.yaml").read_text())["profiles"]
-    raw["pluginConfig"][0]["args"]["prefer"] = prefer
-    decision = decide(framework(convert_profile(raw, "", classes, Features()), classes), pending())
+    raw = policy_named("namescore")
+    raw["spec"]["pluginConfig"][0]["args"]["prefer"] = prefer
+    decision = decide(framework(profile_of(raw, classes), classes), pending())
     assert isinstance(decision, Placement)
     assert (decision.node_name, decision.score) == (winner, 100)
     assert decision.runner_up[0] == runner_up
@@ -117,7 +124,7 @@ def test_the_first_plugin_of_the_guide_keeps_other_teams_out(framework):
 
 def test_the_complete_plugin_of_the_guide_runs_under_its_policy(framework):
     classes = load_plugins([EXAMPLES / "complete"])
-    policy = parse_policy(yaml.safe_load((EXAMPLES / "profiles" / "team-nodes-policy.yaml").read_text()))
+    policy = parse_policy(policy_named("team-nodes"))
     label = "example.com/team"
     nodes = [make_node("open"), make_node("ml", labels={label: "ml"}), make_node("web", labels={label: "web"})]
     running = framework(compile_policy(policy, classes, Features()).profile, classes, nodes)

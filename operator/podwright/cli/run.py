@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from podwright.core.framework.registry import RegistryError
 from podwright.kube.options import Options, OptionsError, parse_address, parse_feature_gates
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -40,6 +41,13 @@ def _address(_context: click.Context, _parameter: click.Parameter, value: str | 
     help="How pending pods come in: Kopf's handlers, or a watch of our own.",
 )
 @click.option("--feature-gates", default="", callback=_feature_gates, help="Name=true|false, separated by commas.")
+@click.option(
+    "--plugin-dir",
+    "plugin_dirs",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False),
+    help="A folder of plugin files (*.py); may be given again.",
+)
 @click.option("--health-address", callback=_address, help="host:port for /healthz, /livez, /readyz and /metrics.")
 @click.option("--grace", type=click.FloatRange(0), default=20.0, help="Seconds that bindings under way get at the end.")
 @click.option(
@@ -58,5 +66,5 @@ def run(log_level: str, **options: Any) -> None:
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(operator.run(Options(**options)))
-    except (AccessError, ConfigError, OSError) as error:
+    except (AccessError, ConfigError, RegistryError, OSError) as error:
         raise click.ClickException(str(error)) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable, Sequence
 
 from podwright.kube.http import ApiError, Http
@@ -66,6 +67,13 @@ async def readable(http: Http, resources: Sequence[Resource]) -> list[Resource]:
         if problem is not None:
             log.warning("%s is off: %s", resource.collection, problem)
     return [resource for resource, problem in zip(resources, found, strict=True) if problem is None]
+
+
+async def server_minor(http: Http) -> int | None:
+    """The API server's minor version, 36 of 1.36.2; None if it does not tell. Raises ClusterError."""
+    version = await http.call("GET", "/version")
+    digits = re.match(r"\d+", str(version.get("minor", "")))
+    return int(digits[0]) if digits else None
 
 
 async def require(http: Http, resources: Sequence[Resource]) -> None:

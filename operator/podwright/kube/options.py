@@ -23,7 +23,7 @@ class Options:
     """`pod_intake`: pending pods come through Kopf's handlers or through a reflector of our own.
 
     `health_address` is host:port for health and metrics, None for none; `grace` the seconds that bindings under way get at
-    the end; `scheduler_name` the name that the built-in default policy serves.
+    the end; `scheduler_name` the name that the built-in default policy serves; `plugin_dirs` folders of plugin files.
     """
 
     kubeconfig: str | None = None
@@ -33,10 +33,11 @@ class Options:
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     health_address: str | None = None
     grace: float = 20.0
+    plugin_dirs: tuple[str, ...] = ()
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Options:
-        """PODWRIGHT_KUBECONFIG, PODWRIGHT_POD_INTAKE and so on: the options of `podwright run`. Raises OptionsError."""
+        """PODWRIGHT_KUBECONFIG, PODWRIGHT_POD_INTAKE and so on: the options of `podwright run`, PLUGIN_DIRS a path list. Raises OptionsError."""
 
         def given(name: str) -> str | None:
             return environ.get(PREFIX + name) or None
@@ -51,6 +52,7 @@ class Options:
             scheduler_name=given("SCHEDULER_NAME") or DEFAULT_SCHEDULER_NAME,
             feature_gates=parse_feature_gates(given("FEATURE_GATES") or ""),
             health_address=given("HEALTH_ADDRESS"),
+            plugin_dirs=tuple(filter(None, (given("PLUGIN_DIRS") or "").split(os.pathsep))),
         )
 
 

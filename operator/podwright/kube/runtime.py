@@ -14,16 +14,17 @@ import logging
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
 from typing import Any, Final
 
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import DEFAULT_SCHEDULER_NAME
-from podwright.core.plugins import PLUGINS
 from podwright.engine import tuning
 from podwright.engine.engine import Engine, Outside, Sources
 from podwright.engine.intake import PendingPods
 from podwright.engine.metrics import Metrics
+from podwright.engine.plugins import load_plugins
 from podwright.kube import access, credentials
 from podwright.kube.cluster import ApiCluster
 from podwright.kube.events import EventRecorder
@@ -50,6 +51,7 @@ class Runtime:
     """See the module. One for each process; it must be made inside the event loop that it is to run in."""
 
     def __init__(self, options: Options) -> None:
+        """Raises ConfigError for credentials that make no sense, RegistryError for plugins that cannot be loaded."""
         self.options = options
         self.source = credentials.load(options.kubeconfig, options.context, time.time)
         self.http = Http(self.source)
@@ -57,13 +59,11 @@ class Runtime:
         recorder = self._recorder = EventRecorder(self.http, time.time, self.metrics.events_dropped.inc)
         self._status = PodStatusWriter(self.http, time.time)
         self._evictor = PodEvictor(self.http, recorder, time.time)
-        outside = Outside(ApiCluster(self.http), recorder, self._status, self._evictor)
-        sources = Sources(time.monotonic, time.time, _below(random.Random()))
-        features = Features(options.feature_gates)
-        self.engine = Engine(
-            PLUGINS, features, outside, sources, metrics=self.metrics, scheduler_name=options.scheduler_name
-        )
-        self.policies = PolicyKeeper(self.http, self.engine, time.time, self._now_served)
+        self._outside = Outside(ApiCluster(self.http), recorder, self._status, self._evictor)
+        self._classes = load_plugins(tuple(map(Path, options.plugin_dirs)))
+        self.engine: Engine
+        """There once `start` knows the API server's version."""
+        self.policies: PolicyKeeper
         self.policies_allowed = False
         """Whether policies may be watched, now or once their kind is there."""
         self.crds_watchable = False
@@ -100,6 +100,7 @@ class Runtime:
             await self._health.start(*parse_address(self.options.health_address))
         await self._persist("the API server", lambda: access.require(self.http, (POD, NODE)))
         stored = await self._persist("the API server", lambda: access.readable(self.http, STORED))
+        self._build(await self._persist("the API server", lambda: access.server_minor(self.http)))
         await self._persist("policies", self._load_policies)
         self._reflect("nodes", Reflector(self.http, NODE, self.engine.nodes))
         self._reflect("assigned pods", Reflector(self.http, POD, self.engine.assigned, field_selector=ASSIGNED))
@@ -116,6 +117,19 @@ class Runtime:
         self._spawn("newly served names", self._list_newly_served)
         self._started = True
         self._deciding = self._spawn("decisions", self._decide)
+
+    def _build(self, server_minor: int | None) -> None:
+        options = self.options
+        features = Features(options.feature_gates, server_minor)
+        if features.lacking:
+            log.info(
+                "Kubernetes 1.%s lacks what these rely on; they are off: %s", server_minor, ", ".join(features.lacking)
+            )
+        sources = Sources(time.monotonic, time.time, _below(random.Random()))
+        self.engine = Engine(
+            self._classes, features, self._outside, sources, metrics=self.metrics, scheduler_name=options.scheduler_name
+        )
+        self.policies = PolicyKeeper(self.http, self.engine, time.time, self._now_served)
 
     async def _load_policies(self) -> None:
         self.crds_watchable = await access.obstacle(self.http, CRD) is None
@@ -192,7 +206,8 @@ class Runtime:
         ends = loop.time() + self.options.grace
         if self._deciding is not None:
             await _cancelled([self._deciding])
-        await self.engine.stop(self.options.grace * FLUSH_SHARE)
+        if self._started:
+            await self.engine.stop(self.options.grace * FLUSH_SHARE)
         for flush in (self._status.flush, self._recorder.flush):
             await flush(max(0.1, ends - loop.time()))
         await _cancelled([*self._tasks, *self._evictor.tasks])
