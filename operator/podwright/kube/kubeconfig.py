@@ -181,7 +181,7 @@ def _pem(entry: Mapping[str, Any], key: str, folder: Path) -> str | None:
     data, file = entry.get(f"{key}-data"), entry.get(key)
     try:
         if data:
-            return base64.b64decode(str(data)).decode()
+            return base64.b64decode("".join(str(data).split()), validate=True).decode()
         if file:
             return (folder / str(file)).read_text()
     except OSError as error:

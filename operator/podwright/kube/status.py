@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
@@ -58,6 +58,7 @@ class PodStatusWriter:
         self._said: dict[str, _Said] = {}
         self._wishes: dict[str, _Wish] = {}
         self._order: asyncio.Queue[str] = asyncio.Queue()
+        self._under_way = 0
 
     def seen(self, uid: str, raw: Mapping[str, Any]) -> None:
         status = raw.get("status")
@@ -99,7 +100,7 @@ class PodStatusWriter:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 while True:
-                    if not self._wishes:
+                    if not self._wishes and not self._under_way:
                         return
                     await asyncio.sleep(0.01)
 
@@ -109,12 +110,15 @@ class PodStatusWriter:
             wish = self._wishes.pop(uid, None)
             if wish is None:
                 continue
+            self._under_way += 1
             try:
                 await self._carry_out(wish)
             except ClusterError as error:
                 self._failed(wish, error)
             except Exception:
                 log.exception("writing the status of pod %s failed", wish.pod.key)
+            finally:
+                self._under_way -= 1
 
     def _failed(self, wish: _Wish, error: ClusterError) -> None:
         if error.status in (404, 409):
@@ -133,6 +137,7 @@ class PodStatusWriter:
         if patch is None:
             return
         pod, said = wish.pod, self._said[wish.pod.uid]
+        before = replace(said)
         if wish.verdict is not None:
             said.status, said.verdict = "False", wish.verdict
         if wish.nominated_node is not None:
@@ -140,7 +145,8 @@ class PodStatusWriter:
         try:
             await self._http.call("PATCH", POD.path(pod.name, pod.namespace, "status"), patch, STRATEGIC_PATCH)
         except ClusterError:
-            said.verdict = _NOTHING
+            if self._said.get(pod.uid) is said:
+                self._said[pod.uid] = before
             raise
 
     def _patch(self, wish: _Wish) -> dict[str, Any] | None:

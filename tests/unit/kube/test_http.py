@@ -1,0 +1,132 @@
+"""One way to the API server: errors as exceptions, and credentials that are loaded anew when they are refused."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+
+from http_kit import api, forever, hangs_up, says, served, streams
+from podwright.kube.credentials import Credentials, Loaded, Source
+from podwright.kube.http import ApiError, Http, UnreachableError
+
+
+async def test_an_object_goes_out_and_comes_back():
+    async with api(says(201, {"kind": "Pod"})) as (http, script):
+        assert await http.call("POST", "/api/v1/pods", {"a": 1}, params={"x": "a,b=c"}) == {"kind": "Pod"}
+        (request,) = script.requests
+        assert (request.method, request.path, request.query) == ("POST", "/api/v1/pods", {"x": "a,b=c"})
+        assert request.body == {"a": 1}
+        assert request.headers["Authorization"] == "Bearer t"
+        assert request.headers["Content-Type"] == "application/json"
+
+
+async def test_a_refusal_carries_what_the_server_said():
+    async with api(says(429, **{"Retry-After": "7"})) as (http, _):
+        with pytest.raises(ApiError, match="says 429") as refused:
+            await http.call("GET", "/api/v1/pods")
+        assert (refused.value.status, refused.value.reason, refused.value.retry_after) == (429, "R429", 7.0)
+
+
+async def test_an_answer_that_is_no_json_is_an_error_with_its_text():
+    async def proxy(_request):
+        return aiohttp.web.Response(status=502, text="<html>bad gateway")
+
+    async with api(proxy) as (http, _):
+        with pytest.raises(ApiError, match="HTTP 502 <html>bad gateway"):
+            await http.call("GET", "/api/v1/pods")
+
+
+async def test_no_answer_is_an_error_of_its_own():
+    async with api(hangs_up()) as (http, _):
+        with pytest.raises(UnreachableError):
+            await http.call("POST", "/api/v1/pods", {})
+
+
+async def test_an_answer_that_takes_too_long_is_no_answer():
+    async def late(_request):
+        await forever()
+
+    async with api(late) as (http, _):
+        with pytest.raises(UnreachableError):
+            await http.call("GET", "/api/v1/pods", timeout=0.05)
+
+
+async def test_nobody_listening_is_no_answer():
+    source = Source(lambda _now: Loaded(Credentials("http://127.0.0.1:1", None, ())), lambda: 0.0)
+    http = Http(source)
+    with pytest.raises(UnreachableError):
+        await http.call("GET", "/api/v1/pods")
+    await http.close()
+
+
+class Tokens:
+    """A loader that gives another token each time."""
+
+    def __init__(self, url: str, lasts: float = float("inf")) -> None:
+        self.url = url
+        self.lasts = lasts
+        self.count = 0
+
+    def __call__(self, now: float) -> Loaded:
+        self.count += 1
+        headers = (("Authorization", f"Bearer {self.count}"),)
+        return Loaded(Credentials(self.url, None, headers), now + self.lasts)
+
+
+def tokens_sent(script):
+    return [request.headers["Authorization"] for request in script.requests]
+
+
+async def test_refused_credentials_are_loaded_anew_and_the_request_is_sent_again():
+    async with served(says(200, {}), says(401), says(200, {"ok": True})) as (url, script):
+        http = Http(Source(Tokens(url), lambda: 0.0))
+        await http.call("GET", "/one")
+        assert await http.call("GET", "/two") == {"ok": True}
+        assert tokens_sent(script) == ["Bearer 1", "Bearer 1", "Bearer 2"]
+        await http.close()
+
+
+async def test_credentials_that_stay_refused_are_an_error():
+    async with served(default=says(401)) as (url, script):
+        http = Http(Source(Tokens(url), lambda: 0.0))
+        with pytest.raises(ApiError, match="says 401"):
+            await http.call("GET", "/one")
+        assert len(script.requests) == 2
+        await http.close()
+
+
+async def test_a_token_that_is_due_is_read_again_before_it_is_refused():
+    times = [0.0]
+    async with served(default=says(200, {})) as (url, script):
+        http = Http(Source(Tokens(url, lasts=60), lambda: times[-1]))
+        for now in (0.0, 59.0, 60.0):
+            times.append(now)
+            await http.call("GET", "/one")
+        assert tokens_sent(script) == ["Bearer 1", "Bearer 1", "Bearer 2"]
+        await http.close()
+
+
+async def test_a_stream_that_falls_silent_ends():
+    async with (
+        api(streams({"a": 1}, then=forever)) as (http, _),
+        http.stream("/watch", {"watch": "1"}, 0.1) as response,
+    ):
+        assert await response.content.readline() == b'{"a":1}\n'
+        with pytest.raises(TimeoutError):
+            await response.content.readline()
+
+
+async def test_a_stream_that_is_refused_says_why():
+    async with api(says(410)) as (http, _):
+        with pytest.raises(ApiError) as refused:
+            async with http.stream("/watch", {}, 1):
+                pass
+        assert refused.value.status == 410
+
+
+async def test_after_closing_nothing_is_sent():
+    async with api(default=says(200, {})) as (http, _):
+        await http.call("GET", "/one")
+        await http.close()
+        with pytest.raises(UnreachableError):
+            await http.call("GET", "/one")

@@ -1,0 +1,129 @@
+"""The status of pending pods: written when it changes, not again, and the newest wish counts."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from builders import make_pod
+from http_kit import api, says
+from podwright.core.objects.pod import parse_pod
+from podwright.engine.ports import Verdict
+from podwright.kube import status
+from podwright.kube.status import PodStatusWriter
+
+NO_ROOM = Verdict("Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
+
+
+@asynccontextmanager
+async def writing(*answers, default=None):
+    async with api(*answers, default=default or says(200, {})) as (http, script):
+        writer = PodStatusWriter(http, lambda: 1_700_000_000.0)
+        task = asyncio.create_task(writer.run())
+        try:
+            yield writer, script
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def pending(**status_fields):
+    return make_pod("web", uid="u1", metadata={"generation": 3}, status=status_fields)
+
+
+def scheduled(verdict, **fields):
+    return {"type": "PodScheduled", "status": "False", "reason": verdict.reason, "message": verdict.message, **fields}
+
+
+async def test_a_verdict_is_patched_with_the_generation_it_is_about():
+    raw = pending()
+    async with writing() as (writer, script):
+        writer.seen("u1", raw)
+        writer.write(parse_pod(raw), NO_ROOM, None)
+        await writer.flush(5)
+        (request,) = script.requests
+        assert (request.method, request.path) == ("PATCH", "/api/v1/namespaces/default/pods/web/status")
+        assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
+        condition = scheduled(NO_ROOM, observedGeneration=3, lastTransitionTime="2023-11-14T22:13:20Z")
+        assert request.body == {"metadata": {"uid": "u1"}, "status": {"conditions": [condition]}}
+
+
+@pytest.mark.parametrize("again", [pytest.param("written", id="by us"), pytest.param("seen", id="as the watch shows")])
+async def test_what_the_status_says_already_is_not_written_again(again):
+    async with writing() as (writer, script):
+        raw = pending(conditions=[scheduled(NO_ROOM)]) if again == "seen" else pending()
+        writer.seen("u1", raw)
+        for _ in range(3):
+            writer.write(parse_pod(raw), NO_ROOM, None)
+            await writer.flush(5)
+        assert len(script.requests) == (0 if again == "seen" else 1)
+
+
+async def test_another_text_keeps_the_time_of_the_transition():
+    raw = pending(conditions=[scheduled(NO_ROOM, lastTransitionTime="2020-01-01T00:00:00Z")])
+    async with writing() as (writer, script):
+        writer.seen("u1", raw)
+        writer.write(parse_pod(raw), Verdict("Unschedulable", "another"), None)
+        await writer.flush(5)
+        (condition,) = script.requests[0].body["status"]["conditions"]
+        assert condition["message"] == "another"
+        assert "lastTransitionTime" not in condition
+
+
+async def test_a_nomination_is_written_and_cleared():
+    raw = pending()
+    async with writing() as (writer, script):
+        writer.seen("u1", raw)
+        for node in ("a", "a", ""):
+            writer.write(parse_pod(raw), None, node)
+            await writer.flush(5)
+        written = [request.body["status"] for request in script.requests]
+        assert written == [{"nominatedNodeName": "a"}, {"nominatedNodeName": None}]
+
+
+async def test_of_several_wishes_the_newest_counts():
+    raw = pending()
+    async with writing() as (writer, script):
+        writer.seen("u1", raw)
+        writer.write(parse_pod(raw), NO_ROOM, "a")
+        writer.write(parse_pod(raw), Verdict("Unschedulable", "newer"), None)
+        await writer.flush(5)
+        (request,) = script.requests
+        assert request.body["status"]["conditions"][0]["message"] == "newer"
+        assert request.body["status"]["nominatedNodeName"] == "a"
+
+
+async def test_nothing_is_written_for_a_pod_that_is_no_longer_pending():
+    raw = pending()
+    async with writing() as (writer, script):
+        writer.seen("u1", raw)
+        writer.write(parse_pod(raw), NO_ROOM, None)
+        writer.forget("u1")
+        writer.write(parse_pod(raw), NO_ROOM, None)
+        await writer.flush(5)
+        assert script.requests == []
+
+
+async def test_trouble_that_may_pass_is_tried_again(monkeypatch):
+    monkeypatch.setattr(status, "PAUSE_SECONDS", 0.001)
+    raw = pending()
+    async with writing(says(500), says(503)) as (writer, script):
+        writer.seen("u1", raw)
+        writer.write(parse_pod(raw), NO_ROOM, None)
+        async with asyncio.timeout(5):
+            while len(script.requests) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        assert script.requests[0].body == script.requests[2].body
+
+
+@pytest.mark.parametrize("refusal", [403, 404, 409, 422])
+async def test_a_refusal_is_not_tried_again(refusal):
+    raw = pending()
+    async with writing(says(refusal)) as (writer, script):
+        writer.seen("u1", raw)
+        writer.write(parse_pod(raw), NO_ROOM, None)
+        await writer.flush(5)
+        await asyncio.sleep(0.02)
+        assert len(script.requests) == 1
