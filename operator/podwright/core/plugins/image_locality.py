@@ -47,7 +47,7 @@ class ImageIndex:
         """Whether any node has the image."""
         return name in self._known
 
-    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:  # noqa: ARG002 -- the protocol's
+    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
         for name in before.images if before is not None else ():
             entry = self._known[name]
             entry[1] -= 1
