@@ -10,6 +10,7 @@ from spread_kit import (
     NO_LABEL,
     SKEWED,
     SOFT,
+    ZONE,
     constraint,
     node,
     running,
@@ -93,15 +94,18 @@ def test_a_node_without_one_key_counts_for_no_constraint():
     assert verdicts(plugin, pending(labels={"app": "x"}, spec=rules)) == {"n0": NO_LABEL, "n1": ""}
 
 
-def test_the_first_constraint_that_is_broken_gives_the_reason():
-    cache = make_cache(
-        [node("n0", "z0"), node("n1", "z1", labels={"rack": "r"}), node("n2", "z2", labels={"rack": "s"})]
-    )
-    for raw in running(2, "n1") + running(1, "n0"):
-        cache.set_pod(parse_pod(raw))
-    plugin = build(PodTopologySpread, cache)
-    pod = pending(labels={"app": "x"}, spec=spread(constraint(), constraint("rack")))
-    assert verdicts(plugin, pod) == {"n0": NO_LABEL, "n1": SKEWED, "n2": ""}
+@pytest.mark.parametrize(
+    "keys, reason",
+    [
+        pytest.param((ZONE, "rack"), SKEWED, id="too many in the zone, then no rack"),
+        pytest.param(("rack", ZONE), NO_LABEL, id="no rack, then too many in the zone"),
+    ],
+)
+def test_the_first_constraint_that_is_broken_gives_the_reason(keys, reason):
+    nodes = [node("n0", "z0"), node("n1", "z0", labels={"rack": "r"}), node("n2", "z1", labels={"rack": "s"})]
+    plugin = build(PodTopologySpread, make_cache(nodes, running(2, "n1")))
+    pod = pending(labels={"app": "x"}, spec=spread(*map(constraint, keys)))
+    assert verdicts(plugin, pod) == {"n0": reason, "n1": SKEWED, "n2": ""}
 
 
 @pytest.mark.parametrize(
@@ -215,6 +219,19 @@ def test_dry_runs_are_seen_by_the_filter_and_leave_the_state_alone():
     assert verdicts(plugin, pod, further) == {"n0": SKEWED, "n1": SKEWED, "n2": ""}
     assert verdicts(plugin, pod, dry) == {"n0": SKEWED, "n1": "", "n2": ""}
     assert verdicts(plugin, pod, state) == {"n0": SKEWED, "n1": "", "n2": ""}
+
+
+def test_each_step_of_a_dry_run_changes_the_least_domain():
+    cache = zones(2, 1)
+    plugin, state = build(PodTopologySpread, cache), CycleState()
+    pod = pending(labels={"app": "x"}, spec=spread(constraint(skew=2)))
+    plugin.pre_filter(state, pod)
+    assert verdicts(plugin, pod, state) == {"n0": "", "n1": ""}
+    (victim,) = cache.nodes["n1"].pods.values()
+    plugin.remove_pod(state, pod, victim, cache.nodes["n1"])
+    assert verdicts(plugin, pod, state) == {"n0": SKEWED, "n1": ""}
+    plugin.add_pod(state, pod, victim, cache.nodes["n1"])
+    assert verdicts(plugin, pod, state) == {"n0": "", "n1": ""}
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ from plugin_kit import make_cache, pending
 from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
-from podwright.core.state.podindex import Eligibility, Picker
+from podwright.core.state.podindex import Eligibility, Picker, terms
 from podwright.core.state.podindex.domains import ALL_WITH_KEY
 from podwright.core.state.podindex.selecting import SelectorIndex
+from podwright.core.state.podindex.terms import BUNDLED
 
+HOSTNAME = "kubernetes.io/hostname"
 ZONE = "zone"
 
 
@@ -235,21 +237,79 @@ def test_terms_that_say_the_same_are_one_group():
     assert not any(cache.pods_index.picking(pending(labels={"app": "z"})))
 
 
+def test_which_terms_mean_a_pod_follows_pods_and_namespaces():
+    cache = make_cache([zoned("a", "z1")])
+    pod = pending(labels={"app": "x"})
+
+    def found():
+        return len(cache.pods_index.picking(pod).anti_required)
+
+    spec = anti_affinity(ZONE, {"app": "x"})
+    cache.set_pod(placed(1, spec=spec))
+    assert found() == 1
+    selected = {"topologyKey": ZONE, "labelSelector": {}, "namespaceSelector": {"matchLabels": {"team": "t"}}}
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [selected]}
+    cache.set_pod(placed(2, spec={"affinity": {"podAntiAffinity": rule}}))
+    assert found() == 1
+    cache.set_object("Namespace", make_namespace("default", {"team": "t"}))
+    assert found() == 2
+    cache.remove_pod("default/p2")
+    assert found() == 1
+    cache.set_pod(placed(3, spec=anti_affinity(HOSTNAME, {"app": "x"})))
+    assert found() == 2
+
+
+def test_sums_of_terms_that_are_dropped_are_made_again(monkeypatch):
+    monkeypatch.setattr(terms, "_SUMMED", 1)
+    cache = make_cache([zoned("a", "z1")])
+    groups = []
+    for number in range(3):
+        cache.set_pod(placed(number, spec=anti_affinity(ZONE, {"id": str(number)})))
+        groups += cache.pods_index.picking(pending(labels={"id": str(number)})).anti_required
+    for _ in range(2):
+        assert [sums.total for group in groups for _, sums in cache.pods_index.sums_of((group,))] == [1, 1, 1]
+        assert [len(group.sums) for group in groups] == [0, 0, 1]
+    cache.set_pod(placed(9, spec=anti_affinity(ZONE, {"id": "0"})))
+    assert [sums.total for _, sums in cache.pods_index.sums_of(groups[:1])] == [2]
+
+
+def test_many_groups_are_summed_together():
+    cache = make_cache([zoned(f"n{i}", f"z{i % 2}") for i in range(60)])
+    terms_of_all = [{"matchLabels": {"app": "x"}, "matchExpressions": [differs(n)]} for n in range(BUNDLED)]
+    for number, wanted in enumerate([*terms_of_all, *([terms_of_all[0]] * BUNDLED)]):
+        rule = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": wanted}]}
+        cache.set_pod(placed(number, node=f"n{number % 60}", spec={"affinity": {"podAntiAffinity": rule}}))
+    groups = cache.pods_index.picking(pending(labels={"app": "x"})).anti_required
+    assert len(groups) == BUNDLED
+    summed = list(cache.pods_index.sums_of(groups))
+    assert [(key, sums.total) for key, sums in summed] == [(ZONE, BUNDLED - 1), (ZONE, BUNDLED + 1)]
+    assert summed[0][1].values.tolist() == [BUNDLED // 2 - 1, BUNDLED // 2, 0]
+
+
+def differs(number):
+    return {"key": "id", "operator": "NotIn", "values": [str(number)]}
+
+
 def test_nothing_is_left_of_pods_that_are_gone():
     cache = make_cache([zoned("a", "z1")])
-    parts = (cache.pods_index.matches, cache.pods_index.terms)
+    matches, known = cache.pods_index.matches, cache.pods_index.terms
+    cache.set_pod(placed("stays", app="x"))
     for number in range(50):
-        spec = anti_affinity(ZONE, {"id": str(number)})
-        cache.set_pod(placed(number, namespace=f"ns{number}", spec=spec, id=str(number)))
-        cache.pods_index.picking(pending(namespace=f"ns{number}", labels={"id": str(number)}))
+        for namespace in ("default", f"ns{number}"):
+            spec = anti_affinity(ZONE, {"id": str(number)})
+            cache.set_pod(placed(number, namespace=namespace, spec=spec, app="x", id=str(number)))
+        groups = cache.pods_index.picking(pending(labels={"id": str(number)})).anti_required
+        assert [sums.total for _, sums in cache.pods_index.sums_of(groups)] == [1]
     for number in range(50):
+        cache.remove_pod(f"default/p{number}")
         cache.remove_pod(f"ns{number}/p{number}")
-    matches, known = parts
+    (space,) = matches._placed._spaces.values()
+    (group,) = space.live.values()
+    assert space.pairs == {("app", "x"): group}
+    assert matches._watching.keys() <= {group}
+    for left in (known._groups, known._held, known._summed, known._filed._buckets, known._filed._homes):
+        assert not left
+    assert not known._filed._scopes
+    cache.remove_pod("default/pstays")
     assert not matches._placed._spaces
     assert not matches._watching
-    assert not known._groups
-    assert not known._held
-    assert not known._filed._buckets
-    assert not known._filed._homes
-    assert not known._filed._scopes
-    assert not known._summed
