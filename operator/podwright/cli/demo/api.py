@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final
 
 from podwright.cli.demo.objects import Json
 from podwright.core.framework.interface import ClusterError
-from podwright.kube.http import MERGE_PATCH, ApiError, Http
+from podwright.kube.http import JSON, MERGE_PATCH, ApiError, Http
 from podwright.kube.resources import BY_KIND, Resource
 
 PAGE: Final = 500
+NOT_NOW: Final = (429, 503)
+"""What a server says that is busy, or that has not got used to a new kind yet."""
 POLL_SECONDS: Final = 0.1
 MOST_SECONDS: Final = 30.0
 """How long anything may take before the demo says that it did not happen."""
@@ -23,26 +25,38 @@ class DemoError(Exception):
 
 
 class Api:
-    """Objects in, objects out. Refusals are raised as podwright.kube.http.ApiError."""
+    """Objects in, objects out. Refusals are raised as podwright.kube.http.ApiError; "not now" is asked again."""
 
     def __init__(self, http: Http) -> None:
         self._http = http
 
+    async def _call(
+        self, method: str, path: str, body: Json | None = None, how: str = JSON, params: Mapping[str, str] | None = None
+    ) -> Json:
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + MOST_SECONDS
+        while True:
+            try:
+                answer: Json = await self._http.call(method, path, body, how, params)
+            except ApiError as error:
+                if error.status not in NOT_NOW or loop.time() > ends:
+                    raise
+                await asyncio.sleep(error.retry_after or POLL_SECONDS)
+            else:
+                return answer
+
     async def create(self, raw: Json) -> Json:
         """The object as it was created."""
         resource, namespace = BY_KIND.get(raw["kind"]), raw["metadata"].get("namespace", "")
-        path = (
-            f"/api/v1/namespaces/{namespace}/serviceaccounts" if resource is None else collection(resource, namespace)
-        )
-        created: Json = await self._http.call("POST", path, raw)
-        return created
+        path = collection(resource, namespace) if resource else f"/api/v1/namespaces/{namespace}/serviceaccounts"
+        return await self._call("POST", path, raw)
 
     async def list(self, resource: Resource, namespace: str = "") -> list[Json]:
         """All objects, in pages; of one namespace if it is given."""
         items: list[Json] = []
         params = {"limit": str(PAGE)}
         while True:
-            page = await self._http.call("GET", collection(resource, namespace), params=params)
+            page = await self._call("GET", collection(resource, namespace), params=params)
             items += page["items"]
             token = page["metadata"].get("continue")
             if not token:
@@ -51,18 +65,16 @@ class Api:
 
     async def merge(self, resource: Resource, name: str, change: Json) -> Json:
         """The object after a merge patch."""
-        changed: Json = await self._http.call("PATCH", resource.path(name), change, MERGE_PATCH)
-        return changed
+        return await self._call("PATCH", resource.path(name), change, MERGE_PATCH)
 
     async def read(self, path: str, **params: str) -> Json:
         """What is at a path."""
-        found: Json = await self._http.call("GET", path, params=params)
-        return found
+        return await self._call("GET", path, params=params)
 
     async def delete(self, path: str) -> None:
         """An object or a collection, at once; that it is gone is no error."""
         try:
-            await self._http.call("DELETE", path, params={"gracePeriodSeconds": "0"})
+            await self._call("DELETE", path, params={"gracePeriodSeconds": "0"})
         except ApiError as error:
             if error.status != 404:
                 raise

@@ -67,7 +67,7 @@ def demo(
         sys.exit(130)
     if target is not None:
         target.write_text(svg(scene), encoding="utf-8")
-    sys.exit(_summary(console, scene, time.monotonic() - started))
+    sys.exit(summarise(console, scene, time.monotonic() - started))
 
 
 async def _play(
@@ -83,7 +83,7 @@ async def _play(
             await Story(where, scene, stage, pace).play()
 
 
-def _summary(console: Console, scene: Scene, seconds: float) -> int:
+def summarise(console: Console, scene: Scene, seconds: float) -> int:
     """Prints how it went; the exit status."""
     failed = [finding for finding in scene.findings if not finding.holds]
     placed = sum(bool(pod.node) for pod in scene.pods.values())
@@ -95,7 +95,7 @@ def _summary(console: Console, scene: Scene, seconds: float) -> int:
             console.print(picture.plain_finding(finding), highlight=False, markup=False, soft_wrap=True)
         return 1
     console.print(f"All {len(scene.findings)} expectations hold ({what}).", style="bold green", highlight=False)
-    return 0
+    return 0 if scene.findings else 1
 
 
 def svg(scene: Scene) -> str:

@@ -22,6 +22,7 @@ import aiohttp
 from podwright.api.crd import crd
 from podwright.cli.demo.api import Api, DemoError, collection, explained, until
 from podwright.cli.demo.objects import MANAGED_BY, Json, Names
+from podwright.core.framework.interface import ClusterError
 from podwright.kube import credentials
 from podwright.kube.credentials import ConfigError
 from podwright.kube.http import ApiError, Http
@@ -124,12 +125,27 @@ async def _service_account(api: Api, namespace: str) -> None:
 
 
 async def _removed(api: Api, names: Names, *, brought: bool) -> None:
-    for name in (names.web_policy, names.batch_policy):
-        await api.delete(POLICY.path(name))
-    await api.delete(collection(POD, names.namespace))
-    await api.delete(f"/api/v1/namespaces/{names.namespace}")
-    if brought and not await api.list(POLICY):
-        await api.delete(CRD.path(CRD_NAME))
+    """Removes what it can. Raises DemoError naming what stays."""
+    paths = [POLICY.path(name) for name in (names.web_policy, names.batch_policy)]
+    paths += [collection(POD, names.namespace), f"/api/v1/namespaces/{names.namespace}"]
+    left = [path for path in paths if not await _gone(api, path)]
+    if brought and not left:
+        # Policies that somebody else has created meanwhile would go with their kind.
+        others = True
+        with contextlib.suppress(ClusterError):
+            others = bool(await api.list(POLICY))
+        if not others and not await _gone(api, CRD.path(CRD_NAME)):
+            left.append(CRD.path(CRD_NAME))
+    if left:
+        raise DemoError(f"these could not be removed: {', '.join(left)}")
+
+
+async def _gone(api: Api, path: str) -> bool:
+    try:
+        await api.delete(path)
+    except ClusterError:
+        return False
+    return True
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,141 @@
+"""`podwright demo` as people run it: in its sandbox, and on a real cluster that it leaves as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import operator_kit as kit
+from podwright.testing import ControlPlane, node, pod, wait_until
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+COMMAND = [sys.executable, "-W", "error", "-m", "podwright", "demo"]
+
+
+def demo(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
+
+
+def traces(cluster: ControlPlane) -> Sequence[str]:
+    """What the demo left; without a namespace controller a namespace that was deleted stays, empty."""
+    client = cluster.client
+    label = "app.kubernetes.io/managed-by=podwright-demo"
+    left = [item["metadata"]["name"] for item in client.items("/api/v1/pods", labelSelector=label)]
+    namespaces = client.items("/api/v1/namespaces", labelSelector=label)
+    left += [item["metadata"]["name"] for item in namespaces if "deletionTimestamp" not in item["metadata"]]
+    if client.raw("GET", kit.POLICIES)[0] == 200:
+        left += [item["metadata"]["name"] for item in client.items(kit.POLICIES, labelSelector=label)]
+    return left
+
+
+@pytest.fixture
+def zones(empty_cluster: ControlPlane) -> ControlPlane:
+    """Seven nodes of three sizes in three zones, one of them in use, and one that takes no pods."""
+    for i in range(7):
+        labels = {"topology.kubernetes.io/zone": f"zone-{i % 3}"}
+        empty_cluster.client.create(node(f"n{i}", cpu=str(4 + 2 * (i % 3)), labels=labels))
+    taints = [{"key": "control-plane", "effect": "NoSchedule"}]
+    empty_cluster.client.create(node("tainted", taints=taints))
+    empty_cluster.client.create(pod("resident", cpu="2", memory="4Gi", nodeName="n3"))
+    return empty_cluster
+
+
+@pytest.mark.slow
+def test_in_the_sandbox_all_expectations_hold(tmp_path):
+    done = demo("--picture", tmp_path / "demo.svg")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "All 11 expectations hold (30 pods placed, 1 pending, " in done.stdout
+    assert "web-01 -> node-00" in done.stdout
+    assert "too-big -> no node: 0/20 nodes are available: 20 Insufficient cpu." in done.stdout
+    assert "+   type: LeastAllocated" in done.stdout
+    assert "[batch-pack, gen. 2]" in done.stdout
+    assert done.stderr == ""
+    assert "podwright" in (tmp_path / "demo.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    "installed", [pytest.param(True, id="with the CRD"), pytest.param(False, id="without the CRD")]
+)
+def test_on_a_cluster_it_leaves_nothing_behind(zones, installed):
+    if installed:
+        kit.install(zones)
+    else:
+        zones.kubectl("delete", "crd", "schedulerpolicies.podwright.dev", "--ignore-not-found")
+    try:
+        done = demo("--kubeconfig", zones.kubeconfig)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "All 11 expectations hold" in done.stdout
+        assert "0/8 nodes are available: " in done.stdout
+        assert traces(zones) == []
+        assert (zones.client.raw("GET", f"{CRDS}/schedulerpolicies.podwright.dev")[0] == 200) is installed
+    finally:
+        kit.install(zones)
+
+
+def test_an_operator_that_is_installed_is_used(zones):
+    kit.install(zones)
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment"}
+    deployment["metadata"] = {"name": kit.ACCOUNT[1], "namespace": kit.ACCOUNT[0]}
+    try:
+        zones.client.patch(deployment, {"status": {"replicas": 1, "readyReplicas": 1}}, "status")
+        with kit.running(zones):
+            done = demo("--kubeconfig", zones.kubeconfig)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "The operator that is installed in the cluster decides" in done.stdout
+        assert traces(zones) == []
+    finally:
+        zones.client.patch(deployment, {"status": {"replicas": 0, "readyReplicas": 0}}, "status")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_cleans_up_all_the_same(zones, number):
+    kit.install(zones)
+    command = [*COMMAND, "--pace", "1", "--kubeconfig", str(zones.kubeconfig)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        wait_until(lambda: any(name.startswith("web-") for name in traces(zones)), 60, "the first pods are there")
+        os.kill(process.pid, number)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 130, said.decode()
+        assert said == b""
+    finally:
+        process.kill()
+        process.wait()
+    assert traces(zones) == []
+
+
+def test_a_cluster_with_one_node_is_refused_and_left_clean(empty_cluster):
+    empty_cluster.client.create(node("only"))
+    done = demo("--kubeconfig", empty_cluster.kubeconfig)
+    assert done.returncode == 1
+    assert "The demo failed: two nodes that take pods are needed to show a choice; this cluster has 1" in done.stdout
+    assert traces(empty_cluster) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        pytest.param(None, "is not there", id="no file"),
+        pytest.param("clusters: 7", "The demo failed: ", id="no kubeconfig"),
+        pytest.param(
+            "{current-context: x, contexts: [{name: x, context: {cluster: x}}], "
+            "clusters: [{name: x, cluster: {server: 'http://127.0.0.1:9'}}]}",
+            "The demo failed: preparing the cluster: ",
+            id="nobody answers",
+        ),
+    ],
+)
+def test_without_a_cluster_it_says_what_is_wrong(tmp_path, content, says):
+    path = tmp_path / "kubeconfig"
+    if content is not None:
+        path.write_text(content)
+    done = demo("--kubeconfig", path)
+    assert done.returncode == 1, done.stderr
+    assert says in done.stdout
+    assert "Traceback" not in done.stderr
