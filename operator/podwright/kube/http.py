@@ -1,8 +1,8 @@
-"""One way to the API server: raw aiohttp and orjson, connections kept alive, credentials fresh.
+"""One way to the API server: short requests over `wire`, streams over aiohttp, orjson, credentials that stay fresh.
 
 `Http.send` is the hot path (status and bytes, nothing parsed), `Http.call` is for everybody else. Without an answer both raise
-`UnreachableError`; for 4xx and 5xx `call` raises `ApiError`. On 401 the credentials are loaded anew, the session is made anew
-and the request is sent once more. Whoever needs retries brings them (see `bindings`).
+`UnreachableError`; for 4xx and 5xx `call` raises `ApiError`. On 401 the credentials are loaded anew, all connections are
+made anew and the request is sent once more. Whoever needs retries brings them (see `bindings`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
@@ -19,56 +18,21 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from podwright import __version__
-from podwright.core.framework.interface import ClusterError
-from podwright.kube.credentials import Credentials, Source
+from podwright.kube.answers import Answer, ApiError, UnreachableError
+from podwright.kube.credentials import Credentials, Headers, Source
+from podwright.kube.wire import CONNECT_SECONDS, Wire
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 USER_AGENT: Final = f"podwright/{__version__}"
 REQUEST_SECONDS: Final = 30.0
-CONNECT_SECONDS: Final = 10.0
 STREAM_BUFFER: Final = 1 << 18
 """Bytes read ahead of whoever reads a stream."""
 
 log = logging.getLogger(__name__)
 
-
-class ApiError(ClusterError):
-    """The API server refused. `reason` is the Status object's; `retry_after` in seconds, if it asked for a pause."""
-
-    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
-        super().__init__(message or reason or f"HTTP {status}", status)
-        self.reason = reason
-        self.retry_after = retry_after
-
-
-class UnreachableError(ClusterError):
-    """No answer: a refused or broken connection, or a timeout. A request that was sent may have been carried out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An HTTP answer as it came."""
-
-    status: int
-    body: bytes
-    retry_after: float | None = None
-
-    def json(self) -> Any:
-        """The body, parsed. Raises ApiError for 4xx and 5xx."""
-        if self.status >= 400:
-            raise self.error()
-        return orjson.loads(self.body)
-
-    def error(self) -> ApiError:
-        """What a 4xx or 5xx says."""
-        try:
-            said = orjson.loads(self.body)
-            return ApiError(self.status, str(said.get("reason", "")), str(said.get("message", "")), self.retry_after)
-        except (orjson.JSONDecodeError, AttributeError):
-            text = self.body[:200].decode(errors="replace").strip()
-            return ApiError(self.status, "", f"HTTP {self.status} {text}".strip(), self.retry_after)
+__all__ = ["Answer", "ApiError", "Http", "UnreachableError", "new_session"]
 
 
 class Http:
@@ -76,11 +40,8 @@ class Http:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._session: aiohttp.ClientSession | None = None
-        self._retired: list[aiohttp.ClientSession] = []
-        self._credentials: Credentials | None = None
-        self._headers: CIMultiDict[str] = CIMultiDict()
-        self._timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
+        self._link: _Link | None = None
+        self._retired: list[_Link] = []
         self._closed = False
 
     async def send(
@@ -95,10 +56,14 @@ class Http:
 
         Raises UnreachableError, and ConfigError if no credentials can be had.
         """
-        answer = await self._send(method, path, body, content_type, timeout)
+        link = self._link
+        if link is None or self._source.due:
+            link = await self._open()
+        seconds = REQUEST_SECONDS if timeout is None else timeout
+        answer = await link.send(method, path, body, content_type, seconds)
         if answer.status == 401:
-            await self._refused()
-            answer = await self._send(method, path, body, content_type, timeout)
+            link = await self._refused(link)
+            answer = await link.send(method, path, body, content_type, seconds)
         return answer
 
     async def call(
@@ -123,16 +88,16 @@ class Http:
 
         Raises ApiError if it is refused and UnreachableError if there is no answer; errors while reading are aiohttp's.
         """
-        session, credentials = await self._open()
-        url = URL(credentials.server + path, encoded=True).with_query(dict(params))
+        link = await self._open()
+        url = URL(link.credentials.server + path, encoded=True).with_query(dict(params))
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
         try:
-            response = await session.get(url, headers=self._headers, timeout=timeout, read_bufsize=STREAM_BUFFER)
+            response = await link.session.get(url, headers=link.headers, timeout=timeout, read_bufsize=STREAM_BUFFER)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unreachable(error) from error
         try:
             if response.status == 401:
-                await self._refused()
+                await self._refused(link)
             if response.status >= 400:
                 raise Answer(response.status, await response.read(), _retry_after(response)).error()
             yield response
@@ -142,69 +107,86 @@ class Http:
     async def close(self) -> None:
         """Closes all connections. Requests from now on raise UnreachableError."""
         self._closed = True
-        for session in (*self._retired, *((self._session,) if self._session else ())):
-            await session.close()
+        for link in (*self._retired, *((self._link,) if self._link else ())):
+            await link.close()
         self._retired.clear()
-        self._session = None
+        self._link = None
 
-    async def _send(
-        self, method: str, path: str, body: bytes | None, content_type: str, timeout: float | None
-    ) -> Answer:
-        session, credentials = await self._open()
-        headers = self._headers
+    async def _open(self) -> _Link:
+        credentials = await self._source.current()
+        if self._closed:
+            raise UnreachableError("the connection was closed")
+        link = self._link
+        if link is not None and link.takes(credentials):
+            return link
+        if link is not None:
+            self._retired.append(link)
+        link = self._link = _Link(credentials)
+        return link
+
+    async def _refused(self, link: _Link) -> _Link:
+        """Other credentials than those of `link`, whichever of many refused requests is the first to ask."""
+        if self._link is link:
+            log.info("the API server no longer accepts our credentials; loading them again")
+            self._source.refused(link.credentials)
+            # Streams and requests that still run on the old connections may end there.
+            self._retired.append(link)
+            self._link = None
+            while len(self._retired) > 1:
+                await self._retired.pop(0).close()
+        return await self._open()
+
+
+class _Link:
+    """The connections of one set of credentials."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self.credentials = credentials
+        self.headers = CIMultiDict(credentials.headers)
+        self.session = new_session(credentials)
+        self._wire: Wire | None = None
+        if credentials.proxy is None:
+            self._wire = Wire(credentials.server, credentials.ssl_context, self._wire_headers())
+
+    def _wire_headers(self) -> Headers:
+        return (("User-Agent", USER_AGENT), ("Accept", JSON), *self.credentials.headers)
+
+    def takes(self, credentials: Credentials) -> bool:
+        """Whether these credentials can use the connections as they are; if so, they do from now on."""
+        old = self.credentials
+        if (old.server, old.proxy) != (credentials.server, credentials.proxy):
+            return False
+        if old.ssl_context is not credentials.ssl_context:
+            return False
+        if old.headers != credentials.headers:
+            self.headers = CIMultiDict(credentials.headers)
+        self.credentials = credentials
+        if self._wire is not None:
+            self._wire.use(self._wire_headers())
+        return True
+
+    async def send(self, method: str, path: str, body: bytes | None, content_type: str, timeout: float) -> Answer:
+        if self._wire is not None:
+            return await self._wire.send(method, path, body, content_type, timeout)
+        headers = self.headers.copy()
         if body is not None:
-            headers = headers.copy()
             headers["Content-Type"] = content_type
-        limits = self._timeout if timeout is None else aiohttp.ClientTimeout(total=timeout)
+        url = URL(self.credentials.server + path, encoded=True)
+        limits = aiohttp.ClientTimeout(total=timeout)
         try:
-            async with session.request(
-                method, URL(credentials.server + path, encoded=True), data=body, headers=headers, timeout=limits
-            ) as response:
+            async with self.session.request(method, url, data=body, headers=headers, timeout=limits) as response:
                 return Answer(response.status, await response.read(), _retry_after(response))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unreachable(error) from error
         except RuntimeError as error:
-            if session.closed:
+            if self.session.closed:
                 raise UnreachableError("the connection was closed") from error
             raise
 
-    async def _open(self) -> tuple[aiohttp.ClientSession, Credentials]:
-        credentials = self._credentials
-        if credentials is None or self._session is None or self._source.due:
-            credentials = await self._renew()
-        assert self._session is not None
-        return self._session, credentials
-
-    async def _renew(self) -> Credentials:
-        credentials = await self._source.current()
-        if self._closed:
-            raise UnreachableError("the connection was closed")
-        before = self._credentials
-        if credentials is before and self._session is not None:
-            return credentials
-        same = before is not None and before.server == credentials.server and before.proxy == credentials.proxy
-        if self._session is None or not same or before is None or before.ssl_context is not credentials.ssl_context:
-            self._retire()
-            self._session = new_session(credentials)
-        self._credentials = credentials
-        self._headers = CIMultiDict(credentials.headers)
-        return credentials
-
-    async def _refused(self) -> None:
-        if self._credentials is not None:
-            log.info("the API server no longer accepts our credentials; loading them again")
-            self._source.refused(self._credentials)
-            self._credentials = None
-            self._retire()
-            await self._renew()
-            while len(self._retired) > 1:
-                await self._retired.pop(0).close()
-
-    def _retire(self) -> None:
-        # Streams and requests that still run on the old session may end there; idle connections time out.
-        if self._session is not None:
-            self._retired.append(self._session)
-            self._session = None
+    async def close(self) -> None:
+        await self.session.close()
+        if self._wire is not None:
+            await self._wire.close()
 
 
 def new_session(credentials: Credentials, *, authenticated: bool = False) -> aiohttp.ClientSession:

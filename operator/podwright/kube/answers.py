@@ -1,0 +1,47 @@
+"""What comes back from the API server, and the errors that stand for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from podwright.core.framework.interface import ClusterError
+
+
+class ApiError(ClusterError):
+    """The API server refused. `reason` is the Status object's; `retry_after` in seconds, if it asked for a pause."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message or reason or f"HTTP {status}", status)
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer as it came."""
+
+    status: int
+    body: bytes
+    retry_after: float | None = None
+
+    def json(self) -> Any:
+        """The body, parsed. Raises ApiError for 4xx and 5xx."""
+        if self.status >= 400:
+            raise self.error()
+        return orjson.loads(self.body)
+
+    def error(self) -> ApiError:
+        """What a 4xx or 5xx says."""
+        try:
+            said = orjson.loads(self.body)
+            return ApiError(self.status, str(said.get("reason", "")), str(said.get("message", "")), self.retry_after)
+        except (orjson.JSONDecodeError, AttributeError):
+            text = self.body[:200].decode(errors="replace").strip()
+            return ApiError(self.status, "", f"HTTP {self.status} {text}".strip(), self.retry_after)
+
+
+class UnreachableError(ClusterError):
+    """No answer: a refused or broken connection, or a timeout. A request that was sent may have been carried out."""
