@@ -37,7 +37,7 @@ class Api:
         ends = loop.time() + MOST_SECONDS
         while True:
             try:
-                answer: Json = await self._http.call(method, path, body, how, params)
+                answer: Json = await self._http.call(method, path, body, content_type=how, params=params)
             except ApiError as error:
                 if error.status not in NOT_NOW or loop.time() > ends:
                     raise

@@ -1,0 +1,73 @@
+"""What the documents say is true: links lead somewhere, commands exist, snippets are part of the files that they name."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from podwright.api.compile import compile_policy
+from podwright.api.scheduler_policy import StrategyType, parse_policy
+from podwright.cli.main import main
+from podwright.core.framework.features import Features
+from podwright.core.plugins import PLUGINS
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md", "manifests/examples/README.md")
+DOCUMENTS = [ROOT / name for name in NAMES] + sorted((ROOT / "docs" / "adr").glob("*.md"))
+SNIPPET = re.compile(r"<!-- file: (?P<file>\S+) -->\n```\w*\n(?P<text>.*?)```", re.DOTALL)
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+README = (ROOT / "README.md").read_text()
+
+
+def code_of(text):
+    """What stands in backticks, fences and indented blocks."""
+    inline = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    return [*inline, *(line.strip() for line in text.splitlines() if line.startswith("    "))]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_files(path):
+    targets = [target.split("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text())]
+    local = [target for target in targets if target and not target.startswith("https://")]
+    assert [target for target in local if not (path.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_exist(path):
+    code = code_of(path.read_text())
+    made = {word for text in code for word in re.findall(r"\bmake ([a-z-]+)", text)}
+    assert made - TARGETS == set()
+    run = {word for text in code for word in re.findall(r"(?:^|/)podwright ([a-z-]+)", text)}
+    assert run - set(main.commands) == set()
+
+
+def test_readme_names_options_that_exist():
+    for text in code_of(README):
+        words = shlex.split(text.split("#")[0]) if text.startswith(("podwright ", ".venv/bin/podwright ")) else []
+        if len(words) > 1:
+            known = {option for parameter in main.commands[words[1]].params for option in parameter.opts}
+            assert {word.split("=")[0] for word in words if word.startswith("--")} <= known
+
+
+def test_snippets_of_the_readme_are_part_of_their_files():
+    snippets = SNIPPET.findall(README)
+    assert len(snippets) == README.count("```") // 2
+    for file, text in snippets:
+        assert text in (ROOT / file).read_text()
+
+
+def test_the_first_policy_compiles():
+    (text,) = [text for file, text in SNIPPET.findall(README) if file.endswith(".yaml")]
+    assert compile_policy(parse_policy(yaml.safe_load(text)), PLUGINS, Features()).strategy == "LeastAllocated"
+
+
+def test_the_readme_has_every_strategy():
+    assert re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE) == list(StrategyType.__args__)
+
+
+def test_every_decision_is_in_the_index():
+    index = (ROOT / "docs" / "adr" / "README.md").read_text()
+    names = sorted(path.name for path in (ROOT / "docs" / "adr").glob("0*.md"))
+    assert re.findall(r"\]\((0[\w-]+\.md)\)", index) == names
