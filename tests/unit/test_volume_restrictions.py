@@ -5,6 +5,7 @@ from plugin_kit import build
 from podwright.core.framework.events import Hint
 from podwright.core.framework.interface import CycleState
 from podwright.core.framework.status import SKIP
+from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins.volume_restrictions import VolumeRestrictions
 from volume_kit import asking, cluster, ephemeral, make_claim, mounting, outcome, resolvable
@@ -100,19 +101,27 @@ def test_pre_filter(pod, answer):
     assert outcome(build(VolumeRestrictions, cache), pod) == answer
 
 
-@pytest.mark.parametrize(
-    "user_node",
-    [pytest.param("a", id="on a node"), pytest.param("gone", id="on a node that is not there")],
-)
-def test_a_claim_for_one_pod_is_in_use_everywhere(user_node):
-    cache = cluster(
+def _used_on(node):
+    return cluster(
         [make_node("a"), make_node("b")],
-        [mounting("solo", name="user", node=user_node)],
+        [mounting("solo", name="user", node=node)],
         PersistentVolumeClaim=[EXCLUSIVE_CLAIM],
     )
-    plugin = build(VolumeRestrictions, cache)
+
+
+def test_a_claim_for_one_pod_is_in_use_everywhere():
+    plugin = build(VolumeRestrictions, _used_on("a"))
 
     assert outcome(plugin, asking("solo")) == {"a": IN_USE, "b": IN_USE}
+
+
+def test_a_pod_of_a_node_that_is_not_there_uses_no_claim_until_the_node_comes():
+    cache = _used_on("gone")
+    plugin = build(VolumeRestrictions, cache)
+
+    assert outcome(plugin, asking("solo")) == "Skip"
+    cache.set_node(parse_node(make_node("gone")))
+    assert outcome(plugin, asking("solo")) == {"a": IN_USE, "b": IN_USE, "gone": IN_USE}
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,8 @@ class VolumeRestrictions(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtension
                 return unresolvable(f'persistentvolumeclaim "{name}" not found')
             if READ_WRITE_ONCE_POD in claim.access_modes:
                 claims.add(name)
-        conflicts = sum(self._in_use(pod.namespace, name) for name in claims)
+        used = self.handle.cache.volumes.used
+        conflicts = sum(used.claim_in_use(pod.namespace, name) for name in claims)
         if not conflicts and not any(_is_exclusive(volume) for volume in pod.volumes):
             return SKIP
         state.data[self.name] = _Restrictions(frozenset(claims), conflicts)
@@ -106,21 +107,6 @@ class VolumeRestrictions(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtension
         disk_free[taken] = False
         ok = np.zeros(table.size, np.bool_) if conflicts else disk_free
         return FilterResult(ok, lambda: (disk_free.astype(np.int8), (_DISK, _IN_USE)))
-
-    def _in_use(self, namespace: str, name: str) -> bool:
-        """Whether any pod uses the claim, be its node there or not."""
-        cache = self.handle.cache
-        if cache.volumes.used.claim_in_use(namespace, name):
-            return True
-        if len(cache.nodes) == cache.table.count:
-            return False
-        return any(
-            (name, False) in claims_of(pod)
-            for info in cache.nodes.values()
-            if info.node is None
-            for pod in info.pods.values()
-            if pod.namespace == namespace
-        )
 
 
 def _is_exclusive(volume: Object) -> bool:
