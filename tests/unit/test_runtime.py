@@ -288,3 +288,16 @@ def test_a_post_filter_that_fails_adds_its_words_and_does_not_hide_the_verdict()
     decision = decide(framework(filtering("No", lambda _name: unschedulable("no")), failing))
     assert decision.message == "0/3 nodes are available: 3 no. not found"
     assert decision.filter_message == "0/3 nodes are available: 3 no."
+
+
+def test_a_nominated_node_outside_what_pre_filter_left_is_rejected_in_the_words_of_the_filter():
+    narrowing = plugin(
+        "Narrowing", fw.PreFilterPlugin, pre_filter=lambda _self, _state, _pod: fw.PreFilterResult(frozenset("a"))
+    )
+    full = filtering("Full", lambda name: unschedulable(f"{name} is full"))
+    nominated = parse_pod(make_pod("p", status={"nominatedNodeName": "b"}))
+    decision = decide(framework(narrowing, full), nominated)
+    assert isinstance(decision, Rejection)
+    assert decision.message == (
+        "0/3 nodes are available: 1 a is full, 1 b is full, 1 node(s) didn't satisfy plugin(s) [Narrowing]."
+    )

@@ -118,15 +118,17 @@ def find_feasible(
     if outcome.status is not None:
         diagnosis.pre_filter = diagnosis.absent = outcome.status
         return Search(_none(cache), diagnosis, 0)
-    if pod.nominated_node_name and take_nominated:
-        nominated = cache.present(pod.nominated_node_name)
-        if nominated is not None and framework.filter_node_with_nominated(state, pod, nominated) is None:
-            return Search(_only(cache, nominated.slot), diagnosis, 1, nominated_taken=True)
+    nominated = cache.present(pod.nominated_node_name)
+    taken = nominated if take_nominated else None
+    if taken is not None and framework.filter_node_with_nominated(state, pod, taken) is None:
+        return Search(_only(cache, taken.slot), diagnosis, 1, nominated_taken=True)
     if outcome.node_names is not None:
         diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(outcome.narrowed_by)}]").by(
             outcome.narrowed_by[0]
         )
-        return _search_some(framework, cache, pod, state, outcome.node_names, diagnosis)
+        # The nominated node is looked at, whatever PreFilter narrows the choice to.
+        names = outcome.node_names if nominated is None else outcome.node_names | {nominated.name}
+        return _search_some(framework, cache, pod, state, names, diagnosis)
     return _search_all(framework, cache, pod, state, diagnosis)
 
 
