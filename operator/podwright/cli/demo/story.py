@@ -164,6 +164,7 @@ class Story:
         self._stage.update()
 
     async def _refresh(self) -> None:
+        self._setting.check_operator()
         self._scene.take(await self._api.list(POD, self._names.namespace))
         self._stage.update()
 
