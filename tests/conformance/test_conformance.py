@@ -11,6 +11,8 @@ from podwright.simulator.comparison import differences
 CASES = Path(os.environ.get("PODWRIGHT_CONFORMANCE") or Path(__file__).parents[2].parent / "shared" / "conformance")
 FILES = sorted(CASES.glob("*.jsonl.gz"))
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.skipif(
     not FILES, reason="no conformance cases beside the checkout (PODWRIGHT_CONFORMANCE names their folder)"
