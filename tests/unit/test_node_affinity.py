@@ -1,11 +1,12 @@
+import numpy as np
 import pytest
 
 from builders import make_node, make_pod
 from plugin_kit import build, make_cache, pending, pre_filter, scores, verdicts
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.events import Hint
-from podwright.core.framework.interface import PreFilterResult
-from podwright.core.framework.status import SKIP, unresolvable
+from podwright.core.framework.interface import CycleState, Feasible, PreFilterResult
+from podwright.core.framework.status import SKIP, Code, unresolvable
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins.node_affinity import NodeAffinity
@@ -157,6 +158,22 @@ def test_added_affinity_is_asked_before_the_pods_own():
 def test_preferences(weighted, expected):
     plugin = build(NodeAffinity, make_cache(NODES))
     assert scores(plugin, preferring(*weighted)) == dict(zip("abc", expected, strict=True))
+
+
+def test_a_required_bound_that_is_no_number_matches_no_node():
+    term = labels(expression("zone", "Exists"), expression("cores", "Lt", "many"))
+    plugin = build(NodeAffinity, make_cache(NODES))
+    assert verdicts(plugin, requiring(term)) == dict.fromkeys("abc", MISMATCH)
+    assert verdicts(plugin, requiring(term, labels(expression("disk", "Exists"))))["a"] == ""
+
+
+def test_a_preferred_bound_that_is_no_number_fails_the_attempt_naming_the_field():
+    pod = preferring((1, labels(expression("zone", "Exists"))), (1, labels(expression("cores", "Gt", "x"))))
+    cache = make_cache(NODES)
+    status = build(NodeAffinity, cache).pre_score(CycleState(), pod, Feasible(cache.table, np.arange(3)))
+    assert status is not None
+    assert status.code is Code.ERROR
+    assert f"{PREFERRED}[1].preference.matchExpressions" in status.message
 
 
 def test_scoring_is_skipped_without_preferences():

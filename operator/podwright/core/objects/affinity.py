@@ -29,11 +29,15 @@ from podwright.core.objects.selectors import (
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class NodeAffinity:
-    """What a pod says of the nodes it wants: its nodeSelector, required terms and weighted preferences."""
+    """What a pod says of the nodes it wants: its nodeSelector, required terms and weighted preferences.
+
+    `problem` says what is wrong with the preferences although the API server takes them; it is empty if nothing is.
+    """
 
     node_selector: Mapping[str, str]
     required: NodeSelector | None
     preferred: tuple[tuple[int, NodeSelectorTerm], ...]
+    problem: str = ""
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
         """Whether a node satisfies nodeSelector and required affinity."""
@@ -120,32 +124,43 @@ def interned_selector(raw: object, where: str) -> LabelSelector:
     return NOTHING if raw is None else _selectors.get(raw, lambda: parse_label_selector(raw, where))
 
 
-def node_affinity_of(spec: Mapping[str, Any]) -> NodeAffinity:
-    """The node selector and node affinity of a pod's spec. Raises InvalidObjectError."""
+def node_affinity_of(spec: Mapping[str, Any], *, any_bound: bool = False) -> NodeAffinity:
+    """The node selector and node affinity of a pod's spec. Raises InvalidObjectError.
+
+    `any_bound`, for what the API server has taken: terms with a Gt or Lt of no integer match no node.
+    """
     affinity = as_mapping(spec.get("affinity"), "spec.affinity").get("nodeAffinity")
     selector = spec.get("nodeSelector")
     if not affinity and not selector:
         return NO_NODE_AFFINITY
-    return _node_affinities.get((selector, affinity), lambda: _node_affinity(selector, affinity))
+    return _node_affinities.get(
+        (selector, affinity, any_bound), lambda: _node_affinity(selector, affinity, any_bound=any_bound)
+    )
 
 
-def _node_affinity(selector: object, raw: object) -> NodeAffinity:
+def _node_affinity(selector: object, raw: object, *, any_bound: bool) -> NodeAffinity:
     where = "spec.affinity.nodeAffinity"
     affinity = as_mapping(raw, where)
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     preferred = []
+    problem = ""
     field = f"{where}.preferredDuringSchedulingIgnoredDuringExecution"
     for i, item in enumerate(as_list(affinity.get("preferredDuringSchedulingIgnoredDuringExecution"), field)):
         entry = as_mapping(item, f"{field}[{i}]")
         weight = _weight(entry, f"{field}[{i}]")
-        term = parse_node_selector_term(entry.get("preference"), f"{field}[{i}].preference")
+        term = parse_node_selector_term(entry.get("preference"), f"{field}[{i}].preference", any_bound=any_bound)
         preferred.append((weight, term))
+        if any(requirement.bound is None for requirement in term.expressions):
+            problem = problem or f"{field}[{i}].preference.matchExpressions: operators Gt and Lt take an integer"
     return NodeAffinity(
         as_labels(selector, "spec.nodeSelector"),
         None
         if required is None
-        else parse_node_selector(required, f"{where}.requiredDuringSchedulingIgnoredDuringExecution"),
+        else parse_node_selector(
+            required, f"{where}.requiredDuringSchedulingIgnoredDuringExecution", any_bound=any_bound
+        ),
         tuple(preferred),
+        problem,
     )
 
 

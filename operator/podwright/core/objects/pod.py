@@ -198,7 +198,7 @@ def _parse(
             for g in as_list(spec.get("schedulingGates"), "spec.schedulingGates")
         ),
         requests=requests_of(spec, status),
-        node_affinity=node_affinity_of(spec),
+        node_affinity=node_affinity_of(spec, any_bound=True),
         pod_affinity=pod_affinity_of(spec, namespace),
         spread=spread_constraints_of(spec),
         tolerations=_tolerations.get(tolerations, lambda: parse_tolerations(tolerations, "spec.tolerations")),

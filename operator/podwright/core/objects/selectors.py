@@ -47,12 +47,12 @@ def as_labels(raw: object, where: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One `key operator values`. `bound` is the integer of Gt and Lt."""
+    """One `key operator values`. `bound` is the integer of Gt and Lt; None, which is no number, never matches."""
 
     key: str
     operator: str
     values: frozenset[str]
-    bound: int = 0
+    bound: int | None = 0
 
     def matches_value(self, value: str | None) -> bool:
         """Whether a label with this value (None: absent) fulfils the requirement."""
@@ -68,7 +68,7 @@ class Requirement:
             case "DoesNotExist":
                 return False
         number = _int64(value)
-        if number is None:
+        if number is None or self.bound is None:
             return False
         return number > self.bound if self.operator == "Gt" else number < self.bound
 
@@ -144,19 +144,25 @@ def selector_from_set(labels: Labels) -> LabelSelector:
     return LabelSelector(tuple(Requirement(key, "In", frozenset((value,))) for key, value in labels.items()))
 
 
-def parse_node_selector(raw: object, where: str) -> NodeSelector:
-    """A v1.NodeSelector. Raises InvalidObjectError naming the field."""
+def parse_node_selector(raw: object, where: str, *, any_bound: bool = False) -> NodeSelector:
+    """A v1.NodeSelector. Raises InvalidObjectError naming the field. `any_bound`: see `parse_node_selector_term`."""
     terms = as_list(as_mapping(raw, where).get("nodeSelectorTerms"), f"{where}.nodeSelectorTerms")
     return NodeSelector(
-        tuple(parse_node_selector_term(term, f"{where}.nodeSelectorTerms[{i}]") for i, term in enumerate(terms))
+        tuple(
+            parse_node_selector_term(term, f"{where}.nodeSelectorTerms[{i}]", any_bound=any_bound)
+            for i, term in enumerate(terms)
+        )
     )
 
 
-def parse_node_selector_term(raw: object, where: str) -> NodeSelectorTerm:
-    """A v1.NodeSelectorTerm. Raises InvalidObjectError naming the field."""
+def parse_node_selector_term(raw: object, where: str, *, any_bound: bool = False) -> NodeSelectorTerm:
+    """A v1.NodeSelectorTerm. Raises InvalidObjectError naming the field.
+
+    `any_bound` lets pass what the API server lets pass: a Gt or Lt of something that is no integer. Its `bound` is None.
+    """
     term = as_mapping(raw, where)
     expressions = tuple(
-        _requirement(item, f"{where}.matchExpressions[{i}]", _NODE_OPERATORS)
+        _requirement(item, f"{where}.matchExpressions[{i}]", _NODE_OPERATORS, any_bound=any_bound)
         for i, item in enumerate(as_list(term.get("matchExpressions"), f"{where}.matchExpressions"))
     )
     fields = tuple(
@@ -171,7 +177,7 @@ def parse_node_selector_term(raw: object, where: str) -> NodeSelectorTerm:
     return NodeSelectorTerm(expressions, fields)
 
 
-def _requirement(raw: object, where: str, operators: frozenset[str]) -> Requirement:
+def _requirement(raw: object, where: str, operators: frozenset[str], *, any_bound: bool = False) -> Requirement:
     item = as_mapping(raw, where)
     key, operator = item.get("key"), item.get("operator")
     if not isinstance(key, str) or not key:
@@ -185,12 +191,11 @@ def _requirement(raw: object, where: str, operators: frozenset[str]) -> Requirem
         raise InvalidObjectError(f"{where}.values", f"must be given for operator {operator}")
     if operator in ("Exists", "DoesNotExist") and values:
         raise InvalidObjectError(f"{where}.values", f"must not be given for operator {operator}")
-    bound = 0
+    bound: int | None = 0
     if operator in ("Gt", "Lt"):
-        number = _int64(values[0]) if len(values) == 1 else None
-        if number is None:
+        bound = _int64(values[0]) if len(values) == 1 else None
+        if bound is None and not (any_bound and len(values) == 1):
             raise InvalidObjectError(f"{where}.values", f"operator {operator} takes exactly one integer")
-        bound = number
     return Requirement(key, str(operator), frozenset(values), bound)
 
 

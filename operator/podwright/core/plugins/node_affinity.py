@@ -29,7 +29,7 @@ from podwright.core.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
-from podwright.core.framework.status import SKIP, Status, unresolvable
+from podwright.core.framework.status import SKIP, Code, Status, unresolvable
 from podwright.core.objects.affinity import NO_NODE_AFFINITY, node_affinity_of
 from podwright.core.objects.affinity import NodeAffinity as PodNodeAffinity
 from podwright.core.objects.errors import InvalidObjectError
@@ -101,6 +101,8 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
         return FilterResult(own & enforced, lambda: (enforced.astype(np.int8), (_ENFORCED, _MISMATCH)))
 
     def pre_score(self, _state: CycleState, pod: PodInfo, _feasible: Feasible) -> Status | None:
+        if pod.node_affinity.problem:
+            return Status(Code.ERROR, (pod.node_affinity.problem,))
         return None if pod.node_affinity.preferred or self._added_preference is not None else SKIP
 
     def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
