@@ -26,7 +26,7 @@ class AccessError(Exception):
 async def exists(http: Http, resource: Resource) -> bool:
     """Whether the API server serves the kind. Raises ClusterError without a clear answer."""
     try:
-        served = await http.call("GET", resource.root)
+        served = await http.insist("GET", resource.root)
     except ApiError as error:
         if error.status in (403, 404):
             return False
@@ -46,7 +46,7 @@ async def may(http: Http, resource: Resource, verb: str, subresource: str = "", 
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     }
-    answer = await http.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    answer = await http.insist("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
     return bool(answer.get("status", {}).get("allowed"))
 
 
@@ -71,7 +71,7 @@ async def readable(http: Http, resources: Sequence[Resource]) -> list[Resource]:
 
 async def server_minor(http: Http) -> int | None:
     """The API server's minor version, 36 of 1.36.2; None if it does not tell. Raises ClusterError."""
-    version = await http.call("GET", "/version")
+    version = await http.insist("GET", "/version")
     digits = re.match(r"\d+", str(version.get("minor", "")))
     return int(digits[0]) if digits else None
 

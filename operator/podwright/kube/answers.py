@@ -45,3 +45,10 @@ class Answer:
 
 class UnreachableError(ClusterError):
     """No answer: a refused or broken connection, or a timeout. A request that was sent may have been carried out."""
+
+
+def worth_retrying(error: BaseException) -> bool:
+    """Whether the same request may succeed later."""
+    return isinstance(error, UnreachableError) or (
+        isinstance(error, ApiError) and (error.status == 429 or error.status >= 500)
+    )

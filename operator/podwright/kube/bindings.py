@@ -15,19 +15,13 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
-from podwright.kube.http import Answer, ApiError, Http, UnreachableError
+from podwright.kube.answers import Answer, ApiError, UnreachableError, worth_retrying
+from podwright.kube.http import Http
 from podwright.kube.resources import POD
 
 ATTEMPTS: Final = 6
 _jitter: Final = wait_random_exponential(multiplier=0.05, max=2.0)
 LONGEST_PAUSE: Final = 30.0
-
-
-def worth_retrying(error: BaseException) -> bool:
-    """Whether the same request may succeed later."""
-    return isinstance(error, UnreachableError) or (
-        isinstance(error, ApiError) and (error.status == 429 or error.status >= 500)
-    )
 
 
 def pause(state: RetryCallState) -> float:

@@ -21,7 +21,7 @@ import orjson
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.ports import Regarding
-from podwright.kube.bindings import worth_retrying
+from podwright.kube.answers import worth_retrying
 from podwright.kube.http import STRATEGIC_PATCH, Http
 from podwright.kube.resources import EVENT
 from podwright.kube.times import rfc3339_micro

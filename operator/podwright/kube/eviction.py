@@ -14,7 +14,7 @@ from typing import Final
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.ports import Recorder
-from podwright.kube.bindings import worth_retrying
+from podwright.kube.answers import worth_retrying
 from podwright.kube.http import STRATEGIC_PATCH, Http
 from podwright.kube.resources import POD
 from podwright.kube.times import rfc3339

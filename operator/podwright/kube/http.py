@@ -2,11 +2,13 @@
 
 `Http.send` is the hot path (status and bytes, nothing parsed), `Http.call` is for everybody else. Without an answer both raise
 `UnreachableError`; for 4xx and 5xx `call` raises `ApiError`. On 401 the credentials are loaded anew, all connections are
-made anew and the request is sent once more. Whoever needs retries brings them (see `bindings`).
+made anew and the request is sent once more. `Http.insist` tries again; who writes brings
+retries of his own (see `bindings`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,7 +20,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from podwright import __version__
-from podwright.kube.answers import Answer, ApiError, UnreachableError
+from podwright.core.framework.interface import ClusterError
+from podwright.kube.answers import Answer, ApiError, UnreachableError, worth_retrying
 from podwright.kube.credentials import Credentials, Headers, Source
 from podwright.kube.wire import CONNECT_SECONDS, Wire
 
@@ -27,6 +30,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 USER_AGENT: Final = f"podwright/{__version__}"
 REQUEST_SECONDS: Final = 30.0
+INSIST_TRIES: Final = 5
+INSIST_PAUSES: Final = (0.05, 5.0)
+"""Seconds between tries: the shortest, which doubles, and the longest."""
 STREAM_BUFFER: Final = 1 << 18
 """Bytes read ahead of whoever reads a stream."""
 
@@ -79,6 +85,22 @@ class Http:
         data = None if body is None else orjson.dumps(body)
         target = f"{path}?{URL.build(query=dict(params)).raw_query_string}" if params else path
         return (await self.send(method, target, data, content_type, timeout)).json()
+
+    async def insist(self, method: str, path: str, body: object = None, params: Mapping[str, str] | None = None) -> Any:
+        """`call` for what does no harm when it is sent twice: a few tries while that may help. Raises as `call` does.
+
+        Work of many requests would otherwise never end where one in ten of them fails.
+        """
+        shortest, longest = INSIST_PAUSES
+        for failures in range(INSIST_TRIES - 1):
+            try:
+                return await self.call(method, path, body, params=params)
+            except ClusterError as error:
+                if not worth_retrying(error):
+                    raise
+                asked = getattr(error, "retry_after", None) or 0.0
+                await asyncio.sleep(min(longest, max(asked, shortest * 2**failures)))
+        return await self.call(method, path, body, params=params)
 
     @asynccontextmanager
     async def stream(

@@ -101,7 +101,7 @@ class PolicyKeeper:
         """
         before = set(self._outcomes)
         try:
-            items = (await self._http.call("GET", POLICY.collection))["items"]
+            items = (await self._http.insist("GET", POLICY.collection))["items"]
         except ApiError as error:
             if error.status != 404:
                 raise

@@ -109,7 +109,7 @@ class Reflector:
         seen: set[str] = set()
         params = {**self._selectors, "limit": str(PAGE)}
         while True:
-            page = await self._http.call("GET", self.resource.collection, params=params)
+            page = await self._http.insist("GET", self.resource.collection, params=params)
             for raw in page.get("items") or ():
                 try:
                     seen.add(self._take(raw))

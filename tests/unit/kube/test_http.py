@@ -130,3 +130,29 @@ async def test_after_closing_nothing_is_sent():
         await http.close()
         with pytest.raises(UnreachableError):
             await http.call("GET", "/one")
+
+
+async def test_reads_are_tried_again_while_that_may_help(monkeypatch):
+    monkeypatch.setattr("podwright.kube.http.INSIST_PAUSES", (0.0, 0.0))
+    async with api(says(500), hangs_up(), says(429, **{"Retry-After": "1"}), says(504), says(200, {"a": 1})) as (
+        http,
+        script,
+    ):
+        assert await http.insist("GET", "/api/v1/pods", params={"limit": "5"}) == {"a": 1}
+        assert [request.query for request in script.requests] == [{"limit": "5"}] * 5
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "tries"),
+    [
+        pytest.param([says(403)], 403, 1, id="a refusal is final"),
+        pytest.param([says(500)] * 5, 500, 5, id="a server that fails again and again is left alone for now"),
+    ],
+)
+async def test_insisting_ends(monkeypatch, answers, status, tries):
+    monkeypatch.setattr("podwright.kube.http.INSIST_PAUSES", (0.0, 0.0))
+    async with api(*answers) as (http, script):
+        with pytest.raises(ApiError) as refused:
+            await http.insist("GET", "/api/v1/pods")
+        assert refused.value.status == status
+        assert len(script.requests) == tries
