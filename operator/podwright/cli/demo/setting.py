@@ -49,7 +49,9 @@ class Setting:
     def check_operator(self) -> None:
         """Raises DemoError when the operator that we started has ended."""
         if self.operator is not None and not self.operator.alive:
-            raise DemoError(f"the operator ended with status {self.operator.returncode}\n{self.operator.log_tail()}")
+            # The last line says where the log is, and that goes with us.
+            log = self.operator.log_tail().rpartition("\n")[0]
+            raise DemoError(f"the operator ended with status {self.operator.returncode}\n{log}")
 
 
 @contextlib.asynccontextmanager
