@@ -86,6 +86,12 @@ def score_of(pod, *, node=None, pods=(), resources=()):
             id="three resources of which the node lacks one are two",
         ),
         pytest.param(
+            {"cpu": "8", "memory": "1Gi", GPU: "1"},
+            {"resources": ["cpu", "memory", GPU]},
+            57,
+            id="two of three resources by the formula for two",  # 64 after; the formula for three would give 65
+        ),
+        pytest.param(
             {"cpu": "10", GPU: "1", FPGA: "1"},
             {"node": {"cpu": "0"}, "resources": ["cpu", GPU, FPGA]},
             75,

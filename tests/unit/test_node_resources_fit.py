@@ -64,6 +64,7 @@ def strategy(kind, *resources, shape=None):
             {"hugepages-2Mi": "62Mi"}, [{"hugepages-2Mi": "4Mi"}], "Insufficient hugepages-2Mi", id="huge pages"
         ),
         pytest.param({}, [{}, {}, {}], "Too many pods", id="pods are counted"),
+        pytest.param({"cpu": "9007199254741"}, [], "Insufficient cpu", id="more CPU than anybody has"),
         pytest.param({}, [{"cpu": "99"}], "", id="a pod that asks for nothing passes on an overcommitted node"),
         pytest.param(
             {"cpu": "0", "memory": "1"}, [{"cpu": "99"}], "", id="a resource of which it asks 0 is not compared"
@@ -100,6 +101,50 @@ def test_a_rejection_is_resolvable_while_the_node_could_hold_the_pod(pod, pods, 
     waiting = pending(requests=pod)
     verdicts(plugin, waiting)
     assert plugin.filter(CycleState(), waiting, plugin.handle.cache.present("node")).code is code
+
+
+def test_nodes_that_lack_the_same_may_differ_in_what_would_help():
+    cache = make_cache([small_node(), make_node("small", allocatable={"cpu": "2"})], running({"cpu": "8"}))
+    plugin, waiting = build(NodeResourcesFit, cache), pending(requests={"cpu": "3"})
+    assert verdicts(plugin, waiting) == {"node": "Insufficient cpu", "small": "Insufficient cpu"}
+    codes, statuses = plugin.filter_all(CycleState(), waiting, cache.table).explain()
+    assert [statuses[code].code for code in codes] == [Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE]
+
+
+@pytest.mark.parametrize(
+    "memory, reasons",
+    [
+        pytest.param("9007199254740992", "Insufficient memory", id="a byte too little"),
+        pytest.param("9007199254740993", "", id="just enough"),
+    ],
+)
+def test_amounts_beyond_what_float64_tells_apart_are_compared_exactly(memory, reasons):
+    plugin = build(NodeResourcesFit, make_cache([make_node(allocatable={"memory": memory})]))
+    assert verdicts(plugin, pending(requests={"memory": "9007199254740993"})) == {"node": reasons}
+
+
+def test_many_nodes_that_changed_at_once_are_judged_anew():
+    cache = make_cache([make_node(f"n{i}", allocatable={GPU: "4"}) for i in range(200)])
+    plugin, waiting = build(NodeResourcesFit, cache), pending(requests={GPU: "2", "cpu": "1"})
+    assert set(verdicts(plugin, waiting).values()) == {""}
+    for i in range(20):
+        cache.set_pod(parse_pod(make_pod(f"p{i}", node=f"n{i}", requests={GPU: "3"})))
+    found = verdicts(plugin, waiting)
+    assert [name for name, reasons in found.items() if reasons] == [f"n{i}" for i in range(20)]
+
+
+def test_many_oversized_nodes_that_changed_at_once_are_judged_anew():
+    cache = make_cache([make_node(f"n{i}", allocatable={"memory": "9007199254740993"}) for i in range(200)])
+    plugin = build(NodeResourcesFit, cache, strategy("LeastAllocated", ("memory", 1)))
+    waiting = pending(requests={"memory": "5134103575202367"})
+    small = pending(requests={"memory": "1"})
+    assert set(scores(plugin, small).values()) == {99}
+    assert set(verdicts(plugin, waiting).values()) == {""}
+    for i in range(20):
+        requests = {"memory": "3873095679538626" if i < 10 else "3873095679538627"}
+        cache.set_pod(parse_pod(make_pod(f"p{i}", node=f"n{i}", requests=requests)))
+    assert [name for name, reasons in verdicts(plugin, waiting).items() if reasons] == [f"n{i}" for i in range(10, 20)]
+    assert scores(plugin, small)["n0"] == 56
 
 
 def test_filtering_takes_what_a_pod_asks_and_what_others_have():
@@ -288,7 +333,9 @@ def test_scoring_a_waiting_pod_does_not_see_its_pod_level_requests():
     "memory, requested, score",
     [
         pytest.param("100Ti", "25Ti", 75, id="more than float64 can divide exactly"),
-        pytest.param("64Pi", "1Pi", 98, id="64 Pi"),
+        pytest.param(
+            "9007199254740993", "3873095679538627", 56, id="a quotient that float64 rounds up to the next whole number"
+        ),
         pytest.param("8Ei", "1", 0, id="so much that a hundred times it overflows int64"),
     ],
 )
@@ -433,6 +480,7 @@ def test_a_placed_pod_that_shrinks_helps_if_it_frees_what_the_pod_asks_for(after
     function = hint_of(ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN).function
     waiting = pending(requests={"cpu": "1", "memory": "0"})
     assert function(waiting, before, parse_pod(make_pod(node="node", requests=after))) is hint
+    assert function(waiting, before, parse_pod(make_pod(requests=after))) is Hint.SKIP
 
 
 def test_a_waiting_pod_that_shrinks_is_queued():
@@ -480,3 +528,17 @@ def test_what_is_kept_is_bounded_and_right_when_it_is_made_anew(monkeypatch):
         verdicts(plugin, pod)
         cache.set_pod(parse_pod(make_pod(f"p{number}", node="n1", requests={"cpu": "100m"})))
     assert len(plugin._scores) == len(plugin._fitting) == 3
+
+
+def test_what_is_kept_is_made_anew_after_more_changes_than_are_logged():
+    cache = make_cache([make_node("n0"), make_node("n1")])
+    plugin = build(NodeResourcesFit, cache)
+    waiting = pending(requests={"cpu": "5"})
+    check_both(plugin, waiting)
+    cache.set_pod(parse_pod(make_pod("first", node="n1", requests={"cpu": "6"})))
+    later = parse_pod(make_pod("later", node="n0", requests={"cpu": "1"}))
+    for _ in range(5000):
+        cache.set_pod(later)
+        cache.remove_pod(later.uid)
+    assert verdicts(plugin, waiting) == {"n0": "", "n1": "Insufficient cpu"}
+    raw_scores(plugin, waiting)

@@ -222,6 +222,13 @@ def test_what_is_waited_for_is_listed_as_it_is_reported():
             id="an infeasible resize of a container that has nothing takes nothing",
         ),
         pytest.param(
+            {"containers": [container(cpu="1")]},
+            {RESIZED: [in_status(allocated={"cpu": "2"}), in_status(allocated={"cpu": "3"})]},
+            2000,
+            1000,
+            id="of two statuses of one container the first counts",
+        ),
+        pytest.param(
             {"containers": [container(cpu="1")], "initContainers": [container("side", cpu="1", restart="Always")]},
             {"initContainerStatuses": [in_status("side", {"cpu": "2"}, {"cpu": "2"})]},
             3000,

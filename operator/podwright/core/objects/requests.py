@@ -272,10 +272,9 @@ def _sum(pod: _Pod, view: _View, defaults: Mapping[str, int]) -> Nanos:
         if container.sidecar:
             _add(total, mine)
             _add(sidecars, mine)
-            mine = sidecars
         else:
             _add(mine, sidecars)
-        _max(largest, mine)
+            _max(largest, mine)
     _max(total, largest)
     return total
 

@@ -218,8 +218,7 @@ def _deviation_of_many(fractions: Floats, present: Floats | None) -> Floats:
     deviation = np.sqrt(_sum(away * away) / divisor)
     greatest = np.where(there > 0, fractions, 0.0).max(axis=0)
     least = np.where(there > 0, fractions, 1.0).min(axis=0)
-    deviation = np.where(count == 2, (greatest - least) / 2, deviation)
-    return np.where(count < 2, 0.0, deviation)
+    return np.where(count == 2, (greatest - least) / 2, deviation)
 
 
 def _sum(rows: Floats) -> Floats:
