@@ -49,10 +49,13 @@ async def run(options: Options) -> None:
         if starting.done():
             await starting
             process.lend(runtime)
-            await _keep_kopf(stop, runtime)
+            keeping = asyncio.create_task(_keep_kopf(stop, runtime), name="podwright Kopf")
+            await stopping
+            log.info("stopping: bindings under way are finished first")
+            await runtime.stop()
+            await keeping
         else:
             starting.cancel()
-        log.info("stopping: bindings under way are finished first")
     finally:
         stopping.cancel()
         await runtime.stop()

@@ -16,8 +16,11 @@ from typing import Any, Final
 import kopf
 
 from podwright.controllers.settings import configure
+from podwright.core.framework.registry import RegistryError
+from podwright.kube.access import AccessError
+from podwright.kube.credentials import ConfigError
 from podwright.kube.http import new_session
-from podwright.kube.options import Options
+from podwright.kube.options import Options, OptionsError
 from podwright.kube.runtime import Runtime
 
 log = logging.getLogger(__name__)
@@ -54,17 +57,24 @@ class Process:
     async def kopf_starts(self, settings: kopf.OperatorSettings) -> None:
         """Starts the runtime unless it was lent, sets Kopf up and registers the handlers of what may be watched."""
         if not self._lent:
-            self._runtime = Runtime(Options.from_environment())
-            await self._runtime.start()
+            await self._start()
         configure(settings, self.runtime)
         if self.runtime.options.pod_intake == "kopf":
             importlib.import_module("podwright.controllers.pods")
         if self.runtime.policies_allowed:
             importlib.import_module("podwright.controllers.policies")
 
+    async def _start(self) -> None:
+        try:
+            self._runtime = Runtime(Options.from_environment())
+            await self._runtime.start()
+        except (AccessError, ConfigError, OptionsError, RegistryError, OSError) as error:
+            # Kopf tries again after any other error, and these will not pass.
+            raise kopf.PermanentError(str(error)) from error
+
     async def kopf_ends(self) -> None:
         """Stops the runtime unless it was lent."""
-        if not self._lent:
+        if not self._lent and self._runtime is not None:
             await self.runtime.stop()
 
     async def login(self) -> kopf.AiohttpSession:

@@ -72,6 +72,7 @@ class Runtime:
         self._tasks: list[asyncio.Task[None]] = []
         self._deciding: asyncio.Task[None] | None = None
         self._started = False
+        self._stopped = False
         self._names_to_list: asyncio.Queue[str] = asyncio.Queue()
 
     @property
@@ -175,7 +176,7 @@ class Runtime:
             await self._persist(f"pods of scheduler {name}", lambda s=selector: self._pick_up(s))  # type: ignore[misc]
 
     async def _pick_up(self, selector: str) -> None:
-        listed = await self.http.call("GET", POD.collection, params={"fieldSelector": selector})
+        listed = await self.http.insist("GET", POD.collection, params={"fieldSelector": selector})
         for raw in listed["items"]:
             self.engine.pending.put(raw)
 
@@ -201,7 +202,13 @@ class Runtime:
     # Stop
 
     async def stop(self) -> None:
-        """Decides nothing more, waits for the bindings under way, posts what is left to say, and closes everything."""
+        """Decides nothing more, waits for the bindings under way, posts what is left to say, and closes everything.
+
+        A second call does nothing.
+        """
+        if self._stopped:
+            return
+        self._stopped = True
         loop = asyncio.get_running_loop()
         ends = loop.time() + self.options.grace
         if self._deciding is not None:

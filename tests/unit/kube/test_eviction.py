@@ -1,0 +1,73 @@
+"""Eviction: marked, deleted by uid, told; and what has begun is reported truly."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from builders import make_pod
+from engine_kit import FakeRecorder
+from http_kit import api, says
+from podwright.core.objects.pod import parse_pod
+from podwright.kube import eviction
+from podwright.kube.eviction import PodEvictor
+
+VICTIM = parse_pod(make_pod("low", uid="u1"))
+PREEMPTOR = parse_pod(make_pod("high", uid="u2", spec={"schedulerName": "podwright"}))
+
+
+async def evict(*answers, victim=VICTIM):
+    """What was asked of the server, what was told, and whether the deletion has begun."""
+    async with api(*answers) as (http, script):
+        recorder, begun = FakeRecorder(), []
+        evictor = PodEvictor(http, recorder, lambda: 1_700_000_000.0)
+        evictor.evict(victim, PREEMPTOR, "a", begun.append)
+        await asyncio.gather(*evictor.tasks)
+        return script, recorder.events, begun
+
+
+async def test_a_victim_is_marked_deleted_by_its_uid_and_told():
+    script, told, begun = await evict(says(200, {}), says(200, {}))
+    assert script.asked == [
+        "PATCH /api/v1/namespaces/default/pods/low/status",
+        "DELETE /api/v1/namespaces/default/pods/low",
+    ]
+    mark, deletion = (request.body for request in script.requests)
+    assert mark["metadata"] == {"uid": "u1"}
+    assert mark["status"]["conditions"] == [
+        {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": "podwright: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": "2023-11-14T22:13:20Z",
+        }
+    ]
+    assert deletion["preconditions"] == {"uid": "u1"}
+    assert told == [("low", "Preempted", "Preempted by pod u2 on node a")]
+    assert begun == [True]
+
+
+@pytest.mark.parametrize("status", [404, 409])
+async def test_a_victim_that_is_gone_or_another_one_is_not_told_of(status):
+    _, told, begun = await evict(says(status))
+    assert (told, begun) == ([], [False])
+
+
+async def test_one_that_is_being_deleted_already_is_left_alone():
+    terminating = parse_pod(make_pod("low", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
+    script, told, begun = await evict(victim=terminating)
+    assert (script.asked, told, begun) == ([], [], [True])
+
+
+async def test_trouble_that_may_pass_is_tried_again(monkeypatch):
+    script, _, begun = await evict(says(500), says(200, {}), says(503), says(200, {}), says(200, {}))
+    assert len(script.requests) == 5
+    assert begun == [True]
+
+
+async def test_a_refusal_is_reported(monkeypatch):
+    monkeypatch.setattr(eviction, "TRIES", 2)
+    _, told, begun = await evict(says(403))
+    assert (told, begun) == ([], [False])

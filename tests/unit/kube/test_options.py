@@ -1,0 +1,83 @@
+"""Options, from the command line and from the environment."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from podwright import __version__
+from podwright.cli.main import main
+from podwright.kube.options import Options, OptionsError, parse_address, parse_feature_gates
+
+
+def test_the_environment_says_what_the_command_line_would():
+    environ = {
+        "PODWRIGHT_KUBECONFIG": "k",
+        "PODWRIGHT_CONTEXT": "c",
+        "PODWRIGHT_POD_INTAKE": "watch",
+        "PODWRIGHT_SCHEDULER_NAME": "mine",
+        "PODWRIGHT_FEATURE_GATES": "OpportunisticBatching=false",
+        "PODWRIGHT_HEALTH_ADDRESS": ":10251",
+    }
+    assert Options.from_environment(environ) == Options(
+        kubeconfig="k",
+        context="c",
+        pod_intake="watch",
+        scheduler_name="mine",
+        feature_gates={"OpportunisticBatching": False},
+        health_address=":10251",
+    )
+    assert Options.from_environment({}) == Options()
+
+
+def test_an_intake_that_does_not_exist_is_refused():
+    with pytest.raises(OptionsError, match="neither kopf nor watch"):
+        Options.from_environment({"PODWRIGHT_POD_INTAKE": "poll"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("", {}, id="nothing"),
+        pytest.param("GenericWorkload=true", {"GenericWorkload": True}, id="one"),
+        pytest.param(
+            "GenericWorkload=True, ImageVolume=FALSE,",
+            {"GenericWorkload": True, "ImageVolume": False},
+            id="two, untidy",
+        ),
+    ],
+)
+def test_feature_gates(text, expected):
+    assert parse_feature_gates(text) == expected
+
+
+@pytest.mark.parametrize("text", ["NoSuchGate=true", "GenericWorkload", "GenericWorkload=yes"])
+def test_feature_gates_that_make_no_sense(text):
+    with pytest.raises(OptionsError, match=text.split("=")[0]):
+        parse_feature_gates(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("127.0.0.1:80", ("127.0.0.1", 80)), (":10251", ("", 10251)), ("[::1]:80", ("::1", 80))]
+)
+def test_addresses(text, expected):
+    assert parse_address(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--health-address", "80"], "'80' is not host:port"),
+        (["--feature-gates", "NoSuchGate=true"], "unknown feature gate 'NoSuchGate'"),
+        (["--pod-intake", "poll"], "'poll' is not one of"),
+        (["--kubeconfig", "/no/such/file"], "/no/such/file is not there"),
+    ],
+)
+def test_the_command_line_says_what_is_wrong(arguments, problem):
+    done = CliRunner().invoke(main, ["run", *arguments])
+    assert done.exit_code != 0
+    assert problem in done.output
+
+
+def test_the_version():
+    assert CliRunner().invoke(main, ["version"]).output == f"{__version__}\n"

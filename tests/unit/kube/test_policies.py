@@ -1,0 +1,165 @@
+"""Policies taken in and told about: in any order, again and again, with a status that is written when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from engine_kit import Rig
+from http_kit import api, says
+from podwright.kube import policies as module
+from podwright.kube.policies import PolicyKeeper
+
+
+@asynccontextmanager
+async def keeping(*answers, default=None):
+    rig, served = Rig(), []
+    async with api(*answers, default=default or says(200, {})) as (http, script):
+        keeper = PolicyKeeper(http, rig.engine, lambda: 1_700_000_000.0, served.append)
+        keeper.served_names = served
+        keeper.engine = rig.engine
+        task = asyncio.create_task(keeper.run())
+        try:
+            yield keeper, script
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def policy(name="p", generation=1, uid="u", strategy=None, status=None, **spec):
+    raw = {
+        "metadata": {"name": name, "uid": uid, "generation": generation},
+        "spec": {"strategy": {"type": strategy or "Random"}, **spec},
+    }
+    return {**raw, "status": status} if status is not None else raw
+
+
+async def requests(script, count):
+    async with asyncio.timeout(5):
+        while len(script.requests) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    await asyncio.sleep(0.02)
+    assert len(script.requests) == count
+    return script.requests
+
+
+def accepted(request):
+    return {c["type"]: c["status"] for c in request.body["status"]["conditions"]}["Accepted"]
+
+
+async def test_a_good_policy_is_in_force_and_says_so():
+    async with keeping() as (keeper, script):
+        keeper.take_event({"type": "ADDED", "object": policy()})
+        assert [p.name for p in keeper.engine.live.policies.live] == ["p"]
+        (request,) = await requests(script, 1)
+        assert (request.method, request.path) == ("PATCH", "/apis/podwright.dev/v1alpha1/schedulerpolicies/p/status")
+        assert accepted(request) == "True"
+
+
+async def test_the_status_is_not_written_again():
+    async with keeping() as (keeper, script):
+        keeper.apply(policy())
+        (request,) = await requests(script, 1)
+        keeper.take_event({"type": "MODIFIED", "object": policy(status=request.body["status"])})
+        keeper.take_event({"type": None, "object": policy(status=request.body["status"])})
+        await requests(script, 1)
+
+
+async def test_a_bad_generation_is_reported_and_the_good_one_stays():
+    async with keeping() as (keeper, script):
+        keeper.apply(policy())
+        await requests(script, 1)
+        keeper.apply(policy(generation=2, strategy="Guess"))
+        _, second = await requests(script, 2)
+        assert accepted(second) == "False"
+        assert [p.generation for p in keeper.engine.live.policies.live] == [1]
+
+
+async def test_one_that_shadows_another_changes_the_status_of_both():
+    async with keeping() as (keeper, script):
+        keeper.apply(policy("z"))
+        await requests(script, 1)
+        keeper.apply(policy("a"))
+        written = await requests(script, 3)
+        assert {request.path.split("/")[-2] for request in written[1:]} == {"a", "z"}
+
+
+async def test_a_deleted_policy_is_forgotten():
+    async with keeping() as (keeper, _):
+        keeper.apply(policy())
+        keeper.take_event({"type": "DELETED", "object": policy()})
+        assert keeper.engine.live.policies.live == []
+
+
+async def test_names_that_come_to_be_served_are_told_once():
+    async with keeping() as (keeper, _):
+        keeper.apply(policy(schedulerName="other"))
+        keeper.apply(policy("q", schedulerName="other"))
+        assert keeper.served_names == [frozenset({"other"})]
+
+
+@pytest.mark.parametrize("status", [500, 409, 429])
+async def test_a_status_that_could_not_be_written_is_tried_again(monkeypatch, status):
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
+    async with keeping(says(status)) as (keeper, script):
+        keeper.apply(policy())
+        first, second = await requests(script, 2)
+        assert first.body == second.body
+
+
+@pytest.mark.parametrize("status", [403, 404, 422])
+async def test_a_status_that_will_not_be_taken_is_let_go(monkeypatch, status):
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
+    async with keeping(default=says(status)) as (keeper, script):
+        keeper.apply(policy())
+        await requests(script, 1)
+
+
+def listed(*items):
+    return says(200, {"metadata": {}, "items": list(items)})
+
+
+class TestLoading:
+    async def test_what_is_there_comes_into_force_and_what_is_not_goes(self):
+        async with keeping(listed(policy("a"), policy("b")), default=listed(policy("b"))) as (keeper, _):
+            await keeper.load()
+            assert {p.name for p in keeper.engine.live.policies.live} == {"a", "b"}
+            await keeper.load()
+            assert {p.name for p in keeper.engine.live.policies.live} == {"b"}
+
+    async def test_without_the_kind_there_is_no_policy(self):
+        async with keeping(listed(policy("a")), default=says(404)) as (keeper, _):
+            await keeper.load()
+            await keeper.load()
+            assert keeper.engine.live.policies.live == []
+            assert not keeper.appeared.is_set()
+
+    async def test_it_is_told_when_the_kind_appears(self):
+        async with keeping(says(404), default=listed(policy("a"))) as (keeper, _):
+            await keeper.load()
+            assert not keeper.appeared.is_set()
+            await keeper.load()
+            assert keeper.appeared.is_set()
+
+    async def test_a_list_that_is_older_than_the_watch_changes_nothing(self):
+        async with keeping() as (keeper, script):
+            keeper.apply(policy("a", generation=3))
+            await requests(script, 1)
+
+            async def slow(_request):
+                keeper.apply(policy("new"))
+                return await listed(policy("a", generation=2))(_request)
+
+            script.answers.append(slow)
+            await keeper.load()
+            assert {p.name: p.generation for p in keeper.engine.live.policies.live} == {"a": 3, "new": 1}
+
+    async def test_one_that_was_made_again_under_its_name_is_taken(self):
+        async with keeping() as (keeper, script):
+            keeper.apply(policy("a", generation=3))
+            await requests(script, 1)
+            script.answers.append(listed(policy("a", generation=1, uid="other")))
+            await keeper.load()
+            assert [p.uid for p in keeper.engine.live.policies.live] == ["other"]
