@@ -14,7 +14,6 @@ from podwright.core.plugins.node_resources_fit import NodeResourcesFit, NodeReso
 from podwright.core.state.cache import Cache
 
 GPU = "example.com/gpu"
-FPGA = "other.example.com/fpga"
 ROOM = MappingProxyType(
     {"cpu": "10", "memory": "10Gi", "pods": "3", "ephemeral-storage": "10Gi", GPU: "4", "hugepages-2Mi": "64Mi"}
 )
