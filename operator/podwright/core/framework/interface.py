@@ -243,6 +243,8 @@ class ScorePlugin(ABC):
     """`score_all(self, state, pod, feasible)`: int64[feasible], or one number for all of them."""
     normalize: ClassVar[Callable[..., Int64s | int] | None] = None
     """`normalize(self, state, pod, scores, feasible)`: scores brought into 0 to 100; int64[feasible] or one number."""
+    normalizes_numbers: ClassVar[bool] = False
+    """`normalize` also takes the one number that `score_all` gave; else it is made an array before."""
 
     @abstractmethod
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:

@@ -289,7 +289,7 @@ class Framework:
             each = (_call(plugin, Point.SCORE, plugin.score, state, pod, node_at(int(s))) for s in feasible.slots)
             scores = np.fromiter(each, np.int64, len(feasible))
         if plugin.normalize is not None:
-            if isinstance(scores, int):
+            if isinstance(scores, int) and not plugin.normalizes_numbers:
                 scores = np.full(len(feasible), scores, np.int64)
             scores = _call(plugin, Point.SCORE, plugin.normalize, state, pod, scores, feasible)
         self._check_scores(plugin, scores, len(feasible))

@@ -66,6 +66,7 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
     """See the module."""
 
     name = "NodeAffinity"
+    normalizes_numbers = True
     args_type = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:

@@ -53,6 +53,7 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
     """See the module."""
 
     name = "TaintToleration"
+    normalizes_numbers = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
