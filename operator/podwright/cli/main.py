@@ -1,16 +1,37 @@
-"""The command `podwright` (and `kubectl podwright`): its subcommands, each in a module of its own."""
+"""The command `podwright` (and `kubectl podwright`): its subcommands, each in a module of its own, imported when it is used.
+
+`podwright run` starts often and must be there quickly: what only the demo needs is none of its business.
+"""
 
 from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Final
 
 import click
 
 from podwright import __version__
-from podwright.cli.demo import demo
-from podwright.cli.evaluate import evaluate
-from podwright.cli.run import run
+
+COMMANDS: Final[Mapping[str, str]] = {
+    "demo": "podwright.cli.demo",
+    "evaluate": "podwright.cli.evaluate",
+    "run": "podwright.cli.run",
+}
+"""Subcommands, and the modules that have them under the same name."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            self.add_command(getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name))
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="podwright")
 def main() -> None:
     """A Kubernetes scheduler that people program instead of compile."""
@@ -20,11 +41,6 @@ def main() -> None:
 def version() -> None:
     """Print the version."""
     click.echo(__version__)
-
-
-main.add_command(demo)
-main.add_command(evaluate)
-main.add_command(run)
 
 
 if __name__ == "__main__":
