@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
@@ -19,6 +20,8 @@ DOCUMENTS = [ROOT / name for name in NAMES] + sorted((ROOT / "docs" / "adr").glo
 SNIPPET = re.compile(r"<!-- file: (?P<file>\S+) -->\n```\w*\n(?P<text>.*?)```", re.DOTALL)
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 README = (ROOT / "README.md").read_text()
+
+CONTEXT = click.Context(main)
 
 
 def code_of(text):
@@ -40,14 +43,14 @@ def test_commands_exist(path):
     made = {word for text in code for word in re.findall(r"\bmake ([a-z-]+)", text)}
     assert made - TARGETS == set()
     run = {word for text in code for word in re.findall(r"(?:^|/)podwright ([a-z-]+)", text)}
-    assert run - set(main.commands) == set()
+    assert run - set(main.list_commands(CONTEXT)) == set()
 
 
 def test_readme_names_options_that_exist():
     for text in code_of(README):
         words = shlex.split(text.split("#")[0]) if text.startswith(("podwright ", ".venv/bin/podwright ")) else []
         if len(words) > 1:
-            known = {option for parameter in main.commands[words[1]].params for option in parameter.opts}
+            known = {option for parameter in main.get_command(CONTEXT, words[1]).params for option in parameter.opts}
             assert {word.split("=")[0] for word in words if word.startswith("--")} <= known
 
 
