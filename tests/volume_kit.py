@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from builders import make_pod
-from plugin_kit import make_cache, verdicts
+from builders import make_node, make_pod
+from plugin_kit import build, make_cache, verdicts
 from podwright.core.framework.interface import CycleState, Feasible
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.plugins.volume_binding import VolumeBinding
 from podwright.core.state.cache import Cache
 
 ZONE = "topology.kubernetes.io/zone"
@@ -211,3 +212,12 @@ def scored(plugin: Any, pod: PodInfo) -> dict[str, int]:
             together = np.broadcast_to(plugin.score_all(state, pod, Feasible(cache.table, slots)), len(slots))
             assert together.tolist() == [found[cache.table.names[slot]] for slot in slots]
     return found
+
+
+BINDING_NODES = [make_node(f"n{i}", labels={ZONE: f"z{i}", "kubernetes.io/hostname": f"n{i}"}) for i in (1, 2, 3)]
+
+
+def binding_plugin(*, args=None, gates=None, nodes=BINDING_NODES, **objects):
+    """VolumeBinding over three nodes in three zones, with a class that provisions nothing."""
+    static = make_class(provisioner="kubernetes.io/no-provisioner")
+    return build(VolumeBinding, cluster(nodes, **{"StorageClass": [static], **objects}), args, gates)
