@@ -101,7 +101,7 @@ class Bindings:
         self._cache.nominator.remove(queued.uid)
         self._flights.add(flight)
         self._flying += 1
-        task = flight.task = asyncio.create_task(self._fly(flight), name="podwright binding")
+        task = asyncio.create_task(self._fly(flight), name="podwright binding")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
@@ -124,28 +124,31 @@ class Bindings:
     # The task
 
     async def _fly(self, flight: Flight) -> None:
-        status: Status | None
         try:
-            status = await self._cycle(flight)
+            status = await self._outcome(flight)
+            if status is None:
+                self._bound(flight)
+            elif flight.posted:
+                await self._read_back(flight, status)
+            else:
+                self._land(flight, status)
+        finally:
+            self._left()
+        self._flights.remove(flight)
+        self._wake()
+
+    async def _outcome(self, flight: Flight) -> Status | None:
+        try:
+            return await self._cycle(flight)
         except PluginError as error:
-            status = Status(Code.ERROR, (str(error),), error.plugin)
+            return Status(Code.ERROR, (str(error),), error.plugin)
         except asyncio.CancelledError:
             if flight.stopped is None:
                 raise
-            status = flight.stopped
+            return flight.stopped
         except Exception as error:
             log.exception("binding pod %s to %s failed", flight.queued.pod.key, flight.placement.node_name)
-            status = Status(Code.ERROR, (f"{type(error).__name__}: {error}",))
-        finally:
-            self._left()
-        if status is None:
-            self._bound(flight)
-        elif flight.posted:
-            await self._read_back(flight, status)
-        else:
-            self._land(flight, status)
-        self._flights.remove(flight)
-        self._wake()
+            return Status(Code.ERROR, (f"{type(error).__name__}: {error}",))
 
     async def _cycle(self, flight: Flight) -> Status | None:
         pod, node_name, framework = flight.queued.pod, flight.placement.node_name, flight.live.framework
@@ -182,8 +185,10 @@ class Bindings:
                 self._metrics.permit_wait_seconds.labels(result).observe(self._clock() - started)
                 flight.waiting = None
             if status is None and flight.stopped is None and pre_bind:
+                flight.working = asyncio.current_task()
                 status = await flight.live.framework.pre_bind(flight.placement.state, pod, node_name)
         finally:
+            flight.working = None
             self._flying += 1
         status = status or flight.stopped
         if status is not None and expected:
@@ -277,12 +282,14 @@ class Bindings:
 
     async def _read(self, pod: PodInfo) -> Any:
         """The pod as the API server has it, None if it is gone or another one has its name. Asks until it is told."""
-        pause, longest = READ_BACK_SECONDS
+        shortest, longest = READ_BACK_SECONDS
+        pause = shortest
         while True:
             try:
                 raw = await self._cluster.get("Pod", pod.name, pod.namespace)
             except ClusterError as error:
-                log.warning("pod %s: cannot read it back: %s", pod.key, error)
+                if pause == shortest:
+                    log.warning("pod %s: cannot read it back yet: %s", pod.key, error)
                 await asyncio.sleep(pause)
                 pause = min(longest, 2 * pause)
                 continue

@@ -23,7 +23,8 @@ class Flight:
     posted: bool = False
     stopped: Status | None = None
     waiting: WaitingPod | None = None
-    task: asyncio.Task[None] | None = None
+    working: asyncio.Task[None] | None = None
+    """The task, while it does PreBind's work and may be cancelled."""
 
     @property
     def uid(self) -> str:
@@ -34,8 +35,8 @@ class Flight:
         self.stopped = unschedulable(why)
         if self.waiting is not None:
             self.waiting.reject("", why)
-        elif self.task is not None:
-            self.task.cancel()
+        elif self.working is not None:
+            self.working.cancel()
 
 
 class Flights:

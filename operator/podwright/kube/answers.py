@@ -28,10 +28,13 @@ class Answer:
     retry_after: float | None = None
 
     def json(self) -> Any:
-        """The body, parsed. Raises ApiError for 4xx and 5xx."""
+        """The body, parsed. Raises ApiError for 4xx and 5xx, UnreachableError for a body that is no JSON."""
         if self.status >= 400:
             raise self.error()
-        return orjson.loads(self.body)
+        try:
+            return orjson.loads(self.body)
+        except orjson.JSONDecodeError as error:
+            raise UnreachableError(f"an answer that is no JSON: {self.body[:100]!r}") from error
 
     def error(self) -> ApiError:
         """What a 4xx or 5xx says."""

@@ -94,7 +94,8 @@ class Reflector:
         if status == 410:
             log.info("%s: the resource version is too old, listing again", where)
         else:
-            level = logging.WARNING if self._failures else logging.INFO
+            # The first may be any restart of the server; the second says that it lasts, and is said once.
+            level = {0: logging.INFO, 1: logging.WARNING}.get(self._failures, logging.DEBUG)
             log.log(level, "%s: %s; trying again", where, error or type(error).__name__)
         await self._pause(getattr(error, "retry_after", None) or 0.0)
 
@@ -124,9 +125,14 @@ class Reflector:
             self._sink.drop(key, None)
         self._known = seen
         self._version = page["metadata"]["resourceVersion"]
-        self._failures = 0
+        self._recovered()
         self.lists += 1
         self.synced.set()
+
+    def _recovered(self) -> None:
+        if self._failures > 1:
+            log.info("%s: watching again", self.resource.collection)
+        self._failures = 0
 
     async def _watch(self) -> None:
         shortest, longest = WATCH_SECONDS
@@ -140,7 +146,7 @@ class Reflector:
         async with self._http.stream(self.resource.collection, params, SILENCE_SECONDS) as response:
             rest = b""
             async for chunk in response.content.iter_any():
-                self._failures = 0
+                self._recovered()
                 lines = (rest + chunk if rest else chunk).split(b"\n")
                 rest = lines.pop()
                 for line in lines:

@@ -259,6 +259,19 @@ class TestFailedBindings:
             await asyncio.sleep(0.2)
             assert not rig.engine.cache.is_assumed("default/web")
 
+    async def test_while_there_are_no_answers_only_so_many_pods_are_tried(self, monkeypatch):
+        monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
+        rig = Rig(bindings_at_once=2)
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")] * 2
+        rig.cluster.unreachable = 6
+        for number in range(5):
+            rig.cluster.objects["Pod", f"p{number}"] = rig.pod(f"p{number}")
+        async with deciding(rig):
+            assert len(rig.cluster.bound) == 2
+            await asyncio.sleep(0.2)
+            assert {name for name, _ in rig.cluster.bound} == {f"p{number}" for number in range(5)}
+
     async def test_confirmed_by_the_watch_while_it_is_read_back_it_counts_as_bound(self, monkeypatch):
         monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
         rig = Rig()
@@ -382,6 +395,25 @@ class TestPlugins:
             assert rig.placed_on("web") == ""
             assert len(rig.engine.queue) == 0
             assert rig.recorder.events == []
+
+    @pytest.mark.parametrize("begun", [True, False], ids=["during PreBind", "before its task has begun"])
+    async def test_a_pod_that_is_deleted_before_its_binding_is_posted_is_not_bound(self, begun):
+        rig = Rig({"Slow": Slow})
+        Slow.gate = asyncio.get_running_loop().create_future()
+        rig.node("a")
+        rig.engine.live.apply(custom_policy("preBind", "Slow"))
+        async with deciding(rig):
+            raw = rig.pod("web", requests={"cpu": "2"})
+            if begun:
+                await settle()
+            else:
+                rig.engine._attempt(rig.engine.queue.pop())
+            rig.engine.pending.drop("default/web", raw)
+            await settle()
+            assert rig.placed_on("web") == ""
+            assert len(rig.engine.flights) == len(rig.engine.queue) == 0
+            assert rig.cluster.bound == []
+            assert rig.engine._bindings._flying == 0
 
     async def test_a_pod_whose_binding_is_posted_is_not_taken_for_deleted(self):
         rig = Rig()
