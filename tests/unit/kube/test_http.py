@@ -156,3 +156,12 @@ async def test_insisting_ends(monkeypatch, answers, status, tries):
             await http.insist("GET", "/api/v1/pods")
         assert refused.value.status == status
         assert len(script.requests) == tries
+
+
+async def test_a_good_answer_with_a_garbled_body_is_no_answer():
+    async def garbled(_request):
+        return aiohttp.web.Response(body=b'{"items": [{"met')
+
+    async with api(garbled) as (http, _):
+        with pytest.raises(UnreachableError, match="no JSON"):
+            await http.call("GET", "/api/v1/pods")

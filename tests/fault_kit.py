@@ -1,0 +1,151 @@
+"""What the fault tests do over and over: fill a cluster while things go wrong, wait for calm, and check that nothing was lost.
+
+`Arena.verify` is the heart: the same demands after every fault, told from the API server's own data.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import operator_kit as kit
+from fault_ledger import Ledger, waits_without_cause
+from fault_proxy import FaultProxy
+from podwright.testing import ControlPlane, node, pod, wait_until
+
+OURS = "podwright"
+
+
+@dataclass
+class Arena:
+    """A cluster in which things go wrong. `tell` takes the figures of the test."""
+
+    cluster: ControlPlane
+    namespace: str
+    ledger: Ledger
+    tell: Callable[..., None]
+    operators: list[kit.Operator] = field(default_factory=list)
+
+    # Making things happen
+
+    def nodes(self, count: int, first: int = 0, **options: Any) -> list[dict[str, Any]]:
+        bodies = [
+            node(f"n{i}", **{"cpu": "4", "memory": "64Gi", "pods": "30", **options})
+            for i in range(first, first + count)
+        ]
+        self.cluster.bulk.create(bodies)
+        return bodies
+
+    def pod(self, name: str, **options: Any) -> dict[str, Any]:
+        return pod(name, self.namespace, **{"scheduler": OURS, "cpu": "200m", "memory": "100Mi", **options})
+
+    def pods(self, count: int, prefix: str = "p", **options: Any) -> None:
+        self.cluster.bulk.create([self.pod(f"{prefix}{i}", **options) for i in range(count)])
+
+    @contextmanager
+    def filling(self, count: int, rate: float, prefix: str = "p", **options: Any) -> Iterator[threading.Thread]:
+        """Pods are created at that rate (a second) in the background; all have been tried at the end of the block.
+
+        A pod that the API server could not take at once is created later.
+        """
+        thread = threading.Thread(target=self._fill, args=(count, rate, prefix, options), name="filling")
+        thread.start()
+        try:
+            yield thread
+        finally:
+            thread.join()
+
+    def _fill(self, count: int, rate: float, prefix: str, options: Mapping[str, Any]) -> None:
+        batch = max(1, round(rate / 5))
+        for first in range(0, count, batch):
+            for i in range(first, min(count, first + batch)):
+                body = self.pod(f"{prefix}{i}", **options)
+                self.insist(lambda body=body: self.cluster.client.create(body))
+            time.sleep(batch / rate / 2)
+        self.cluster.client.close()
+
+    def insist(self, work: Callable[[], Any], seconds: float = 60) -> Any:
+        """Does it as soon as the API server can; that it is done already is fine."""
+        ends = time.monotonic() + seconds
+        while True:
+            try:
+                return work()
+            except Exception as error:
+                status = getattr(error, "status", 500)
+                if status in (404, 409):
+                    return None
+                if (status < 500 and status != 429) or time.monotonic() > ends:
+                    raise
+                time.sleep(0.1)
+
+    def start(self, proxy: FaultProxy | None = None, *arguments: str, **options: Any) -> kit.Operator:
+        """An operator, behind a proxy if one is given. It is killed with the arena at the latest."""
+        if proxy is not None:
+            direct = self.cluster.service_account_kubeconfig(*kit.ACCOUNT)
+            options["kubeconfig"] = proxy.kubeconfig(direct)
+        operator = kit.start(self.cluster, *arguments, **options)
+        self.operators.append(operator)
+        return operator
+
+    @contextmanager
+    def running(self, proxy: FaultProxy | None = None, *arguments: str, **options: Any) -> Iterator[kit.Operator]:
+        """An operator that lives through the block: it must still be there at its end, and end in peace."""
+        operator = self.start(proxy, *arguments, **options)
+        try:
+            yield operator
+            assert operator.process.alive, operator.process.log_tail(40)
+        finally:
+            operator.process.stop(30)
+        assert operator.process.returncode == 0, operator.process.log_tail(40)
+
+    # Waiting
+
+    def bound(self, scheduler: str = OURS) -> int:
+        """Pods that this scheduler bound, as the ledger has it."""
+        return sum(1 for b in list(self.ledger.bindings.values()) if b.scheduler == scheduler)
+
+    def wait_bound(self, count: int, timeout: float = 60, scheduler: str = OURS) -> None:
+        wait_until(lambda: self.bound(scheduler) >= count, timeout, f"{count} pods of {scheduler} are bound")
+
+    def wait_calm(self, timeout: float = 60) -> None:
+        """Every pod is bound or was told that it fits nowhere, and none waits without cause."""
+        ends = time.monotonic() + timeout
+        while found := self.unsettled():
+            if time.monotonic() > ends:
+                raise TimeoutError(f"not calm within {timeout:g} s: {found[:5]}")
+            time.sleep(0.3)
+
+    def unsettled(self, schedulers: Sequence[str] = (OURS,)) -> list[str]:
+        """Pods that wait and should not, or were not told why."""
+        found = waits_without_cause(self.cluster)
+        for raw in kit.pods(self.cluster):
+            if raw["spec"].get("nodeName") or raw["spec"]["schedulerName"] not in schedulers:
+                continue
+            if kit.condition(raw).get("reason") != "Unschedulable":
+                found.append(f"{raw['metadata']['name']} was not told why it waits: {kit.condition(raw)}")
+        return found
+
+    # What must hold
+
+    def verify(self, *, disturbed: bool = False, alone: bool = True) -> None:
+        """Nothing lost, nothing bound twice, nothing over-committed.
+
+        `disturbed`: a rival, or a shrinking node, may have made nodes too full; then we must have placed nothing more there from
+        a second later on. `alone`: all bindings of our scheduler name are by one instance.
+        """
+        ledger = self.ledger
+        assert self.unsettled() == []
+        assert ledger.moved == []
+        assert ledger.careless({OURS}, alone=alone) == []
+        if not disturbed:
+            assert kit.over_committed(self.cluster) == {}
+        placed = {raw["metadata"]["uid"]: raw["spec"].get("nodeName", "") for raw in kit.pods(self.cluster)}
+        noted = {uid: b.node_name for uid, b in ledger.bindings.items() if uid in placed}
+        assert noted == {uid: name for uid, name in placed.items() if name}
+        told = Counter(event["regarding"]["uid"] for event in kit.events(self.cluster, self.namespace, "Scheduled"))
+        assert [uid for uid, count in told.items() if count > 1] == []

@@ -1,0 +1,210 @@
+"""A ledger of what really happened in a cluster, written from watches of the API server's own, past any proxy.
+
+`Ledger` notes when each pod got its node and what each node could hold at that time, and tells afterwards: was a pod moved,
+was a node filled beyond what it had shown for a second, does a pod wait although it would fit. Nothing of Podwright's
+cache or queue is asked; amounts are parsed by its core.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from podwright.core.objects.node import Node, parse_node
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.testing import ControlPlane
+
+NOTICED: float = 1.0
+"""Seconds within which a change made by somebody else must be taken into account."""
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A pod got its node. `at`: seconds of the monotonic clock; `version`: the resourceVersion that says so."""
+
+    pod: PodInfo
+    node_name: str
+    at: float
+    version: int
+    scheduler: str
+
+
+@dataclass(frozen=True)
+class NodeChange:
+    """What a node could hold from `at` on; None once it was deleted."""
+
+    node: Node | None
+    at: float
+    version: int
+
+
+class Ledger:
+    """See the module. `lag` is how late a note may be taken; times are those of this process."""
+
+    def __init__(self, cluster: ControlPlane) -> None:
+        self._cluster = cluster
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._versions = {"pods": "", "nodes": ""}
+        self.bindings: dict[str, Binding] = {}
+        self.moved: list[str] = []
+        self.gone: dict[str, float] = {}
+        self.nodes: dict[str, list[NodeChange]] = {}
+
+    # Taking notes
+
+    def _follow(self, plural: str) -> None:
+        take = self._take_pod if plural == "pods" else self._take_node
+        while not self._stop.is_set():
+            with suppress(OSError, http.client.HTTPException, json.JSONDecodeError):
+                for event in self._events(plural):
+                    if event["type"] == "ERROR":
+                        self._list(plural)  # a new API server knows no old resource versions
+                        break
+                    raw = event["object"]
+                    self._versions[plural] = raw["metadata"]["resourceVersion"]
+                    if event["type"] != "BOOKMARK":
+                        take(event["type"], raw)
+            self._stop.wait(0.1)
+        self._cluster.client.close()
+
+    def _list(self, plural: str) -> None:
+        """All there is, and the end of what was; what happened in between is known from what it left."""
+        listed = self._cluster.client.request("GET", f"/api/v1/{plural}")
+        take, items = (self._take_pod if plural == "pods" else self._take_node), listed["items"]
+        for raw in items:
+            take("ADDED", raw)
+        there = {raw["metadata"]["uid" if plural == "pods" else "name"] for raw in items}
+        version = int(listed["metadata"]["resourceVersion"])
+        if plural == "pods":
+            self.gone.update(dict.fromkeys(self.bindings.keys() - there - self.gone.keys(), time.monotonic()))
+        else:
+            for name in self.nodes.keys() - there:
+                self.nodes[name].append(NodeChange(None, time.monotonic(), version))
+        self._versions[plural] = listed["metadata"]["resourceVersion"]
+
+    def _events(self, plural: str) -> Iterator[dict[str, Any]]:
+        config = yaml.safe_load(self._cluster.kubeconfig.read_text())
+        token = config["users"][0]["user"]["token"]
+        host, _, port = self._cluster.url.removeprefix("https://").rpartition(":")
+        context = ssl.create_default_context(cafile=str(self._cluster.certificate_authority))
+        connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=2)
+        path = f"/api/v1/{plural}?watch=1&allowWatchBookmarks=true&resourceVersion={self._versions[plural]}"
+        try:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+            answer = connection.getresponse()
+            if answer.status != 200:
+                return
+            while line := answer.readline():
+                yield json.loads(line)
+        finally:
+            connection.close()
+
+    def _take_pod(self, kind: str, raw: Mapping[str, Any]) -> None:
+        uid, node = raw["metadata"]["uid"], raw["spec"].get("nodeName")
+        now = time.monotonic()
+        if kind == "DELETED":
+            self.gone[uid] = now
+        known = self.bindings.get(uid)
+        if not node or kind == "DELETED":
+            if known is not None and not node:
+                self.moved.append(f"{known.pod.key}: {known.node_name} -> nowhere")
+            return
+        if known is None:
+            version = int(raw["metadata"]["resourceVersion"])
+            self.bindings[uid] = Binding(parse_pod(raw), node, now, version, raw["spec"]["schedulerName"])
+        elif known.node_name != node:
+            self.moved.append(f"{known.pod.key}: {known.node_name} -> {node}")
+
+    def _take_node(self, kind: str, raw: Mapping[str, Any]) -> None:
+        node = None if kind == "DELETED" else parse_node(raw)
+        change = NodeChange(node, time.monotonic(), int(raw["metadata"]["resourceVersion"]))
+        self.nodes.setdefault(raw["metadata"]["name"], []).append(change)
+
+    # Reading it
+
+    def latest(self) -> float:
+        """When the last pod was bound; 0 if none was."""
+        return max((binding.at for binding in list(self.bindings.values())), default=0.0)
+
+    def careless(self, schedulers: set[str], *, alone: bool = True) -> list[str]:
+        """Bindings by these schedulers to nodes which, for a second already, had no room for them or were not there.
+
+        What is free is counted from all pods whose binding was known then, ours as well as a rival's. Our own of the last second
+        count in full, since we need no watch to know them, if we were `alone` in binding them.
+        """
+        own = schedulers if alone else set()
+        return [
+            f"{binding.pod.key} on {binding.node_name}: {why}"
+            for binding in sorted(self.bindings.values(), key=lambda b: b.version)
+            if binding.scheduler in schedulers and (why := self._why_careless(binding, own))
+        ]
+
+    def _why_careless(self, binding: Binding, own: set[str]) -> str:
+        known = binding.at - NOTICED
+        recent = [c for c in self.nodes.get(binding.node_name, ()) if known < c.at <= binding.at]
+        before = [c for c in self.nodes.get(binding.node_name, ()) if c.at <= known]
+        states = [c.node for c in (*before[-1:], *recent)]
+        if states and all(node is None for node in states):
+            return "no such node for a second"
+        requested = Counter[str]()
+        for other in self.bindings.values():
+            if other.node_name != binding.node_name or other.version >= binding.version:
+                continue
+            mine = other.scheduler in own
+            if self.gone.get(other.pod.uid, binding.at) <= binding.at or (other.at > known and not mine):
+                continue
+            requested["pods"] += 1
+            requested.update(other.pod.requests.amounts)
+        wanted = Counter[str]({"pods": 1, **binding.pod.requests.amounts})
+        for node in states:
+            if node is not None and all(requested[r] + n <= node.allocatable.get(r, 0) for r, n in wanted.items()):
+                return ""
+        return f"requested {dict(requested)}, in vain for a second" if states else ""
+
+
+@contextmanager
+def written(cluster: ControlPlane) -> Iterator[Ledger]:
+    """A ledger that is kept from here to the end of the block."""
+    ledger = Ledger(cluster)
+    for plural in ("pods", "nodes"):
+        ledger._list(plural)
+        thread = threading.Thread(target=ledger._follow, args=(plural,), name=f"ledger of {plural}", daemon=True)
+        ledger._threads.append(thread)
+        thread.start()
+    try:
+        yield ledger
+    finally:
+        ledger._stop.set()
+        for thread in ledger._threads:
+            thread.join(5)
+
+
+def waits_without_cause(cluster: ControlPlane) -> list[str]:
+    """Pending pods that would fit on a node without taints, by a count from the API server."""
+    nodes = [parse_node(raw) for raw in cluster.client.items("/api/v1/nodes")]
+    parsed = [parse_pod(raw) for raw in cluster.client.items("/api/v1/pods")]
+    free: dict[str, Counter[str]] = {}
+    for node in nodes:
+        if not node.taints and not node.unschedulable:
+            free[node.name] = Counter(dict(node.allocatable))
+    for pod in parsed:
+        if pod.node_name in free and not pod.finished:
+            free[pod.node_name].subtract({"pods": 1, **pod.requests.amounts})
+    found = []
+    for pod in parsed:
+        wanted = {"pods": 1, **pod.requests.amounts}
+        fits = [name for name, left in free.items() if all(left[r] >= n for r, n in wanted.items())]
+        if not pod.node_name and not pod.terminating and fits:
+            found.append(f"{pod.key}: would fit on {fits[:3]}")
+    return found

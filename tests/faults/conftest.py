@@ -1,0 +1,42 @@
+"""A control plane of its own for tests that kill it, a ledger of what really happened, and the figures of each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import fault_kit
+import fault_ledger
+import operator_kit
+from podwright.testing import Binaries, ControlPlane
+
+_FIGURES = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture(scope="session")
+def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
+    """Not the one that other tests use: here it is killed and paused."""
+    with ControlPlane(binaries=binaries) as cluster:
+        operator_kit.install(cluster)
+        yield cluster
+
+
+@pytest.fixture
+def arena(request: pytest.FixtureRequest, empty_cluster: ControlPlane, namespace: str) -> Iterator[fault_kit.Arena]:
+    """An empty cluster, a namespace, and a ledger kept from here on."""
+    lines = request.config.stash.setdefault(_FIGURES, [])
+
+    def tell(**figures: Any) -> None:
+        lines.append(f"{request.node.name}: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in figures.items()))
+
+    with fault_ledger.written(empty_cluster) as ledger:
+        yield fault_kit.Arena(empty_cluster, namespace, ledger, tell)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if lines := config.stash.get(_FIGURES, []):
+        terminalreporter.section("faults")
+        for line in lines:
+            terminalreporter.write_line(line)

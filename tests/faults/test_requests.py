@@ -1,0 +1,61 @@
+"""Requests that are late, cut, refused, or carried out without an answer."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from fault_kit import Arena
+from fault_proxy import ANSWER_LOST, CUT, FaultProxy, Faults, is_binding, is_write
+
+PODS = 240
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(Faults({ANSWER_LOST: 0.3}, is_binding), id="Bindings go through and the answer is lost"),
+        pytest.param(Faults({CUT: 0.3}, is_binding), id="connections are cut before the Binding arrives"),
+        pytest.param(Faults({"409": 0.2}, is_binding), id="Bindings are answered 409 although nothing happened"),
+        pytest.param(Faults({"429": 0.2}, is_binding, retry_after=1), id="Bindings are throttled with Retry-After"),
+        pytest.param(Faults({"500": 0.2, "504": 0.2}, is_binding), id="Bindings are answered 500 and 504"),
+        pytest.param(Faults({}, is_binding, delay=1.0), id="Bindings take up to a second"),
+        pytest.param(
+            Faults({CUT: 0.05, ANSWER_LOST: 0.05, "409": 0.05, "429": 0.05, "500": 0.05, "504": 0.05}, is_write, 0.05),
+            id="all of it at once, to every write",
+        ),
+    ],
+)
+def test_pods_are_bound_once_although_bindings_go_wrong(arena: Arena, faults: Faults) -> None:
+    arena.nodes(30, pods="10")
+    with FaultProxy(arena.cluster) as proxy, arena.running(proxy, "--pod-intake=watch"):
+        proxy.faults = [faults]
+        started = time.monotonic()
+        arena.pods(PODS, cpu="400m")
+        arena.wait_bound(PODS)
+        healed = arena.ledger.latest()
+        proxy.faults = []
+        arena.wait_calm()
+    arena.verify()
+    assert proxy.injected.total() > PODS / 10
+    arena.tell(pods=PODS, faults=dict(proxy.injected), seconds_to_bind_all=f"{healed - started:.1f}")
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+def test_an_unreliable_network_from_the_start_on(arena: Arena, intake: str) -> None:
+    arena.nodes(30, pods="10")
+    arena.pods(PODS, cpu="400m")
+    with FaultProxy(arena.cluster) as proxy:
+        proxy.faults = [Faults({CUT: 0.04, "500": 0.04, "504": 0.02, "429": 0.02, ANSWER_LOST: 0.04}, delay=0.05)]
+        started = time.monotonic()
+        with arena.running(proxy, f"--pod-intake={intake}"):
+            arena.wait_bound(PODS, 90)
+            proxy.faults = []
+            arena.wait_calm()
+    arena.verify()
+    arena.tell(
+        pods=PODS,
+        faults=dict(proxy.injected),
+        seconds_to_start_and_bind_all=f"{arena.ledger.latest() - started:.1f}",
+    )

@@ -1,0 +1,50 @@
+"""The API server is killed, etcd is stopped or frozen: nothing is guessed, and work goes on by itself."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from fault_kit import Arena
+
+PODS = 400
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+def test_the_api_server_is_killed_with_bindings_in_flight(arena: Arena, intake: str) -> None:
+    arena.nodes(40, pods="12")
+    server = arena.cluster.api_server
+    with arena.running(None, f"--pod-intake={intake}"):
+        with arena.filling(PODS, 200):
+            arena.wait_bound(PODS // 8)
+            server.kill()
+            time.sleep(1)
+            server.start()
+            back = time.monotonic()
+        arena.wait_bound(PODS)
+        arena.wait_calm()
+        recovered = arena.ledger.latest() - back
+        arena.pods(5, "later")
+        arena.wait_bound(PODS + 5, 20)
+    arena.verify()
+    arena.tell(pods=PODS, faults="API server killed once", seconds_until_all_bound_after_its_return=f"{recovered:.1f}")
+
+
+@pytest.mark.parametrize("how", ["paused", "stopped"])
+def test_etcd_is_away_for_10_seconds(arena: Arena, how: str) -> None:
+    arena.nodes(40, pods="12")
+    etcd, server = arena.cluster.etcd, arena.cluster.api_server
+    with arena.running(None, "--pod-intake=kopf"):
+        with arena.filling(PODS, 150):
+            arena.wait_bound(PODS // 8)
+            etcd.pause() if how == "paused" else etcd.stop()
+            time.sleep(10)
+            etcd.resume() if how == "paused" else etcd.start()
+            back = time.monotonic()
+        server.wait_ready(arena.cluster.client.ready, 60)
+        arena.wait_bound(PODS, 120)
+        arena.wait_calm()
+    arena.verify()
+    recovered = arena.ledger.latest() - back
+    arena.tell(pods=PODS, faults=f"etcd {how} for 10 s", seconds_until_all_bound_after_its_return=f"{recovered:.1f}")
