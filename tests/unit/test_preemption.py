@@ -157,3 +157,9 @@ def test_budgets(budgets, violating):
 def test_args_out_of_range_are_refused_naming_the_field(args, field):
     assert [where for where, _ in args.validate("args")] == [field]
     assert not list(DefaultPreemptionArgs().validate("args"))
+
+
+def test_a_port_is_free_in_the_dry_run_once_any_of_its_users_is_off():
+    port = {"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}}
+    pods = [make_pod("low", node="a", priority=1, **port), make_pod("high", node="a", priority=200, **port)]
+    assert victims(decide([small("a")], pods, make_pod("urgent", priority=100, **port))) == ("a", {"low"})

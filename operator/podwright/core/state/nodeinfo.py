@@ -16,7 +16,7 @@ class UsedPorts:
     __slots__ = ("_used",)
 
     def __init__(self, used: Mapping[tuple[str, int], dict[str, int]] | None = None) -> None:
-        self._used: dict[tuple[str, int], dict[str, int]] = {k: dict(v) for k, v in (used or {}).items()}
+        self._used: dict[tuple[str, int], dict[str, int]] = dict(used or {})
 
     def add(self, port: HostPort) -> None:
         addresses = self._used.setdefault((port.protocol, port.port), {})
@@ -42,7 +42,8 @@ class UsedPorts:
         return bool(self._used)
 
     def clone(self) -> UsedPorts:
-        return UsedPorts(self._used)
+        """For a dry run, which does not count, as kube-scheduler does not: a port is free once any of its users left."""
+        return UsedPorts({port: dict.fromkeys(addresses, 1) for port, addresses in self._used.items()})
 
 
 class NodeInfo:
