@@ -168,7 +168,9 @@ class Ledger:
             requested.update(other.pod.requests.amounts)
         wanted = Counter[str]({"pods": 1, **binding.pod.requests.amounts})
         for node in states:
-            if node is not None and all(requested[r] + n <= node.allocatable.get(r, 0) for r, n in wanted.items()):
+            if node is None or node.taints or node.unschedulable:
+                continue
+            if all(requested[r] + n <= node.allocatable.get(r, 0) for r, n in wanted.items()):
                 return ""
         return f"requested {dict(requested)}, in vain for a second" if states else ""
 

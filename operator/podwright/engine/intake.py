@@ -154,6 +154,14 @@ class PendingPods:
     def key(self, raw: Raw) -> str:
         return str(raw["metadata"]["uid"])
 
+    def knows(self, uid: str) -> bool:
+        """Whether the pod is in the queue, in flight or placed."""
+        return self._queue.get(uid) is not None or self._cache.placement(uid) is not None
+
+    def waiting(self) -> set[str]:
+        """The uids of the pods that have no place yet."""
+        return {uid for uid in self._queue.uids() if self._cache.placement(uid) is None}
+
     def put(self, raw: Raw) -> None:
         if not self.is_ours(raw):
             return

@@ -26,6 +26,7 @@ from podwright.engine.intake import PendingPods
 from podwright.engine.metrics import Metrics
 from podwright.engine.plugins import load_plugins
 from podwright.kube import access, credentials
+from podwright.kube.audit import PendingAudit
 from podwright.kube.cluster import ApiCluster
 from podwright.kube.events import EventRecorder
 from podwright.kube.eviction import PodEvictor
@@ -116,6 +117,8 @@ class Runtime:
             self._spawn("policies", self.policies.reconcile)
         self._spawn("housekeeping", self.engine.keep_house)
         self._spawn("newly served names", self._list_newly_served)
+        audit = PendingAudit(self.http, self.engine.pending, lambda: self.engine.live.policies.scheduler_names)
+        self._spawn("audit of pending pods", audit.run)
         self._started = True
         self._deciding = self._spawn("decisions", self._decide)
 

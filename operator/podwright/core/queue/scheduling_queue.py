@@ -213,6 +213,10 @@ class SchedulingQueue:
         """A pod that is in the queue or in flight."""
         return self._pods.get(uid)
 
+    def uids(self) -> list[str]:
+        """All pods that are in the queue or in flight."""
+        return list(self._pods)
+
     def __len__(self) -> int:
         return len(self._pods)
 

@@ -1,0 +1,60 @@
+"""Somebody else fills the same nodes at the same time: kube-scheduler, or a second instance that believes it leads."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import operator_kit as kit
+from fault_kit import OURS, Arena
+from podwright.testing import wait_until
+
+RIVAL = "default-scheduler"
+
+
+def test_kube_scheduler_fills_the_same_nodes(arena: Arena) -> None:
+    """Room for 480 of 500: both place at once, both notice within a second what the other has taken."""
+    arena.nodes(40, pods="12")
+    rival = arena.cluster.start_scheduler()
+    try:
+        with arena.running(None, "--pod-intake=watch"):
+            theirs = threading.Thread(target=arena.pods, args=(250, "theirs"), kwargs={"scheduler": RIVAL})
+            theirs.start()
+            arena.pods(250, "ours")
+            theirs.join()
+            wait_until(lambda: arena.bound() + arena.bound(RIVAL) >= 480, 60, "the nodes are full")
+            began = time.monotonic()
+            arena.wait_calm()
+            calm = time.monotonic() - began
+    finally:
+        rival.stop()
+    ours, others = arena.bound(), arena.bound(RIVAL)
+    arena.verify(disturbed=True)
+    assert ours > 50
+    assert others > 50
+    crowded = kit.over_committed(arena.cluster)
+    arena.tell(pods_ours=ours, pods_of_the_rival=others, nodes_overfilled=len(crowded), seconds_to_calm=f"{calm:.1f}")
+
+
+def test_two_instances_that_both_believe_they_lead(arena: Arena) -> None:
+    arena.nodes(40, pods="12")
+    first_one = arena.running(None, "--pod-intake=watch", name="first")
+    second_one = arena.running(None, "--pod-intake=kopf", name="second")
+    with first_one as first, second_one as second:
+        arena.pods(440)
+        arena.wait_bound(440)
+        arena.wait_calm()
+        arena.pods(100, "later")
+        arena.wait_calm()
+        shares = [int(one.metric("scheduler_pod_scheduling_attempts_count")) for one in (first, second)]
+        wait_until(
+            lambda: all(
+                one.metric("scheduler_scheduler_cache_size", type="assumed_pods") == 0 for one in (first, second)
+            ),
+            60,
+            "neither counts pods that the other one has bound elsewhere",
+        )
+    arena.verify(disturbed=True, alone=False)
+    assert min(shares) > 0
+    crowded = kit.over_committed(arena.cluster)
+    arena.tell(pods=540, bound=arena.bound(OURS), bound_by_each=shares, nodes_overfilled=len(crowded))

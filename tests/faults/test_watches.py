@@ -1,0 +1,129 @@
+"""Watches that end, fall silent, or bring events twice, late or not at all."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+import operator_kit as kit
+from fault_kit import Arena
+from fault_proxy import FaultProxy
+
+PODS = 300
+PODS_PATH = "/api/v1/pods"
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+def test_watches_are_closed_and_expired_over_and_over(arena: Arena, intake: str) -> None:
+    arena.nodes(40, pods="12")
+    with FaultProxy(arena.cluster) as proxy, arena.running(proxy, f"--pod-intake={intake}"):
+        with arena.filling(PODS, 80) as filling:
+            for expire in iter(filling.is_alive, False):
+                assert expire
+                proxy.close_watches()
+                time.sleep(0.3)
+                proxy.expire_watches()
+                time.sleep(0.3)
+        filled = time.monotonic()
+        arena.wait_bound(PODS)
+        arena.wait_calm()
+    arena.verify()
+    recovered = max(0.0, arena.ledger.latest() - filled)
+    arena.tell(pods=PODS, faults=dict(proxy.injected), seconds_to_recover=f"{recovered:.1f}")
+
+
+class Disorder:
+    """Events come twice, or after the one that follows them. The events of one object keep their order."""
+
+    def __init__(self, share: float, counted: dict[str, int]) -> None:
+        self._chance = random.Random(3)
+        self._share = share
+        self._held: dict[str, tuple[str, bytes]] = {}
+        self._counted = counted
+
+    def __call__(self, path: str, line: bytes) -> Iterator[bytes]:
+        drawn = self._chance.random()
+        held = self._held.pop(path, None)
+        name = line.split(b'"name":"', 1)[-1].split(b'"', 1)[0].decode()
+        if held is not None:
+            late = [line, held[1]] if held[0] != name else [held[1], line]
+            yield from late
+        elif drawn < self._share and b'"BOOKMARK"' not in line:
+            self._counted["late"] += 1
+            self._held[path] = (name, line)
+        elif drawn < 2 * self._share:
+            self._counted["twice"] += 1
+            yield from (line, line)
+        else:
+            yield line
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+def test_events_that_come_twice_or_late_change_nothing(arena: Arena, intake: str) -> None:
+    arena.nodes(40, pods="12")
+    counted = {"late": 0, "twice": 0}
+    with FaultProxy(arena.cluster) as proxy, arena.running(proxy, f"--pod-intake={intake}"):
+        proxy.tamper = Disorder(0.1, counted)
+        arena.pods(PODS)
+        # The last event of a stream may still be held back: something more has to happen.
+        arena.wait_bound(PODS - 2)
+        arena.pods(3, "push")
+        arena.wait_bound(PODS + 1)
+        proxy.close_watches()
+        arena.wait_bound(PODS + 3)
+        arena.wait_calm()
+    arena.verify()
+    assert min(counted.values()) > 10
+    arena.tell(pods=PODS + 3, faults=counted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+def test_watches_that_stall_silently_are_noticed(arena: Arena, intake: str) -> None:
+    arena.nodes(10, pods="12")
+    with FaultProxy(arena.cluster) as proxy, arena.running(proxy, f"--pod-intake={intake}"):
+        arena.pods(10)
+        arena.wait_bound(10)
+        stalled = proxy.stall_watches()
+        began = time.monotonic()
+        arena.nodes(10, first=10, pods="12")
+        arena.pods(150, "later")
+        arena.wait_bound(160, 120)
+        arena.wait_calm()
+    arena.verify()
+    recovered = arena.ledger.latest() - began
+    arena.tell(pods=160, faults=f"{stalled} watches stalled", seconds_until_noticed_and_all_bound=f"{recovered:.1f}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+def test_events_of_pods_that_never_come_are_made_good(arena: Arena, intake: str) -> None:
+    """New pods, confirmations of our own Bindings and deletions of waiting pods are not told by the watch."""
+    arena.nodes(10, pods="12")
+    chance, lost = random.Random(5), {"lost": 0}
+
+    def lossy(path: str, line: bytes) -> Iterable[bytes]:
+        if path == PODS_PATH and b'"BOOKMARK"' not in line and chance.random() < 0.3:
+            lost["lost"] += 1
+            return ()
+        return (line,)
+
+    with FaultProxy(arena.cluster) as proxy, arena.running(proxy, f"--pod-intake={intake}") as operator:
+        proxy.tamper = lossy
+        arena.pods(100)
+        arena.pods(10, "huge", cpu="100")
+        waiting = lambda: operator.metric("scheduler_pending_pods", queue="unschedulable")  # noqa: E731
+        arena.wait_bound(100, 150)
+        arena.wait_calm()
+        for i in range(10):
+            arena.cluster.client.delete(arena.pod(f"huge{i}"))
+        gone = time.monotonic()
+        kit.wait_until(lambda: waiting() == 0, 150, "pods that are gone are forgotten")
+        forgotten = time.monotonic() - gone
+        assumed = lambda: operator.metric("scheduler_scheduler_cache_size", type="assumed_pods")  # noqa: E731
+        kit.wait_until(lambda: assumed() == 0, 90, "every binding is confirmed")
+    arena.verify()
+    arena.tell(pods=110, faults=lost, seconds_until_deleted_pods_were_forgotten=f"{forgotten:.1f}")
