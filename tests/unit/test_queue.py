@@ -235,10 +235,120 @@ def test_every_entry_into_a_queue_is_reported(h):
     h.rejected("p", "Fit")
     h.queue.move(NODE_ADDED)
     assert h.incoming == [
-        ("active", "PodAdd"),
+        ("active", "UnscheduledPodAdd"),
         ("unschedulable", "ScheduleAttemptFailure"),
-        ("backoff", "Node"),
+        ("backoff", "NodeAdd"),
     ]
+
+
+def test_a_pod_that_an_event_has_helped_in_flight_is_reported_where_it_went(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.move(NODE_ADDED)
+    h.queue.reject(queued, ["Fit"])
+    assert h.incoming == [("active", "UnscheduledPodAdd"), ("backoff", "ScheduleAttemptFailure")]
+
+
+@pytest.mark.parametrize(
+    ("event", "label"),
+    [
+        pytest.param(POD_GONE, "AssignedPodDelete", id="a pod with a node went"),
+        pytest.param(ClusterEvent(NODE, Action.UPDATE_NODE_TAINT), "NodeUpdateNodeTaint", id="one thing of a node"),
+        pytest.param(
+            ClusterEvent(NODE, Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_LABEL), "NodeUpdate", id="several things"
+        ),
+        pytest.param(
+            ClusterEvent(POD, Action.UPDATE_POD_LABEL), "TargetPodUpdatePodLabel", id="the waiting pod itself"
+        ),
+    ],
+)
+def test_events_have_the_labels_of_kube_scheduler(event, label):
+    assert event.label == label
+
+
+def test_of_backoffs_that_end_together_the_most_important_pod_is_popped_first(h):
+    flying = []
+    for name, priority in (("low", 1), ("high", 5)):
+        h.add(name, priority=priority)
+        flying.append(h.queue.pop())
+    for queued in flying:
+        h.queue.reject(queued, ["Fit"])
+    h.queue.move(NODE_ADDED)
+    assert [h.pop(), h.pop()] == ["high", "low"]
+
+
+def test_a_pod_that_becomes_important_in_backoff_overtakes_the_others(h):
+    for name in ("first", "second"):
+        h.rejected(name, "Fit")
+    h.queue.move(NODE_ADDED)
+    h.queue.update(h.pod("second", priority=9))
+    assert [h.pop(), h.pop()] == ["second", "first"]
+
+
+def test_what_helps_everybody_does_not_end_the_backoff_of_a_pending_pod(h):
+    h.rejected("p", (), pending=["Wait"])
+    h.queue.activate_all()
+    assert h.counts() == {"backoff": 1}
+
+
+def test_an_update_that_does_not_open_the_gate_changes_nothing(h):
+    h.add("p", gates=["g", "h"])
+    h.queue.update(h.pod("p", gates=["g"]))
+    h.queue.update(h.pod("p", gates=["g"], labels={"a": "b"}))
+    assert h.counts() == {"gated": 1}
+    assert h.incoming == [("gated", "UnscheduledPodAdd")]
+    h.queue.update(h.pod("p"))
+    assert h.pop() == "p"
+
+
+def test_a_gate_is_asked_again_after_five_minutes_and_then_every_five(h):
+    asked = []
+    h.queue._pre_enqueue = lambda pod: asked.append(h.clock.now) or unresolvable("no").by("Gate")
+    h.add("p")
+    for _ in range(70):
+        h.clock.now += 10
+        h.queue.pop()
+    assert [round(when - 1000) // 30 for when in asked] == [0, 11, 22]
+
+
+@pytest.mark.parametrize("place", ["unschedulable", "backoff", "error"])
+def test_a_pod_is_activated_from_wherever_it_waits(h, place):
+    h.add("p")
+    queued = h.queue.pop()
+    if place == "error":
+        h.queue.fault(queued)
+    else:
+        h.queue.reject(queued, ["Fit"])
+    if place == "backoff":
+        h.queue.move(NODE_ADDED)
+    h.queue.activate(queued.uid)
+    assert h.counts() == {"active": 1}
+    assert h.incoming[-1] == ("active", "ForceActivate")
+
+
+def test_a_pod_activated_in_flight_is_tried_again_after_its_backoff(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.activate(queued.uid)
+    h.queue.reject(queued, ["Fit"])
+    assert h.counts() == {"backoff": 1}
+
+
+def test_activating_neither_opens_a_gate_nor_makes_up_a_pod(h):
+    h.add("p", gates=["g"])
+    h.queue.activate("default/p")
+    h.queue.activate("default/unknown")
+    assert h.counts() == {"gated": 1}
+
+
+def test_a_pods_time_in_the_queue_starts_when_its_gate_opens(h):
+    h.add("p", gates=["g"])
+    h.clock.now += 50
+    h.queue.update(h.pod("p"))
+    queued = h.queue.pop()
+    h.clock.now += 50
+    h.queue.fault(queued)
+    assert (queued.queued_at, queued.ready_at) == (1000.0, 1050.0)
 
 
 class QueueMachine(RuleBasedStateMachine):

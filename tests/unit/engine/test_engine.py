@@ -547,7 +547,7 @@ def test_metrics_agree_with_the_queue():
     value = rig.engine.metrics.registry.get_sample_value
     assert value("scheduler_pending_pods", {"queue": "active"}) == 1
     assert value("scheduler_pending_pods", {"queue": "gated"}) == 1
-    assert value("scheduler_queue_incoming_pods_total", {"queue": "active", "event": "PodAdd"}) == 1
+    assert value("scheduler_queue_incoming_pods_total", {"queue": "active", "event": "UnscheduledPodAdd"}) == 1
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,21 @@ class ClusterEvent:
     resource: str
     action: Action
 
+    @property
+    def label(self) -> str:
+        """What metrics call it, as kube-scheduler does: `NodeAdd`, `AssignedPodDelete`, `TargetPodUpdatePodLabel`."""
+        return f"{'TargetPod' if self.resource == POD else self.resource}{_LABELS.get(self.action, 'Update')}"
+
     def matches(self, happened: ClusterEvent) -> bool:
         """Whether this registration covers an event that happened."""
         return self.resource in (ANY, happened.resource) and bool(self.action & happened.action)
+
+
+_LABELS: Final = {
+    action: "".join(word.title() for word in (action.name or "").split("_"))
+    for action in Action
+    if not (action.name or "").endswith("OTHER")
+} | {Action.ALL: "All"}
 
 
 class Hint(Enum):

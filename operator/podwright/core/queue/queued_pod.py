@@ -25,7 +25,9 @@ class Place(Enum):
 
 @dataclass(slots=True, eq=False)
 class QueuedPod:
-    """`queued_at` is when it first came, `timestamp` when it last entered a queue: both in seconds of the clock."""
+    """`queued_at` is when it first came, `timestamp` when it last entered a queue, `ready_at` when it first was active,
+    `flushed_at` when it last had waited too long: all in seconds of the clock.
+    """
 
     pod: PodInfo
     queued_at: float
@@ -39,6 +41,8 @@ class QueuedPod:
     pending_plugins: frozenset[str] = frozenset()
     gated_by: str = ""
     backoff_until: float = 0.0
+    ready_at: float | None = None
+    flushed_at: float = 0.0
     buckets: list[dict[str, QueuedPod]] = field(default_factory=list)
 
     @property

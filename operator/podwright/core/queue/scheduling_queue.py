@@ -3,7 +3,7 @@
     add ──► active ──pop──► in flight ──done──► (gone)
               ▲  ▲              │ reject / fault
               │  └── backoff ◄──┴──► unschedulable ── move (an event that may help) ──► backoff or active
-    gated ────┘ (an event that its gate's plugin asked for)
+    gated ────┘ (an event that its gate's plugin asked for, and every 5 minutes)
 
 Invariants: a pod is in exactly one place; an event that comes while a pod is in flight is looked at when its attempt
 fails; no pod stays unschedulable for longer than 5 minutes. A pure state machine: the clock is passed in. Source of the
@@ -31,8 +31,11 @@ Hints = Mapping[str, Sequence[EventHint]]
 EVERYTHING_CHANGED: Final = ClusterEvent(ANY, Action.ALL)
 """Helps every pod: a policy changed, or time is up."""
 
-_POD_ADD: Final = "PodAdd"
+_POD_ADD: Final = "UnscheduledPodAdd"
 _ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
+_BACKOFF_COMPLETE: Final = "BackoffComplete"
+_TIME_IS_UP: Final = "UnschedulableTimeout"
+_FORCED: Final = "ForceActivate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +108,9 @@ class SchedulingQueue:
             self._record(event, before, pod, only=pod.uid)
         elif queued.place is Place.ACTIVE:
             self._active.push(pod.uid, self._sort_key(pod, queued.timestamp), queued)
-        elif queued.place is Place.GATED:
-            self._leave(queued)
-            self._activate(queued, event.action.name or "PodUpdate")
-        elif queued.place is Place.UNSCHEDULABLE:
+        elif queued.place is Place.BACKOFF:
+            self._back_off(queued)
+        else:
             self._requeue_if_worth(queued, _Happened(event, before, pod, pod.uid))
 
     def delete(self, uid: str) -> None:
@@ -138,8 +140,8 @@ class SchedulingQueue:
         """When `pop` may have something, by the clock; None if only an event can help."""
         if len(self._active) or len(self._backoff):
             return self._clock()
-        due = [head[0] + 1.0 for heap in (self._error_backoff,) if (head := heap.peek()) is not None]
-        if self._waiting:
+        due = [head[0][0] + 1.0 for heap in (self._error_backoff,) if (head := heap.peek()) is not None]
+        if self._waiting or self._gated:
             due.append(self._next_flush)
         return min(due, default=None)
 
@@ -181,10 +183,16 @@ class SchedulingQueue:
         if not queued.rejectors:
             self._retry(queued, _ATTEMPT_FAILED, skip_backoff=False)
             return
-        self._wait(queued)
+        helped = at_once = False
         for happened in missed:
-            if queued.place is Place.UNSCHEDULABLE and happened.only in ("", queued.uid):
-                self._requeue_if_worth(queued, happened)
+            if happened.only in ("", queued.uid) and (plugins := self._worth(queued.rejectors, queued.pod, happened)):
+                helped, at_once = True, _skips_backoff(queued, plugins, happened)
+                if at_once or not queued.pending_plugins:
+                    break
+        if helped:
+            self._retry(queued, _ATTEMPT_FAILED, skip_backoff=at_once)
+        else:
+            self._wait(queued)
 
     # Events
 
@@ -195,6 +203,17 @@ class SchedulingQueue:
         for queued in self._candidates(event):
             if queued.uid != spare:
                 self._requeue_if_worth(queued, happened)
+
+    def activate(self, uid: str) -> None:
+        """The pod is tried again without backoff, unless a gate holds it; one that is unknown or in flight is no error."""
+        queued = self._pods.get(uid)
+        if queued is None or queued.place is Place.ACTIVE:
+            return
+        if queued.place is Place.IN_FLIGHT:
+            self._record(EVERYTHING_CHANGED, None, None, only=uid)
+            return
+        self._leave(queued)
+        self._activate(queued, _FORCED)
 
     def activate_all(self) -> None:
         """Queues every rejected pod again: a policy changed, so what rejected them may no longer be in force."""
@@ -235,12 +254,12 @@ class SchedulingQueue:
         if queued.place is Place.GATED:
             if self._worth({queued.gated_by}, queued.pod, happened):
                 self._leave(queued)
-                self._activate(queued, happened.event.resource)
+                self._activate(queued, happened.event.label)
             return
         helped = self._worth(queued.rejectors, queued.pod, happened)
         if helped:
             self._leave(queued)
-            self._retry(queued, happened.event.resource, skip_backoff=bool(helped & queued.pending_plugins))
+            self._retry(queued, happened.event.label, skip_backoff=_skips_backoff(queued, helped, happened))
 
     def _worth(self, plugins: Iterable[str], pod: PodInfo, happened: _Happened) -> set[str]:
         """Those of the plugins which say that the event may help the pod."""
@@ -254,6 +273,8 @@ class SchedulingQueue:
         if self._is_held(queued, event):
             return
         queued.place = Place.ACTIVE
+        if queued.ready_at is None:
+            queued.ready_at = self._clock()
         self._active.push(queued.uid, self._sort_key(queued.pod, queued.timestamp), queued)
         self._on_incoming(Place.ACTIVE.value, event)
 
@@ -262,9 +283,13 @@ class SchedulingQueue:
             self._activate(queued, event)
         elif not self._is_held(queued, event):
             queued.place = Place.BACKOFF
-            heap = self._backoff if queued.rejectors else self._error_backoff
-            heap.push(queued.uid, queued.backoff_until, queued)
+            self._back_off(queued)
             self._on_incoming(Place.BACKOFF.value, event)
+
+    def _back_off(self, queued: QueuedPod) -> None:
+        """Into its heap. Backoffs end on whole seconds, and of those that end together the most important pod goes first."""
+        heap = self._backoff if queued.rejectors else self._error_backoff
+        heap.push(queued.uid, (queued.backoff_until, self._sort_key(queued.pod, queued.timestamp)), queued)
 
     def _is_held(self, queued: QueuedPod, event: str) -> bool:
         status = self._pre_enqueue(queued.pod)
@@ -272,10 +297,11 @@ class SchedulingQueue:
             queued.gated_by = ""
             return False
         queued.gated_by = status.plugin
+        if queued.place is not Place.GATED:
+            self._on_incoming(Place.GATED.value, event)
         queued.place = Place.GATED
         self._gated[queued.uid] = queued
         self._index(queued, (status.plugin,))
-        self._on_incoming(Place.GATED.value, event)
         return True
 
     def _wait(self, queued: QueuedPod) -> None:
@@ -311,13 +337,15 @@ class SchedulingQueue:
         for heap in (self._backoff, self._error_backoff):
             while (head := heap.peek()) is not None and not head[1].backing_off(now):
                 heap.remove(head[1].uid)
-                self._activate(head[1], "BackoffComplete")
+                self._activate(head[1], _BACKOFF_COMPLETE)
         if now >= self._next_flush:
             self._next_flush = now + FLUSH_INTERVAL
             self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket[1]}
-            for queued in [q for q in self._waiting.values() if now - q.timestamp > MAX_UNSCHEDULABLE]:
-                self._leave(queued)
-                self._retry(queued, "UnschedulableTimeout", skip_backoff=False)
+            for queued in [*self._waiting.values(), *self._gated.values()]:
+                if now - max(queued.timestamp, queued.flushed_at) > MAX_UNSCHEDULABLE:
+                    queued.flushed_at = now
+                    self._leave(queued)
+                    self._retry(queued, _TIME_IS_UP, skip_backoff=False)
 
     def _record(self, event: ClusterEvent, before: Any, after: Any, only: str = "") -> None:
         if self._in_flight:
@@ -338,6 +366,11 @@ class SchedulingQueue:
 
 
 _ALWAYS: Final = (EventHint(EVERYTHING_CHANGED),)
+
+
+def _skips_backoff(queued: QueuedPod, helped: set[str], happened: _Happened) -> bool:
+    """An event of which a plugin that said Pending asked to be told; what helps everybody helps after backoff."""
+    return happened.event.resource != ANY and bool(helped & queued.pending_plugins)
 
 
 def _helps(hint: EventHint, pod: PodInfo, happened: _Happened) -> bool:
