@@ -80,10 +80,18 @@ class FakeStatus:
 
 @dataclass
 class FakeEvictor:
+    """Says at once that evictions have begun, or with `waits` leaves that to the test: `answers` by the victim's name."""
+
     evicted: list[tuple[str, str, str]] = field(default_factory=list)
+    waits: bool = False
+    answers: dict[str, Callable[[bool], None]] = field(default_factory=dict)
 
     def evict(self, victim: PodInfo, preemptor: PodInfo, node_name: str, done: Callable[[bool], None]) -> None:
         self.evicted.append((victim.name, preemptor.name, node_name))
+        if self.waits:
+            self.answers[victim.name] = done
+        else:
+            done(True)
 
 
 class Rig:

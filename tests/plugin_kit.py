@@ -37,6 +37,9 @@ class KitHandle:
     def now(self) -> float:
         return NOW
 
+    def waiting_pods(self) -> tuple[()]:
+        return ()
+
 
 def make_cache(nodes: Iterable[Mapping[str, Any]] = (), pods: Iterable[Mapping[str, Any]] = ()) -> Cache:
     """A cache of raw nodes and raw assigned pods."""

@@ -92,7 +92,7 @@ class Bindings:
             if status is None:
                 status, waits = framework.permit(placement.state, pod, node_name)
                 if status is not None and status.code is Code.WAIT:
-                    flight.waiting, status = WaitingPod(pod.key, waits), None
+                    flight.waiting, status = WaitingPod(pod, node_name, waits), None
         except PluginError as error:
             status = Status(Code.ERROR, (str(error),), error.plugin)
         if status is not None:

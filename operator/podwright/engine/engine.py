@@ -17,7 +17,7 @@ from typing import Final
 
 from podwright.api.compile import Classes
 from podwright.api.scheduler_policy import DEFAULT_SCHEDULER_NAME
-from podwright.core.cycle import Fault, Placement, schedule
+from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster
 from podwright.core.queue import QueuedPod, SchedulingQueue
@@ -30,6 +30,7 @@ from podwright.engine.intake import AssignedPods, Nodes, Objects, PendingPods
 from podwright.engine.live import EngineHandle, LivePolicies
 from podwright.engine.metrics import Metrics
 from podwright.engine.ports import Evictor, Recorder, StatusWriter
+from podwright.engine.preemption import Preemptions
 
 log = logging.getLogger(__name__)
 
@@ -88,13 +89,17 @@ class Engine:
             on_incoming=self.metrics.incoming,
         )
         self.flights = Flights()
+        handle.waiting = self.flights.waiting
         cache, queue, status, complaints, wake = self.cache, self.queue, outside.status, self.complaints, self.wake
         self.nodes = Nodes(cache, queue, complaints, wake)
         self.assigned = AssignedPods(cache, queue, status, complaints, wake)
         self.pending = PendingPods(
             cache, queue, status, outside.recorder, self.flights, complaints, wake, self.live.serves
         )
-        self._failures = Failures(cache, queue, self.flights, outside.recorder, status, outside.evictor, self.metrics)
+        preemptions = Preemptions(
+            cache, queue, self.flights, outside.recorder, status, outside.evictor, self.metrics, wake
+        )
+        self._failures = Failures(cache, queue, outside.recorder, status, preemptions, self.metrics)
         self._bindings = Bindings(
             cache,
             queue,
@@ -195,14 +200,16 @@ class Engine:
                 self.metrics.algorithm_seconds.observe(seconds)
                 if isinstance(decision, Placement):
                     self._bindings.take_off(queued, live, decision, started)
+                elif isinstance(decision, Rejection):
+                    self._failures.rejected(queued, decision, live.framework, profile, seconds)
                 else:
-                    self._failures.decided(queued, decision, profile, seconds)
+                    self._failures.faulty(queued, decision.message, profile, seconds)
         except Exception as error:
             log.exception("an attempt at pod %s failed", queued.pod.key)
-            fault = Fault(queued.pod, "", f"{type(error).__name__}: {error}")
             if self.cache.is_assumed(queued.uid) and self.flights.get(queued.uid) is None:
                 self.cache.forget(queued.uid)
-            self._failures.decided(queued, fault, profile, self.sources.clock() - started)
+            text = f"{type(error).__name__}: {error}"
+            self._failures.faulty(queued, text, profile, self.sources.clock() - started)
 
     def _skip(self, queued: QueuedPod) -> None:
         """A pod that is being deleted is let go."""

@@ -1,4 +1,4 @@
-"""Attempts that came to nothing: the pod goes back to the queue, people are told why, and preemption is carried out.
+"""Attempts that came to nothing: the pod goes back to the queue, and people are told why. `preemption` carries preemption out.
 
 Only a pod that still is in the queue is told about; one that vanished or was bound by somebody else meanwhile is not.
 """
@@ -8,15 +8,16 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from podwright.core.cycle import Fault, Rejection
+from podwright.core.cycle import Rejection
+from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
-from podwright.engine.flights import Flights
 from podwright.engine.metrics import ERROR, UNSCHEDULABLE, Metrics
-from podwright.engine.ports import SCHEDULER_ERROR, Evictor, Recorder, StatusWriter, Verdict
+from podwright.engine.ports import SCHEDULER_ERROR, Recorder, StatusWriter, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
+from podwright.engine.preemption import Preemptions
 
 log = logging.getLogger(__name__)
 
@@ -39,21 +40,21 @@ class Failures:
         self,
         cache: Cache,
         queue: SchedulingQueue,
-        flights: Flights,
         recorder: Recorder,
         status: StatusWriter,
-        evictor: Evictor,
+        preemptions: Preemptions,
         metrics: Metrics,
     ) -> None:
         self._cache = cache
         self._queue = queue
-        self._flights = flights
         self._recorder = recorder
         self._status = status
-        self._evictor = evictor
+        self._preemptions = preemptions
         self._metrics = metrics
 
-    def rejected(self, queued: QueuedPod, decision: Rejection, profile: str, seconds: float) -> None:
+    def rejected(
+        self, queued: QueuedPod, decision: Rejection, framework: Framework, profile: str, seconds: float
+    ) -> None:
         """No node was feasible."""
         self._metrics.attempts(UNSCHEDULABLE, profile).observe(seconds)
         self._queue.reject(queued, decision.status_plugins, decision.pending_plugins)
@@ -64,8 +65,7 @@ class Failures:
             self._nominate(queued.pod, nominated)
         self._tell(queued.pod, REASON_UNSCHEDULABLE, decision.message, nominated)
         if nominated:
-            self._metrics.preemption_attempts.inc()
-            self._preempt(queued.pod, nominated, decision.victims)
+            self._preemptions.carry_out(framework, queued.pod, nominated, decision.victims)
 
     def turned_down(self, queued: QueuedPod, status: Status, profile: str, seconds: float) -> None:
         """A plugin rejected the chosen node in Reserve, Permit or PreBind."""
@@ -82,12 +82,6 @@ class Failures:
         self._told(queued, SCHEDULER_ERROR, message)
         log.warning("pod %s: %s; trying again", queued.pod.key, message)
 
-    def decided(self, queued: QueuedPod, decision: Rejection | Fault, profile: str, seconds: float) -> None:
-        if isinstance(decision, Rejection):
-            self.rejected(queued, decision, profile, seconds)
-        else:
-            self.faulty(queued, decision.message, profile, seconds)
-
     def _told(self, queued: QueuedPod, reason: str, message: str) -> None:
         if self._queue.get(queued.uid) is queued:
             self._tell(queued.pod, reason, message, None)
@@ -96,19 +90,8 @@ class Failures:
         self._recorder.record(pod, "Warning", "FailedScheduling", "Scheduling", shortened(message))
         self._status.write(pod, Verdict(reason, message), nominated)
 
-    # Preemption
-
     def _nominate(self, pod: PodInfo, node_name: str) -> None:
         if node_name:
             self._cache.nominator.add(pod, node_name)
         else:
             self._cache.nominator.remove(pod.uid)
-
-    def _preempt(self, pod: PodInfo, node_name: str, victims: tuple[PodInfo, ...]) -> None:
-        self._metrics.preemption_victims.observe(len(victims))
-        for victim in victims:
-            if not self._flights.cancel(victim.uid, "preempted"):
-                self._evictor.evict(victim, pod, node_name, lambda _begun: None)
-        for lower in [p for p in self._cache.nominator.on(node_name) if p.priority < pod.priority]:
-            self._cache.nominator.remove(lower.uid)
-            self._status.write(lower, None, "")

@@ -52,6 +52,10 @@ class Flights:
         if self._flights.get(flight.uid) is flight:
             del self._flights[flight.uid]
 
+    def waiting(self) -> list[WaitingPod]:
+        """The pods that wait in Permit."""
+        return [flight.waiting for flight in self._flights.values() if flight.waiting is not None]
+
     def get(self, uid: str) -> Flight | None:
         return self._flights.get(uid)
 

@@ -180,16 +180,33 @@ class PendingPods:
 
     def _take(self, pod: PodInfo, raw: Raw) -> None:
         uid = pod.uid
-        if pod.finished or self._cache.placement(uid) is not None:
+        if pod.finished:
+            return
+        queued = self._queue.get(uid)
+        if self._cache.placement(uid) is not None:
+            if queued is not None:
+                self._changed_in_flight(pod, raw)
             return
         self._status.seen(uid, raw)
+        before = None if queued is None else queued.pod
+        promised = "" if before is None else before.nominated_node_name
         nominator = self._cache.nominator
         if pod.nominated_node_name:
             nominator.add(pod, pod.nominated_node_name)
-        elif nominator.node_of(uid) and not self._queue.get(uid):
+        elif nominator.node_of(uid) and (promised or before is None):
             nominator.remove(uid)
         self._queue.update(pod)
+        if before is not None and promised not in ("", pod.nominated_node_name):
+            # Others were kept off that node for its sake.
+            self._queue.move(POD_GONE, before.on(promised), None)
         self._wake()
+
+    def _changed_in_flight(self, pod: PodInfo, raw: Raw) -> None:
+        """Should it come back, it comes back as it is now. One that is being deleted is not bound any more."""
+        self._status.seen(pod.uid, raw)
+        self._queue.update(pod)
+        if pod.terminating:
+            self._flights.gone(pod.uid)
 
     def _refuse(self, raw: Raw, error: Exception) -> None:
         text = self._complaints.about("Pod", _name(raw), error)

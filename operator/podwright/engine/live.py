@@ -5,7 +5,7 @@ A policy comes into force only when its framework could be built, so that a bad 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from podwright.api.compile import Classes, CompiledPolicy, Outcome, PolicySet, b
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.events import EventHint
 from podwright.core.framework.features import Features
-from podwright.core.framework.interface import Cluster, Handle
+from podwright.core.framework.interface import Cluster, Handle, WaitingPod
 from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Status
 from podwright.core.objects.pod import PodInfo
@@ -31,9 +31,13 @@ class EngineHandle:
     features: Features
     cluster: Cluster
     clock: Any
+    waiting: Callable[[], Collection[WaitingPod]] = tuple
 
     def now(self) -> float:
         return float(self.clock())
+
+    def waiting_pods(self) -> Collection[WaitingPod]:
+        return self.waiting()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,37 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from podwright.core.framework.status import Code, Status, unschedulable
+from podwright.core.framework.status import Status, unschedulable
+from podwright.core.objects.pod import PodInfo
 
 
 class WaitingPod:
-    """One pod. `timeouts`: seconds by plugin; the shortest counts."""
+    """One pod, assumed on a node. `timeouts`: seconds by plugin; a plugin's timeout counts until it allows the pod."""
 
-    def __init__(self, key: str, timeouts: Mapping[str, float]) -> None:
-        self.key = key
-        self._pending = dict(timeouts)
-        self._verdict: asyncio.Future[Status | None] = asyncio.get_running_loop().create_future()
+    def __init__(self, pod: PodInfo, node_name: str, timeouts: Mapping[str, float]) -> None:
+        loop = asyncio.get_running_loop()
+        self.pod = pod
+        self.node_name = node_name
+        self._verdict: asyncio.Future[Status | None] = loop.create_future()
+        self._timers = {
+            plugin: loop.call_later(seconds, self._expire, plugin, seconds) for plugin, seconds in timeouts.items()
+        }
+
+    @property
+    def pending_plugins(self) -> Collection[str]:
+        """The plugins that have not allowed it yet."""
+        return tuple(self._timers)
 
     def allow(self, plugin: str) -> None:
         """One plugin no longer objects."""
-        self._pending.pop(plugin, None)
-        if not self._pending and not self._verdict.done():
-            self._verdict.set_result(None)
+        timer = self._timers.pop(plugin, None)
+        if timer is not None:
+            timer.cancel()
+        if not self._timers:
+            self._decide(None)
 
     def reject(self, plugin: str, message: str) -> None:
         """The pod must not be bound there."""
-        if not self._verdict.done():
-            self._verdict.set_result(Status(Code.UNSCHEDULABLE, (message,), plugin))
+        self._decide(unschedulable(message).by(plugin))
 
     async def wait(self) -> Status | None:
         """None: allowed by all."""
-        if not self._pending:
-            return None
-        plugin, seconds = min(self._pending.items(), key=lambda item: item[1])
         try:
-            async with asyncio.timeout(seconds):
-                return await self._verdict
-        except TimeoutError:
-            return unschedulable(f"rejected due to timeout after waiting {seconds:g}s at plugin {plugin}").by(plugin)
+            return await self._verdict
+        finally:
+            self._clear()
+
+    def _expire(self, plugin: str, seconds: float) -> None:
+        self.reject(plugin, f"rejected due to timeout after waiting {seconds:g}s at plugin {plugin}")
+
+    def _decide(self, verdict: Status | None) -> None:
+        self._clear()
+        if not self._verdict.done():
+            self._verdict.set_result(verdict)
+
+    def _clear(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from podwright.core.framework.features import Features
-from podwright.core.framework.interface import Cluster, ClusterError
+from podwright.core.framework.interface import Cluster, ClusterError, WaitingPod
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.state.cache import Cache
@@ -59,6 +59,9 @@ class World:
 
     def now(self) -> float:
         return self._clock()
+
+    def waiting_pods(self) -> Collection[WaitingPod]:
+        return ()
 
     def fill(self, objects: Mapping[str, Any]) -> None:
         """Takes in the lists of a case: `nodes`, `pods` and those of LISTS. Raises InvalidObjectError.

@@ -380,9 +380,16 @@ class TestPlugins:
             assert rig.cluster.bound == []
             assert rig.engine.cache.is_assumed("default/web")
             assert ("web", None, "a") in rig.status.written
-            rig.engine.flights.get("default/web").waiting.allow("Waiter")
+            handle = rig.engine.live.of(rig.engine.flights.get("default/web").queued.pod).framework.handle
+            assert {(waiting.pod.name, waiting.node_name) for waiting in handle.waiting_pods()} == {
+                ("web", "a"),
+                ("other", "a"),
+            }
+            for waiting in handle.waiting_pods():
+                (waiting.allow if waiting.pod.name == "web" else lambda _plugin: None)("Waiter")
             await settle()
             assert rig.cluster.bound == [("web", "a")]
+            assert [waiting.pod.name for waiting in handle.waiting_pods()] == ["other"]
 
     async def test_a_pod_that_is_deleted_while_it_waits_frees_its_room(self):
         rig = Rig({"Waiter": Waiter})

@@ -9,9 +9,9 @@ calls without I/O; PreBind, Bind and PostBind are `async` and reach the cluster 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,23 @@ class ClusterTimeoutError(ClusterError):
     """What was waited for did not come in time."""
 
 
+class WaitingPod(Protocol):
+    """A pod that Permit plugins keep waiting, assumed on a node."""
+
+    pod: PodInfo
+    node_name: str
+
+    @property
+    def pending_plugins(self) -> Collection[str]:
+        """The plugins that have not allowed it yet."""
+
+    def allow(self, plugin: str) -> None:
+        """The plugin no longer objects; the pod is bound once none does."""
+
+    def reject(self, plugin: str, message: str) -> None:
+        """The pod is not bound there: it goes back to the queue, rejected by the plugin."""
+
+
 class Handle(Protocol):
     """What a plugin is built with besides its args."""
 
@@ -77,6 +94,9 @@ class Handle(Protocol):
 
     def now(self) -> float:
         """Seconds since the epoch."""
+
+    def waiting_pods(self) -> Collection[WaitingPod]:
+        """The pods that wait in Permit, of all profiles."""
 
 
 class CycleState:
@@ -152,6 +172,17 @@ class PostFilterResult:
     victims: tuple[PodInfo, ...] = ()
     details: Any = None
     """How the plugin came to it, for whoever explains decisions."""
+
+
+@runtime_checkable
+class HoldsPreemptors(Protocol):
+    """A PostFilter plugin that keeps preemptors in PreEnqueue while their victims are being evicted."""
+
+    def started(self, uid: str) -> None:
+        """The evictions for this pod begin."""
+
+    def finished(self, uid: str) -> None:
+        """The deletion of its last victim has begun, or failed."""
 
 
 class Diagnosis(Protocol):

@@ -99,7 +99,9 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
     def _not_eligible(self, pod: PodInfo, diagnosis: NodeDiagnosis) -> str:
         if pod.preemption_policy == "Never":
             return NEVER
-        nominated = self.handle.cache.present(pod.nominated_node_name)
+        cache = self.handle.cache
+        # Our own nomination may not have come back from the API server yet.
+        nominated = cache.present(cache.nominator.node_of(pod.uid) or pod.nominated_node_name)
         if nominated is None:
             return ""
         status = diagnosis.status_of(nominated.slot)
