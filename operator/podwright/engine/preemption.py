@@ -81,14 +81,17 @@ class Preemptions:
             if not awaited:
                 for holder in holders:
                     holder.finished(pod.uid)
-                self._release(pod.uid, at_once=bool(failed))
+                there = any(self._cache.placement(one.uid) is not None for one in victims)
+                self._release(pod.uid, failed=bool(failed), there=there)
 
         for victim in victims:
             self._evictor.evict(victim, pod, node_name, partial(answered, victim.uid))
 
-    def _release(self, uid: str, *, at_once: bool) -> None:
-        """The preemptor need not be held any more. What helped it meanwhile was lost on it; a failure nobody will tell it of."""
+    def _release(self, uid: str, *, failed: bool, there: bool) -> None:
+        """The preemptor need not be held any more. Mostly its last victim is still `there`, and its end will be an event;
+        of a failure, and of an end that came while the preemptor was held, nobody will tell it.
+        """
         queued = self._queue.get(uid)
-        if queued is not None and (at_once or queued.place is Place.GATED):
+        if queued is not None and (failed or (queued.place is Place.GATED and not there)):
             self._queue.activate(uid)
             self._wake()

@@ -447,6 +447,9 @@ class TestPlugins:
             assert rig.evictor.evicted == []
             assert rig.placed_on("low") == ""
             assert rig.placed_on("high") == "a"
+            assert rig.recorder.notes("Preempted") == [
+                "Preempted by pod default/high on node a (in kube-scheduler memory)."
+            ]
 
     @pytest.mark.parametrize("point", ["permit", "preBind"])
     async def test_a_rejection_after_the_decision_takes_everything_back(self, point):

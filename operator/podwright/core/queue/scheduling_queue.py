@@ -251,12 +251,8 @@ class SchedulingQueue:
         return list(found.values())
 
     def _requeue_if_worth(self, queued: QueuedPod, happened: _Happened) -> None:
-        if queued.place is Place.GATED:
-            if self._worth({queued.gated_by}, queued.pod, happened):
-                self._leave(queued)
-                self._activate(queued, happened.event.label)
-            return
-        helped = self._worth(queued.rejectors, queued.pod, happened)
+        plugins = {*queued.rejectors, queued.gated_by} if queued.place is Place.GATED else queued.rejectors
+        helped = self._worth(plugins, queued.pod, happened)
         if helped:
             self._leave(queued)
             self._retry(queued, happened.event.label, skip_backoff=_skips_backoff(queued, helped, happened))
@@ -301,7 +297,7 @@ class SchedulingQueue:
             self._on_incoming(Place.GATED.value, event)
         queued.place = Place.GATED
         self._gated[queued.uid] = queued
-        self._index(queued, (status.plugin,))
+        self._index(queued, {status.plugin, *queued.rejectors})
         return True
 
     def _wait(self, queued: QueuedPod) -> None:

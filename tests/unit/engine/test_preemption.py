@@ -1,0 +1,127 @@
+"""Preemption carried out: victims go, the preemptor waits for them, nobody below it keeps a promise of its node."""
+
+from __future__ import annotations
+
+from engine_kit import Rig, deciding, on_node, ours, settle
+
+TWO = {"cpu": "2"}
+
+
+def crowded(*, waits: bool = True) -> Rig:
+    """A node that two lesser pods fill, and an evictor that answers when it is told to."""
+    rig = Rig()
+    rig.evictor.waits = waits
+    rig.node("a", allocatable=TWO)
+    for name in ("one", "two"):
+        rig.engine.assigned.put(on_node(ours(name, requests={"cpu": "1"}, priority=0), "a"))
+    return rig
+
+
+def evicted(rig: Rig) -> list[str]:
+    return sorted(victim for victim, _, _ in rig.evictor.evicted)
+
+
+async def test_the_preemptor_is_held_until_the_deletion_of_its_last_victim_has_begun():
+    rig = crowded()
+    rig.pod("high", requests=TWO, priority=10)
+    async with deciding(rig):
+        assert evicted(rig) == ["one", "two"]
+        rig.evictor.answers["one"](True)
+        rig.engine.assigned.drop("default/one", None)
+        await settle()
+        assert rig.counts == {"gated": 1}
+        assert len(rig.evictor.evicted) == 2
+        rig.evictor.answers["two"](True)
+        await settle()
+        rig.engine.assigned.drop("default/two", None)
+        rig.now += 2
+        rig.engine.wake()
+        await settle()
+        assert rig.cluster.bound == [("high", "a")]
+    assert len(rig.evictor.evicted) == 2
+
+
+async def test_a_victim_that_is_gone_before_the_answer_comes_leaves_nobody_waiting():
+    rig = crowded()
+    rig.pod("high", requests=TWO, priority=10)
+    async with deciding(rig):
+        for name in ("one", "two"):
+            rig.engine.assigned.drop(f"default/{name}", None)
+        await settle()
+        assert rig.cluster.bound == []
+        for name in ("one", "two"):
+            rig.evictor.answers[name](True)
+        await settle()
+        assert rig.cluster.bound == [("high", "a")]
+
+
+async def test_after_an_eviction_that_failed_the_preemptor_tries_again_at_once():
+    rig = crowded()
+    rig.pod("high", requests=TWO, priority=10)
+    async with deciding(rig):
+        rig.evictor.answers["one"](True)
+        rig.evictor.answers["two"](False)
+        await settle()
+        assert evicted(rig) == ["one", "one", "two", "two"]
+
+
+async def test_a_preemptor_that_is_deleted_meanwhile_is_forgotten():
+    rig = crowded()
+    raw = rig.pod("high", requests=TWO, priority=10)
+    async with deciding(rig):
+        rig.engine.pending.drop("default/high", raw)
+        for name in ("one", "two"):
+            rig.evictor.answers[name](False)
+        await settle()
+        assert rig.counts == {}
+        rig.pod("high", requests=TWO, priority=10)
+        await settle()
+        assert len(rig.evictor.evicted) == 4
+
+
+async def test_no_second_preemption_while_a_victim_is_going_even_before_the_nomination_comes_back():
+    rig = crowded()
+    rig.node("b", allocatable=TWO)
+    rig.engine.assigned.put(on_node(ours("three", requests=TWO, priority=0), "b"))
+    rig.pod("high", requests=TWO, priority=10)
+    async with deciding(rig):
+        (place,) = {node for _, _, node in rig.evictor.evicted}
+        victims = list(rig.evictor.answers)
+        for name in victims:
+            going = on_node(ours(name, requests=TWO if name == "three" else {"cpu": "1"}, priority=0), place)
+            going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            going["status"]["conditions"] = [
+                {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+            ]
+            rig.engine.assigned.put(going)
+            rig.evictor.answers[name](True)
+        rig.now += 400
+        rig.engine.wake()
+        await settle()
+        assert sorted(rig.evictor.answers) == sorted(victims)
+
+
+async def test_lesser_promises_of_the_node_are_taken_back_and_the_others_kept():
+    rig = crowded()
+    rig.engine.pending.put({**ours("lesser", requests=TWO, priority=5), "status": {"nominatedNodeName": "a"}})
+    async with deciding(rig):
+        rig.pod("high", requests=TWO, priority=10)
+        await settle()
+        assert rig.engine.cache.nominator.node_of("default/lesser") == ""
+        assert rig.engine.cache.nominator.node_of("default/high") == "a"
+        assert ("lesser", None, "") in rig.status.written
+
+
+async def test_a_pod_that_loses_its_promise_makes_room_for_others():
+    rig = Rig()
+    rig.node("a", allocatable=TWO)
+    rig.engine.assigned.put(on_node(ours("there", requests={"cpu": "1"}, priority=100), "a"))
+    promised = ours("promised", requests={"cpu": "1"}, priority=5, spec={"schedulingGates": [{"name": "later"}]})
+    rig.engine.pending.put({**promised, "status": {"nominatedNodeName": "a"}})
+    async with deciding(rig):
+        rig.pod("small", requests={"cpu": "1"}, priority=1)
+        await settle()
+        assert rig.cluster.bound == []
+        rig.engine.pending.put({**promised, "status": {}})
+        await settle()
+        assert rig.cluster.bound == [("small", "a")]
