@@ -305,6 +305,17 @@ def test_a_dry_run_without_the_only_matching_pod_makes_the_pod_the_first_of_its_
     assert passing(verdicts(plugin, pod, state)) == {"b1"}
 
 
+def test_a_dry_run_takes_a_pod_off_once_where_two_terms_have_one_key():
+    cache = make_cache(NODES, [running("p", "a1"), running("q", "a2")])
+    plugin = build(InterPodAffinity, cache)
+    state, pod = CycleState(), pending(labels={"app": "x"}, spec=near(term(), term(ZONE, "x", namespaces=["default"])))
+    plugin.pre_filter(state, pod)
+    plugin.remove_pod(state, pod, cache.nodes["a1"].pods["default/p"], cache.nodes["a1"])
+    assert verdicts(plugin, pod, state) == {"a1": "", "a2": "", "b1": AFFINITY, "none": AFFINITY}
+    plugin.remove_pod(state, pod, cache.nodes["a2"].pods["default/q"], cache.nodes["a2"])
+    assert verdicts(plugin, pod, state) == {"a1": "", "a2": "", "b1": "", "none": AFFINITY}
+
+
 @pytest.mark.parametrize(
     "placed, spec, args, expected",
     [

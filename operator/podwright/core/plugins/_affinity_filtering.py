@@ -173,8 +173,8 @@ class PreFilterState:
                 if term.matches(pod.namespace, namespace_labels, pod.labels):
                     self._existing.update(term.topology_key, node, delta)
         if matches_all(index, own.required, other):
-            for term in own.required:
-                self._affinity.update(term.topology_key, node, delta)
+            for key in dict.fromkeys(term.topology_key for term in own.required):
+                self._affinity.update(key, node, delta)
         for term in own.anti_required:
             if index.picks(term, other):
                 self._anti_affinity.update(term.topology_key, node, delta)
