@@ -46,6 +46,10 @@ control-plane: venv ## build etcd, kube-apiserver, kubectl, … with Go into the
 cluster: venv ## start a real control plane, print its kubeconfig, run until Ctrl-C (ARGS="--nodes 20 --with kwok")
 	@$(BIN)/python -m podwright.testing up $(ARGS)
 
+.PHONY: faults
+faults: venv ## break all that is around the operator, the long tests too, and print the figures (ARGS="-k etcd")
+	PODWRIGHT_FAULTS=all $(BIN)/python -m pytest tests/faults $(ARGS)
+
 bench: venv ## set Podwright beside kube-scheduler on a real control plane (ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
 

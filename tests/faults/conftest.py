@@ -1,8 +1,13 @@
-"""A control plane of its own for tests that kill it, a ledger of what really happened, and the figures of each test."""
+"""A control plane of its own for tests that kill it, a ledger of what really happened, and the figures of each test.
+
+The tests marked slow run with PODWRIGHT_FAULTS=all only, which `make faults` sets.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +18,17 @@ import operator_kit
 from podwright.testing import Binaries, ControlPlane
 
 _FIGURES = pytest.StashKey[list[str]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the long ones to `make faults`."""
+    here = Path(__file__).parent
+    if os.environ.get("PODWRIGHT_FAULTS") == "all":
+        return
+    long = {item for item in items if here in item.path.parents and item.get_closest_marker("slow")}
+    items[:] = [item for item in items if item not in long]
+    config.hook.pytest_deselected(items=list(long))
 
 
 @pytest.fixture(scope="session")

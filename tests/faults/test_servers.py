@@ -31,7 +31,7 @@ def test_the_api_server_is_killed_with_bindings_in_flight(arena: Arena, intake: 
     arena.tell(pods=PODS, faults="API server killed once", seconds_until_all_bound_after_its_return=f"{recovered:.1f}")
 
 
-@pytest.mark.parametrize("how", ["paused", "stopped"])
+@pytest.mark.parametrize("how", ["paused", pytest.param("stopped", marks=pytest.mark.slow)])
 def test_etcd_is_away_for_10_seconds(arena: Arena, how: str) -> None:
     arena.nodes(40, pods="12")
     etcd, server = arena.cluster.etcd, arena.cluster.api_server
