@@ -28,6 +28,7 @@ from podwright.engine.decisions import annotations_of
 from podwright.engine.failures import Failures
 from podwright.engine.flights import Flight, Flights
 from podwright.engine.intake import AssignedPods
+from podwright.engine.last_look import obstacle
 from podwright.engine.live import Live
 from podwright.engine.metrics import SCHEDULED, Metrics
 from podwright.engine.ports import Recorder, StatusWriter
@@ -160,8 +161,8 @@ class Bindings:
                 return status
         if flight.stopped is not None:
             return flight.stopped
-        if self._cache.present(node_name) is None:
-            return Status(Code.ERROR, (f'node "{node_name}" not found',))
+        if why := obstacle(self._cache, framework, pod, node_name):
+            return Status(Code.ERROR, (why,))
         flight.posted = True
         annotations = annotations_of(flight.live.policy, flight.placement)
         status = await framework.bind(state, pod, node_name, annotations)
@@ -206,6 +207,11 @@ class Bindings:
         self._flying -= 1
         if self._room is not None and not self._room.done() and self._flying < self._limit:
             self._room.set_result(None)
+
+    def obstacle(self, pod: PodInfo, node_name: str) -> str:
+        """Why a Binding that is under way must not be posted again; empty if it may."""
+        flight = self._flights.get(pod.uid)
+        return "" if flight is None else obstacle(self._cache, flight.live.framework, pod, node_name)
 
     # Ends
 

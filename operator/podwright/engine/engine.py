@@ -20,6 +20,7 @@ from podwright.api.scheduler_policy import DEFAULT_SCHEDULER_NAME
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster
+from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.engine.binding import BINDINGS_AT_ONCE, Bindings
@@ -165,6 +166,10 @@ class Engine:
         idle = self._idle
         if idle is not None and not idle.done():
             idle.set_result(None)
+
+    def obstacle(self, pod: PodInfo, node_name: str) -> str:
+        """Why a Binding that is under way must not be posted again; empty if it may."""
+        return self._bindings.obstacle(pod, node_name)
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:

@@ -1,13 +1,13 @@
 """Bindings: posted until there is a clear answer.
 
-A Binding is tried again on 429 (after the pause that the server asks for), 5xx, timeouts and lost connections; 409 and 404
-end the attempt. After an attempt that may have gone through without our knowing, a conflict is looked into: the pod is read
+A Binding is tried again on 429 (after the pause that the server asks for), 5xx, timeouts and lost connections, unless its
+node is gone or full by then; 409 and 404 end the attempt. After an attempt that may have gone through without our knowing, a conflict is looked into: the pod is read
 back, and if it is on our node, all is well. `metadata.uid` is always sent, so no other pod of the same name is ever bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import orjson
@@ -33,10 +33,11 @@ def pause(state: RetryCallState) -> float:
 
 
 class Binder:
-    """Posts Bindings."""
+    """Posts Bindings. `obstacle(pod, node_name)`, asked before each further try, says why there must be none."""
 
-    def __init__(self, http: Http) -> None:
+    def __init__(self, http: Http, obstacle: Callable[[PodInfo, str], str] = lambda _pod, _node_name: "") -> None:
         self._http = http
+        self._obstacle = obstacle
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
         """Binds the pod. Raises ClusterError if it is not known to be bound to that node afterwards."""
@@ -65,6 +66,8 @@ class Binder:
                     try:
                         if attempt.retry_state.attempt_number == 1:
                             raise first
+                        if why := self._obstacle(pod, node_name):
+                            raise ClusterError(why)
                         await self._post(path, body)
                     except ClusterError as error:
                         ambiguous = ambiguous or (worth_retrying(error) and error.status != 429)

@@ -18,9 +18,10 @@ POLL_SECONDS: Final = 0.5
 class ApiCluster:
     """Implements `Cluster`."""
 
-    def __init__(self, http: Http) -> None:
+    def __init__(self, http: Http, obstacle: Callable[[PodInfo, str], str] = lambda _pod, _node_name: "") -> None:
+        """`obstacle`: see Binder."""
         self._http = http
-        self._binder = Binder(http)
+        self._binder = Binder(http, obstacle)
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
         await self._binder.bind(pod, node_name, annotations)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.pod import DEFAULT_SCHEDULER_NAME
+from podwright.core.objects.pod import DEFAULT_SCHEDULER_NAME, PodInfo
 from podwright.engine import tuning
 from podwright.engine.engine import Engine, Outside, Sources
 from podwright.engine.intake import PendingPods
@@ -60,7 +60,7 @@ class Runtime:
         recorder = self._recorder = EventRecorder(self.http, time.time, self.metrics.events_dropped.inc)
         self._status = PodStatusWriter(self.http, time.time)
         self._evictor = PodEvictor(self.http, recorder, time.time)
-        self._outside = Outside(ApiCluster(self.http), recorder, self._status, self._evictor)
+        self._outside = Outside(ApiCluster(self.http, self._obstacle), recorder, self._status, self._evictor)
         self._classes = load_plugins(tuple(map(Path, options.plugin_dirs)))
         self.engine: Engine
         """There once `start` knows the API server's version."""
@@ -87,6 +87,9 @@ class Runtime:
         if self.engine.live.serves(DEFAULT_SCHEDULER_NAME):
             return PENDING
         return f"{PENDING},spec.schedulerName!={DEFAULT_SCHEDULER_NAME}"
+
+    def _obstacle(self, pod: PodInfo, node_name: str) -> str:
+        return self.engine.obstacle(pod, node_name)
 
     def missing(self) -> list[str]:
         """What keeps us from deciding yet."""

@@ -118,3 +118,15 @@ async def test_an_unclear_answer_after_429_is_remembered():
     async with api(says(429), hangs_up(), says(409), says(200, placed())) as (http, script):
         await Binder(http).bind(POD, "a", {})
         assert script.asked == [BINDING, BINDING, BINDING, READ]
+
+
+async def test_a_binding_is_not_posted_again_when_its_node_is_gone_by_then():
+    asked = []
+    async with api(says(429), says(500)) as (http, script):
+        binder = Binder(
+            http, lambda pod, node: asked.append((pod.name, node)) or ("" if len(asked) == 1 else "it is gone")
+        )
+        with pytest.raises(ClusterError, match="it is gone"):
+            await binder.bind(POD, "a", {})
+        assert script.asked == [BINDING] * 2
+        assert asked == [("web", "a")] * 2
