@@ -24,8 +24,10 @@ from podwright.kube.times import rfc3339
 log = logging.getLogger(__name__)
 
 WORKERS: Final = 8
-TRIES: Final = 5
 PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 30.0
+PATIENCE: Final = 5
+"""Failures of one write after which it is worth a line in the log. It is tried again until it succeeds, or the pod is gone."""
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class PodStatusWriter:
         self._said: dict[str, _Said] = {}
         self._wishes: dict[str, _Wish] = {}
         self._order: asyncio.Queue[str] = asyncio.Queue()
-        self._under_way = 0
+        self._under_way: set[str] = set()
 
     def seen(self, uid: str, raw: Mapping[str, Any]) -> None:
         status = raw.get("status")
@@ -107,10 +109,11 @@ class PodStatusWriter:
     async def _work(self) -> None:
         while True:
             uid = await self._order.get()
-            wish = self._wishes.pop(uid, None)
+            # One write a pod at a time: two might arrive in the wrong order. Who writes it looks again afterwards.
+            wish = None if uid in self._under_way else self._wishes.pop(uid, None)
             if wish is None:
                 continue
-            self._under_way += 1
+            self._under_way.add(uid)
             try:
                 await self._carry_out(wish)
             except ClusterError as error:
@@ -118,19 +121,27 @@ class PodStatusWriter:
             except Exception:
                 log.exception("writing the status of pod %s failed", wish.pod.key)
             finally:
-                self._under_way -= 1
+                self._under_way.discard(uid)
+                if self._wishes.get(uid, wish) is not wish:
+                    self._order.put_nowait(uid)
 
     def _failed(self, wish: _Wish, error: ClusterError) -> None:
         if error.status in (404, 409):
             self._said.pop(wish.pod.uid, None)
             return
         wish.tries += 1
-        if not worth_retrying(error) or wish.tries >= TRIES:
+        newer = self._wishes.get(wish.pod.uid)
+        if not worth_retrying(error) or wish.tries == PATIENCE:
             log.warning("cannot write the status of pod %s: %s", wish.pod.key, error)
-        elif wish.pod.uid not in self._wishes:
-            self._wishes[wish.pod.uid] = wish
-            loop = asyncio.get_running_loop()
-            loop.call_later(PAUSE_SECONDS * 2**wish.tries, self._order.put_nowait, wish.pod.uid)
+        if not worth_retrying(error) or wish.pod.uid not in self._said:
+            return
+        if newer is not None:
+            newer.verdict = newer.verdict or wish.verdict
+            newer.nominated_node = wish.nominated_node if newer.nominated_node is None else newer.nominated_node
+            return
+        self._wishes[wish.pod.uid] = wish
+        pause = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2 ** min(wish.tries, 10))
+        asyncio.get_running_loop().call_later(pause, self._order.put_nowait, wish.pod.uid)
 
     async def _carry_out(self, wish: _Wish) -> None:
         patch = self._patch(wish)

@@ -127,3 +127,52 @@ async def test_a_refusal_is_not_tried_again(refusal):
         await writer.flush(5)
         await asyncio.sleep(0.02)
         assert len(script.requests) == 1
+
+
+async def test_a_long_outage_loses_no_status(monkeypatch):
+    monkeypatch.setattr(status, "PAUSE_SECONDS", 0.0001)
+    monkeypatch.setattr(status, "LONGEST_PAUSE_SECONDS", 0.001)
+    raw = pending()
+    async with writing(*[says(503)] * 12) as (writer, script):
+        writer.seen("u1", raw)
+        writer.write(parse_pod(raw), NO_ROOM, None)
+        await writer.flush(5)
+        assert len(script.requests) == 13
+
+
+async def test_writes_of_one_pod_are_made_one_after_the_other():
+    raw = pending()
+    answered = asyncio.Event()
+
+    async def slow(request):
+        writer.write(parse_pod(raw), Verdict("Unschedulable", "newer"), None)
+        await asyncio.sleep(0.02)
+        answered.set()
+        return await says(200, {})(request)
+
+    async def after(request):
+        assert answered.is_set()
+        return await says(200, {})(request)
+
+    async with writing(slow, default=after) as (writer, script):
+        writer.seen("u1", raw)
+        writer.write(parse_pod(raw), NO_ROOM, None)
+        await writer.flush(5)
+        said = [request.body["status"]["conditions"][0]["message"] for request in script.requests]
+        assert said == [NO_ROOM.message, "newer"]
+
+
+async def test_what_a_failed_write_said_is_said_by_the_next_one(monkeypatch):
+    monkeypatch.setattr(status, "PAUSE_SECONDS", 0.001)
+    raw = pending()
+
+    async def meanwhile(request):
+        writer.write(parse_pod(raw), None, "a")
+        return await says(503)(request)
+
+    async with writing(meanwhile) as (writer, script):
+        writer.seen("u1", raw)
+        writer.write(parse_pod(raw), NO_ROOM, None)
+        await writer.flush(5)
+        body = script.requests[-1].body["status"]
+        assert (body["nominatedNodeName"], body["conditions"][0]["reason"]) == ("a", "Unschedulable")
