@@ -6,7 +6,7 @@ from podwright.core.framework.events import Hint
 from podwright.core.framework.status import SKIP
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
-from podwright.core.plugins.node_declared_features import NodeDeclaredFeatures, required_features
+from podwright.core.plugins.node_declared_features import NodeDeclaredFeatures
 
 LACKING = "node(s) didn't match Pod's required features"
 RESTART = {"containers": [{"name": "c", "restartPolicyRules": [{"action": "RestartAllContainers"}]}]}
@@ -37,7 +37,7 @@ MOUNT = {"containers": [{"name": "c", "volumeMounts": [{"name": "v", "bindMountO
     ],
 )
 def test_what_a_pod_needs(spec, needed):
-    assert required_features(pending(spec=spec)) == needed
+    assert pending(spec=spec).required_features == needed
 
 
 def test_nodes_that_do_not_declare_the_feature_are_rejected():

@@ -166,7 +166,7 @@ class PendingPods:
         if not self.is_ours(raw):
             return
         try:
-            self._take(parse_pod(raw), raw)
+            self._take(parse_pod(raw, keep_raw=True), raw)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._refuse(raw, error)
 

@@ -7,6 +7,7 @@ import http.client
 import json
 import ssl
 import threading
+import time
 import urllib.parse
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import Any
 from podwright.testing.resources import collection_path, object_path
 
 Json = dict[str, Any]
+
+_KEPT_SECONDS = 20.0
+"""The API server closes a connection that is idle for longer than some time of its own; ours goes before that."""
 
 
 class ApiError(RuntimeError):
@@ -124,6 +128,11 @@ class Client:
 
     def _connection(self) -> http.client.HTTPSConnection:
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+        now = time.monotonic()
+        if connection is not None and now - self._local.used > _KEPT_SECONDS:
+            connection.close()
+            connection = None
+        self._local.used = now
         if connection is None:
             context = ssl.create_default_context(cafile=str(self._certificate_authority))
             connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=context)

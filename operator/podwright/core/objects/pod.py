@@ -19,6 +19,7 @@ from podwright.core.objects.affinity import (
     pod_affinity_of,
     spread_constraints_of,
 )
+from podwright.core.objects.declared_features import required_features
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.requests import requests_of
@@ -114,7 +115,10 @@ class PodInfo:
     scheduling_group: str
     preempted: bool
     """The condition DisruptionTarget says that a scheduler preempted it."""
+    required_features: frozenset[str]
+    """Features that a node must declare."""
     raw: Mapping[str, Any] | None
+    """The body as it was served, of pending pods only."""
 
     @property
     def finished(self) -> bool:
@@ -211,6 +215,7 @@ def _parse(
         ),
         scheduling_group=str(as_mapping(spec.get("schedulingGroup"), "spec.schedulingGroup").get("podGroupName") or ""),
         preempted=_preempted(status),
+        required_features=required_features(spec),
         raw=raw if keep_raw else None,
     )
 

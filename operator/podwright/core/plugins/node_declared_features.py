@@ -6,7 +6,7 @@ Features".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -51,7 +51,7 @@ class NodeDeclaredFeatures(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensi
         )
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
-        needed = required_features(pod) if self._enabled else _NOTHING
+        needed = pod.required_features if self._enabled else _NOTHING
         if not needed:
             return SKIP
         state.data[_STATE] = needed
@@ -71,28 +71,10 @@ class NodeDeclaredFeatures(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensi
         return rejected_alike(column, _LACKING)
 
 
-def required_features(pod: PodInfo) -> frozenset[str]:
-    """The kubelet features that a pod cannot run without. A pod whose `raw` was not kept is taken to need none."""
-    spec = (pod.raw or {}).get("spec")
-    return frozenset(_required(spec)) if isinstance(spec, Mapping) else _NOTHING
-
-
-def _required(spec: Mapping[str, Any]) -> Iterator[str]:
-    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
-        yield "UserNamespacesHostNetworkSupport"
-    for kind in ("containers", "initContainers", "ephemeralContainers"):
-        for container in spec.get(kind) or ():
-            if any(mount.get("bindMountOptions") for mount in container.get("volumeMounts") or ()):
-                yield "VolumeBindMountOptions"
-            rules = container.get("restartPolicyRules") if kind != "ephemeralContainers" else None
-            if rules and any(rule.get("action") == "RestartAllContainers" for rule in rules):
-                yield "RestartAllContainersOnContainerExits"
-
-
 def _node_hint(_pod: PodInfo, before: Node | None, after: Node) -> Hint:
     same = before is not None and before.declared_features == after.declared_features
     return Hint.SKIP if same else Hint.QUEUE
 
 
 def _pod_hint(_pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
-    return Hint.SKIP if required_features(before) == required_features(after) else Hint.QUEUE
+    return Hint.SKIP if before.required_features == after.required_features else Hint.QUEUE

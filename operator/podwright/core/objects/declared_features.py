@@ -1,0 +1,33 @@
+"""Which kubelet features a pod cannot run without. Source: KEP-5328 (node declared features)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from podwright.core.objects.selectors import as_list, as_mapping
+
+NO_FEATURES: Final[frozenset[str]] = frozenset()
+_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+
+
+def required_features(spec: Mapping[str, Any]) -> frozenset[str]:
+    """The features that a pod of this spec needs of its node. Raises InvalidObjectError naming the field."""
+    return frozenset(_required(spec)) or NO_FEATURES
+
+
+def _required(spec: Mapping[str, Any]) -> Iterator[str]:
+    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
+        yield "UserNamespacesHostNetworkSupport"
+    for kind in _CONTAINERS:
+        for i, item in enumerate(as_list(spec.get(kind), f"spec.{kind}")):
+            where = f"spec.{kind}[{i}]"
+            container = as_mapping(item, where)
+            mounts = as_list(container.get("volumeMounts"), f"{where}.volumeMounts")
+            if any(as_mapping(mount, f"{where}.volumeMounts").get("bindMountOptions") for mount in mounts):
+                yield "VolumeBindMountOptions"
+            if kind == "ephemeralContainers":
+                continue
+            rules = as_list(container.get("restartPolicyRules"), f"{where}.restartPolicyRules")
+            if any(as_mapping(r, f"{where}.restartPolicyRules").get("action") == "RestartAllContainers" for r in rules):
+                yield "RestartAllContainersOnContainerExits"
