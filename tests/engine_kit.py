@@ -10,7 +10,7 @@ from typing import Any
 
 from builders import make_node, make_pod
 from podwright.core.framework.features import Features
-from podwright.core.framework.interface import ClusterError
+from podwright.core.framework.interface import ClusterError, Plugin, PreBindPlugin
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins import PLUGINS
 from podwright.engine.engine import Engine, Outside, Sources
@@ -167,3 +167,13 @@ async def deciding(rig: Rig) -> AsyncIterator[None]:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await rig.engine.stop(0)
+
+
+class Slow(Plugin, PreBindPlugin):
+    """PreBind that waits for a gate."""
+
+    name = "Slow"
+    gate: asyncio.Future
+
+    async def pre_bind(self, _state, _pod, _node_name):
+        return await self.gate

@@ -1,0 +1,141 @@
+"""The binding cycle when it fails: what the cache and the queue say after it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from engine_kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
+from podwright.core.framework.interface import (
+    ClusterError,
+)
+from podwright.engine import binding
+from podwright.engine.ports import SCHEDULER_ERROR
+
+
+class TestFailedBindings:
+    """The API server's word counts: a Binding that failed is read back, and nothing is guessed."""
+
+    async def test_not_bound_it_is_taken_back_told_and_tried_again_after_its_backoff(self):
+        rig = Rig()
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("etcd is away", 500)]
+        raw = rig.pod("web")
+        rig.cluster.objects["Pod", "web"] = raw
+        async with deciding(rig):
+            assert not rig.engine.cache.is_assumed("default/web")
+            assert rig.placed_on("web") == ""
+            ((_, verdict, _),) = rig.status.written
+            assert (verdict.reason, verdict.message) == (SCHEDULER_ERROR, "etcd is away")
+            assert rig.counts == {"backoff": 1}
+            rig.now += 5
+            rig.engine.wake()
+            await settle()
+            assert rig.cluster.bound == [("web", "a"), ("web", "a")]
+
+    async def test_bound_after_all_it_counts_as_bound(self):
+        rig = Rig()
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")]
+        rig.cluster.objects["Pod", "web"] = on_node(rig.pod("web"), "a")
+        async with deciding(rig):
+            assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/web to a"]
+            assert not rig.engine.cache.is_assumed("default/web")
+            assert rig.placed_on("web") == "a"
+            assert len(rig.engine.queue) == 0
+
+    async def test_bound_elsewhere_it_counts_there(self):
+        rig = Rig()
+        rig.node("a", allocatable={"cpu": "8"})
+        rig.node("b", allocatable={"cpu": "1"})
+        rig.cluster.outcomes = [ClusterError("already assigned", 409)]
+        rig.cluster.objects["Pod", "web"] = on_node(rig.pod("web", requests={"cpu": "2"}), "b")
+        async with deciding(rig):
+            assert rig.placed_on("web") == "b"
+            assert rig.recorder.events == []
+            assert len(rig.engine.queue) == 0
+
+    @pytest.mark.parametrize(
+        "there",
+        [
+            pytest.param(None, id="no pod of the name"),
+            pytest.param(ours("web", uid="another"), id="another pod of the name"),
+        ],
+    )
+    async def test_gone_it_is_forgotten_and_its_room_is_free(self, there):
+        rig = Rig()
+        rig.node("a", allocatable={"cpu": "2"})
+        rig.cluster.outcomes = [ClusterError("not found", 404)]
+        rig.pod("web", requests={"cpu": "2"})
+        rig.cluster.objects["Pod", "web"] = there
+        rig.pod("next", requests={"cpu": "2"})
+        async with deciding(rig):
+            assert rig.cluster.bound == [("web", "a"), ("next", "a")]
+            assert rig.placed_on("web") == ""
+            assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/next to a"]
+
+    async def test_without_an_answer_it_stays_assumed(self, monkeypatch):
+        monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
+        rig = Rig()
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")]
+        rig.cluster.unreachable = 3
+        rig.cluster.objects["Pod", "web"] = rig.pod("web")
+        async with deciding(rig):
+            assert rig.engine.cache.is_assumed("default/web")
+            await asyncio.sleep(0.2)
+            assert not rig.engine.cache.is_assumed("default/web")
+
+    async def test_while_there_are_no_answers_only_so_many_pods_are_tried(self, monkeypatch):
+        monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
+        rig = Rig(bindings_at_once=2)
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")] * 2
+        rig.cluster.unreachable = 6
+        for number in range(5):
+            rig.cluster.objects["Pod", f"p{number}"] = rig.pod(f"p{number}")
+        async with deciding(rig):
+            assert len(rig.cluster.bound) == 2
+            await asyncio.sleep(0.2)
+            assert {name for name, _ in rig.cluster.bound} == {f"p{number}" for number in range(5)}
+
+    async def test_confirmed_by_the_watch_while_it_is_read_back_it_counts_as_bound(self, monkeypatch):
+        monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
+        rig = Rig()
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")]
+        rig.cluster.unreachable = 1
+        raw = rig.pod("web")
+        rig.cluster.objects["Pod", "web"] = raw
+        async with deciding(rig):
+            rig.confirm(raw, "a")
+            await asyncio.sleep(0.1)
+            assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/web to a"]
+            assert rig.placed_on("web") == "a"
+
+    async def test_a_binding_that_the_watch_never_confirms_is_read_back(self):
+        rig = Rig()
+        rig.node("a")
+        raw = rig.pod("web")
+        rig.cluster.objects["Pod", "web"] = on_node(raw, "a")
+        async with deciding(rig):
+            await rig.engine._bindings.confirm_late()
+            assert rig.engine.cache.is_assumed("default/web")
+            rig.now += 60
+            await rig.engine._bindings.confirm_late()
+            assert not rig.engine.cache.is_assumed("default/web")
+            assert rig.placed_on("web") == "a"
+
+    async def test_a_node_that_vanished_gets_no_binding(self):
+        rig = Rig({"Slow": Slow})
+        rig.node("a")
+        rig.engine.live.apply(custom_policy("preBind", "Slow"))
+        rig.pod("web")
+        Slow.gate = asyncio.get_running_loop().create_future()
+        async with deciding(rig):
+            rig.engine.nodes.drop("a", None)
+            Slow.gate.set_result(None)
+            await settle()
+            assert rig.cluster.bound == []
+            assert rig.status.written[-1][1].message == 'node "a" not found'

@@ -1,0 +1,209 @@
+"""What plugins may do to a pod on its way, and what their faults do."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from engine_kit import Rig, Slow, custom_policy, deciding, settle
+from podwright.core.framework.interface import (
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from podwright.core.framework.status import Code, Status, unschedulable
+from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE
+
+
+class Waiter(Plugin, PermitPlugin):
+    name = "Waiter"
+
+    def permit(self, _state, _pod, _node_name):
+        return Status(Code.WAIT), 30.0
+
+
+class Reserver(Plugin, ReservePlugin):
+    """Notes what it is asked, and answers as it is told."""
+
+    name = "Reserver"
+    answer: Status | Exception | None = None
+    calls: list[tuple[str, str]]
+
+    def reserve(self, _state, pod, _node_name):
+        self.calls.append(("reserve", pod.name))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def unreserve(self, _state, pod, _node_name):
+        self.calls.append(("unreserve", pod.name))
+
+
+class Refuser(Plugin, PreBindPlugin, PermitPlugin):
+    """PreBind or Permit that rejects, unless its enabling leaves the point out."""
+
+    name = "Refuser"
+
+    def permit(self, _state, _pod, _node_name):
+        return unschedulable("not now"), 0.0
+
+    async def pre_bind(self, _state, _pod, _node_name):
+        return unschedulable("no volume")
+
+
+class Broken(Plugin, ScorePlugin, PostBindPlugin):
+    name = "Broken"
+
+    def score(self, _state, _pod, _node):
+        raise ZeroDivisionError("a bug")
+
+    async def post_bind(self, _state, _pod, _node_name):
+        raise ZeroDivisionError("a bug")
+
+
+class TestPlugins:
+    async def test_a_pod_waits_in_permit_until_it_is_allowed(self):
+        rig = Rig({"Waiter": Waiter})
+        rig.node("a")
+        rig.engine.live.apply(custom_policy("permit", "Waiter"))
+        rig.pod("web")
+        rig.pod("other")
+        async with deciding(rig):
+            assert rig.cluster.bound == []
+            assert rig.engine.cache.is_assumed("default/web")
+            assert ("web", None, "a") in rig.status.written
+            handle = rig.engine.live.of(rig.engine.flights.get("default/web").queued.pod).framework.handle
+            assert {(waiting.pod.name, waiting.node_name) for waiting in handle.waiting_pods()} == {
+                ("web", "a"),
+                ("other", "a"),
+            }
+            for waiting in handle.waiting_pods():
+                (waiting.allow if waiting.pod.name == "web" else lambda _plugin: None)("Waiter")
+            await settle()
+            assert rig.cluster.bound == [("web", "a")]
+            assert [waiting.pod.name for waiting in handle.waiting_pods()] == ["other"]
+
+    async def test_a_pod_that_is_deleted_while_it_waits_frees_its_room(self):
+        rig = Rig({"Waiter": Waiter})
+        rig.node("a", allocatable={"cpu": "2"})
+        rig.engine.live.apply(custom_policy("permit", "Waiter"))
+        raw = rig.pod("web", requests={"cpu": "2"})
+        async with deciding(rig):
+            rig.engine.pending.drop("default/web", raw)
+            await settle()
+            assert rig.placed_on("web") == ""
+            assert len(rig.engine.queue) == 0
+            assert rig.recorder.events == []
+
+    @pytest.mark.parametrize("begun", [True, False], ids=["during PreBind", "before its task has begun"])
+    async def test_a_pod_that_is_deleted_before_its_binding_is_posted_is_not_bound(self, begun):
+        rig = Rig({"Slow": Slow})
+        Slow.gate = asyncio.get_running_loop().create_future()
+        rig.node("a")
+        rig.engine.live.apply(custom_policy("preBind", "Slow"))
+        async with deciding(rig):
+            raw = rig.pod("web", requests={"cpu": "2"})
+            if begun:
+                await settle()
+            else:
+                rig.engine._attempt(rig.engine.queue.pop())
+            rig.engine.pending.drop("default/web", raw)
+            await settle()
+            assert rig.placed_on("web") == ""
+            assert len(rig.engine.flights) == len(rig.engine.queue) == 0
+            assert rig.cluster.bound == []
+            assert rig.engine._bindings._flying == 0
+
+    async def test_a_pod_whose_binding_is_posted_is_not_taken_for_deleted(self):
+        rig = Rig()
+        rig.node("a")
+        slow = asyncio.get_running_loop().create_future()
+        rig.cluster.outcomes = [slow]
+        raw = rig.pod("web")
+        async with deciding(rig):
+            rig.engine.pending.drop("default/web", raw)
+            await settle()
+            assert rig.engine.cache.is_assumed("default/web")
+            slow.set_result(None)
+            await settle()
+            assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/web to a"]
+
+    async def test_a_preempted_pod_that_waits_is_cancelled_in_memory(self):
+        rig = Rig({"Waiter": Waiter})
+        rig.node("a", allocatable={"cpu": "2"})
+        rig.engine.live.apply(custom_policy("permit", "Waiter"))
+        rig.pod("low", requests={"cpu": "2"}, priority=0)
+        async with deciding(rig):
+            rig.pod("high", requests={"cpu": "2"}, priority=10)
+            await settle()
+            assert rig.evictor.evicted == []
+            assert rig.placed_on("low") == ""
+            assert rig.placed_on("high") == "a"
+            assert rig.recorder.notes("Preempted") == [
+                "Preempted by pod default/high on node a (in kube-scheduler memory)."
+            ]
+
+    @pytest.mark.parametrize("point", ["permit", "preBind"])
+    async def test_a_rejection_after_the_decision_takes_everything_back(self, point):
+        Reserver.calls, Reserver.answer = [], None
+        rig = Rig({"Reserver": Reserver, "Refuser": Refuser})
+        rig.node("a")
+        policy = custom_policy(point, "Refuser")
+        policy["spec"]["plugins"]["reserve"] = {"enabled": [{"name": "Reserver"}]}
+        assert rig.engine.live.apply(policy).accepted
+        rig.pod("web")
+        async with deciding(rig):
+            assert Reserver.calls == [("reserve", "web"), ("unreserve", "web")]
+            assert rig.placed_on("web") == ""
+            assert rig.cluster.bound == []
+            (message,) = rig.recorder.notes("FailedScheduling")
+            reason = "not now" if point == "permit" else "no volume"
+            assert message == f"0/1 nodes are available: 1 {reason}."
+            nominated = [node for _, _, node in rig.status.written if node is not None]
+            assert nominated == ([] if point == "permit" else ["a", ""])
+
+    @pytest.mark.parametrize(
+        ("answer", "reason"),
+        [
+            pytest.param(unschedulable("taken"), UNSCHEDULABLE, id="a rejection"),
+            pytest.param(Status(Code.ERROR, ("broken",)), SCHEDULER_ERROR, id="an error"),
+            pytest.param(ZeroDivisionError("a bug"), SCHEDULER_ERROR, id="an exception"),
+        ],
+    )
+    async def test_a_failing_reserve_is_undone(self, answer, reason):
+        Reserver.calls, Reserver.answer = [], answer
+        rig = Rig({"Reserver": Reserver})
+        rig.node("a")
+        rig.engine.live.apply(custom_policy("reserve", "Reserver"))
+        rig.pod("web")
+        async with deciding(rig):
+            assert ("unreserve", "web") in Reserver.calls
+            assert rig.placed_on("web") == ""
+            assert rig.status.written[0][1].reason == reason
+
+    async def test_a_faulty_plugin_fails_the_attempt_and_nothing_else(self):
+        rig = Rig({"Broken": Broken})
+        rig.node("a")
+        rig.node("b")
+        policy = custom_policy("score", "Broken")
+        policy["spec"]["match"] = {"podSelector": {"matchLabels": {"broken": "yes"}}}
+        rig.engine.live.apply(policy)
+        rig.pod("hurt", labels={"broken": "yes"})
+        rig.pod("fine")
+        async with deciding(rig):
+            assert [name for name, _ in rig.cluster.bound] == ["fine"]
+            ((name, verdict, _),) = rig.status.written
+            assert (name, verdict.reason) == ("hurt", SCHEDULER_ERROR)
+            assert "running score plugin 'Broken'" in verdict.message
+
+    async def test_a_failing_post_bind_leaves_the_pod_bound(self):
+        rig = Rig({"Broken": Broken})
+        rig.node("a")
+        rig.engine.live.apply(custom_policy("postBind", "Broken"))
+        rig.pod("web")
+        async with deciding(rig):
+            assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/web to a"]
