@@ -195,11 +195,19 @@ def test_an_update_that_cannot_matter_does_not_move_a_pod(h):
     assert h.counts() == {"unschedulable": 1}
 
 
-def test_an_update_of_the_pod_that_its_rejector_asked_for_moves_it(h):
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param({"cpu": "1", "memory": "1Gi"}, id="it asks for less"),
+        pytest.param({"cpu": "1", "memory": "2Gi"}, id="it asks for less of one thing and more of another"),
+        pytest.param({"memory": "1Gi"}, id="it does not ask for one thing any more"),
+    ],
+)
+def test_an_update_of_the_pod_that_its_rejector_asked_for_moves_it(h, now):
     h.hints["Fit"] = (EventHint(ClusterEvent(POD, Action.UPDATE_POD_SCALE_DOWN)),)
-    h.add("p", requests={"cpu": "2"})
+    h.add("p", requests={"cpu": "2", "memory": "1Gi"})
     h.queue.reject(h.queue.pop(), ["Fit"])
-    h.queue.update(h.pod("p", requests={"cpu": "1"}))
+    h.queue.update(h.pod("p", requests=now))
     assert h.counts() == {"backoff": 1}
 
 

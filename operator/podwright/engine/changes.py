@@ -11,6 +11,7 @@ from typing import Any, Final
 from podwright.core.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
+from podwright.core.queue.updates import resize
 
 NODE_ADDED: Final = ClusterEvent(NODE, Action.ADD)
 NODE_DELETED: Final = ClusterEvent(NODE, Action.DELETE)
@@ -55,10 +56,7 @@ def assigned_pod_event(before: PodInfo | None, after: PodInfo) -> ClusterEvent |
     action = Action(0)
     if before.labels is not after.labels:
         action |= Action.UPDATE_POD_LABEL
-    if before.requests is not after.requests:
-        old, new = before.requests.amounts, after.requests.amounts
-        less = all(amount <= old.get(name, 0) for name, amount in new.items())
-        action |= Action.UPDATE_POD_SCALE_DOWN if less else Action.UPDATE_POD_OTHER
+    action |= resize(before, after)
     if before.terminating != after.terminating:
         action |= Action.UPDATE_POD_OTHER
     return ClusterEvent(ASSIGNED_POD, action) if action else None

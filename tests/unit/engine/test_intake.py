@@ -219,6 +219,18 @@ def placed(**options):
         pytest.param(placed(), placed(labels={"a": "b"}), Action.UPDATE_POD_LABEL, id="a label"),
         pytest.param(placed(), placed(requests={"cpu": "1"}), Action.UPDATE_POD_SCALE_DOWN, id="it asks for less"),
         pytest.param(placed(), placed(requests={"cpu": "3"}), Action.UPDATE_POD_OTHER, id="it asks for more"),
+        pytest.param(
+            placed(requests={"cpu": "2", "memory": "1Gi"}),
+            placed(requests={"cpu": "1", "memory": "2Gi"}),
+            Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_OTHER,
+            id="it asks for less of one thing and more of another",
+        ),
+        pytest.param(
+            placed(),
+            placed(requests={"memory": "1"}),
+            Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_OTHER,
+            id="it asks for another thing",
+        ),
         pytest.param(placed(), placed(status={"phase": "Failed"}), Action.DELETE, id="it ended"),
         pytest.param(None, placed(status={"phase": "Failed"}), None, id="it had ended before we saw it"),
     ],

@@ -1,4 +1,4 @@
-"""What changed between two versions of a pending pod, as a cluster event."""
+"""What changed between two versions of a pending pod, as a cluster event; and how a pod was resized, pending or not."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ def pod_update(before: PodInfo, after: PodInfo) -> ClusterEvent | None:
         action |= Action.UPDATE_POD_TOLERATION
     if before.gates and not after.gates:
         action |= Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
-    if before.requests is not after.requests:
-        less = all(amount <= before.requests.amounts.get(name, 0) for name, amount in after.requests.amounts.items())
-        action |= Action.UPDATE_POD_SCALE_DOWN if less else Action.UPDATE_POD_OTHER
+    action |= resize(before, after)
     if (
         before.node_affinity is not after.node_affinity
         or before.priority != after.priority
@@ -28,3 +26,16 @@ def pod_update(before: PodInfo, after: PodInfo) -> ClusterEvent | None:
     ):
         action |= Action.UPDATE_POD_OTHER
     return ClusterEvent(POD, action) if action else None
+
+
+def resize(before: PodInfo, after: PodInfo) -> Action:
+    """Scaled down if any amount is less or gone, and an update of another kind if any is more: a resize may be both."""
+    action = Action(0)
+    if before.requests is after.requests:
+        return action
+    old, new = before.requests.amounts, after.requests.amounts
+    if any(name not in new or amount > new[name] for name, amount in old.items()):
+        action |= Action.UPDATE_POD_SCALE_DOWN
+    if any(name not in old or amount > old[name] for name, amount in new.items()):
+        action |= Action.UPDATE_POD_OTHER
+    return action or Action.UPDATE_POD_OTHER

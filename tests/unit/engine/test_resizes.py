@@ -1,0 +1,35 @@
+"""Pods that are resized: what one gives up another may take, whatever it asks for besides."""
+
+from __future__ import annotations
+
+from engine_kit import Rig, deciding, on_node, ours, settle
+
+
+async def later(rig: Rig) -> None:
+    await settle()
+    rig.now += 3
+    rig.engine.wake()
+    await settle()
+
+
+async def test_a_placed_pod_that_takes_less_cpu_and_more_memory_makes_room():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "4", "memory": "8Gi"})
+    rig.engine.assigned.put(on_node(ours("big", requests={"cpu": "4", "memory": "1Gi"}), "a"))
+    rig.pod("waiting", requests={"cpu": "2"})
+    async with deciding(rig):
+        assert rig.counts == {"unschedulable": 1}
+        rig.engine.assigned.put(on_node(ours("big", requests={"cpu": "1", "memory": "2Gi"}), "a"))
+        await later(rig)
+        assert rig.placed_on("waiting") == "a"
+
+
+async def test_a_waiting_pod_that_asks_for_less_cpu_and_more_memory_is_tried_again():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "4", "memory": "8Gi"})
+    rig.pod("waiting", requests={"cpu": "6", "memory": "1Gi"})
+    async with deciding(rig):
+        assert rig.counts == {"unschedulable": 1}
+        rig.pod("waiting", requests={"cpu": "2", "memory": "2Gi"})
+        await later(rig)
+        assert rig.placed_on("waiting") == "a"
