@@ -81,11 +81,11 @@ class Watch:
         self.ended = asyncio.Event()
 
 
-Tamper = Callable[[str, bytes], Iterable[bytes]]
-"""Path of the watch and a line as it came; the lines to pass on."""
+Tamper = Callable[[Watch, bytes], Iterable[bytes]]
+"""A watch and a line as it came; the lines to pass on."""
 
 
-def _untouched(_path: str, line: bytes) -> Iterable[bytes]:
+def _untouched(_watch: Watch, line: bytes) -> Iterable[bytes]:
     return (line,)
 
 
@@ -141,14 +141,14 @@ class FaultProxy:
 
         return self._each_watch("watch stalled", part, stall)
 
-    def expire_watches(self, part: str = "") -> int:
-        """Tells these watches that their resource version is too old (410), and ends them."""
+    def expire_watches(self, part: str = "", code: int = 410, reason: str = "Expired") -> int:
+        """Tells these watches that their resource version is too old, or something else, and ends them."""
 
         def expire(watch: Watch) -> None:
-            watch.last_words = json.dumps({"type": "ERROR", "object": _status(410, "Expired")}).encode() + b"\n"
+            watch.last_words = json.dumps({"type": "ERROR", "object": _status(code, reason)}).encode() + b"\n"
             watch.ended.set()
 
-        return self._each_watch("watch expired (410)", part, expire)
+        return self._each_watch(f"watch ended by an error ({code})", part, expire)
 
     def _each_watch(self, what: str, part: str, work: Callable[[Watch], None]) -> int:
         async def each() -> int:
@@ -265,7 +265,7 @@ class FaultProxy:
         async for chunk in answer.content.iter_any():
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                for passed in () if watch.stalled else self.tamper(watch.path, line):
+                for passed in () if watch.stalled else self.tamper(watch, line):
                     await response.write(passed + b"\n")
         if watch.stalled:
             await asyncio.Event().wait()

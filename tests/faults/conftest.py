@@ -40,15 +40,17 @@ def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def arena(request: pytest.FixtureRequest, empty_cluster: ControlPlane, namespace: str) -> Iterator[fault_kit.Arena]:
-    """An empty cluster, a namespace, and a ledger kept from here on."""
+def arena(request: pytest.FixtureRequest, control_plane: ControlPlane, namespace: str) -> Iterator[fault_kit.Arena]:
+    """An empty cluster with one namespace, and a ledger kept from here on."""
     lines = request.config.stash.setdefault(_FIGURES, [])
 
     def tell(**figures: Any) -> None:
         lines.append(f"{request.node.name}: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in figures.items()))
 
-    with fault_ledger.written(empty_cluster) as ledger:
-        yield fault_kit.Arena(empty_cluster, namespace, ledger, tell)
+    with fault_ledger.written(control_plane) as ledger:
+        yield fault_kit.Arena(control_plane, namespace, ledger, tell)
+    for path in ("/api/v1/nodes", operator_kit.POLICIES):
+        control_plane.client.request("DELETE", path, query={"gracePeriodSeconds": "0"})
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

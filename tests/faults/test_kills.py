@@ -1,6 +1,6 @@
 """The operator is killed (SIGKILL) at random points, over and over, while pods keep coming.
 
-PODWRIGHT_KILLS sets how often in the short run (6); the long one, marked slow, kills 50 times.
+PODWRIGHT_KILLS sets how often in the short run (4); the long one, marked slow, kills 50 times.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def kill_over_and_over(arena: Arena, kills: int, intake: str) -> None:
 
 
 def test_killed_several_times_nothing_is_lost_or_bound_twice(arena: Arena) -> None:
-    kill_over_and_over(arena, int(os.environ.get("PODWRIGHT_KILLS", "6")), "watch")
+    kill_over_and_over(arena, int(os.environ.get("PODWRIGHT_KILLS", "4")), "watch")
 
 
 @pytest.mark.slow

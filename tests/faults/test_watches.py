@@ -10,7 +10,7 @@ import pytest
 
 import operator_kit as kit
 from fault_kit import Arena
-from fault_proxy import FaultProxy
+from fault_proxy import FaultProxy, Watch
 
 PODS = 300
 PODS_PATH = "/api/v1/pods"
@@ -35,25 +35,41 @@ def test_watches_are_closed_and_expired_over_and_over(arena: Arena, intake: str)
     arena.tell(pods=PODS, faults=dict(proxy.injected), seconds_to_recover=f"{recovered:.1f}")
 
 
+def test_errors_in_watches_end_kopf_but_not_the_scheduler(arena: Arena) -> None:
+    arena.nodes(10, pods="12")
+    with FaultProxy(arena.cluster) as proxy, arena.running(proxy, "--pod-intake=kopf") as operator:
+        for i in range(2):
+            arena.pods(20, f"before{i}-")
+            arena.wait_bound(20 * (i + 1))
+            proxy.expire_watches(code=500, reason="InternalError")
+        began = time.monotonic()
+        arena.pods(20, "after")
+        arena.wait_bound(60)
+        arena.wait_calm()
+        assert "starting Kopf again" in operator.log()
+    arena.verify()
+    arena.tell(pods=60, faults=dict(proxy.injected), seconds_to_recover=f"{arena.ledger.latest() - began:.1f}")
+
+
 class Disorder:
     """Events come twice, or after the one that follows them. The events of one object keep their order."""
 
     def __init__(self, share: float, counted: dict[str, int]) -> None:
         self._chance = random.Random(3)
         self._share = share
-        self._held: dict[str, tuple[str, bytes]] = {}
+        self._held: dict[Watch, tuple[str, bytes]] = {}
         self._counted = counted
 
-    def __call__(self, path: str, line: bytes) -> Iterator[bytes]:
+    def __call__(self, watch: Watch, line: bytes) -> Iterator[bytes]:
         drawn = self._chance.random()
-        held = self._held.pop(path, None)
+        held = self._held.pop(watch, None)
         name = line.split(b'"name":"', 1)[-1].split(b'"', 1)[0].decode()
         if held is not None:
             late = [line, held[1]] if held[0] != name else [held[1], line]
             yield from late
         elif drawn < self._share and b'"BOOKMARK"' not in line:
             self._counted["late"] += 1
-            self._held[path] = (name, line)
+            self._held[watch] = (name, line)
         elif drawn < 2 * self._share:
             self._counted["twice"] += 1
             yield from (line, line)
@@ -105,8 +121,8 @@ def test_events_of_pods_that_never_come_are_made_good(arena: Arena, intake: str)
     arena.nodes(10, pods="12")
     chance, lost = random.Random(5), {"lost": 0}
 
-    def lossy(path: str, line: bytes) -> Iterable[bytes]:
-        if path == PODS_PATH and b'"BOOKMARK"' not in line and chance.random() < 0.3:
+    def lossy(watch: Watch, line: bytes) -> Iterable[bytes]:
+        if watch.path == PODS_PATH and b'"BOOKMARK"' not in line and chance.random() < 0.3:
             lost["lost"] += 1
             return ()
         return (line,)
