@@ -79,6 +79,7 @@ class EventRecorder:
         self._under_way = 0
         self._free_at = 0.0
         self._serial = 0
+        self._refusals: set[str] = set()
 
     def record(
         self,
@@ -196,13 +197,23 @@ class EventRecorder:
                 await (self._create(post.body) if post.series is None else self._patch(post.series))
             except ClusterError as error:
                 if not worth_retrying(error):
-                    log.debug("an event was refused: %s", error)
+                    self._refused(error)
                     return
                 if attempt + 1 < TRIES:
                     await asyncio.sleep((getattr(error, "retry_after", None) or 0.25) * 2**attempt)
             else:
                 return
         self._dropped()
+
+    def _refused(self, error: ClusterError) -> None:
+        """Warns once of each reason: missing rights refuse every event alike. That a namespace goes is no trouble."""
+        reason = getattr(error, "reason", "") or f"HTTP {error.status}"
+        expected = error.status == 404 or "being terminated" in str(error)
+        if expected or reason in self._refusals:
+            log.debug("an event was refused: %s", error)
+            return
+        self._refusals.add(reason)
+        log.warning("an event was refused, and this is said once only: %s", error)
 
     async def _create(self, body: dict[str, Any] | None) -> None:
         assert body is not None

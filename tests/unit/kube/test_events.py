@@ -154,3 +154,18 @@ async def test_posting_keeps_below_its_rate():
         await recorder.flush(5)
         assert len(script.requests) == 15
         assert asyncio.get_running_loop().time() - started >= 14 / 50 - 0.05
+
+
+async def test_a_refusal_is_warned_of_once_for_each_reason_and_a_namespace_that_goes_is_none(caplog):
+    terminating = {"reason": "Forbidden", "message": "unable to create: namespace a is being terminated"}
+    forbidden = {"reason": "Forbidden", "message": "events is forbidden: cannot create resource"}
+    invalid = {"reason": "Invalid", "message": "note: too long"}
+    answers = [says(403, terminating), says(404), says(403, forbidden), says(403, forbidden), says(422, invalid)]
+    async with recording(*answers) as (recorder, script):
+        with caplog.at_level("WARNING"):
+            for _ in answers:
+                recorder.record(POD, "Normal", "Scheduled", "Binding", "assigned")
+                await recorder.flush(5)
+        assert len(script.requests) == len(answers)
+    warned = [record.getMessage().rpartition("only: ")[2] for record in caplog.records]
+    assert warned == [forbidden["message"], invalid["message"]]
