@@ -271,6 +271,7 @@ def test_the_command_line_keeps_a_cluster_until_it_is_interrupted(binaries: Bina
     )
     assert said.stdout.split() == ["node/node-0", "node/node-1"]
     owner.send_signal(signal.SIGINT)
-    owner.communicate()
+    _, told = owner.communicate()
+    assert f"its kubectl: {binaries.path('kubectl')}\n" in told
     assert owner.returncode == 0
     assert not kubeconfig.exists()

@@ -45,6 +45,7 @@ def up(companions: tuple[str, ...], nodes: int, fsync: bool) -> None:
             node(f"node-{number}", labels={"topology.kubernetes.io/zone": zones[number % 3]}) for number in range(nodes)
         )
         click.echo(f"Kubernetes {cluster.binaries.versions.kubernetes} on {cluster.url}, until Ctrl-C", err=True)
+        click.echo(f"its kubectl: {cluster.binaries.path('kubectl')}", err=True)
         click.echo(cluster.kubeconfig)
         sys.stdout.flush()
         _wait_for_the_end((cluster.etcd, cluster.api_server))

@@ -1,7 +1,8 @@
 """The folder that a control plane works in, and the tidying of folders whose owners were killed.
 
 An owner holds a lock on a file in its folder for as long as it lives; the kernel lets go of it at any death, so a folder without a lock
-is litter unless it was kept on purpose, for its logs.
+is litter unless it was kept on purpose, for its logs. A folder without that file is one whose owner was killed before it could lock it, or
+one that could not be removed in one go because its programs were still dying: litter too, once nothing has come or gone in it for a while.
 """
 
 import contextlib
@@ -9,11 +10,14 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 _PREFIX = "podwright-control-plane-"
 _OWNED = "owned"
 _KEPT = "kept"
+_UNOWNED_SECONDS = 60.0
+"""After this long without a change a folder without a lock file is nobody's."""
 
 
 class WorkFolder:
@@ -49,7 +53,11 @@ def _remove_litter() -> None:
 
 
 def _ownerless(folder: Path) -> bool:
-    with (folder / _OWNED).open("r") as lock:
+    try:
+        lock = (folder / _OWNED).open("r")
+    except FileNotFoundError:
+        return time.time() - folder.stat().st_mtime > _UNOWNED_SECONDS
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
