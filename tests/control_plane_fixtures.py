@@ -108,12 +108,13 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
 @pytest.fixture
 def empty_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """The control plane without nodes, workloads and policies, before the test and after it."""
-    _empty_cluster(control_plane.client)
+    empty(control_plane.client)
     yield control_plane
-    _empty_cluster(control_plane.client)
+    empty(control_plane.client)
 
 
-def _empty_cluster(client: Client) -> None:
+def empty(client: Client) -> None:
+    """Remove everybody's nodes, workloads and policies."""
     for name in [item["metadata"]["name"] for item in client.items("/api/v1/namespaces")]:
         _empty(client, f"namespaces/{name}")
     client.request("DELETE", "/api/v1/nodes", query=_FORCED)

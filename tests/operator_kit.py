@@ -18,13 +18,14 @@ import yaml
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.testing import ControlPlane, Process, wait_until
-from podwright.testing.processes import free_port
+from podwright.testing.processes import ProcessError, free_port
 
 CHECKOUT = Path(__file__).parent.parent
 BASE = CHECKOUT / "manifests" / "base"
 ACCOUNT = ("podwright-system", "podwright")
 POLICIES = "/apis/podwright.dev/v1alpha1/schedulerpolicies"
 ANNOTATION = "podwright.dev/decision"
+DEPLOYED_HEALTH = "--health-address=:10251"
 
 _run = [sys.executable, "-m", "podwright", "run"]
 _kopf = [sys.executable, "-m", "kopf", "run", "--all-namespaces"]
@@ -94,8 +95,15 @@ def start(
     process = cluster.start_process(name, [*WAYS[way], *arguments], settings)
     operator = Operator(process, port)
     if ready:
-        process.wait_ready(lambda: operator.ready, 60)
+        wait_ready(operator)
     return operator
+
+
+def wait_ready(operator: Operator, timeout: float = 60) -> None:
+    """Waits until it may decide. Raises ProcessError if it has ended, even if somebody answers on its port."""
+    operator.process.wait_ready(lambda: operator.ready, timeout)
+    if not operator.process.alive:
+        raise ProcessError(f"a stranger answers on port {operator.port}\n{operator.process.log_tail()}")
 
 
 @contextmanager
@@ -161,9 +169,11 @@ def condition(raw: Mapping[str, Any], kind: str = "PodScheduled") -> dict[str, A
     return next((c for c in raw.get("status", {}).get("conditions", ()) if c["type"] == kind), {})
 
 
-def deployed_command() -> list[str]:
-    """The command line of manifests/base, with this Python."""
+def deployed_command(port: int) -> list[str]:
+    """The command line of manifests/base, with this Python and a health port that nobody else has."""
     (container,) = yaml.safe_load((BASE / "deployment.yaml").read_text())["spec"]["template"]["spec"]["containers"]
     command = [*container["command"], *container["args"]]
     assert command[0] == "python"
+    where = command.index(DEPLOYED_HEALTH)
+    command[where] = DEPLOYED_HEALTH.replace("10251", str(port))
     return [sys.executable, *command[1:]]

@@ -15,7 +15,7 @@ import yaml
 
 import operator_kit as kit
 import policies as files
-from control_plane_fixtures import _empty_cluster
+from control_plane_fixtures import empty
 from example_places import Place, real_place, sandbox_place
 from podwright.testing import wait_until
 
@@ -66,10 +66,10 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             yield with_policies(found)
         return
     cluster = request.getfixturevalue("control_plane")
-    _empty_cluster(cluster.client)
+    empty(cluster.client)
     with real_place(cluster) as found:
         yield with_policies(found)
-    _empty_cluster(cluster.client)
+    empty(cluster.client)
 
 
 def with_policies(place: Place) -> Place:

@@ -7,6 +7,7 @@ import yaml
 
 import operator_kit as kit
 from podwright.testing import ApiError, ControlPlane, node, pod, wait_until
+from podwright.testing.processes import free_port
 
 OURS = "podwright"
 CRD = "customresourcedefinitions/schedulerpolicies.podwright.dev"
@@ -52,10 +53,11 @@ def limited(cluster, namespace):
 def test_the_deployments_command_line_works_as_its_service_account(cluster, namespace):
     cluster.client.create(node("only"))
     kubeconfig = cluster.service_account_kubeconfig(*kit.ACCOUNT)
-    process = cluster.start_process("deployed", kit.deployed_command(), {"KUBECONFIG": str(kubeconfig)})
-    operator = kit.Operator(process, 10251)
+    port = free_port()
+    process = cluster.start_process("deployed", kit.deployed_command(port), {"KUBECONFIG": str(kubeconfig)})
+    operator = kit.Operator(process, port)
     try:
-        process.wait_ready(lambda: operator.ready, 60)
+        kit.wait_ready(operator)
         assert operator.get("/livez") == (200, "ok")
         cluster.client.create(pod("mine", namespace, scheduler=OURS))
         kit.wait_bound(cluster, namespace, 1, 20)
