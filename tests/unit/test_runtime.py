@@ -277,10 +277,11 @@ def test_a_plugin_that_cannot_be_built_is_named():
         framework(plugin("Broken", fw.PreEnqueuePlugin, __init__=broken, pre_enqueue=lambda *_: None))
 
 
-def test_no_node_at_all_is_an_error_and_no_verdict():
+def test_no_node_at_all_is_a_rejection_by_nobody():
     decision = decide(framework(nodes=""))
-    assert isinstance(decision, Fault)
+    assert isinstance(decision, Rejection)
     assert decision.message == "no nodes available to schedule pods"
+    assert decision.status_plugins == frozenset()
 
 
 def test_a_post_filter_that_fails_adds_its_words_and_does_not_hide_the_verdict():

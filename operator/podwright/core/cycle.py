@@ -45,7 +45,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """No node is feasible. `post_filter` says what to do about it, if anything."""
+    """No node is feasible, or there is none. `post_filter` says what to do about it, if anything."""
 
     pod: PodInfo
     message: str
@@ -242,11 +242,9 @@ def pick(total: Int64s, below: RandomBelow) -> tuple[int, int | None]:
     return first, before
 
 
-def _reject(
-    framework: Framework, cache: Cache, pod: PodInfo, state: CycleState, diagnosis: NodeDiagnosis
-) -> Rejection | Fault:
+def _reject(framework: Framework, cache: Cache, pod: PodInfo, state: CycleState, diagnosis: NodeDiagnosis) -> Rejection:
     if not cache.table.count:
-        return Fault(pod, "", NO_NODES)
+        return Rejection(pod, NO_NODES, NO_NODES, frozenset(), frozenset(), None, diagnosis, None)
     result, status = framework.post_filter(state, pod, diagnosis)
     filter_message = diagnosis.message()
     return Rejection(

@@ -15,7 +15,7 @@ from podwright.core.framework.events import EventHint
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, Handle, WaitingPod
 from podwright.core.framework.runtime import Framework
-from podwright.core.framework.status import Status
+from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 from podwright.engine.complaints import Complaints
@@ -102,7 +102,7 @@ class LivePolicies:
             return live.framework.pre_enqueue(pod)
         except PluginError as error:
             self._complaints.about("Pod", pod.key, error)
-            return None
+            return Status(Code.ERROR, (str(error),), error.plugin)
 
     def hints_of(self, pod: PodInfo) -> Mapping[str, Sequence[EventHint]]:
         live = self.of(pod)

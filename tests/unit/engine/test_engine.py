@@ -11,7 +11,7 @@ from builders import make_node
 from engine_kit import OURS, Rig, custom_policy, deciding, on_node, ours, settle
 from podwright.engine.decisions import ANNOTATION
 from podwright.engine.failures import shortened
-from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE
+from podwright.engine.ports import UNSCHEDULABLE
 
 NO_PLACE = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
 
@@ -55,7 +55,7 @@ class TestPlacement:
         rig.pod("web")
         async with deciding(rig):
             assert rig.cluster.bound == []
-            assert [v.reason for _, v, _ in rig.status.written] == [SCHEDULER_ERROR]
+            assert [v.reason for _, v, _ in rig.status.written] == ["Unschedulable"]
             rig.node("a")
             rig.now += 5
             rig.engine.wake()

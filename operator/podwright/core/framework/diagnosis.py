@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.framework.contract import explained
 from podwright.core.framework.interface import Bools, FilterResult, Slots
 from podwright.core.framework.status import Code, Status, unresolvable
 from podwright.core.state.columns.table import NodeTable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stage:
     """One filter over all nodes: those alive before it and after it."""
 
@@ -23,6 +24,7 @@ class Stage:
     before: Bools
     after: Bools
     result: FilterResult
+    _said: tuple[NDArray[np.integer[Any]], Sequence[Status]] | None = None
 
     @property
     def rejected(self) -> Bools:
@@ -30,8 +32,9 @@ class Stage:
 
     def statuses(self) -> tuple[NDArray[np.integer[Any]], Sequence[Status]]:
         """int[nodes] codes and the statuses they index, stamped with the plugin's name."""
-        codes, statuses = self.result.explain()
-        return codes, [status.by(self.plugin) for status in statuses]
+        if self._said is None:
+            self._said = explained(self.plugin, self.result, self.rejected)
+        return self._said
 
 
 _SILENT = unresolvable()

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any
 
 import numpy as np
 
+from podwright.core.framework import contract
+from podwright.core.framework.contract import call
+from podwright.core.framework.devices import DYNAMIC_RESOURCES, device_hold
 from podwright.core.framework.diagnosis import NodeDiagnosis, Stage
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.events import EventHint
 from podwright.core.framework.interface import (
-    MAX_SCORE,
     Bools,
     CycleState,
     EnqueueExtensions,
@@ -33,18 +35,6 @@ from podwright.core.framework.status import Code, Status, unresolvable, unschedu
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
-
-T = TypeVar("T")
-_TRUSTED: Final = "podwright.core.plugins."
-
-
-def _call(plugin: Any, point: Point, method: Callable[..., T], *args: Any) -> T:
-    try:
-        return method(*args)
-    except PluginError:
-        raise
-    except Exception as error:
-        raise PluginError(plugin.name, point.key, f"{type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +64,12 @@ class Framework:
         }
         self.weights = expanded.weights
         self.hints: Mapping[str, Sequence[EventHint]] = {
-            name: tuple(plugin.hints())
+            name: contract.hints_of(plugin)
             for name, plugin in self.plugins.items()
             if isinstance(plugin, EnqueueExtensions)
         }
+        self._must_hold_devices = DYNAMIC_RESOURCES not in expanded.points[Point.PRE_FILTER]
+        """The plugin that holds back pods which need devices is off: they are not bound blindly all the same."""
         self._adjusting = tuple(plugin for plugin in self.at(Point.PRE_FILTER) if plugin.adjusts)
 
     @staticmethod
@@ -86,7 +78,7 @@ class Framework:
             args = plugin.args_type()
         try:
             return plugin(args, handle)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PluginError(plugin.name, "constructor", f"{type(error).__name__}: {error}") from error
 
     def at(self, point: Point) -> tuple[Any, ...]:
@@ -98,14 +90,15 @@ class Framework:
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """The first rejection, or None. A pod without one may be scheduled."""
         for plugin in self.at(Point.PRE_ENQUEUE):
-            status: Status | None = _call(plugin, Point.PRE_ENQUEUE, plugin.pre_enqueue, pod)
-            if status is not None and status.code is not Code.SUCCESS:
-                return status.by(plugin.name)
+            answer = call(plugin, Point.PRE_ENQUEUE, plugin.pre_enqueue, pod)
+            status = contract.status_of(plugin, Point.PRE_ENQUEUE, answer)
+            if status is not None:
+                return status
         return None
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
         (plugin,) = self.at(Point.QUEUE_SORT)
-        return _call(plugin, Point.QUEUE_SORT, plugin.sort_key, pod, queued_at)
+        return call(plugin, Point.QUEUE_SORT, plugin.sort_key, pod, queued_at)
 
     # Filter
 
@@ -114,8 +107,12 @@ class Framework:
         names: frozenset[str] | None = None
         narrowed_by: list[str] = []
         rejection: Status | None = None
+        if self._must_hold_devices:
+            held = device_hold(pod, self.handle.cache)
+            if held is not None:
+                return PreFilterOutcome(held.by(DYNAMIC_RESOURCES), None, ())
         for plugin in self.at(Point.PRE_FILTER):
-            answer = _call(plugin, Point.PRE_FILTER, plugin.pre_filter, state, pod)
+            answer = contract.pre_filter_answer(plugin, call(plugin, Point.PRE_FILTER, plugin.pre_filter, state, pod))
             if answer is None:
                 continue
             if isinstance(answer, PreFilterResult):
@@ -128,10 +125,10 @@ class Framework:
             elif answer.code is Code.SKIP:
                 state.skip_filter.add(plugin.name)
             elif answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                return PreFilterOutcome(answer.by(plugin.name), None, ())
+                return PreFilterOutcome(answer, None, ())
             elif answer.code is Code.UNSCHEDULABLE:
-                rejection = answer.by(plugin.name)
-            elif answer.code is not Code.SUCCESS:
+                rejection = answer
+            else:
                 raise PluginError(plugin.name, Point.PRE_FILTER.key, answer.message or answer.code.text)
         return PreFilterOutcome(rejection, names, tuple(sorted(narrowed_by)))
 
@@ -145,15 +142,10 @@ class Framework:
             if plugin.filter_all is None:
                 result = self._filter_each(plugin, state, pod, alive)
             else:
-                result = _call(plugin, Point.FILTER, plugin.filter_all, state, pod, table)
+                answer = call(plugin, Point.FILTER, plugin.filter_all, state, pod, table)
+                result = contract.filter_result(plugin, answer, table.size)
             if result is None:
                 continue
-            if result.ok.shape != alive.shape or result.ok.dtype != np.bool_:
-                raise PluginError(
-                    plugin.name,
-                    Point.FILTER.key,
-                    f"filter_all returned {result.ok.dtype}[{len(result.ok)}], expected bool[{len(alive)}]",
-                )
             after = alive & result.ok
             left = int(np.count_nonzero(after))
             if left < count:
@@ -167,8 +159,9 @@ class Framework:
         statuses: list[Status] = [Status(Code.SUCCESS)]
         known: dict[Status, int] = {}
         for slot in np.flatnonzero(alive):
-            status = _call(plugin, Point.FILTER, plugin.filter, state, pod, cache.node_at(int(slot)))
-            if status is None or status.code is Code.SUCCESS:
+            answer = call(plugin, Point.FILTER, plugin.filter, state, pod, cache.node_at(int(slot)))
+            status = contract.status_of(plugin, Point.FILTER, answer)
+            if status is None:
                 continue
             self._must_reject(plugin, status)
             if status not in known:
@@ -189,10 +182,11 @@ class Framework:
         for plugin in self.at(Point.FILTER):
             if plugin.name in state.skip_filter:
                 continue
-            status: Status | None = _call(plugin, Point.FILTER, plugin.filter, state, pod, node)
-            if status is not None and status.code is not Code.SUCCESS:
+            answer = call(plugin, Point.FILTER, plugin.filter, state, pod, node)
+            status = contract.status_of(plugin, Point.FILTER, answer)
+            if status is not None:
                 self._must_reject(plugin, status)
-                return status.by(plugin.name)
+                return status
         return None
 
     def filter_node_with_nominated(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
@@ -220,17 +214,18 @@ class Framework:
         """Keeps the state of PreFilter true after `added` was put on `node` in a dry run."""
         for plugin in self._adjusting:
             if plugin.name not in state.skip_filter:
-                self._adjusted(plugin, _call(plugin, Point.PRE_FILTER, plugin.add_pod, state, pod, added, node))
+                self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.add_pod, state, pod, added, node))
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
         """Keeps the state of PreFilter true after `removed` was taken off `node` in a dry run."""
         for plugin in self._adjusting:
             if plugin.name not in state.skip_filter:
-                self._adjusted(plugin, _call(plugin, Point.PRE_FILTER, plugin.remove_pod, state, pod, removed, node))
+                self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.remove_pod, state, pod, removed, node))
 
     @staticmethod
-    def _adjusted(plugin: Any, status: Status | None) -> None:
-        if status is not None and status.code is not Code.SUCCESS:
+    def _adjusted(plugin: Any, answer: Any) -> None:
+        status = contract.status_of(plugin, Point.PRE_FILTER, answer)
+        if status is not None:
             raise PluginError(plugin.name, Point.PRE_FILTER.key, status.message or status.code.text)
 
     def post_filter(
@@ -241,8 +236,8 @@ class Framework:
         reasons: list[str] = []
         rejected_by = ""
         for plugin in self.at(Point.POST_FILTER):
-            found, status = _call(plugin, Point.POST_FILTER, plugin.post_filter, state, pod, diagnosis)
-            status = status.by(plugin.name)
+            answer = call(plugin, Point.POST_FILTER, plugin.post_filter, state, pod, diagnosis)
+            found, status = contract.post_filter_answer(plugin, answer)
             if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
                 return found, status
             if not status.rejected:
@@ -259,8 +254,9 @@ class Framework:
     ) -> Int64s:
         """int64[feasible]: the weighted sum over all score plugins. `details` gets each plugin's normalised scores."""
         for plugin in self.at(Point.PRE_SCORE):
-            status = _call(plugin, Point.PRE_SCORE, plugin.pre_score, state, pod, feasible)
-            if status is not None and status.code is not Code.SUCCESS:
+            answer = call(plugin, Point.PRE_SCORE, plugin.pre_score, state, pod, feasible)
+            status = contract.status_of(plugin, Point.PRE_SCORE, answer)
+            if status is not None:
                 if status.code is not Code.SKIP:
                     raise PluginError(plugin.name, Point.PRE_SCORE.key, status.message or status.code.text)
                 state.skip_score.add(plugin.name)
@@ -282,34 +278,22 @@ class Framework:
         return total
 
     def _score_plugin(self, plugin: Any, state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s | int:
+        length = len(feasible)
         if plugin.score_all is not None:
-            scores = _call(plugin, Point.SCORE, plugin.score_all, state, pod, feasible)
+            scores = contract.scores_of(
+                plugin, call(plugin, Point.SCORE, plugin.score_all, state, pod, feasible), length
+            )
         else:
             node_at = self.handle.cache.node_at
-            each = (_call(plugin, Point.SCORE, plugin.score, state, pod, node_at(int(s))) for s in feasible.slots)
-            scores = np.fromiter(each, np.int64, len(feasible))
+            each = (call(plugin, Point.SCORE, plugin.score, state, pod, node_at(int(s))) for s in feasible.slots)
+            scores = np.fromiter((contract.score_of(plugin, score) for score in each), np.int64, length)
         if plugin.normalize is not None:
             if isinstance(scores, int) and not plugin.normalizes_numbers:
-                scores = np.full(len(feasible), scores, np.int64)
-            scores = _call(plugin, Point.SCORE, plugin.normalize, state, pod, scores, feasible)
-        self._check_scores(plugin, scores, len(feasible))
+                scores = np.full(length, scores, np.int64)
+            answer = call(plugin, Point.SCORE, plugin.normalize, state, pod, scores, feasible)
+            scores = contract.scores_of(plugin, answer, length)
+        contract.check_range(plugin, scores)
         return scores  # type: ignore[no-any-return]
-
-    @staticmethod
-    def _check_scores(plugin: Any, scores: Any, length: int) -> None:
-        if isinstance(scores, int):
-            low = high = scores
-        elif not isinstance(scores, np.ndarray) or scores.shape != (length,) or scores.dtype != np.int64:
-            got = f"{scores.dtype}{list(scores.shape)}" if isinstance(scores, np.ndarray) else type(scores).__name__
-            raise PluginError(plugin.name, Point.SCORE.key, f"returned {got}, expected int64[{length}]")
-        elif type(plugin).__module__.startswith(_TRUSTED) or not length:
-            return
-        else:
-            low, high = int(scores.min()), int(scores.max())
-        if low < 0 or high > MAX_SCORE:
-            raise PluginError(
-                plugin.name, Point.SCORE.key, f"scores from {low} to {high}, expected 0 to {MAX_SCORE} after normalize"
-            )
 
     # Reserve and permit
 
@@ -317,13 +301,14 @@ class Framework:
         """All Reserve plugins; the first failure, after which everything is unreserved again."""
         for plugin in self.at(Point.RESERVE):
             try:
-                status: Status | None = _call(plugin, Point.RESERVE, plugin.reserve, state, pod, node_name)
+                answer = call(plugin, Point.RESERVE, plugin.reserve, state, pod, node_name)
+                status = contract.status_of(plugin, Point.RESERVE, answer)
             except PluginError:
                 self.unreserve(state, pod, node_name)
                 raise
-            if status is not None and status.code is not Code.SUCCESS:
+            if status is not None:
                 self.unreserve(state, pod, node_name)
-                return status.by(plugin.name)
+                return status
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Sequence[PluginError]:
@@ -331,7 +316,7 @@ class Framework:
         faults = []
         for plugin in reversed(self.at(Point.RESERVE)):
             try:
-                _call(plugin, Point.RESERVE, plugin.unreserve, state, pod, node_name)
+                call(plugin, Point.RESERVE, plugin.unreserve, state, pod, node_name)
             except PluginError as fault:
                 faults.append(fault)
         return faults
@@ -340,13 +325,13 @@ class Framework:
         """None: approved; a rejection; or Wait, with the timeout in seconds of each plugin that wants to wait."""
         waits: dict[str, float] = {}
         for plugin in self.at(Point.PERMIT):
-            status, timeout = _call(plugin, Point.PERMIT, plugin.permit, state, pod, node_name)
-            if status is None or status.code is Code.SUCCESS:
+            answer = call(plugin, Point.PERMIT, plugin.permit, state, pod, node_name)
+            status, timeout = contract.permit_answer(plugin, answer)
+            if status is None:
                 continue
-            if status.code is Code.WAIT:
-                waits[plugin.name] = timeout
-            else:
-                return status.by(plugin.name), {}
+            if status.code is not Code.WAIT:
+                return status, {}
+            waits[plugin.name] = timeout
         return (Status(Code.WAIT), waits) if waits else (None, waits)
 
     # Bind
@@ -356,15 +341,21 @@ class Framework:
         return [
             plugin
             for plugin in self.at(Point.PRE_BIND)
-            if not _skips(_call(plugin, Point.PRE_BIND, plugin.pre_bind_pre_flight, state, pod, node_name))
+            if not _skips(
+                contract.status_of(
+                    plugin,
+                    Point.PRE_BIND,
+                    call(plugin, Point.PRE_BIND, plugin.pre_bind_pre_flight, state, pod, node_name),
+                )
+            )
         ]
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """All PreBind plugins that have work to do; the first failure."""
         for plugin in self.pre_bind_plugins(state, pod, node_name):
-            status = await self._await(plugin, Point.PRE_BIND, plugin.pre_bind(state, pod, node_name))
-            if status is not None and status.code is not Code.SUCCESS:
-                return status.by(plugin.name)
+            status = await self._await(plugin, Point.PRE_BIND, plugin.pre_bind, state, pod, node_name)
+            if status is not None:
+                return status
         return None
 
     async def bind(
@@ -372,24 +363,25 @@ class Framework:
     ) -> Status | None:
         """Bind plugins until one takes the pod. None: bound."""
         for plugin in self.at(Point.BIND):
-            status = await self._await(plugin, Point.BIND, plugin.bind(state, pod, node_name, annotations))
+            status = await self._await(plugin, Point.BIND, plugin.bind, state, pod, node_name, annotations)
             if not _skips(status):
-                return None if status is None or status.code is Code.SUCCESS else status.by(plugin.name)
+                return status
         return Status(Code.ERROR, ("no bind plugin took the pod",))
 
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """All PostBind plugins. Raises the first PluginError; the pod stays bound."""
         for plugin in self.at(Point.POST_BIND):
-            await self._await(plugin, Point.POST_BIND, plugin.post_bind(state, pod, node_name))
+            await self._await(plugin, Point.POST_BIND, plugin.post_bind, state, pod, node_name)
 
     @staticmethod
-    async def _await(plugin: Any, point: Point, work: Any) -> Status | None:
+    async def _await(plugin: Any, point: Point, method: Callable[..., Any], *args: Any) -> Status | None:
         try:
-            return await work  # type: ignore[no-any-return]
+            answer = await method(*args)
         except PluginError:
             raise
-        except Exception as error:
-            raise PluginError(plugin.name, point.key, f"{type(error).__name__}: {error}") from error
+        except (Exception, SystemExit) as error:
+            raise contract.fault(plugin, point, f"{type(error).__name__}: {error}") from error
+        return contract.status_of(plugin, point, answer)
 
 
 def _skips(status: Status | None) -> bool:

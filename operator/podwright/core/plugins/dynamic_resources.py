@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from podwright.core.framework.devices import device_hold
 from podwright.core.framework.events import NODE, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.helpers import rejected_alike
 from podwright.core.framework.interface import (
@@ -27,15 +28,13 @@ from podwright.core.framework.interface import (
     PreFilterPlugin,
     ScorePlugin,
 )
-from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
+from podwright.core.framework.status import SKIP, Code, Status, unschedulable
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
 _STATE: Final = "DynamicResources"
 _DEVICE_CLASS: Final = "DeviceClass"
-_IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
-"""The extended resource that every DeviceClass stands for is this and its name."""
 
 
 class DynamicResources(Plugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, ScorePlugin, EnqueueExtensions):
@@ -46,8 +45,6 @@ class DynamicResources(Plugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._enabled = handle.features.enabled("DynamicResourceAllocation")
-        self._resources: dict[str, str] = {}
-        self._version = -1
 
     def hints(self) -> Sequence[EventHint]:
         return (
@@ -84,37 +81,7 @@ class DynamicResources(Plugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, 
         return 0
 
     def _rejection(self, pod: PodInfo) -> Status | None:
-        if pod.resource_claims:
-            claims = ", ".join(pod.resource_claims)
-            return unresolvable(
-                f"this version of Podwright does not allocate devices, and the pod has claims ({claims})"
-            )
-        classes = self._device_classes()
-        if not classes:
-            return None
-        table = self.handle.cache.table
-        for resource, amount in pod.requests.amounts.items():
-            if amount > 0 and resource in classes and not table.allocatable(resource).any():
-                return unresolvable(
-                    "this version of Podwright does not allocate devices, and no node offers "
-                    f"{resource} (DeviceClass {classes[resource]})"
-                )
-        return None
-
-    def _device_classes(self) -> dict[str, str]:
-        """The name of a DeviceClass by each extended resource that one stands for."""
-        store = self.handle.cache.store
-        version = store.version(_DEVICE_CLASS)
-        if version != self._version:
-            self._version = version
-            self._resources = {}
-            for raw in store.list(_DEVICE_CLASS):
-                name = str(raw["metadata"]["name"])
-                explicit = (raw.get("spec") or {}).get("extendedResourceName")
-                self._resources[_IMPLICIT + name] = name
-                if explicit:
-                    self._resources[str(explicit)] = name
-        return self._resources
+        return device_hold(pod, self.handle.cache)
 
 
 def _hint(pod: PodInfo, _before: Any, _after: Any) -> Hint:

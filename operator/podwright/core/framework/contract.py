@@ -1,0 +1,152 @@
+"""What plugins may return: checked at each call, so that a fault carries the plugin's name and harms one pod only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.events import ClusterEvent, EventHint
+from podwright.core.framework.interface import MAX_SCORE, Bools, FilterResult, PostFilterResult, PreFilterResult
+from podwright.core.framework.profile import Point
+from podwright.core.framework.status import Code, Status
+
+T = TypeVar("T")
+_TRUSTED: Final = "podwright.core.plugins."
+_INT64: Final = range(-(2**63), 2**63)
+MAX_WAIT: Final = 15 * 60.0
+"""Seconds that Permit may keep a pod waiting at most, as in kube-scheduler."""
+
+
+def call(plugin: Any, point: Point, method: Callable[..., T], *args: Any) -> T:
+    """Calls a plugin; what it raises becomes a PluginError."""
+    try:
+        return method(*args)
+    except PluginError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise fault(plugin, point, f"{type(error).__name__}: {error}") from error
+
+
+def fault(plugin: Any, point: Point, problem: str) -> PluginError:
+    return PluginError(plugin.name, point.key, problem)
+
+
+def status_of(plugin: Any, point: Point, answer: Any) -> Status | None:
+    """A Status stamped with the plugin's name, or None for success."""
+    if answer is None:
+        return None
+    if not isinstance(answer, Status):
+        raise fault(plugin, point, f"returned {_kind(answer)}, expected a Status or None")
+    if not isinstance(answer.reasons, tuple) or not all(isinstance(reason, str) for reason in answer.reasons):
+        raise fault(plugin, point, "returned a Status whose reasons are no tuple of strings")
+    return None if answer.code is Code.SUCCESS else answer.by(plugin.name)
+
+
+def pre_filter_answer(plugin: Any, answer: Any) -> PreFilterResult | Status | None:
+    """PreFilter's answer."""
+    return answer if isinstance(answer, PreFilterResult) else status_of(plugin, Point.PRE_FILTER, answer)
+
+
+def filter_result(plugin: Any, answer: Any, length: int) -> FilterResult | None:
+    """`filter_all`'s answer: bool[length]."""
+    if answer is None:
+        return None
+    if not isinstance(answer, FilterResult) or not isinstance(answer.ok, np.ndarray):
+        raise fault(plugin, Point.FILTER, f"filter_all returned {_kind(answer)}, expected a FilterResult or None")
+    if answer.ok.shape != (length,) or answer.ok.dtype != np.bool_:
+        raise fault(plugin, Point.FILTER, f"filter_all returned {_kind(answer.ok)}, expected bool[{length}]")
+    return answer
+
+
+def explained(plugin: str, result: FilterResult, rejected: Bools) -> tuple[NDArray[Any], Sequence[Status]]:
+    """What `explain` says: int[nodes] codes, and stamped statuses that those of the rejected rows index."""
+    try:
+        codes, statuses = result.explain()
+        codes = np.asarray(codes)
+        stamped = [status if status is None else status.by(plugin) for status in statuses]
+        used = np.unique(codes[rejected])
+        sound = np.issubdtype(codes.dtype, np.integer) and all(0 <= code < len(stamped) for code in used)
+        if not sound or not all(stamped[int(code)].rejected for code in used):
+            raise ValueError(f"codes {_kind(codes)} for {len(stamped)} statuses do not name a rejection of each node")
+    except (Exception, SystemExit) as error:
+        raise PluginError(plugin, Point.FILTER.key, f"explain: {type(error).__name__}: {error}") from error
+    return codes, stamped
+
+
+def score_of(plugin: Any, answer: Any) -> int:
+    """One node's score."""
+    if isinstance(answer, bool) or not isinstance(answer, int | np.integer) or int(answer) not in _INT64:
+        raise fault(plugin, Point.SCORE, f"score returned {_kind(answer)}, expected a whole number of 64 bits")
+    return int(answer)
+
+
+def scores_of(plugin: Any, answer: Any, length: int) -> Any:
+    """`score_all`'s or `normalize`'s answer: int64[length] or one whole number."""
+    if isinstance(answer, np.integer):
+        answer = int(answer)
+    if isinstance(answer, int) and not isinstance(answer, bool):
+        return answer
+    if not isinstance(answer, np.ndarray) or answer.shape != (length,) or answer.dtype != np.int64:
+        raise fault(plugin, Point.SCORE, f"returned {_kind(answer)}, expected int64[{length}]")
+    return answer
+
+
+def check_range(plugin: Any, scores: Any) -> None:
+    """Final scores are from 0 to 100. Our own plugins' arrays are taken on trust: tests hold them to it."""
+    if isinstance(scores, int):
+        low = high = scores
+    elif type(plugin).__module__.startswith(_TRUSTED) or not len(scores):
+        return
+    else:
+        low, high = int(scores.min()), int(scores.max())
+    if low < 0 or high > MAX_SCORE:
+        problem = f"scores from {low} to {high}, expected 0 to {MAX_SCORE} after normalize"
+        raise fault(plugin, Point.SCORE, problem)
+
+
+def permit_answer(plugin: Any, answer: Any) -> tuple[Status | None, float]:
+    """Permit's answer: a status, and the seconds to wait, 15 minutes at most."""
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise fault(plugin, Point.PERMIT, f"returned {_kind(answer)}, expected (Status or None, seconds)")
+    status = status_of(plugin, Point.PERMIT, answer[0])
+    if status is None or status.code is not Code.WAIT:
+        return status, 0.0
+    seconds = answer[1]
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+        raise fault(plugin, Point.PERMIT, f"wants to wait {seconds!r:.40}, expected seconds")
+    return status, min(float(seconds), MAX_WAIT)
+
+
+def post_filter_answer(plugin: Any, answer: Any) -> tuple[PostFilterResult | None, Status]:
+    """PostFilter's answer; a status without a plugin's name stays without one if it is a success."""
+    if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], Status):
+        raise fault(plugin, Point.POST_FILTER, f"returned {_kind(answer)}, expected (result or None, Status)")
+    result, status = answer
+    if result is not None and not isinstance(result, PostFilterResult):
+        raise fault(plugin, Point.POST_FILTER, f"returned {_kind(result)}, expected a PostFilterResult or None")
+    status_of(plugin, Point.POST_FILTER, status)
+    return result, status.by(plugin.name)
+
+
+def hints_of(plugin: Any) -> tuple[EventHint, ...]:
+    """The plugin's hints, each an EventHint of a ClusterEvent."""
+    try:
+        hints = tuple(plugin.hints())
+    except (Exception, SystemExit) as error:
+        raise PluginError(plugin.name, "hints", f"{type(error).__name__}: {error}") from error
+    for hint in hints:
+        if not isinstance(hint, EventHint) or not isinstance(hint.event, ClusterEvent):
+            raise PluginError(plugin.name, "hints", f"returned {_kind(hint)}, expected EventHints")
+    return hints
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+    return (
+        f"{type(value).__name__} {value!r:.40}" if isinstance(value, bool | int | float | str) else type(value).__name__
+    )

@@ -1,0 +1,102 @@
+"""Faulty plugins in the engine: one pod or one policy is refused, everything else goes on."""
+
+import pytest
+
+from engine_kit import Rig, custom_policy, deciding, settle
+from podwright.core.framework.events import NODE, Action, ClusterEvent
+from podwright.core.framework.interface import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PreEnqueuePlugin,
+    ReservePlugin,
+)
+
+
+class Gate(Plugin, PreEnqueuePlugin):
+    name = "Gate"
+
+    def pre_enqueue(self, pod):
+        return False if pod.name == "web" else None
+
+
+class Hinting(Plugin, FilterPlugin, EnqueueExtensions):
+    name = "Hinting"
+
+    def filter(self, _state, _pod, _node):
+        return None
+
+    def hints(self):
+        return [ClusterEvent(NODE, Action.ADD)]
+
+
+class Reserving(Plugin, ReservePlugin, PermitPlugin):
+    name = "Reserving"
+    reserved: list[str] = []  # noqa: RUF012 -- shared with the test
+
+    def reserve(self, _state, pod, _node_name):
+        self.reserved.append(pod.name)
+
+    def unreserve(self, _state, pod, _node_name):
+        if pod.name in self.reserved:
+            self.reserved.remove(pod.name)
+
+    def permit(self, _state, pod, _node_name):
+        return None if pod.name == "web" else (None, 0)
+
+
+async def test_a_gate_that_is_broken_holds_its_pod_and_nobody_else():
+    rig = Rig({"Gate": Gate})
+    rig.node("a")
+    rig.engine.live.apply(custom_policy("preEnqueue", "Gate"))
+    rig.pod("web")
+    rig.pod("other")
+    async with deciding(rig):
+        assert rig.cluster.bound == [("other", "a")]
+        assert rig.engine.queue.counts()["gated"] == 1
+        rig.engine.live.remove("custom")
+        rig.engine.policies_changed()
+        await settle()
+        assert ("web", "a") in rig.cluster.bound
+
+
+async def test_a_policy_whose_plugin_gives_no_real_hints_is_refused():
+    rig = Rig({"Hinting": Hinting})
+    outcome = rig.engine.live.apply(custom_policy("filter", "Hinting"))
+    assert not outcome.accepted
+    assert "Hinting" in outcome.message
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.pod("big", requests={"cpu": "2"})
+    async with deciding(rig):
+        assert rig.cluster.bound == []
+        rig.node("b", allocatable={"cpu": "4"})
+        await settle()
+        assert rig.cluster.bound == [("big", "b")]
+
+
+async def test_what_a_broken_permit_had_reserved_is_given_back():
+    Reserving.reserved.clear()
+    rig = Rig({"Reserving": Reserving})
+    rig.node("a", allocatable={"cpu": "2"})
+    policy = custom_policy("permit", "Reserving")
+    policy["spec"]["plugins"]["reserve"] = {"enabled": [{"name": "Reserving"}]}
+    rig.engine.live.apply(policy)
+    rig.pod("web", requests={"cpu": "2"})
+    async with deciding(rig):
+        assert rig.placed_on("web") == ""
+        assert Reserving.reserved == []
+        (_, reason, note) = rig.recorder.events[0]
+        assert (reason, "running permit plugin 'Reserving'" in note) == ("FailedScheduling", True)
+        rig.pod("other", requests={"cpu": "2"})
+        await settle()
+        assert rig.cluster.bound == [("other", "a")]
+
+
+@pytest.mark.parametrize("message", ["no nodes available to schedule pods"])
+async def test_without_any_node_a_pod_is_unschedulable_as_autoscalers_expect(message):
+    rig = Rig()
+    rig.pod("web")
+    async with deciding(rig):
+        verdicts = [(verdict.reason, verdict.message) for _, verdict, _ in rig.status.written]
+        assert verdicts == [("Unschedulable", message)]
