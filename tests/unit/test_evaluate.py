@@ -1,6 +1,7 @@
 import gzip
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from builders import make_node, make_pod
@@ -114,3 +115,34 @@ def test_a_comparison_takes_any_listed_message_node_and_alternative():
     assert not list(differences({"expect": ours}, {"expect": theirs}))
     ours["preemption"]["victims"] = ["d/c"]
     assert list(differences({"expect": ours}, {"expect": theirs}))
+
+
+POD = "kind: Pod\nmetadata: {name: p}\n"
+
+
+@pytest.mark.parametrize(
+    ("dump", "manifest", "said"),
+    [
+        pytest.param("garbage", POD, "not JSON", id="a dump that is no JSON"),
+        pytest.param("", POD, "not JSON", id="an empty dump"),
+        pytest.param("[]", POD, "the dump has no items", id="a dump that is a list"),
+        pytest.param('{"items": [1]}', POD, "items[0]: expected an object, got int", id="an item that is no object"),
+        pytest.param('{"items": []}', "a: [", "not one YAML document", id="a manifest that is no YAML"),
+        pytest.param('{"items": []}', f"{POD}---\n{POD}", "not one YAML document", id="two manifests"),
+        pytest.param('{"items": []}', "\0", "not one YAML document", id="a manifest that is no text"),
+        pytest.param('{"items": []}', "[]", "expected a manifest of kind Pod", id="a manifest that is a list"),
+        pytest.param('{"items": []}', "kind: Pod\nmetadata: text", "metadata", id="a pod whose metadata is text"),
+        pytest.param('{"items": [{"kind": "Service"}]}', POD, "name", id="an item without a name"),
+        pytest.param('{"items": [{"kind": "Node", "metadata": 1}]}', POD, "metadata", id="a node's metadata a number"),
+    ],
+)
+def test_files_that_cannot_be_read_are_said_in_one_line(tmp_path, dump, manifest, said):
+    files = tmp_path / "dump.json", tmp_path / "pod.yaml"
+    for path, text in zip(files, (dump, manifest), strict=True):
+        path.write_text(text)
+    result = run(files[0], "--pod", files[1])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert isinstance(result.exception, SystemExit)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert said in line

@@ -121,15 +121,29 @@ def _print_groups(groups: Mapping[str, _Group]) -> None:
 def _explain(files: tuple[str, ...], manifest: str, features: Features, output: str) -> None:
     if len(files) != 1:
         raise CaseError("--pod takes exactly one dump")
-    dump = orjson.loads(sys.stdin.buffer.read() if files[0] == "-" else Path(files[0]).read_bytes())
-    pod = yaml.safe_load(Path(manifest).read_text())
-    if not isinstance(pod, dict) or pod.get("kind") != "Pod":
-        raise CaseError(f"{manifest}: expected a manifest of kind Pod")
-    answer = run_case(case_from_dump(dump, pod), features)["expect"]
+    pod = _manifest(manifest)
+    answer = run_case(case_from_dump(_dump(files[0]), pod), features)["expect"]
     if output == "json":
         sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2) + b"\n")
     else:
         _print_answer(answer)
+
+
+def _dump(file: str) -> Any:
+    try:
+        return orjson.loads(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise CaseError(f"{file}: not JSON: {error}: expected the output of kubectl get … -o json") from error
+
+
+def _manifest(file: str) -> Mapping[str, Any]:
+    try:
+        pod = yaml.safe_load(Path(file).read_bytes())
+    except yaml.YAMLError as error:
+        raise CaseError(f"{file}: not one YAML document: {' '.join(str(error).split())}") from error
+    if not isinstance(pod, dict) or pod.get("kind") != "Pod":
+        raise CaseError(f"{file}: expected a manifest of kind Pod")
+    return pod
 
 
 def _print_answer(answer: Mapping[str, Any]) -> None:

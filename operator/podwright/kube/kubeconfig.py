@@ -202,12 +202,19 @@ def _authorization(files: Files, context: str, user: Mapping[str, Any]) -> str |
         section: [item for _, content in files for item in content.get(section) or []]
         for section in ("contexts", "clusters", "users")
     }
+    provider = user["auth-provider"]
+    name = provider.get("name") if isinstance(provider, Mapping) else provider
     configuration = Configuration()
     loader: Any = KubeConfigLoader
-    loader(merged, context, config_base_path=str(files[0][0])).load_and_set(configuration)
+    try:
+        loader(merged, context, config_base_path=str(files[0][0])).load_and_set(configuration)
+    except Exception as error:  # the client checks nothing of what it reads, and each provider fails in ways of its own
+        raise ConfigError(
+            f"auth-provider {name!r} gave no token ({type(error).__name__}: {error}); use an exec plugin"
+        ) from error
     value = configuration.api_key.get("BearerToken")
     if not value:
-        raise ConfigError(f"auth-provider {user['auth-provider'].get('name')!r} gave no token; use an exec plugin")
+        raise ConfigError(f"auth-provider {name!r} gave no token; use an exec plugin")
     return str(value)
 
 

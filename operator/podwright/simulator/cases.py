@@ -118,13 +118,17 @@ def _delete_pod(world: World, named: Mapping[str, Any]) -> None:
                 return
 
 
-def case_from_dump(dump: Mapping[str, Any], pod: Mapping[str, Any]) -> Case:
+def case_from_dump(dump: object, pod: Mapping[str, Any]) -> Case:
     """A case from a `kubectl get nodes,pods,… -o json` and a pod manifest. Raises CaseError."""
-    items = dump.get("items")
+    items = dump.get("items") if isinstance(dump, dict) else None
     if not isinstance(items, list):
         raise CaseError("the dump has no items: expected the output of kubectl get … -o json")
+    for number, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise CaseError(f"the dump's items[{number}]: expected an object, got {type(item).__name__}")
+    metadata = pod.get("metadata")
     return {
-        "id": str((pod.get("metadata") or {}).get("name") or "pod"),
+        "id": str((metadata.get("name") if isinstance(metadata, dict) else None) or "pod"),
         **lists_of(cast("Sequence[Case]", items)),
         "pod": pod,
     }

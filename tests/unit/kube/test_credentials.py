@@ -293,3 +293,22 @@ class TestInCluster:
     def test_outside_a_pod_it_is_an_error(self, tmp_path):
         with pytest.raises(ConfigError, match="this is no pod"):
             in_cluster(Clock(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        pytest.param({"name": "gcp"}, id="gcp without a token"),
+        pytest.param({"name": "gcp", "config": {"expiry": "2020-01-01T00:00:00Z"}}, id="gcp, expired"),
+        pytest.param({"name": "oidc", "config": {}}, id="oidc without a token"),
+        pytest.param({"name": "oidc", "config": {"id-token": "a.b.c"}}, id="oidc with a token that is none"),
+        pytest.param({"name": "azure", "config": {}}, id="one that nobody knows any more"),
+        pytest.param("gcp", id="text"),
+        pytest.param(None, id="nothing"),
+    ],
+)
+async def test_an_auth_provider_of_old_that_gives_no_token_is_said_in_a_line(tmp_path, provider):
+    path = kubeconfig(tmp_path, {"auth-provider": provider})
+    with pytest.raises(ConfigError, match=r"auth-provider .* gave no token.*; use an exec plugin") as caught:
+        await current(path)
+    assert "\n" not in str(caught.value)
