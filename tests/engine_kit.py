@@ -97,7 +97,12 @@ class FakeEvictor:
 class Rig:
     """The engine and what is around it. Time stands still unless `now` is moved."""
 
-    def __init__(self, plugins: Mapping[str, type] | None = None, bindings_at_once: int = 32) -> None:
+    def __init__(
+        self,
+        plugins: Mapping[str, type] | None = None,
+        bindings_at_once: int = 32,
+        gates: Mapping[str, bool] | None = None,
+    ) -> None:
         self.now = 1_000.0
         self.cluster = FakeCluster()
         self.recorder = FakeRecorder()
@@ -106,7 +111,7 @@ class Rig:
         outside = Outside(self.cluster, self.recorder, self.status, self.evictor)
         sources = Sources(lambda: self.now, lambda: self.now, lambda _n: 0)
         classes = {**PLUGINS, **(plugins or {})}
-        self.engine = Engine(classes, Features(), outside, sources, bindings_at_once=bindings_at_once)
+        self.engine = Engine(classes, Features(gates), outside, sources, bindings_at_once=bindings_at_once)
 
     def node(self, name: str, **options: Any) -> None:
         self.engine.nodes.put(make_node(name, **options))

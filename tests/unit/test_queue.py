@@ -7,7 +7,7 @@ from builders import make_pod
 from podwright.core.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.status import unresolvable
 from podwright.core.objects.pod import parse_pod
-from podwright.core.queue import SchedulingQueue
+from podwright.core.queue import SchedulingQueue, scheduling_queue
 
 NODE_ADDED = ClusterEvent(NODE, Action.ADD)
 POD_GONE = ClusterEvent(ASSIGNED_POD, Action.DELETE)
@@ -167,6 +167,35 @@ def test_an_event_before_the_attempt_does_not_count(h):
     h.queue.reject(queued, ["Fit"])
     h.queue.done(other.uid)
     assert h.counts() == {"unschedulable": 1}
+
+
+def test_a_settled_pod_that_fails_is_tried_again_whatever_happened(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.settle(queued.uid)
+    h.queue.move(NODE_ADDED)
+    assert h.queue._happened == []
+    h.queue.reject(queued, ["Spread"])
+    assert h.counts() == {"backoff": 1}
+    assert h.pop() is None
+    h.clock.now += 3
+    assert h.pop() == "p"
+
+
+def test_so_many_events_are_kept_for_pods_in_flight(h, monkeypatch):
+    monkeypatch.setattr(scheduling_queue, "MAX_RECORDED", 2)
+    h.add("long")
+    long = h.queue.pop()
+    h.queue.move(NODE_ADDED)
+    h.add("short")
+    short = h.queue.pop()
+    for _ in range(2):
+        h.queue.move(NODE_ADDED)
+    assert len(h.queue._happened) == 2
+    h.queue.reject(short, ["Spread"])
+    assert h.counts() == {"unschedulable": 1}
+    h.queue.reject(long, ["Spread"])
+    assert h.counts() == {"backoff": 1, "unschedulable": 1}
 
 
 def test_a_pod_waits_no_longer_than_five_minutes(h):

@@ -60,7 +60,10 @@ class Bindings:
         clock: Callable[[], float],
         wake: Callable[[], None],
         limit: int = BINDINGS_AT_ONCE,
+        *,
+        expectations: bool = True,
     ) -> None:
+        """`expectations`: a pod that is held before its Binding shows the node it is expected on as its nominated one."""
         self._cache = cache
         self._queue = queue
         self._cluster = cluster
@@ -73,6 +76,7 @@ class Bindings:
         self._clock = clock
         self._wake = wake
         self._limit = limit
+        self._expectations = expectations
         self._flying = 0
         self._room: asyncio.Future[None] | None = None
         self._unconfirmed: deque[tuple[float, PodInfo]] = deque()
@@ -163,6 +167,7 @@ class Bindings:
             return flight.stopped
         if why := obstacle(self._cache, framework, pod, node_name):
             return Status(Code.ERROR, (why,))
+        self._queue.settle(pod.uid)
         flight.posted = True
         annotations = annotations_of(flight.live.policy, flight.placement)
         status = await framework.bind(state, pod, node_name, annotations)
@@ -173,8 +178,7 @@ class Bindings:
     async def _held(self, flight: Flight, *, pre_bind: bool) -> Status | None:
         """Permit's wait and PreBind's work, for which nobody else has to wait."""
         pod, node_name = flight.queued.pod, flight.placement.node_name
-        expected = pod.nominated_node_name != node_name
-        if expected:
+        if self._expectations and pod.nominated_node_name != node_name:
             self._status.write(pod, None, node_name)
         self._left()
         try:
@@ -186,15 +190,13 @@ class Bindings:
                 self._metrics.permit_wait_seconds.labels(result).observe(self._clock() - started)
                 flight.waiting = None
             if status is None and flight.stopped is None and pre_bind:
+                self._queue.settle(pod.uid)
                 flight.working = asyncio.current_task()
                 status = await flight.live.framework.pre_bind(flight.placement.state, pod, node_name)
         finally:
             flight.working = None
             self._flying += 1
-        status = status or flight.stopped
-        if status is not None and expected:
-            self._status.write(pod, None, "")
-        return status
+        return status or flight.stopped
 
     async def _after(self, flight: Flight) -> None:
         try:

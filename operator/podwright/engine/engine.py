@@ -114,6 +114,7 @@ class Engine:
             sources.clock,
             wake,
             bindings_at_once,
+            expectations=features.enabled("NominatedNodeNameForExpectation"),
         )
         self._recorder = outside.recorder
         self._idle: asyncio.Future[None] | None = None

@@ -83,8 +83,10 @@ class Failures:
         log.warning("pod %s: %s; trying again", queued.pod.key, message)
 
     def _told(self, queued: QueuedPod, reason: str, message: str) -> None:
+        """A node that it was promised is not where it goes, so the promise is over, in memory and in its status."""
+        self._cache.nominator.remove(queued.uid)
         if self._queue.get(queued.uid) is queued:
-            self._tell(queued.pod, reason, message, None)
+            self._tell(queued.pod, reason, message, "")
 
     def _tell(self, pod: PodInfo, reason: str, message: str, nominated: str | None) -> None:
         self._recorder.record(pod, "Warning", "FailedScheduling", "Scheduling", shortened(message))

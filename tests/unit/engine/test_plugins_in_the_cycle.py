@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from engine_kit import Rig, Slow, custom_policy, deciding, settle
+from engine_kit import Rig, Slow, custom_policy, deciding, ours, settle
 from podwright.core.framework.interface import (
     PermitPlugin,
     Plugin,
@@ -99,6 +99,28 @@ class TestPlugins:
             assert len(rig.engine.queue) == 0
             assert rig.recorder.events == []
 
+    async def test_without_expectations_a_pod_that_waits_shows_no_node(self):
+        rig = Rig({"Waiter": Waiter}, gates={"NominatedNodeNameForExpectation": False})
+        rig.node("a")
+        rig.engine.live.apply(custom_policy("permit", "Waiter"))
+        rig.pod("web")
+        async with deciding(rig):
+            assert rig.engine.cache.is_assumed("default/web")
+            assert rig.status.written == []
+
+    async def test_nothing_is_recorded_for_a_pod_in_pre_bind_and_its_rejection_is_tried_again(self):
+        rig = Rig({"Slow": Slow})
+        Slow.gate = asyncio.get_running_loop().create_future()
+        rig.node("a")
+        rig.engine.live.apply(custom_policy("preBind", "Slow"))
+        rig.pod("web")
+        async with deciding(rig):
+            rig.node("b")
+            assert rig.engine.queue._happened == []
+            Slow.gate.set_exception(ZeroDivisionError("a bug"))
+            await settle()
+            assert rig.counts == {"backoff": 1}
+
     @pytest.mark.parametrize("begun", [True, False], ids=["during PreBind", "before its task has begun"])
     async def test_a_pod_that_is_deleted_before_its_binding_is_posted_is_not_bound(self, begun):
         rig = Rig({"Slow": Slow})
@@ -164,7 +186,7 @@ class TestPlugins:
             reason = "not now" if point == "permit" else "no volume"
             assert message == f"0/1 nodes are available: 1 {reason}."
             nominated = [node for _, _, node in rig.status.written if node is not None]
-            assert nominated == ([] if point == "permit" else ["a", ""])
+            assert nominated == ([""] if point == "permit" else ["a", ""])
 
     @pytest.mark.parametrize(
         ("answer", "reason"),
@@ -184,6 +206,20 @@ class TestPlugins:
             assert ("unreserve", "web") in Reserver.calls
             assert rig.placed_on("web") == ""
             assert rig.status.written[0][1].reason == reason
+            assert rig.status.written[0][2] == ""
+
+    @pytest.mark.parametrize("point", ["score", "reserve", "permit", "preBind"])
+    async def test_whatever_fails_the_promise_of_a_node_is_over(self, point):
+        Reserver.calls, Reserver.answer = [], unschedulable("taken")
+        rig = Rig({"Broken": Broken, "Refuser": Refuser, "Reserver": Reserver})
+        rig.node("a")
+        rig.node("b")
+        rig.engine.live.apply(custom_policy(point, {"score": "Broken", "reserve": "Reserver"}.get(point, "Refuser")))
+        rig.engine.pending.put(ours("web", status={"nominatedNodeName": "away"}))
+        assert rig.engine.cache.nominator.node_of("default/web") == "away"
+        async with deciding(rig):
+            assert [node for _, verdict, node in rig.status.written if verdict is not None] == [""]
+            assert rig.engine.cache.nominator.node_of("default/web") in ("", None)
 
     async def test_a_faulty_plugin_fails_the_attempt_and_nothing_else(self):
         rig = Rig({"Broken": Broken})

@@ -26,6 +26,8 @@ from podwright.core.queue.updates import pod_update
 MAX_UNSCHEDULABLE: Final = 300.0
 """Seconds after which a pod is tried again even if nothing happened."""
 FLUSH_INTERVAL: Final = 30.0
+MAX_RECORDED: Final = 10_000
+"""Events kept for pods in flight. One that is in flight for longer counts as settled."""
 
 Hints = Mapping[str, Sequence[EventHint]]
 EVERYTHING_CHANGED: Final = ClusterEvent(ANY, Action.ALL)
@@ -150,16 +152,26 @@ class SchedulingQueue:
         self._pods.pop(uid, None)
         self._land(uid)
 
+    def settle(self, uid: str) -> None:
+        """The attempt stands, and only the outside can undo it: what happens is not recorded for the pod any more.
+
+        It stays in flight. Whatever it then fails for counts as an error, because nobody knows what it has missed.
+        """
+        self._land(uid)
+
     def reject(
         self, queued: QueuedPod, plugins: Iterable[str], pending: Iterable[str] = (), *, count: bool = True
     ) -> None:
         """No node was feasible. `plugins` rejected the pod; `pending` are those that did so as Pending.
 
-        An event since `pop` that may help sends the pod straight to backoff or active. `count=False` leaves the backoff
+        An event since `pop` that may help sends the pod straight to backoff or active. After `settle` it is a fault. `count=False` leaves the backoff
         as it is (a pod held for a reason that is not its own).
         """
         if self._pods.get(queued.uid) is not queued:
             self._land(queued.uid)
+            return
+        if queued.uid not in self._in_flight:
+            self.fault(queued)
             return
         queued.errors = 0
         queued.rejections += 1 if count else 0
@@ -346,6 +358,8 @@ class SchedulingQueue:
     def _record(self, event: ClusterEvent, before: Any, after: Any, only: str = "") -> None:
         if self._in_flight:
             self._happened.append(_Happened(event, before, after, only))
+            if len(self._happened) > MAX_RECORDED:
+                self._land(min(self._in_flight, key=self._in_flight.__getitem__))
 
     def _land(self, uid: str) -> Sequence[_Happened]:
         """Ends the pod's flight; returns what happened meanwhile, and forgets what nobody in flight waits for."""
