@@ -7,6 +7,7 @@ from builders import make_node, make_taint
 from podwright.core.objects.node import parse_node
 from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.columns.changes import ChangeLog
+from podwright.core.state.columns.table import KEPT_LABEL_COLUMNS
 
 
 def test_a_slot_is_kept_while_its_node_is_there_and_reused_afterwards():
@@ -84,3 +85,29 @@ def test_a_change_log_that_forgot_says_so():
     assert log.since(0) is None
     assert list(log.since(7)) == [7, 8]
     assert log.seq == 9
+
+
+def test_only_resources_that_somebody_offers_or_uses_take_room():
+    table = NodeTable()
+    slot = table.add(parse_node(make_node("a", allocatable={"gpu": "2"})))
+    for number in range(500):
+        assert list(table.allocatable(f"example.com/{number}")) == list(table.requested(f"example.com/{number}")) == [0]
+    assert len(table._columns) < 20
+    table.set_usage(slot, "example.com/7", 3)
+    assert list(table.requested("example.com/7")) == [3]
+    table.update(slot, parse_node(make_node("a", allocatable={"example.com/7": "5"})))
+    assert (list(table.allocatable("example.com/7")), list(table.allocatable("gpu"))) == ([5], [0])
+
+
+def test_columns_of_label_keys_are_dropped_and_come_back_with_the_same_ids():
+    table = NodeTable()
+    for number in range(3):
+        table.add(parse_node(make_node(f"n{number}", labels={"zone": f"z{number}"})))
+    before, ids = list(table.labels("zone")), dict(table.label_values("zone"))
+    for number in range(2 * KEPT_LABEL_COLUMNS):
+        table.labels(f"key-{number}")
+    assert sum(what == "label" for what, _ in table._columns) == KEPT_LABEL_COLUMNS
+    table.update(0, parse_node(make_node("n0", labels={"zone": "z9"})))
+    assert list(table.labels("zone"))[1:] == before[1:]
+    assert table.labels("zone")[0] == table.label_values("zone")["z9"]
+    assert ids.items() <= table.label_values("zone").items()

@@ -7,6 +7,7 @@ until `size` or the capacity changes, so fetch them anew for each decision.
 
 from __future__ import annotations
 
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -25,7 +26,9 @@ Bools = NDArray[np.bool_]
 
 ABSENT: Final = -1
 """The value id of a label that a node does not have."""
+KEPT_LABEL_COLUMNS: Final = 256
 _START_CAPACITY: Final = 64
+_ZEROS: Final = ("zeros", "")
 
 
 class NodeTable:
@@ -45,12 +48,14 @@ class NodeTable:
         self._columns: dict[tuple[str, str], NDArray[Any]] = {}
         self._views: dict[tuple[str, str], NDArray[Any]] = {}
         self._label_values: dict[str, dict[str, int]] = {}
+        self._label_keys: OrderedDict[str, None] = OrderedDict()
+        self._offered: Counter[str] = Counter()
         self._taint_ids: dict[tuple[Taint, ...], int] = {}
         self.taint_sets: list[tuple[Taint, ...]] = []
         """Distinct taint lists; `taints` holds positions in here."""
         for name, dtype in (("valid", np.bool_), ("unschedulable", np.bool_), ("taints", np.int32)):
             self._columns[name, ""] = np.zeros(self._capacity, dtype)
-        for name in ("scoring_cpu", "scoring_memory", "pods"):
+        for name in ("scoring_cpu", "scoring_memory", "pods", "zeros"):
             self._columns[name, ""] = np.zeros(self._capacity, np.int64)
 
     # Reading
@@ -102,16 +107,26 @@ class NodeTable:
         return self._amounts("allocatable", PODS)
 
     def labels(self, key: str) -> Int32s:
-        """int32[nodes]: the id of the node's value of this label, ABSENT (-1) without one. See `label_values`."""
+        """int32[nodes]: the id of the node's value of this label, ABSENT (-1) without one. See `label_values`.
+
+        Columns of keys that nobody asked for lately are dropped and made again; the ids of values stay what they are.
+        """
         column = ("label", key)
-        if column not in self._columns:
-            ids = np.full(self._capacity, ABSENT, np.int32)
-            values = self._label_values.setdefault(key, {})
-            for slot, node in enumerate(self.nodes):
-                value = None if node is None else node.labels.get(key)
-                if value is not None:
-                    ids[slot] = values.setdefault(value, len(values))
-            self._columns[column] = ids
+        if key in self._label_keys:
+            self._label_keys.move_to_end(key)
+            return self._view(column)
+        ids = np.full(self._capacity, ABSENT, np.int32)
+        values = self._label_values.setdefault(key, {})
+        for slot, node in enumerate(self.nodes):
+            value = None if node is None else node.labels.get(key)
+            if value is not None:
+                ids[slot] = values.setdefault(value, len(values))
+        self._columns[column] = ids
+        self._label_keys[key] = None
+        if len(self._label_keys) > KEPT_LABEL_COLUMNS:
+            oldest, _ = self._label_keys.popitem(last=False)
+            del self._columns["label", oldest]
+            self._views.pop(("label", oldest), None)
         return self._view(column)
 
     def label_values(self, key: str) -> Mapping[str, int]:
@@ -121,13 +136,16 @@ class NodeTable:
 
     def _amounts(self, what: str, resource: str) -> Int64s:
         key = (what, resource)
-        if key not in self._columns:
-            column = np.zeros(self._capacity, np.int64)
-            if what == "allocatable":
-                for slot, node in enumerate(self.nodes):
-                    if node is not None:
-                        column[slot] = node.allocatable.get(resource, 0)
-            self._columns[key] = column
+        if key in self._columns:
+            return self._view(key)
+        if what == "requested" or not self._offered.get(resource):
+            # Pods may ask for any name: only what some node offers, or some placed pod uses, gets a column.
+            return self._view(_ZEROS)
+        column = np.zeros(self._capacity, np.int64)
+        for slot, node in enumerate(self.nodes):
+            if node is not None:
+                column[slot] = node.allocatable.get(resource, 0)
+        self._columns[key] = column
         return self._view(key)
 
     def _view(self, key: tuple[str, str]) -> NDArray[Any]:
@@ -164,6 +182,7 @@ class NodeTable:
         """The node is gone; its slot becomes a hole with nothing on it."""
         for (what, _), column in self._columns.items():
             column[slot] = ABSENT if what == "label" else 0
+        self._offer(slot, None)
         self.nodes[slot] = None
         self.names[slot] = ""
         self.count -= 1
@@ -174,8 +193,7 @@ class NodeTable:
         """Sets `requested` of one resource. Absurd sums count as the greatest int64."""
         column = self._columns.get(("requested", resource))
         if column is None:
-            self._amounts("requested", resource)
-            column = self._columns["requested", resource]
+            column = self._columns["requested", resource] = np.zeros(self._capacity, np.int64)
         column[slot] = min(amount, MAX_INT64)
 
     def set_counts(self, slot: int, pods: int, scoring_cpu: int, scoring_memory: int) -> None:
@@ -184,7 +202,16 @@ class NodeTable:
         self._columns["scoring_memory", ""][slot] = min(scoring_memory, MAX_INT64)
         self.usage_changes.append(slot)
 
+    def _offer(self, slot: int, node: Node | None) -> None:
+        """Counts by how many nodes each resource is offered."""
+        before = self.nodes[slot]
+        if before is not None:
+            self._offered.subtract(before.allocatable.keys())
+        if node is not None:
+            self._offered.update(node.allocatable.keys())
+
     def _write(self, slot: int, node: Node) -> None:
+        self._offer(slot, node)
         self.nodes[slot] = node
         self.names[slot] = node.name
         self._columns["unschedulable", ""][slot] = node.unschedulable
