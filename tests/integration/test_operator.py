@@ -181,6 +181,34 @@ def test_a_policy_is_live_at_once_and_a_bad_generation_leaves_the_last_good_one(
     assert kit.foreign_marks(second) == []
 
 
+def test_the_last_good_generation_stays_in_force_when_the_operator_is_restarted(cluster, namespace):
+    cluster.bulk.create([node(name) for name in ("a", "b", "c")])
+    only_blue = {"podSelector": {"matchLabels": {"colour": "blue"}}}
+    cluster.client.create(policy("by-name", {"type": "NodeName"}, match=only_blue))
+    with kit.running(cluster):
+        wait_until(lambda: accepted(cluster, "by-name").get("status") == "True", 20, "the policy is accepted")
+        cluster.client.patch(policy("by-name", {}), {"spec": {"match": None}})
+        wait_until(lambda: accepted(cluster, "by-name")["observedGeneration"] == 2, 20, "the second one is, too")
+        bad = {"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "NoSuchPlugin"}]}}}
+        cluster.client.patch(policy("by-name", {}), {"spec": bad})
+        wait_until(lambda: accepted(cluster, "by-name")["status"] == "False", 20, "the bad one is reported")
+    before = cluster.client.get(f"{kit.POLICIES}/by-name")
+    assert before["status"]["lastAccepted"] == {
+        "generation": 2,
+        "spec": {"schedulerName": OURS, "precedence": 0, "strategy": {"type": "NodeName"}},
+    }
+    with kit.running(cluster, name="restarted"):
+        cluster.client.create(pod("mine", namespace, scheduler=OURS))
+        kit.wait_bound(cluster, namespace, 1, 20)
+        mine = cluster.client.read(pod("mine", namespace))
+        assert mine["spec"]["nodeName"] == "a"
+        assert (kit.decision(mine)["policy"], kit.decision(mine)["generation"]) == ("by-name", 2)
+    after = cluster.client.get(f"{kit.POLICIES}/by-name")
+    assert after["status"] == before["status"]
+    assert "Generation 2 stays in force" in accepted(cluster, "by-name")["message"]
+    assert kit.condition(after, "Active")["reason"] == "LastGoodGeneration"
+
+
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
 @pytest.mark.parametrize("name", ["another-name", "default-scheduler"])
 def test_pods_of_a_name_that_a_policy_comes_to_serve_are_picked_up(cluster, namespace, intake, name):

@@ -169,6 +169,64 @@ def test_the_last_good_generation_of_a_deleted_policy_does_not_pass_to_its_names
     assert chosen(policies) == BUILT_IN
 
 
+# After a restart
+
+
+def remembering(name, spec, kept, generation=2):
+    return {**policy(name, spec, generation=generation), "status": {"lastAccepted": kept}}
+
+
+KEPT = {"generation": 1, "spec": {**GOOD, "schedulerName": "ml"}}
+
+
+def test_what_the_status_remembers_is_in_force_where_the_newest_generation_is_bad():
+    policies = build()
+    outcome = policies.apply(remembering("a", BAD, KEPT))
+    assert (outcome.accepted, outcome.generation, outcome.active_generation) == (False, 2, 1)
+    assert outcome.message.endswith("Generation 1 stays in force.")
+    assert [(p.name, p.generation, p.uid, p.strategy) for p in policies.live] == [("a", 1, "u-a", "MostAllocated")]
+    assert chosen(policies, pod(scheduler="ml")) == "a"
+
+
+def test_a_good_generation_and_one_that_is_known_go_before_what_the_status_remembers():
+    policies = build(remembering("a", {}, KEPT))
+    assert [p.generation for p in policies.live] == [2]
+    assert policies.apply(remembering("a", BAD, KEPT, generation=3)).active_generation == 2
+    assert policies.scheduler_names == {"podwright"}
+
+
+@pytest.mark.parametrize(
+    ("kept", "why"),
+    [
+        pytest.param({"generation": 1, "spec": {"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "Gone"}]}}}}, "spec.plugins.score.enabled[0].name: plugin 'Gone' does not exist", id="a plugin of it is gone"),
+        pytest.param({"generation": 1, "spec": {"strategy": {"type": "Worst"}}}, "spec.strategy.type: 'Worst' is not one of", id="a field of it is bad"),
+        pytest.param({"generation": 1, "spec": {"strategy": {"type": "Random"}}}, "out of luck", id="it fails the check"),
+        pytest.param({"generation": "one", "spec": {}}, "status.lastAccepted.generation: expected a whole number", id="its generation is in words"),
+        pytest.param({"generation": 1}, "status.lastAccepted.spec: a value is required", id="it has no spec"),
+        pytest.param([1], "status.lastAccepted: expected an object", id="it is a list"),
+    ],
+)  # fmt: skip
+def test_what_the_status_remembers_is_checked_as_any_other_spec(kept, why):
+    def check(compiled):
+        if compiled.strategy == "Random":
+            raise PluginError("RandomScore", "constructor", "out of luck")
+
+    policies = build(check=check)
+    outcome = policies.apply(remembering("a", BAD, kept))
+    assert (outcome.accepted, outcome.reason, outcome.active_generation) == (False, "Invalid", None)
+    assert (
+        "No generation of this policy is in force; the one that status.lastAccepted has is not acceptable: "
+        in outcome.message
+    )
+    assert why in outcome.message
+    assert policies.live == []
+
+
+def test_what_the_status_remembers_is_not_tried_twice():
+    outcome = build().apply(remembering("a", BAD, {"generation": 1, "spec": BAD}))
+    assert outcome.message.endswith("No generation of this policy is in force.")
+
+
 def test_applying_the_same_again_changes_nothing():
     policies = build(policy("a", GOOD))
     version, before = policies.version, policies.select(pod(), NO_LABELS)
@@ -245,6 +303,36 @@ def test_the_status_of_a_good_policy():
 def test_the_status_of_a_policy_that_was_never_good():
     _, found = conditions(build(), policy("a", BAD))
     assert found == {"Accepted": ("False", "Invalid", NOON), "Active": ("False", "NotAccepted", NOON)}
+
+
+def test_the_status_remembers_the_generation_that_was_accepted_last():
+    policies = build()
+    first, _ = conditions(policies, policy("a", GOOD))
+    assert first["lastAccepted"] == {"generation": 1, "spec": GOOD}
+    second, _ = conditions(policies, policy("a", BAD, generation=2), first)
+    assert second["lastAccepted"] == {"generation": 1, "spec": GOOD}
+    assert "lastAccepted" not in conditions(build(), policy("a", BAD))[0]
+    spec = {"pluginConfig": [{"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": None}}]}
+    assert conditions(policies, policy("a", spec, generation=3), second)[0]["lastAccepted"] == {
+        "generation": 3,
+        "spec": spec,
+    }
+
+
+def test_a_restart_changes_nothing_in_the_status():
+    policies = build(policy("a", GOOD))
+    bad = policy("a", BAD, generation=2)
+    before, _ = conditions(policies, bad)
+    again, found = conditions(build(), {**bad, "status": before}, before, LATER)
+    assert again == before
+    assert found["Active"] == ("True", "LastGoodGeneration", NOON)
+
+
+def test_the_status_still_remembers_what_is_not_acceptable_now():
+    kept = {"generation": 1, "spec": {"pluginConfig": [{"name": "Gone"}]}}
+    status, found = conditions(build(), remembering("a", BAD, kept), {"lastAccepted": kept})
+    assert status["lastAccepted"] == kept
+    assert found["Active"][:2] == ("False", "NotAccepted")
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays():

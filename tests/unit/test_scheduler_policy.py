@@ -99,8 +99,8 @@ def test_selectors_that_are_empty_match_everything():
         pytest.param({"strategy": {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": [{"utilization": 5, "score": 0}, {"utilization": 5, "score": 9}]}}}, "Invalid", "spec.strategy.requestedToCapacityRatio.shape[1].utilization: utilization must rise", id="a shape that does not rise"),
         pytest.param({"strategy": {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": [{"utilization": 5, "score": 11}]}}}, "Invalid", "spec.strategy.requestedToCapacityRatio.shape[0].score: 11 is greater than 10", id="a score over 10 in a shape"),
         pytest.param({"strategy": {"type": "Random", "requestedToCapacityRatio": {"shape": [{"utilization": 5, "score": 1}]}}}, "Invalid", "spec.strategy.requestedToCapacityRatio: is not used by strategy type Random", id="a shape where none is used"),
-        pytest.param({"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "ImageLocality", "weight": 0}]}}}, "Invalid", "spec.plugins.score.enabled[0].weight: 0 is less than 1", id="a plugin weight of 0"),
-        pytest.param({"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "ImageLocality", "weight": 101}]}}}, "Invalid", "spec.plugins.score.enabled[0].weight: 101 is greater than 100", id="a plugin weight over 100"),
+        pytest.param({"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "ImageLocality", "weight": -1}]}}}, "Invalid", "spec.plugins.score.enabled[0].weight: -1 is less than 0", id="a plugin weight below 0"),
+        pytest.param({"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "ImageLocality", "weight": 2**31}]}}}, "Invalid", "spec.plugins.score.enabled[0].weight: 2147483648 is greater than 2147483647", id="a plugin weight that is no int32"),
         pytest.param({"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "ImageLocality"}, {"name": "ImageLocality"}]}}}, "Invalid", "spec.plugins.score.enabled[1].name: 'ImageLocality' is there twice", id="a plugin twice"),
         pytest.param({"strategy": {"type": "Custom"}, "plugins": {"scores": {"enabled": [{"name": "ImageLocality"}]}}}, "Invalid", "spec.plugins.scores: unknown extension point; there are multiPoint, preEnqueue", id="an extension point that does not exist"),
         pytest.param({"strategy": {"type": "Custom"}, "plugins": {"filter": {"enabled": [{"name": "ImageLocality"}]}}}, "Invalid", "spec.plugins.filter.enabled: plugin 'ImageLocality' does not have the extension point filter", id="a plugin at a point that it does not have"),
@@ -120,6 +120,13 @@ def test_selectors_that_are_empty_match_everything():
         pytest.param({"match": {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}}, "Invalid", "spec.match.podSelector.matchExpressions[0].operator: 'Near' is not one of In", id="a selector operator that does not exist"),
         pytest.param({"match": {"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}, "Invalid", "spec.match.podSelector.matchExpressions[0].values: must be given for operator In", id="In without values"),
         pytest.param({"match": {"namespaceSelector": {"matchLabels": {"a": 1}}}}, "Invalid", "spec.match.namespaceSelector.matchLabels.a: expected a string, got whole number 1", id="a label value that is a number"),
+        pytest.param({"match": {"podSelector": {"matchLabels": {"!!bad": "x"}}}}, "Invalid", "spec.match.podSelector.matchLabels[!!bad]: '!!bad' cannot be a label's key: its name takes at most 63 letters", id="a label key that no label can have"),
+        pytest.param({"match": {"podSelector": {"matchLabels": {"a": "x y z"}}}}, "Invalid", "spec.match.podSelector.matchLabels.a: 'x y z' cannot be a label's value: at most 63 letters", id="a label value that no label can have"),
+        pytest.param({"match": {"podSelector": {"matchLabels": {"a": "x" * 64}}}}, "Invalid", "spec.match.podSelector.matchLabels.a: 'xxx", id="a label value that is too long"),
+        pytest.param({"match": {"podSelector": {"matchLabels": {"x" * 64: "a"}}}}, "Invalid", f"spec.match.podSelector.matchLabels.{'x' * 64}: 'xxx", id="a label key that is too long"),
+        pytest.param({"match": {"namespaceSelector": {"matchLabels": {"Example.com/a": "b"}}}}, "Invalid", "spec.match.namespaceSelector.matchLabels[Example.com/a]: 'Example.com/a' cannot be a label's key: what is before '/' must be", id="a label key whose prefix is in capitals"),
+        pytest.param({"match": {"podSelector": {"matchExpressions": [{"key": "a/" + "x" * 64, "operator": "Exists"}]}}}, "Invalid", "spec.match.podSelector.matchExpressions[0].key: 'a/xxx", id="a key too long in an expression"),
+        pytest.param({"match": {"podSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["ok", "x y"]}]}}}, "Invalid", "spec.match.podSelector.matchExpressions[0].values[1]: 'x y' does not have the form", id="a malformed value in an expression"),
         pytest.param({"precedence": "high"}, "Invalid", "spec.precedence: expected a whole number, got string 'high'", id="a precedence in words"),
         pytest.param({"precedence": 2_000_000_000}, "Invalid", "spec.precedence: 2000000000 is greater than 1000000000", id="a precedence that is too great"),
         pytest.param({"schedulerName": ""}, "Invalid", "spec.schedulerName: too short", id="an empty scheduler name"),
@@ -134,6 +141,28 @@ def test_bad_policies_are_refused_naming_the_policy_and_the_field(spec, reason, 
     assert error.reason == reason
     assert str(error).startswith("SchedulerPolicy p: ")
     assert len(error.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        pytest.param("app", "", id="an empty value"),
+        pytest.param("app.kubernetes.io/name", "web-1.2_x", id="a prefix, and signs inside"),
+        pytest.param("A_b.c-d", "X" * 63, id="capitals, and the longest value"),
+        pytest.param("a" * 253 + "/" + "b" * 63, "1", id="the longest key"),
+    ],
+)
+def test_every_label_that_an_object_can_have_can_be_selected(key, value):
+    assert compiled({"match": {"podSelector": {"matchLabels": {key: value}}}}).matches({key: value}, {})
+
+
+@pytest.mark.parametrize(("weight", "counts"), [(0, 1), (101, 101), (2**31 - 1, 2**31 - 1)])
+def test_weights_are_as_in_a_kube_scheduler_configuration(weight, counts):
+    plugins = {"score": {"enabled": [{"name": "ImageLocality", "weight": weight}]}}
+    found = expanded({"strategy": {"type": "Custom"}, "plugins": plugins})
+    assert found.weights["ImageLocality"] == counts
+    configured = convert_profile({"plugins": plugins}, "", STAND_INS, FEATURES)
+    assert expand(configured.plugins, STAND_INS).weights == found.weights
 
 
 def test_all_problems_of_a_policy_are_told_at_once():

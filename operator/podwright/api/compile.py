@@ -1,8 +1,8 @@
 """From SchedulerPolicy objects to profiles: one policy (`compile_policy`), and all that are live (`PolicySet`).
 
-A policy that is not acceptable changes nothing: its last good generation stays in force. The last resort for every
-scheduler name that is served is the built-in default policy, kube-scheduler's default profile. What goes into a
-policy's status is in podwright/api/status.py.
+A policy that is not acceptable changes nothing: its last good generation stays in force, which the policy's status
+remembers through a restart. The last resort for every scheduler name that is served is the built-in default policy,
+kube-scheduler's default profile. What goes into a policy's status is in podwright/api/status.py.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import Any, Final
 from podwright.api.kube_scheduler_configuration import PluginArgs, default_profile, profile_of
 from podwright.api.scheduler_policy import (
     DEFAULT_SCHEDULER_NAME,
+    LastAccepted,
     PolicyError,
     PolicySpec,
     Reason,
     SchedulerPolicy,
     Strategy,
+    parse_last_accepted,
     parse_policy,
 )
 from podwright.core.framework.args import ArgsError, Problem, encode
@@ -236,6 +238,8 @@ class _Entry:
     spec: Any
     outcome: Outcome
     active: CompiledPolicy | None
+    accepted: LastAccepted | None
+    """What `active` was compiled from."""
 
 
 class PolicySet:
@@ -266,7 +270,10 @@ class PolicySet:
         self._refresh()
 
     def apply(self, raw: Mapping[str, Any]) -> Outcome:
-        """Takes a policy object in, new, changed or seen before. Never raises for what is in the object."""
+        """Takes a policy object in, new, changed or seen before. Never raises for what is in the object.
+
+        The last accepted generation in its status counts where the newest is bad and none of its good ones is known.
+        """
         metadata = raw.get("metadata")
         named = metadata if isinstance(metadata, Mapping) else {}
         name, uid = str(named.get("name") or _NAMELESS), str(named.get("uid") or "")
@@ -276,36 +283,51 @@ class PolicySet:
             known = None
         if known is not None and known.generation == generation and known.spec == raw.get("spec"):
             return known.outcome
-        active = None if known is None else known.active
         try:
-            active = compile_policy(parse_policy(raw), self._classes, self._features)
-            if self._check is not None:
-                self._check(active)
+            force = self._compile(raw, generation)
             outcome = Outcome(name, generation, True, "Accepted", "The policy is valid.", generation)
         except PolicyError as error:
-            active, outcome = self._refuse(known, name, generation, error.reason, error.message)
+            force, outcome = self._refuse(known, raw, name, generation, error.reason, error.message)
         except Exception as error:  # noqa: BLE001 -- plugins validate their args, and may do anything
-            problem = (
-                str(error) if isinstance(error, ProfileError | PluginError) else f"{type(error).__name__}: {error}"
-            )
-            active, outcome = self._refuse(known, name, generation, "Invalid", problem)
+            force, outcome = self._refuse(known, raw, name, generation, "Invalid", _problem(error))
         if name == _NAMELESS:
             return outcome
-        self._entries[name] = _Entry(uid, generation, raw.get("spec"), outcome, active)
+        self._entries[name] = _Entry(uid, generation, raw.get("spec"), outcome, *force)
         self._refresh()
         return outcome
 
-    @staticmethod
+    def _compile(self, raw: Mapping[str, Any], generation: int) -> _Force:
+        compiled = compile_policy(parse_policy(raw), self._classes, self._features)
+        if self._check is not None:
+            self._check(compiled)
+        return compiled, LastAccepted(generation, raw["spec"])
+
     def _refuse(
-        known: _Entry | None, name: str, generation: int, reason: str, problem: str
-    ) -> tuple[CompiledPolicy | None, Outcome]:
-        active = None if known is None else known.active
-        if active is None:
-            rest = "No generation of this policy is in force."
+        self, known: _Entry | None, raw: Mapping[str, Any], name: str, generation: int, reason: str, problem: str
+    ) -> tuple[_Force, Outcome]:
+        why_not = ""
+        if known is not None and known.active is not None:
+            force: _Force = known.active, known.accepted
         else:
-            rest = f"Generation {active.generation} stays in force."
-        message = f"{problem}. {rest}"
-        return active, Outcome(name, generation, False, reason, message, active.generation if active else None)
+            force, why_not = self._recall(raw)
+        if force[0] is None:
+            rest, generation_in_force = "No generation of this policy is in force", None
+        else:
+            generation_in_force = force[0].generation
+            rest = f"Generation {generation_in_force} stays in force"
+        message = f"{problem}. {rest}{why_not}."
+        return force, Outcome(name, generation, False, reason, message, generation_in_force)
+
+    def _recall(self, raw: Mapping[str, Any]) -> tuple[_Force, str]:
+        """The generation that the object's status remembers; none, and why not, if it is not acceptable by now."""
+        try:
+            kept = parse_last_accepted(raw)
+            if kept is None or kept.spec == raw.get("spec"):
+                return (None, None), ""
+            metadata = {**raw["metadata"], "generation": kept.generation}
+            return self._compile({**raw, "metadata": metadata, "spec": kept.spec}, kept.generation), ""
+        except Exception as error:  # noqa: BLE001 -- as above
+            return (None, None), f"; the one that status.lastAccepted has is not acceptable: {_problem(error)}"
 
     def remove(self, name: str) -> None:
         """Forgets a policy; one that is not known is no error."""
@@ -338,6 +360,11 @@ class PolicySet:
         """All policies in force that have an object, best first."""
         return sorted((e.active for e in self._entries.values() if e.active is not None), key=lambda p: p.rank)
 
+    def last_accepted(self, name: str) -> LastAccepted | None:
+        """What is in force of a policy, as it was written; None if nothing is."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.accepted
+
     def outcomes(self) -> Sequence[Outcome]:
         """What became of the newest generation of each policy, by name."""
         return [self._entries[name].outcome for name in sorted(self._entries)]
@@ -362,6 +389,16 @@ class PolicySet:
         self._chosen.clear()
         self.scheduler_names = frozenset(self._served)
         self.version += 1
+
+
+_Force = tuple[CompiledPolicy | None, LastAccepted | None]
+"""What is in force of one policy, and what it was compiled from."""
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, PolicyError):
+        return error.message
+    return str(error) if isinstance(error, ProfileError | PluginError) else f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ What depends on the operator (which plugins there are, their args) is checked in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -36,6 +37,15 @@ WITH_RESOURCES: Final = ("LeastAllocated", "MostAllocated", "BalancedAllocation"
 """The strategy types that take `resources`."""
 NOT_SERVED: Final = ("rules", "extenders")
 """Fields of later versions."""
+
+MAX_WEIGHT: Final = 2**31 - 1
+"""kube-scheduler's bound, an int32. As many plugins as a policy can name, at most 100 points each, stay far below 2**63."""
+
+_LABEL_VALUE: Final = r"^([a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?)?$"
+_LABEL_NAME: Final = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_PREFIX_LIMIT: Final = 253
+_VALUE_LIMIT: Final = 63
 
 _QUALIFIED_NAME: Final = r"^([a-z0-9A-Z]([-a-z0-9A-Z.]*[a-z0-9A-Z])?/)?[a-z0-9A-Z]([-a-z0-9A-Z_.]*[a-z0-9A-Z])?$"
 
@@ -75,7 +85,7 @@ class LabelSelectorRequirement:
         metadata=_doc(
             "Needed for In and NotIn, not allowed for Exists and DoesNotExist.",
             maxItems=64,
-            items={"maxLength": 63},
+            items={"maxLength": _VALUE_LIMIT, "pattern": _LABEL_VALUE},
             **{"x-kubernetes-list-type": "set"},
         ),
     )
@@ -94,7 +104,7 @@ class LabelSelectorRequirement:
 class Selector:
     match_labels: Mapping[str, str] = field(
         default_factory=dict,
-        metadata=_doc("Labels that must all have these values.", maxProperties=64, additionalProperties={"type": "string", "maxLength": 63}),
+        metadata=_doc("Labels that must all have these values.", maxProperties=64, additionalProperties={"type": "string", "maxLength": _VALUE_LIMIT, "pattern": _LABEL_VALUE}),
     )  # fmt: skip
     match_expressions: tuple[LabelSelectorRequirement, ...] = field(
         default=(),
@@ -250,7 +260,10 @@ class EnabledPlugin:
     weight: int | None = field(
         default=None,
         metadata=_doc(
-            "For score plugins: how much its scores count. Not given: 1.", format="int32", minimum=1, maximum=100
+            "For score plugins: how much its scores count. Not given, or 0: 1.",
+            format="int32",
+            minimum=0,
+            maximum=MAX_WEIGHT,
         ),
     )
 
@@ -359,6 +372,31 @@ class SchedulerPolicy:
     spec: PolicySpec
 
 
+@dataclass(frozen=True, slots=True)
+class LastAccepted:
+    """What `status.lastAccepted` keeps, so that a bad generation leaves a good one in force even after a restart."""
+
+    generation: int = field(metadata=_doc("The generation that was accepted last.", minimum=0))
+    spec: Mapping[str, Any] = field(metadata=_doc("Its spec."))
+
+
+def parse_last_accepted(raw: Mapping[str, Any]) -> LastAccepted | None:
+    """What the status of a SchedulerPolicy object remembers; None for nothing. Raises PolicyError.
+
+    Its spec is as anybody may have written it: it goes through `parse_policy` as any other.
+    """
+    status = raw.get("status")
+    kept = status.get("lastAccepted") if isinstance(status, Mapping) else None
+    if kept is None:
+        return None
+    metadata = raw.get("metadata")
+    name = str(metadata.get("name")) if isinstance(metadata, Mapping) else "?"
+    try:
+        return decode(LastAccepted, kept, "status.lastAccepted")
+    except ArgsError as error:
+        raise PolicyError(name, "Invalid", error.problems) from error
+
+
 def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
     """A SchedulerPolicy object. Raises PolicyError naming the policy and every field that is wrong."""
     metadata = raw.get("metadata")
@@ -407,7 +445,25 @@ def _duplicates(names: Sequence[str], where: str) -> Iterator[Problem]:
 
 
 def _selector_problems(selector: Selector, where: str) -> Iterator[Problem]:
+    for key, value in selector.match_labels.items():
+        path = f"{where}.matchLabels.{key}" if key.isidentifier() else f"{where}.matchLabels[{key:.80}]"
+        yield from _label_key_problems(key, path)
+        if len(value) > _VALUE_LIMIT or not re.search(_LABEL_VALUE, value):
+            yield path, f"{value!r:.80} cannot be a label's value: {_VALUE_RULE}"
+    for i, expression in enumerate(selector.match_expressions):
+        yield from _label_key_problems(expression.key, f"{where}.matchExpressions[{i}].key")
     try:
         selector.parse(where)
     except InvalidObjectError as error:
         yield error.where, error.problem
+
+
+_VALUE_RULE: Final = "at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+
+
+def _label_key_problems(key: str, where: str) -> Iterator[Problem]:
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > _PREFIX_LIMIT or not _SUBDOMAIN.fullmatch(prefix)):
+        yield where, f"{key!r:.80} cannot be a label's key: what is before '/' must be a DNS subdomain in lower case"
+    elif not _LABEL_NAME.fullmatch(name):
+        yield where, f"{key!r:.80} cannot be a label's key: its name takes {_VALUE_RULE}"

@@ -1,5 +1,6 @@
-"""The status of a SchedulerPolicy: observedGeneration and the conditions Accepted and Active.
+"""The status of a SchedulerPolicy: observedGeneration, the conditions Accepted and Active, and lastAccepted.
 
+lastAccepted is the operator's memory: what it has to go back to when the newest generation is bad and it was restarted.
 Accepted says whether the newest generation is good, Active whether the policy decides about pods. Times are given from
 outside; a condition keeps its lastTransitionTime while its status stays the same.
 """
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from podwright.api.compile import Outcome, PolicySet
+from podwright.api.scheduler_policy import LastAccepted
+from podwright.core.framework.args import encode
 
 ACCEPTED: Final = "Accepted"
 ACTIVE: Final = "Active"
@@ -65,6 +68,13 @@ class PolicyStatus:
             },
         },
     )
+    last_accepted: LastAccepted | None = field(
+        default=None,
+        metadata={
+            "description": "The operator's memory: the generation that was accepted last, which stays in force while a newer one is "
+            "not acceptable, even if the operator is restarted."
+        },
+    )
 
 
 def status_of(policies: PolicySet, outcome: Outcome, previous: Mapping[str, Any] | None, now: str) -> dict[str, Any]:
@@ -79,13 +89,16 @@ def status_of(policies: PolicySet, outcome: Outcome, previous: Mapping[str, Any]
         if isinstance(condition, Mapping):
             before[condition.get("type")] = condition
     accepted = (ACCEPTED, outcome.accepted, outcome.reason, outcome.message)
-    return {
+    status: dict[str, Any] = {
         "observedGeneration": outcome.generation,
         "conditions": [
             _condition(kind, good, reason, message, outcome.generation, before.get(kind), now)
             for kind, good, reason, message in (accepted, (ACTIVE, *_activity(policies, outcome)))
         ],
     }
+    # What is not acceptable now, because a plugin is gone, may be again.
+    kept = encode(policies.last_accepted(outcome.name)) or (previous or {}).get("lastAccepted")
+    return {**status, "lastAccepted": kept} if isinstance(kept, Mapping) else status
 
 
 def _activity(policies: PolicySet, outcome: Outcome) -> tuple[bool, str, str]:

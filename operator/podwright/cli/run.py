@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from podwright.core.framework.registry import RegistryError
-from podwright.kube.options import Options, OptionsError, parse_address, parse_feature_gates
+from podwright.kube.options import Options, OptionsError, parse_address, parse_feature_gates, parse_scheduler_name
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -30,10 +30,22 @@ def _address(_context: click.Context, _parameter: click.Parameter, value: str | 
         raise click.BadParameter(str(error)) from error
 
 
+def _scheduler_name(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    try:
+        return parse_scheduler_name(value)
+    except OptionsError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @click.command(context_settings={"auto_envvar_prefix": "PODWRIGHT", "show_default": True})
 @click.option("--kubeconfig", help="Path of a kubeconfig; else KUBECONFIG, ~/.kube/config or the pod's account.")
 @click.option("--context", help="Context of the kubeconfig; else its current one.")
-@click.option("--scheduler-name", default="podwright", help="The spec.schedulerName that the built-in policy serves.")
+@click.option(
+    "--scheduler-name",
+    default="podwright",
+    callback=_scheduler_name,
+    help="The spec.schedulerName that the built-in policy serves.",
+)
 @click.option(
     "--pod-intake",
     type=click.Choice(["kopf", "watch"]),

@@ -64,8 +64,7 @@ async def run(options: Options) -> None:
 async def _keep_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
     """Returns when `stop` is set. The last thing that Kopf does is to end in peace with its watches."""
     if runtime.options.pod_intake != "kopf" and not runtime.policies_allowed:
-        await stop.wait()
-        return
+        await _first_of(stop, runtime.policies.appeared)
     pause, longest = RESTART_SECONDS
     clock = asyncio.get_running_loop().time
     while not stop.is_set():
@@ -78,7 +77,7 @@ async def _keep_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
         if stop.is_set():
             return
         if stale.is_set():
-            log.info("SchedulerPolicies are served now: Kopf starts again to watch them")
+            log.info("SchedulerPolicies can be watched now: Kopf starts again")
             continue
         pause = RESTART_SECONDS[0] if clock() > started + STEADY_SECONDS else min(longest, 2 * pause)
         log.warning("starting Kopf again in %g s; scheduling goes on", pause)
@@ -104,10 +103,15 @@ async def _run_kopf(stop: asyncio.Event, stale: asyncio.Event) -> None:
 
 async def _relay(causes: Collection[asyncio.Event], effect: asyncio.Event) -> None:
     """Sets `effect` once one of the causes is set."""
-    waiting = [asyncio.create_task(cause.wait(), name="podwright end of Kopf") for cause in causes]
+    await _first_of(*causes)
+    effect.set()
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    """Returns once one of them is set."""
+    waiting = [asyncio.create_task(event.wait(), name="podwright end of Kopf") for event in events]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        effect.set()
     finally:
         for task in waiting:
             task.cancel()

@@ -26,6 +26,7 @@ from podwright.kube.credentials import Credentials, Headers, Source
 from podwright.kube.wire import CONNECT_SECONDS, Wire
 
 JSON: Final = "application/json"
+JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 USER_AGENT: Final = f"podwright/{__version__}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,9 +36,15 @@ class Options:
     grace: float = 20.0
     plugin_dirs: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Raises OptionsError for what no place that options come from may say."""
+        parse_scheduler_name(self.scheduler_name)
+
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Options:
-        """PODWRIGHT_KUBECONFIG, PODWRIGHT_POD_INTAKE and so on: the options of `podwright run`, PLUGIN_DIRS a path list. Raises OptionsError."""
+        """PODWRIGHT_KUBECONFIG, PODWRIGHT_POD_INTAKE and so on: the options of `podwright run` but for its log level, PLUGIN_DIRS
+        a path list. Raises OptionsError.
+        """
 
         def given(name: str) -> str | None:
             return environ.get(PREFIX + name) or None
@@ -52,6 +59,7 @@ class Options:
             scheduler_name=given("SCHEDULER_NAME") or DEFAULT_SCHEDULER_NAME,
             feature_gates=parse_feature_gates(given("FEATURE_GATES") or ""),
             health_address=given("HEALTH_ADDRESS"),
+            grace=parse_grace(given("GRACE") or "20"),
             plugin_dirs=tuple(filter(None, (given("PLUGIN_DIRS") or "").split(os.pathsep))),
         )
 
@@ -67,6 +75,24 @@ def parse_feature_gates(text: str) -> dict[str, bool]:
             raise OptionsError(f"feature gate {name}: {value!r} is neither true nor false")
         gates[name] = value.lower() == "true"
     return gates
+
+
+def parse_scheduler_name(name: str) -> str:
+    """The name itself: the API server gives pods that ask for "" another one. Raises OptionsError."""
+    if not name.strip():
+        raise OptionsError("the scheduler name must not be empty")
+    return name
+
+
+def parse_grace(text: str) -> float:
+    """Seconds. Raises OptionsError."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise OptionsError(f"{PREFIX}GRACE: {text!r} is no number of seconds")
+    return seconds
 
 
 def parse_address(address: str) -> tuple[str, int]:

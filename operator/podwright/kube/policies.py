@@ -15,7 +15,8 @@ from podwright.api.compile import Outcome
 from podwright.api.status import status_of
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.engine import Engine
-from podwright.kube.http import MERGE_PATCH, ApiError, Http
+from podwright.kube import access
+from podwright.kube.http import JSON_PATCH, ApiError, Http
 from podwright.kube.resources import POLICY
 from podwright.kube.times import rfc3339
 
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 1.0
 RECONCILE_SECONDS: Final = 10.0
+ASK_SECONDS: Final = 30.0
+"""How often it is asked whether RBAC lets us read policies by now."""
 
 
 class PolicyKeeper:
@@ -44,7 +47,7 @@ class PolicyKeeper:
         self._uids: dict[str, str] = {}
         self._changed = asyncio.Event()
         self.appeared = asyncio.Event()
-        """Set when the kind is served that was not there before: who watches should look again."""
+        """Set when the kind is served, or may be read, that was not before: who watches should look again."""
         self._served: bool | None = None
 
     def take_event(self, event: Mapping[str, Any]) -> None:
@@ -120,6 +123,20 @@ class PolicyKeeper:
         for name in before:
             self.remove(name)
 
+    async def allowed(self) -> bool:
+        """Whether RBAC lets us read policies, be their kind there or not. Raises ClusterError."""
+        return all([await access.may(self._http, POLICY, verb) for verb in access.READ])
+
+    async def until_allowed(self) -> None:
+        """Returns when RBAC lets us read policies; asks now and then."""
+        while True:
+            await asyncio.sleep(ASK_SECONDS)
+            try:
+                if await self.allowed():
+                    return
+            except ClusterError as error:
+                log.info("cannot ask whether policies may be read: %s", error)
+
     async def reconcile(self) -> None:
         """Loads again now and then: Kopf neither tells what vanished while a watch was broken nor, at times, that the kind
         has come.
@@ -150,7 +167,9 @@ class PolicyKeeper:
             if status == before or name not in self._outcomes:
                 continue
             try:
-                await self._http.call("PATCH", POLICY.path(name, subresource="status"), {"status": status}, MERGE_PATCH)
+                await self._http.call(
+                    "PATCH", POLICY.path(name, subresource="status"), self._change(name, status), JSON_PATCH
+                )
             except ClusterError as error:
                 if error.status != 404:
                     log.warning("cannot write the status of policy %s: %s", name, error)
@@ -159,3 +178,11 @@ class PolicyKeeper:
             if self._outcomes.get(name) is outcome:
                 self._statuses[name] = status
         return done
+
+    def _change(self, name: str, status: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The patch that puts the status in place of what is there, fields of an older lastAccepted included.
+
+        It fails where another policy has taken the name: what one remembers is nothing for its namesake.
+        """
+        same = [{"op": "test", "path": "/metadata/uid", "value": uid}] if (uid := self._uids.get(name)) else []
+        return [*same, {"op": "add", "path": "/status", "value": status}]

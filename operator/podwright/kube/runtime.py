@@ -115,9 +115,8 @@ class Runtime:
             self._reflect_pending(self.pending_selector)
         self._spawn("events", self._recorder.run)
         self._spawn("statuses", self._status.run)
-        if self.policies_allowed:
-            self._spawn("policy statuses", self.policies.run)
-            self._spawn("policies", self.policies.reconcile)
+        self._spawn("policy statuses", self.policies.run)
+        self._spawn("policies", self._keep_policies)
         self._spawn("housekeeping", self.engine.keep_house)
         self._spawn("newly served names", self._list_newly_served)
         audit = PendingAudit(self.http, self.engine.pending, lambda: self.engine.live.policies.scheduler_names)
@@ -140,12 +139,21 @@ class Runtime:
 
     async def _load_policies(self) -> None:
         self.crds_watchable = await access.obstacle(self.http, CRD) is None
-        self.policies_allowed = all([await access.may(self.http, POLICY, verb) for verb in access.READ])
+        self.policies_allowed = await self.policies.allowed()
         problem = await access.obstacle(self.http, POLICY)
         if problem is not None:
             log.warning("SchedulerPolicies are off (%s): the built-in default policy decides", problem)
         if self.policies_allowed:
             await self.policies.load()
+
+    async def _keep_policies(self) -> None:
+        if not self.policies_allowed:
+            await self.policies.until_allowed()
+            await self._persist("policies", self.policies.load)
+            log.info("SchedulerPolicies may be read now")
+            self.policies_allowed = True
+            self.policies.appeared.set()
+        await self.policies.reconcile()
 
     async def _decide(self) -> None:
         await asyncio.gather(*(reflector.synced.wait() for reflector in self._reflectors.values()))

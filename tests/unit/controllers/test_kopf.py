@@ -144,6 +144,19 @@ class TestKeepingKopf:
         await asyncio.wait_for(task, 5)
         assert made.started == 0
 
+    async def test_with_nothing_to_watch_it_is_started_once_policies_may_be_read(self, fake):
+        made = fake()
+        stop = asyncio.Event()
+        around = runtime(policies_allowed=False, options=SimpleNamespace(pod_intake="watch"))
+        task = asyncio.create_task(operator._keep_kopf(stop, around))
+        await asyncio.sleep(0.02)
+        assert made.started == 0
+        around.policies_allowed = True
+        around.policies.appeared.set()
+        await until(lambda: made.started == 1)
+        stop.set()
+        await asyncio.wait_for(task, 5)
+
     async def test_our_tasks_are_none_of_its_business(self):
         async def work():
             await asyncio.sleep(10)

@@ -18,6 +18,8 @@ def test_the_environment_says_what_the_command_line_would():
         "PODWRIGHT_SCHEDULER_NAME": "mine",
         "PODWRIGHT_FEATURE_GATES": "OpportunisticBatching=false",
         "PODWRIGHT_HEALTH_ADDRESS": ":10251",
+        "PODWRIGHT_GRACE": "7.5",
+        "PODWRIGHT_PLUGIN_DIRS": "a:b",
     }
     assert Options.from_environment(environ) == Options(
         kubeconfig="k",
@@ -26,6 +28,8 @@ def test_the_environment_says_what_the_command_line_would():
         scheduler_name="mine",
         feature_gates={"OpportunisticBatching": False},
         health_address=":10251",
+        grace=7.5,
+        plugin_dirs=("a", "b"),
     )
     assert Options.from_environment({}) == Options()
 
@@ -33,6 +37,18 @@ def test_the_environment_says_what_the_command_line_would():
 def test_an_intake_that_does_not_exist_is_refused():
     with pytest.raises(OptionsError, match="neither kopf nor watch"):
         Options.from_environment({"PODWRIGHT_POD_INTAKE": "poll"})
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf"])
+def test_a_grace_that_is_no_number_of_seconds_is_refused(text):
+    with pytest.raises(OptionsError, match=f"PODWRIGHT_GRACE: '{text}' is no number of seconds"):
+        Options.from_environment({"PODWRIGHT_GRACE": text})
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_the_scheduler_name_cannot_be_empty(name):
+    with pytest.raises(OptionsError, match="the scheduler name must not be empty"):
+        Options(scheduler_name=name)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +85,7 @@ def test_addresses(text, expected):
     [
         (["--health-address", "80"], "'80' is not host:port"),
         (["--feature-gates", "NoSuchGate=true"], "unknown feature gate 'NoSuchGate'"),
+        (["--scheduler-name", ""], "'--scheduler-name': the scheduler name must not be empty"),
         (["--pod-intake", "poll"], "'poll' is not one of"),
         (["--kubeconfig", "/no/such/file"], "/no/such/file is not there"),
     ],

@@ -45,8 +45,14 @@ async def requests(script, count):
     return script.requests
 
 
+def status_in(request):
+    test, change = request.body
+    assert (test["op"], test["path"], change["op"], change["path"]) == ("test", "/metadata/uid", "add", "/status")
+    return change["value"]
+
+
 def accepted(request):
-    return {c["type"]: c["status"] for c in request.body["status"]["conditions"]}["Accepted"]
+    return {c["type"]: c["status"] for c in status_in(request)["conditions"]}["Accepted"]
 
 
 async def test_a_good_policy_is_in_force_and_says_so():
@@ -62,9 +68,42 @@ async def test_the_status_is_not_written_again():
     async with keeping() as (keeper, script):
         keeper.apply(policy())
         (request,) = await requests(script, 1)
-        keeper.take_event({"type": "MODIFIED", "object": policy(status=request.body["status"])})
-        keeper.take_event({"type": None, "object": policy(status=request.body["status"])})
+        keeper.take_event({"type": "MODIFIED", "object": policy(status=status_in(request))})
+        keeper.take_event({"type": None, "object": policy(status=status_in(request))})
         await requests(script, 1)
+
+
+async def test_what_was_accepted_last_is_remembered_whole_and_for_this_policy_alone():
+    async with keeping() as (keeper, script):
+        keeper.apply(policy(match={"podSelector": {"matchLabels": {"x": "1"}}}))
+        keeper.apply(policy(generation=2))
+        keeper.apply(policy(generation=3, strategy="Guess"))
+        (request,) = await requests(script, 1)
+        assert request.headers["Content-Type"] == "application/json-patch+json"
+        assert request.body[0]["value"] == "u"
+        assert status_in(request)["lastAccepted"] == {"generation": 2, "spec": {"strategy": {"type": "Random"}}}
+
+
+async def test_after_a_restart_it_stays_in_force_and_nothing_is_written():
+    async with keeping() as (keeper, script):
+        keeper.apply(policy())
+        keeper.apply(policy(generation=2, strategy="Guess"))
+        status = status_in((await requests(script, 1))[0])
+    async with keeping(listed(policy(generation=2, strategy="Guess", status=status))) as (keeper, script):
+        await keeper.load()
+        assert [p.generation for p in keeper.engine.live.policies.live] == [1]
+        await requests(script, 1)
+
+
+async def test_rights_that_are_granted_later_are_noticed(monkeypatch, caplog):
+    monkeypatch.setattr(module, "ASK_SECONDS", 0.001)
+    no, yes = (says(201, {"status": {"allowed": allowed}}) for allowed in (False, True))
+    async with keeping(no, no, says(422), yes, no, yes, yes) as (keeper, script):
+        caplog.set_level("INFO")
+        await keeper.until_allowed()
+        asked = [request.body["spec"]["resourceAttributes"]["verb"] for request in script.requests]
+        assert asked == ["list", "watch", "list", "list", "watch", "list", "watch"]
+    assert "cannot ask whether policies may be read" in caplog.text
 
 
 async def test_a_bad_generation_is_reported_and_the_good_one_stays():
