@@ -24,6 +24,10 @@ class DemoError(Exception):
     """What went wrong, in words for whoever started the demo."""
 
 
+class NotInTimeError(DemoError):
+    """Something that was expected did not happen."""
+
+
 class Api:
     """Objects in, objects out. Refusals are raised as podwright.kube.http.ApiError; "not now" is asked again."""
 
@@ -98,17 +102,21 @@ def collection(resource: Resource, namespace: str = "") -> str:
 async def until(
     holds: Callable[[], Awaitable[bool]],
     what: str,
-    seconds: float = MOST_SECONDS,
+    seconds: float | None = None,
     alive: Callable[[], None] | None = None,
 ) -> float:
-    """Polls until it holds; the seconds it took. `alive` raises if there is nothing to wait for. Raises DemoError."""
+    """Polls until it holds, at most MOST_SECONDS unless told otherwise; the seconds it took. Raises NotInTimeError.
+
+    `alive` raises if there is nothing to wait for.
+    """
+    seconds = MOST_SECONDS if seconds is None else seconds
     clock = asyncio.get_running_loop().time
     started = clock()
     while not await holds():
         if alive is not None:
             alive()
         if clock() > started + seconds:
-            raise DemoError(f"not within {seconds:g} s: {what}")
+            raise NotInTimeError(f"not within {seconds:g} s: {what}")
         await asyncio.sleep(POLL_SECONDS)
     return clock() - started
 

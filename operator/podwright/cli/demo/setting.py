@@ -20,7 +20,7 @@ from typing import Final
 import aiohttp
 
 from podwright.api.crd import crd
-from podwright.cli.demo.api import Api, DemoError, collection, explained, until
+from podwright.cli.demo.api import Api, DemoError, NotInTimeError, collection, explained, until
 from podwright.cli.demo.objects import MANAGED_BY, Json, Names
 from podwright.core.framework.interface import ClusterError
 from podwright.kube import credentials
@@ -155,9 +155,14 @@ async def _operator(
     setting: Setting, kubeconfig: str, context: str | None, folder: Path, say: Callable[[str], None]
 ) -> AsyncIterator[None]:
     """The operator as a process of its own, or the one that is installed in the cluster."""
-    if not setting.sandbox and await _installed(setting.api):
-        say("The operator that is installed in the cluster decides")
-        yield
+    if not setting.sandbox and (installed := await _installed(setting.api)) is not None:
+        namespace, name = installed
+        say(f"The operator that is installed in the cluster decides: Deployment {name} of namespace {namespace}")
+        try:
+            yield
+        except NotInTimeError as error:
+            logs = f"kubectl -n {namespace} logs deployment/{name}"
+            raise NotInTimeError(f"{error}\nlook at the logs of the operator that is installed: {logs}") from error
         return
     command = [sys.executable, "-m", "podwright", "run", "--kubeconfig", kubeconfig]
     command += ["--context", context] if context else []
@@ -184,13 +189,14 @@ async def _ready(session: aiohttp.ClientSession, port: int) -> bool:
         return False
 
 
-async def _installed(api: Api) -> bool:
-    """Whether a Deployment of ours has ready replicas. That it may not be looked at means no."""
+async def _installed(api: Api) -> tuple[str, str] | None:
+    """Namespace and name of a Deployment of ours that has ready replicas. None also if we may not look."""
     try:
         deployments = await api.read("/apis/apps/v1/deployments", labelSelector=INSTALLED)
     except ApiError:
-        return False
-    return any((item.get("status") or {}).get("readyReplicas") for item in deployments["items"])
+        return None
+    ready = (item["metadata"] for item in deployments["items"] if (item.get("status") or {}).get("readyReplicas"))
+    return next(((metadata["namespace"], metadata["name"]) for metadata in ready), None)
 
 
 def _namespace(names: Names) -> Json:

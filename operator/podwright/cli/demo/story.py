@@ -13,7 +13,7 @@ from typing import Any, Final
 from podwright.api.compile import BUILT_IN
 from podwright.api.status import ACCEPTED, ACTIVE
 from podwright.cli.demo import checks
-from podwright.cli.demo.api import DemoError, explained, until
+from podwright.cli.demo.api import DemoError, NotInTimeError, explained, until
 from podwright.cli.demo.objects import BATCH, COUNTS, NEXT, PINNED, TOO_BIG, UNITS, WEB, ZONE, Size, pod, policy
 from podwright.cli.demo.scene import DemoPod, Finding, Scene, fits, free
 from podwright.cli.demo.setting import Setting, cluster_objects
@@ -151,9 +151,9 @@ class Story:
 
         try:
             await until(bound, f"all {len(raws)} {group} pods being bound", alive=self._setting.check_operator)
-        except DemoError as error:
+        except NotInTimeError as error:
             notes = [f"{own.name}: {await self._note(own) or 'no event'}" for own in pods if not own.node]
-            raise DemoError("\n".join([str(error), *notes])) from error
+            raise NotInTimeError("\n".join([str(error), *notes])) from error
         await self._look()
         await asyncio.sleep(5 * self._pace)
         return pods
