@@ -57,16 +57,20 @@ class PodEvictor:
             done(begun)
 
     async def _delete(self, victim: PodInfo, preemptor: PodInfo) -> bool:
-        """Whether the victim's deletion has begun. Raises ClusterError."""
+        """Whether we have begun the victim's deletion. Raises ClusterError."""
+        lost = False
         for attempt in range(TRIES):
+            deleting = False
             try:
                 path = POD.path(victim.name, victim.namespace)
                 await self._http.call("PATCH", f"{path}/status", self._mark(victim, preemptor), STRATEGIC_PATCH)
                 options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
+                deleting = True
                 await self._http.call("DELETE", path, options)
             except ClusterError as error:
                 if error.status in (404, 409):
-                    return False
+                    return lost  # gone after a deletion of ours that had no good answer: that was it
+                lost = lost or deleting
                 if not worth_retrying(error) or attempt + 1 == TRIES:
                     raise
                 await asyncio.sleep(0.1 * 2**attempt)

@@ -8,7 +8,7 @@ import pytest
 
 from builders import make_pod
 from engine_kit import FakeRecorder
-from http_kit import api, says
+from http_kit import api, hangs_up, says
 from podwright.core.objects.pod import parse_pod
 from podwright.kube import eviction
 from podwright.kube.eviction import PodEvictor
@@ -71,3 +71,17 @@ async def test_a_refusal_is_reported(monkeypatch):
     monkeypatch.setattr(eviction, "TRIES", 2)
     _, told, begun = await evict(says(403))
     assert (told, begun) == ([], [False])
+
+
+@pytest.mark.parametrize(
+    ("answers", "begun"),
+    [
+        pytest.param([says(200, {}), hangs_up(), says(404)], True, id="the deletion went through, its answer was lost"),
+        pytest.param([hangs_up(), says(404)], False, id="somebody else deleted it before we asked"),
+    ],
+)
+async def test_a_deletion_without_an_answer_is_looked_into(answers, begun):
+    script, told, found = await evict(*answers)
+    assert found == [begun]
+    assert bool(told) is begun
+    assert len(script.requests) == len(answers)
