@@ -12,10 +12,7 @@ NODES = 12
 HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "faults-high"}, "value": 9}
 
 
-@pytest.mark.parametrize(
-    "grace", [pytest.param(0, id="victims go at once"), pytest.param(2, id="victims take a while")]
-)
-def test_no_more_victims_than_needed_although_requests_go_wrong(arena: Arena, grace: int) -> None:
+def test_no_more_victims_than_needed_although_requests_go_wrong(arena: Arena) -> None:
     """Each node holds two pods of 2 CPUs, and each important pod needs the room of one of them."""
     cluster = arena.cluster
     cluster.apply(HIGH)
