@@ -1,7 +1,10 @@
+import re
+
 import pytest
 
 from builders import make_node
 from plugin_kit import build, make_cache, pending, pre_filter, raw_scores, scores
+from podwright.core.framework.args import ArgsError
 from podwright.core.framework.events import Hint
 from podwright.core.framework.interface import CycleState
 from podwright.core.framework.status import SKIP, Code, Status, unschedulable
@@ -98,3 +101,28 @@ def test_hints_leave_pods_with_claims_alone():
     for hint in build(DynamicResources, make_cache()).hints():
         assert hint.function(pending(spec=CLAIMING), None, None) is Hint.SKIP
         assert hint.function(pending(), None, None) is Hint.QUEUE
+
+
+@pytest.mark.parametrize(
+    "args, problem",
+    [
+        pytest.param({}, "", id="none"),
+        pytest.param({"filterTimeout": "0", "bindingTimeout": "1m30s"}, "", id="a short one and a long one"),
+        pytest.param({"filterTimeout": "1.5h2ms"}, "", id="hours and milliseconds"),
+        pytest.param(
+            {"filterTimeout": "-1s"}, 'filterTimeout: Invalid value: "-1s": must be zero or', id="a negative one"
+        ),
+        pytest.param(
+            {"bindingTimeout": "999ms"}, 'bindingTimeout: Invalid value: "999ms": must be at', id="too short a one"
+        ),
+        pytest.param({"bindingTimeout": "10"}, 'bindingTimeout: time: invalid duration "10"', id="one without a unit"),
+        pytest.param({"filterTimeout": ""}, 'filterTimeout: time: invalid duration ""', id="an empty one"),
+        pytest.param({"filterTimeout": 10}, "filterTimeout: expected a string", id="a number"),
+    ],
+)
+def test_timeouts_are_taken_and_those_of_no_sense_refused(args, problem):
+    if not problem:
+        build(DynamicResources, make_cache(), args)
+        return
+    with pytest.raises(ArgsError, match=re.escape(f"args.{problem}")):
+        build(DynamicResources, make_cache(), args)

@@ -1,6 +1,9 @@
+from pathlib import Path
+
 import pytest
 
-from podwright.core.framework.features import DEFAULTS, NEEDED_MINOR, Features
+import podwright.core
+from podwright.core.framework.features import DEFAULTS, NEEDED_MINOR, WITHOUT_EFFECT, Features
 
 
 def test_gates_have_the_defaults_of_1_37_unless_said_otherwise():
@@ -33,3 +36,15 @@ def test_what_an_older_api_server_lacks_is_off_and_named(minor, lacking):
 
 def test_an_explicit_choice_goes_before_the_servers_age():
     assert Features({"VolumeLimitScaling": True}, server_minor=34).enabled("VolumeLimitScaling")
+
+
+def test_gates_that_do_nothing_here_are_those_that_no_code_asks_for():
+    (package,) = podwright.core.__path__
+    sources = [path for path in Path(package).parent.rglob("*.py") if path.name != "features.py"]
+    code = "".join(path.read_text() for path in sources)
+    assert {gate for gate in DEFAULTS if f'"{gate}"' not in code} == WITHOUT_EFFECT
+
+
+def test_only_gates_that_would_have_to_do_something_are_said_to_do_nothing():
+    features = Features({"GenericWorkload": True, "ImageVolume": True, "VolumeLimitScaling": False}, server_minor=34)
+    assert features.without_effect == ("GenericWorkload",)

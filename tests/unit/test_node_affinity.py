@@ -196,6 +196,17 @@ def test_added_preferences_join_the_pods_own():
             f"args.addedAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].operator",
             id="an operator that does not exist",
         ),
+        pytest.param({"required": {}}, "args.addedAffinity.required", id="a field that does not exist"),
+        pytest.param(
+            {REQUIRED: {"nodeSelectorTerms": [{"matchLabels": {}}]}},
+            f"args.addedAffinity.{REQUIRED}.nodeSelectorTerms[0].matchLabels",
+            id="a field of a term that does not exist",
+        ),
+        pytest.param(
+            {PREFERRED: [{"weight": 2**31, "preference": labels(expression("zone", "Exists"))}]},
+            f"args.addedAffinity.{PREFERRED}[0].weight",
+            id="a weight of more than 32 bits",
+        ),
         pytest.param(
             {PREFERRED: [{"weight": 1, "preference": labels(expression("cores", "Gt", "x"))}]},
             f"args.addedAffinity.{PREFERRED}[0].preference.matchExpressions[0].values",

@@ -164,10 +164,31 @@ def test_an_empty_list_of_defaults_holds_for_nobody():
     assert scores(plugin, pending(labels={"app": "x"})) is None
 
 
+def test_an_empty_defaulting_type_is_the_default():
+    assert decode_args(PodTopologySpreadArgs, {"defaultingType": ""}, "args") == PodTopologySpreadArgs()
+
+
 @pytest.mark.parametrize(
     "args, where, problem",
     [
-        pytest.param({"defaultingType": "None"}, "args.defaultingType", "not one of", id="an unknown defaulting type"),
+        pytest.param(
+            {"defaultingType": "List", "defaultConstraints": [default(maxSkew=2**31)]},
+            "[0].maxSkew",
+            "2147483648 is greater than 2147483647",
+            id="a skew of more than 32 bits",
+        ),
+        pytest.param(
+            {"defaultingType": "List", "defaultConstraints": [default(minDomains=2**31)]},
+            "[0].minDomains",
+            "2147483648 is greater than 2147483647",
+            id="more domains than 32 bits hold",
+        ),
+        pytest.param(
+            {"defaultingType": "None"},
+            "args.defaultingType",
+            'Unsupported value: "None"',
+            id="an unknown defaulting type",
+        ),
         pytest.param(
             {"defaultConstraints": [default()]},
             "args.defaultingType",

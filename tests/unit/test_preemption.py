@@ -1,13 +1,14 @@
 import pytest
 
 from builders import make_node, make_pod
-from plugin_kit import NOW
+from plugin_kit import NOW, build, make_cache, pending
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.cycle import Placement, Rejection, schedule
+from podwright.core.framework.args import ArgsError, decode_args
 from podwright.core.framework.runtime import Framework
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
-from podwright.core.plugins.default_preemption import DefaultPreemptionArgs
+from podwright.core.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from podwright.core.preemption.budgets import split_by_budget
 from podwright.core.preemption.evaluator import Candidate, acceptable
 from podwright.simulator.world import World
@@ -157,6 +158,19 @@ def test_budgets(budgets, violating):
 def test_args_out_of_range_are_refused_naming_the_field(args, field):
     assert [where for where, _ in args.validate("args")] == [field]
     assert not list(DefaultPreemptionArgs().validate("args"))
+
+
+def test_as_many_candidates_as_32_bits_hold_and_no_more():
+    with pytest.raises(ArgsError, match="minCandidateNodesAbsolute: 1099511627776 is greater than 2147483647"):
+        decode_args(DefaultPreemptionArgs, {"minCandidateNodesAbsolute": 2**40}, "args")
+
+
+@pytest.mark.parametrize("gate", [True, False], ids=["asynchronously", "at once"])
+def test_only_asynchronous_preemption_holds_the_preemptor(gate):
+    plugin = build(DefaultPreemption, make_cache(), gates={"SchedulerAsyncPreemption": gate})
+    pod = pending()
+    plugin.started(pod.uid)
+    assert (plugin.pre_enqueue(pod) is not None) is gate
 
 
 def test_a_port_is_free_in_the_dry_run_once_any_of_its_users_is_off():

@@ -127,6 +127,10 @@ class Runtime:
     def _build(self, server_minor: int | None) -> None:
         options = self.options
         features = Features(options.feature_gates, server_minor)
+        if features.without_effect:
+            log.warning(
+                "this version does not know what these feature gates do: %s", ", ".join(features.without_effect)
+            )
         if features.lacking:
             log.info(
                 "Kubernetes 1.%s lacks what these rely on; they are off: %s", server_minor, ", ".join(features.lacking)

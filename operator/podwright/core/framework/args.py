@@ -31,6 +31,8 @@ _SCALARS: Final[Mapping[Any, tuple[str, str]]] = {
     float: ("number", "a number"),
     str: ("string", "a string"),
 }
+INT32: Final[Mapping[str, Any]] = {"schema": {"minimum": -(2**31), "maximum": 2**31 - 1}}
+"""Metadata for an int of which kube-scheduler takes no more than 32 bits."""
 _INT64: Final = range(-(2**63), 2**63)
 
 

@@ -28,7 +28,29 @@ DEFAULTS: Final[Mapping[str, bool]] = {
     "SchedulerAsyncAPICalls": False,
     "SchedulerPreQueueingHints": False,
     "InPlacePodVerticalScalingSchedulerPreemption": False,
+    "DRAExtendedResource": True,
+    "InterPodAffinityHostnameFastPath": False,
 }
+
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        "MatchLabelKeysInPodTopologySpreadSelectorMerge",
+        "MatchLabelKeysInPodAffinity",
+        "PodLevelResources",
+        "InPlacePodLevelResourcesVerticalScaling",
+        "ImageVolume",
+        "OpportunisticBatching",
+        "GenericWorkload",
+        "TopologyAwareWorkloadScheduling",
+        "DRANodeAllocatableResources",
+        "SchedulerAsyncAPICalls",
+        "SchedulerPreQueueingHints",
+        "InPlacePodVerticalScalingSchedulerPreemption",
+        "DRAExtendedResource",
+        "InterPodAffinityHostnameFastPath",
+    }
+)
+"""Gates of kube-scheduler that this version takes without doing anything about them: it behaves as their defaults say."""
 
 
 NEEDED_MINOR: Final[Mapping[str, int]] = {
@@ -48,7 +70,7 @@ class Features:
     """Which gates are on. Raises KeyError for a gate that is not in `DEFAULTS`.
 
     `server_minor`: the API server's minor version; what it lacks is off unless `overrides` says otherwise, and named in
-    `lacking`. None: 1.37 or later.
+    `lacking`. None: 1.37 or later. `without_effect`: overrides that would have to do something, and do nothing.
     """
 
     def __init__(self, overrides: Mapping[str, bool] | None = None, server_minor: int | None = None) -> None:
@@ -59,6 +81,9 @@ class Features:
             name
             for name, minor in NEEDED_MINOR.items()
             if server_minor is not None and server_minor < minor and name not in (overrides or {})
+        )
+        self.without_effect: tuple[str, ...] = tuple(
+            name for name, on in (overrides or {}).items() if name in WITHOUT_EFFECT and on != DEFAULTS[name]
         )
         self._on = {**DEFAULTS, **dict.fromkeys(self.lacking, False), **(overrides or {})}
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+
+from podwright.core.framework.args import INT32
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -18,11 +20,11 @@ _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 class DefaultConstraint:
     """A v1.TopologySpreadConstraint for pods that have none of their own; its selector is found for each pod."""
 
-    max_skew: int
+    max_skew: int = field(metadata=INT32)
     topology_key: str
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
     label_selector: Mapping[str, Any] | None = None
-    min_domains: int | None = None
+    min_domains: int | None = field(default=None, metadata=INT32)
     node_affinity_policy: Literal["Honor", "Ignore"] | None = None
     node_taints_policy: Literal["Honor", "Ignore"] | None = None
     match_label_keys: tuple[str, ...] = ()
@@ -44,7 +46,11 @@ class PodTopologySpreadArgs:
     """`defaultConstraints` hold for pods without constraints; `defaultingType` System stands for a built-in list."""
 
     default_constraints: tuple[DefaultConstraint, ...] = ()
-    defaulting_type: Literal["System", "List"] = "System"
+    defaulting_type: str = "System"
+
+    def __post_init__(self) -> None:
+        if not self.defaulting_type:
+            object.__setattr__(self, "defaulting_type", "System")
 
     def validate(self, where: str) -> Iterator[tuple[str, str]]:
         if self.defaulting_type not in ("System", "List"):

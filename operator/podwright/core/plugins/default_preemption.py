@@ -6,11 +6,12 @@ It decides; whoever runs the cycle evicts the victims and nominates the pod.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from podwright.core.framework.args import INT32
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.events import ASSIGNED_POD, Action, ClusterEvent, EventHint, Hint
@@ -37,8 +38,8 @@ WAITING: Final = "waiting for the preemption for this pod to be finished"
 class DefaultPreemptionArgs:
     """How many candidate nodes are enough: a percentage of the nodes where preemption may help, and a least number."""
 
-    min_candidate_nodes_percentage: int = 10
-    min_candidate_nodes_absolute: int = 100
+    min_candidate_nodes_percentage: int = field(default=10, metadata=INT32)
+    min_candidate_nodes_absolute: int = field(default=100, metadata=INT32)
 
     def validate(self, where: str) -> Iterable[tuple[str, str]]:
         if not 0 <= self.min_candidate_nodes_percentage <= 100:
@@ -60,13 +61,15 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         self._runner: FilterRunner | None = None
         self._start = 0
         self._preempting: set[str] = set()
+        self._holds = handle.features.enabled("SchedulerAsyncPreemption")
 
     def use(self, runner: Any) -> None:
         self._runner = runner
 
     def started(self, uid: str) -> None:
         """The pod's victims are being evicted: it waits in PreEnqueue until `finished`."""
-        self._preempting.add(uid)
+        if self._holds:
+            self._preempting.add(uid)
 
     def finished(self, uid: str) -> None:
         self._preempting.discard(uid)

@@ -6,12 +6,14 @@ all others the plugin is what kube-scheduler's is for pods without claims: Filte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from podwright.core.framework.devices import device_hold
+from podwright.core.framework.durations import seconds_of
 from podwright.core.framework.events import NODE, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.helpers import rejected_alike
 from podwright.core.framework.interface import (
@@ -37,10 +39,32 @@ _STATE: Final = "DynamicResources"
 _DEVICE_CLASS: Final = "DeviceClass"
 
 
+@dataclass(frozen=True, slots=True)
+class DynamicResourcesArgs:
+    """How long the search for devices on one node and the wait for them may take. Nothing is searched for: without effect."""
+
+    filter_timeout: str = "10s"
+    binding_timeout: str = "600s"
+
+    def validate(self, where: str) -> Iterable[tuple[str, str]]:
+        """What kube-scheduler would refuse, as (field path, problem)."""
+        yield from _too_short(self.filter_timeout, 0.0, f"{where}.filterTimeout", "must be zero or positive")
+        yield from _too_short(self.binding_timeout, 1.0, f"{where}.bindingTimeout", "must be at least 1 second")
+
+
+def _too_short(text: str, least: float, where: str, problem: str) -> Iterable[tuple[str, str]]:
+    try:
+        if seconds_of(text) < least:
+            yield where, f'Invalid value: "{text}": {problem}'
+    except ValueError as error:
+        yield where, str(error)
+
+
 class DynamicResources(Plugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, ScorePlugin, EnqueueExtensions):
     """See the module."""
 
     name = "DynamicResources"
+    args_type = DynamicResourcesArgs
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

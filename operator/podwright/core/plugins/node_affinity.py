@@ -7,12 +7,13 @@ Pods to Nodes".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
+from podwright.core.framework.args import INT32, encode
 from podwright.core.framework.events import NODE, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.helpers import normalize_by_greatest, rejected_alike
 from podwright.core.framework.interface import (
@@ -45,11 +46,54 @@ _ENFORCED: Final = unresolvable("node(s) didn't match scheduler-enforced node af
 _CONFLICT: Final = unresolvable("pod affinity terms conflict")
 
 
+# The types of addedAffinity have all its fields, so that no other is taken; what they mean is told by `node_affinity_of`.
+
+
+@dataclass(frozen=True)
+class AddedRequirement:
+    """A v1.NodeSelectorRequirement."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AddedTerm:
+    """A v1.NodeSelectorTerm."""
+
+    match_expressions: tuple[AddedRequirement, ...] = ()
+    match_fields: tuple[AddedRequirement, ...] = ()
+
+
+@dataclass(frozen=True)
+class AddedSelector:
+    """A v1.NodeSelector."""
+
+    node_selector_terms: tuple[AddedTerm, ...] = ()
+
+
+@dataclass(frozen=True)
+class AddedPreference:
+    """A v1.PreferredSchedulingTerm."""
+
+    weight: int = field(default=0, metadata=INT32)
+    preference: AddedTerm = AddedTerm()
+
+
+@dataclass(frozen=True)
+class AddedAffinity:
+    """A v1.NodeAffinity."""
+
+    required_during_scheduling_ignored_during_execution: AddedSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[AddedPreference, ...] = ()
+
+
 @dataclass(frozen=True)
 class NodeAffinityArgs:
     """`addedAffinity`: a v1.NodeAffinity that holds for every pod of the profile, besides the pod's own."""
 
-    added_affinity: Mapping[str, Any] | None = None
+    added_affinity: AddedAffinity | None = None
 
     def validate(self, where: str) -> Iterator[tuple[str, str]]:
         try:
@@ -59,7 +103,7 @@ class NodeAffinityArgs:
 
     def parsed(self) -> PodNodeAffinity:
         """Raises InvalidObjectError."""
-        return node_affinity_of({"affinity": {"nodeAffinity": self.added_affinity}})
+        return node_affinity_of({"affinity": {"nodeAffinity": encode(self.added_affinity)}})
 
 
 class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
