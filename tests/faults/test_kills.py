@@ -21,7 +21,7 @@ def kill_over_and_over(arena: Arena, kills: int, intake: str) -> None:
     pods = 40 * kills
     arena.nodes(pods // 8, pods="10")
     before: dict[str, str] = {}
-    with arena.filling(pods, 12):
+    with arena.filling(pods, 8):
         for _ in range(kills):
             operator = arena.start(None, f"--pod-intake={intake}", ready=False)
             if chance.random() < 0.8:

@@ -441,6 +441,11 @@ class QueueMachine(RuleBasedStateMachine):
         uid = data.draw(st.sampled_from(sorted(self.known)))
         self.h.queue.update(self.h.pod(uid.removeprefix("default/"), labels={"l": label}))
 
+    @precondition(lambda self: self.known)
+    @rule(data=st.data())
+    def activate(self, data):
+        self.h.queue.activate(data.draw(st.sampled_from(sorted(self.known))))
+
     @rule(event=st.sampled_from([NODE_ADDED, POD_GONE]), what=st.sampled_from(["no", "yes"]))
     def happen(self, event, what):
         self.h.queue.move(event, what)
