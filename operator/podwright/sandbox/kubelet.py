@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from podwright.sandbox.cluster import Cluster
+from podwright.sandbox.kinds import Kind
 from podwright.sandbox.pods import set_condition
 from podwright.sandbox.store import Change, Entry
 
@@ -21,9 +22,9 @@ class Kubelet:
 
         self.watchers = {"pods": self._on_pod, "nodes": self._on_node}
 
-    def _later(self, act: Callable[[Entry], None], entry: Entry) -> None:
+    def _later(self, act: Callable[[Entry], None], kind: Kind, entry: Entry) -> None:
         """`act` gets the object as it is then; a later change has its own turn, if it calls for one."""
-        entries = self._cluster.store["pods" if "containers" in (entry.obj.get("spec") or {}) else "nodes"].entries
+        entries = self._cluster.store[kind.stored].entries
 
         def turn() -> None:
             current = entries.get(entry.key)
@@ -36,13 +37,13 @@ class Kubelet:
         if change.new is None or not (node := change.new.obj["spec"].get("nodeName")):
             return
         if "deletionTimestamp" in change.new.obj["metadata"]:
-            self._later(self._kill, change.new)
+            self._later(self._kill, self._pods, change.new)
         elif change.new.obj["status"].get("phase") == "Pending" and ("", node) in self._cluster.store["nodes"].entries:
-            self._later(self._run, change.new)
+            self._later(self._run, self._pods, change.new)
 
     def _on_node(self, change: Change) -> None:
         if change.old is None and change.new is not None:
-            self._later(self._register, change.new)
+            self._later(self._register, self._nodes, change.new)
 
     def _run(self, entry: Entry) -> None:
         pod, now = entry.copy(), self._cluster.now()
@@ -54,7 +55,8 @@ class Kubelet:
             set_condition(pod, {"type": name, "status": "True", "lastTransitionTime": now})
         running = {"ready": True, "started": True, "restartCount": 0, "state": {"running": {"startedAt": now}}}
         containers = [
-            {"name": item["name"], "image": item.get("image", ""), **running} for item in pod["spec"]["containers"]
+            {"name": item["name"], "image": item.get("image", ""), **running}
+            for item in pod["spec"].get("containers") or ()
         ]
         pod["status"] |= {"phase": "Running", "startTime": now, "hostIP": "127.0.0.1", "podIP": ip}
         pod["status"] |= {"podIPs": [{"ip": ip}], "containerStatuses": containers}

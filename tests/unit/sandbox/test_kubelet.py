@@ -1,6 +1,6 @@
 """The simulated kubelet."""
 
-from .conftest import PODS
+from .conftest import PODS, running
 
 
 def ready(obj):
@@ -44,3 +44,14 @@ async def test_a_deleted_pod_goes_when_its_kubelet_lets_go(cluster):
     status, pod = await cluster("DELETE", f"{PODS}/a")
     assert (status, pod["metadata"]["deletionGracePeriodSeconds"]) == (200, 30)
     await cluster.until(f"{PODS}/a", lambda answer: answer.get("code") == 404)
+
+
+async def test_a_pod_without_containers_runs_none():
+    async with running() as (sandbox, cluster):
+        sandbox.add_nodes(1)
+        for name, spec in (("null", {"containers": None}), ("absent", {})):
+            metadata = {"name": name, "namespace": "default", "uid": name}
+            raw = {"metadata": metadata, "spec": {**spec, "nodeName": "node-0001"}, "status": {"phase": "Pending"}}
+            sandbox.cluster.store.write("pods", raw)
+            pod = await cluster.until(f"{PODS}/{name}", lambda pod: pod["status"]["phase"] == "Running")
+            assert pod["status"]["containerStatuses"] == []
