@@ -65,6 +65,7 @@ class Reflector:
         self._sink = sink
         self._below = below
         self._known: set[str] = set()
+        self._left_out: set[str] = set()
         self._version = ""
         self._failures = 0
         self._selectors = {
@@ -115,7 +116,7 @@ class Reflector:
                 try:
                     seen.add(self._take(raw))
                 except (KeyError, TypeError, AttributeError) as error:
-                    log.error("%s: an item that is none, left out: %r", self.resource.collection, error)  # noqa: TRY400
+                    self._leave_out(raw, error)
             following = page["metadata"].get("continue")
             if not following:
                 break
@@ -128,6 +129,14 @@ class Reflector:
         self._recovered()
         self.lists += 1
         self.synced.set()
+
+    def _leave_out(self, raw: object, error: Exception) -> None:
+        """Without a name it cannot be told from others of its like, so only the first is told of."""
+        problem = repr(error)
+        if problem not in self._left_out:
+            self._left_out.add(problem)
+            found = str(raw)[:200]
+            log.error("%s: an item without usable metadata, left out: %s: %s", self.resource.collection, problem, found)
 
     def _recovered(self) -> None:
         if self._failures > 1:

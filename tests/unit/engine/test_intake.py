@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from pathlib import Path
 
 import pytest
 
+from bad_objects import read
 from builders import make_namespace, make_node, make_pod
 from engine_kit import Rig, deciding, on_node, ours, settle
 from podwright.core.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent
@@ -15,33 +14,16 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.changes import assigned_pod_event, node_event, same_node
 
-BAD_INPUT = Path(__file__).parent.parent.parent / "bad_input"
-
-
-def expand(value):
-    """The file's shorthand for what is large."""
-    if isinstance(value, list):
-        return [expand(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if "$text" in value:
-        return value["$text"] * value["times"]
-    if "$entries" in value:
-        return {value["$entries"].format(n): value["value"] for n in range(value["times"])}
-    return {key: expand(item) for key, item in value.items()}
-
 
 def bad_objects():
-    for path in sorted(BAD_INPUT.glob("*.json")):
-        case = json.loads(path.read_text())
-        yield pytest.param(case["stream"], expand(case["object"]), case["complaint"], id=case["about"])
+    return [pytest.param(bad.stream, bad.raw, bad.complaint, id=bad.about) for bad in read()]
 
 
 def stream_of(rig, name):
     return getattr(rig.engine, name, None) or rig.engine.objects(name)
 
 
-@pytest.mark.parametrize(("stream", "raw", "complaint"), list(bad_objects()))
+@pytest.mark.parametrize(("stream", "raw", "complaint"), bad_objects())
 async def test_a_bad_object_is_complained_about_once_and_everything_else_goes_on(stream, raw, complaint, caplog):
     rig = Rig()
     rig.node("good")
