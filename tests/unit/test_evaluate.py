@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from builders import make_node, make_pod
 from podwright.cli.evaluate import evaluate
+from podwright.core.plugins import PLUGINS
 from podwright.simulator.comparison import differences
 
 CASE = {"id": "own/1", "nodes": [make_node("a"), make_node("b", unschedulable=True)], "pods": [], "pod": make_pod("p")}
@@ -93,10 +94,93 @@ def test_a_dump_and_a_manifest_answer_where_a_pod_could_go(tmp_path):
     assert json.loads(run(dump, "--pod", manifest, "--output", "json").stdout)["best"] == ["a"]
 
 
-def test_what_is_no_case_is_refused_with_its_line(tmp_path):
-    result = run(stdin="\n{]\n")
+@pytest.mark.parametrize(
+    "parts, said",
+    [
+        pytest.param({"nodes": "a"}, "nodes: expected a list, got str", id="nodes that are text"),
+        pytest.param({"nodes": 1}, "nodes: expected a list, got int", id="nodes that are a number"),
+        pytest.param({"nodes": {"a": {}}}, "nodes: expected a list, got dict", id="nodes that are an object"),
+        pytest.param({"pods": [1]}, "pods[0]: expected an object, got int", id="a placed pod that is a number"),
+        pytest.param({"services": [None]}, "services[0]: expected an object, got nothing", id="a service that is null"),
+        pytest.param({"pod": "p"}, "pod: expected an object, got str", id="a pod that is text"),
+        pytest.param({"pod": []}, "pod: expected an object, got list", id="a pod that is a list"),
+        pytest.param({"pod": None, "steps": None}, "pod: expected an object, got nothing", id="neither pod nor steps"),
+        pytest.param({"steps": 1}, "steps: expected a list, got int", id="steps that are a number"),
+        pytest.param({"steps": [1]}, "steps[0]: expected an object, got int", id="a step that is a number"),
+        pytest.param({"steps": [{}]}, "steps: unknown step ''", id="a step that is empty"),
+        pytest.param({"steps": [{"schedule": None}]}, "steps[0].schedule: expected an object", id="nothing to schedule"),
+        pytest.param({"steps": [{"deletePod": {}}]}, "steps[0].deletePod.name: a name is", id="a pod without a name"),
+        pytest.param({"steps": [{"deletePod": "p"}]}, "steps[0].deletePod: expected an object", id="a pod by its name"),
+        pytest.param({"steps": [{"deleteNode": {}}]}, "steps[0].deleteNode: a name is required", id="a node by itself"),
+        pytest.param({"steps": [{"addNode": []}]}, "steps[0].addNode: expected an object", id="a node that is a list"),
+        pytest.param({"steps": [{"updateNamespace": "x"}]}, "steps[0].updateNamespace: expected", id="a namespace's name"),
+        pytest.param({"items": []}, "items: to ask about a dump of kubectl get", id="a dump"),
+    ],
+)  # fmt: skip
+def test_a_case_that_makes_no_sense_is_answered_with_its_field_and_the_others_go_on(parts, said):
+    bad = {**CASE, "id": "own/bad", **parts}
+    result = run(stdin=lines(bad, CASE))
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert (result.exit_code, first["id"]) == (1, "own/bad")
+    assert first["error"].startswith(f"case own/bad: {said}")
+    assert second["expect"]["best"] == ["a"]
+    assert run("--check", stdin=lines(bad)).exit_code == 1
+
+
+def test_a_plugin_that_cannot_be_built_is_an_answer():
+    class Stubborn(PLUGINS["NodeName"]):
+        def __init__(self, args, handle):
+            raise ValueError("not with me")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("podwright.simulator.cases.PLUGINS", {**PLUGINS, "NodeName": Stubborn})
+        (first,) = map(json.loads, run(stdin=lines(CASE)).stdout.splitlines())
+    assert first == {
+        "id": "own/1",
+        "error": "case own/1: running constructor plugin 'NodeName': ValueError: not with me",
+    }
+
+
+def test_a_scheduled_pod_may_have_no_spec():
+    steps = [{"schedule": {"metadata": {"name": "p"}, "spec": None, "status": None}}]
+    (answer,) = json.loads(run(stdin=lines({**CASE, "steps": steps})).stdout)["steps"]
+    assert answer["placed"] == "a"
+
+
+def test_a_packed_file_that_is_cut_off_is_said_and_the_next_one_is_read(tmp_path):
+    cut, torn, good = tmp_path / "cut.gz", tmp_path / "torn.gz", tmp_path / "good.jsonl"
+    packed = gzip.compress(lines(CASE).encode())
+    cut.write_bytes(packed[:-12])
+    torn.write_bytes(packed[:20] + b"\xff" * 40)
+    good.write_text(lines(CASE))
+    result = run(cut, torn, good)
+    *bad, answer = map(json.loads, result.stdout.splitlines())
     assert result.exit_code == 1
-    assert "-:2: not JSON" in result.stderr
+    assert {answer["id"] for answer in bad if "error" in answer} == {f"{path}:{1}" for path in (cut, torn)}
+    assert all("cannot be unpacked" in answer["error"] for answer in bad if "error" in answer)
+    assert answer["expect"]["best"] == ["a"]
+
+
+def test_a_pretty_printed_dump_without_a_pod_is_told_what_is_missing(tmp_path):
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"kind": "List", "items": CASE["nodes"]}, indent=2))
+    (answer,) = map(json.loads, run(dump).stdout.splitlines())
+    assert answer["id"] == f"{dump}:1"
+    assert "give the pod with --pod" in answer["error"]
+
+
+def test_a_line_that_is_no_case_is_answered_with_its_place_and_the_others_go_on():
+    result = run(stdin="\n{]\n[]\n" + lines(CASE))
+    bad, listed, good = map(json.loads, result.stdout.splitlines())
+    assert result.exit_code == 1
+    assert bad["id"] == "-:2"
+    assert bad["error"].startswith("-:2: not JSON")
+    assert listed == {"id": "-:3", "error": "-:3: expected an object, got list"}
+    assert good["expect"]["best"] == ["a"]
+    assert run("--check", stdin="{]\n" + lines({**CASE, "expect": answer()})).exit_code == 1
+
+
+def test_unknown_feature_gates_are_refused():
     assert "unknown feature gate 'Nonsense'" in run("--feature-gates", "Nonsense=true", stdin=lines(CASE)).stderr
     assert "neither true nor false" in run("--feature-gates", "ImageVolume", stdin=lines(CASE)).stderr
 

@@ -57,7 +57,7 @@ def evaluate(files: tuple[str, ...], *, check: bool, manifest: str | None, outpu
         raise click.ClickException(str(error)) from error
 
 
-def _all(files: Iterable[str]) -> Iterable[Case]:
+def _all(files: Iterable[str]) -> Iterable[Case | CaseError]:
     for path in files:
         yield from read_cases(path)
 
@@ -66,13 +66,19 @@ def _answer(files: Iterable[str], features: Features) -> bool:
     """One line per case; a case that cannot be run gets an `error` and does not stop the others."""
     sound = True
     for case in _all(files):
-        try:
-            answer = run_case(case, features)
-        except CaseError as error:
-            sound = False
-            answer = {"id": str(case.get("id") or "?"), "error": str(error)}
+        answer = _answer_of(case, features)
+        sound = sound and "error" not in answer
         sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
     return sound
+
+
+def _answer_of(case: Case | CaseError, features: Features) -> dict[str, Any]:
+    try:
+        if isinstance(case, CaseError):
+            raise case
+        return run_case(case, features)
+    except CaseError as error:
+        return {"id": error.id, "error": str(error)}
 
 
 @dataclass
@@ -85,13 +91,12 @@ class _Group:
 def _check(files: Iterable[str], features: Features) -> bool:
     groups: dict[str, _Group] = {}
     for case in _all(files):
-        name = str(case.get("id") or "?")
-        group = groups.setdefault(str(case.get("group") or name.partition("/")[0]), _Group())
+        answer = _answer_of(case, features)
+        name = answer["id"]
+        expected: Case = {} if isinstance(case, CaseError) else case
+        group = groups.setdefault(str(expected.get("group") or name.partition("/")[0]), _Group())
         group.cases += 1
-        try:
-            found = next(differences(run_case(case, features), case), None)
-        except CaseError as error:
-            found = str(error)
+        found = answer.get("error") or next(differences(answer, expected), None)
         if found is None:
             group.agreeing += 1
         elif len(group.first) < SHOWN:

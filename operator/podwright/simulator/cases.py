@@ -4,44 +4,70 @@ from __future__ import annotations
 
 import gzip
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import orjson
 
 from podwright.api.kube_scheduler_configuration import convert_profile
+from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.runtime import Framework
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.selectors import as_mapping
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.evaluation import evaluate, placed_node
-from podwright.simulator.world import World, lists_of
+from podwright.simulator.world import World, lists_of, object_of, objects_of
 
 Case = Mapping[str, Any]
 _NOW: Final = 4e9
 """Seconds since the epoch, after any start time: a pod without a start time counts as started now."""
+NOT_A_DUMP: Final = "to ask about a dump of kubectl get … -o json, give the pod with --pod"
 
 
 class CaseError(ValueError):
-    """A case that cannot be run; the message names the case and the field."""
+    """A case that cannot be run; the message names the case and the field. `id` is the case's, or where its line is."""
+
+    def __init__(self, message: str, id_: str = "?") -> None:
+        super().__init__(message)
+        self.id = id_
 
 
-def read_cases(path: str) -> Iterator[Case]:
-    """The cases of a file, `-` for standard input; `.gz` files are unpacked. Raises CaseError for bad JSON."""
-    for number, line in enumerate(_lines(path), start=1):
-        if not line.strip():
-            continue
-        try:
-            case = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise CaseError(f"{path}:{number}: not JSON: {error}") from error
-        if not isinstance(case, dict):
-            raise CaseError(f"{path}:{number}: expected an object, got {type(case).__name__}")
-        yield case
+def read_cases(path: str) -> Iterator[Case | CaseError]:
+    """The cases of a file, `-` for standard input; `.gz` files are unpacked.
+
+    A line that is no case comes as a CaseError whose id is `file:line`, and the others go on. Raises OSError.
+    """
+    number = 0
+    try:
+        for number, line in enumerate(_lines(path), start=1):
+            if line.strip() == b"{":
+                yield _bad(path, number, f"a case is one line: {NOT_A_DUMP}")
+                return
+            if line.strip():
+                yield _case(line, path, number)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        yield _bad(path, number + 1, f"cannot be unpacked: {error}")
+
+
+def _case(line: bytes, path: str, number: int) -> Case | CaseError:
+    try:
+        case = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return _bad(path, number, f"not JSON: {error}")
+    if not isinstance(case, dict):
+        return _bad(path, number, f"expected an object, got {type(case).__name__}")
+    return case
+
+
+def _bad(path: str, number: int, problem: str) -> CaseError:
+    where = f"{path}:{number}"
+    return CaseError(f"{where}: {problem}", where)
 
 
 def _lines(path: str) -> Iterator[bytes]:
@@ -57,17 +83,27 @@ def _lines(path: str) -> Iterator[bytes]:
 
 def run_case(case: Case, features: Features | None = None) -> dict[str, Any]:
     """The case's answer: `{"id", "expect"}`, or `{"id", "steps"}` for a sequence. Raises CaseError."""
-    name = str(case.get("id") or "?")
+    name = case_id(case)
     try:
+        if "items" in case:
+            raise InvalidObjectError("items", NOT_A_DUMP)
         world = World(features, clock=lambda: _NOW)
         framework = _framework(case, world)
         world.fill(case)
-        if "steps" in case:
-            return {"id": name, "steps": [_step(framework, world, step) for step in case["steps"]]}
-        pod = parse_pod(case.get("pod") or {}, keep_raw=True)
+        if case.get("steps") is not None:
+            steps = objects_of(case["steps"], "steps")
+            return {"id": name, "steps": [_step(framework, world, step, f"steps[{i}]") for i, step in enumerate(steps)]}
+        pod = parse_pod(object_of(case.get("pod"), "pod"), keep_raw=True)
         return {"id": name, "expect": evaluate(framework, world.cache, pod)}
-    except (InvalidObjectError, ProfileError) as error:
-        raise CaseError(f"case {name}: {error}") from error
+    except (InvalidObjectError, ProfileError, PluginError) as error:
+        raise CaseError(f"case {name}: {error}", name) from error
+    except Exception as error:
+        raise CaseError(f"case {name}: {type(error).__name__}: {error}", name) from error
+
+
+def case_id(case: Case) -> str:
+    """What the case is called in its answer."""
+    return str(case.get("id") or "?")
 
 
 def _framework(case: Case, world: World) -> Framework:
@@ -75,25 +111,22 @@ def _framework(case: Case, world: World) -> Framework:
     return Framework(convert_profile(profile, "", PLUGINS, world.features), PLUGINS, world)
 
 
-def _step(framework: Framework, world: World, step: Mapping[str, Any]) -> dict[str, Any]:
-    cache = world.cache
-    match next((key for key in step if key not in ("expect", "placed")), ""):
+def _step(framework: Framework, world: World, step: Mapping[str, Any], where: str) -> dict[str, Any]:
+    what = next((key for key in step if key not in ("expect", "placed")), "")
+    raw, where = step.get(what), f"{where}.{what}"
+    match what:
         case "schedule":
-            return _schedule(framework, world, step["schedule"])
-        case "addPod":
-            world.set_pod(step["addPod"])
-        case "updatePod":
-            world.set_pod(step["updatePod"])
+            return _schedule(framework, world, object_of(raw, where))
+        case "addPod" | "updatePod":
+            world.set_pod(object_of(raw, where))
         case "deletePod":
-            _delete_pod(world, step["deletePod"])
-        case "addNode":
-            cache.set_node(parse_node(step["addNode"]))
-        case "updateNode":
-            cache.set_node(parse_node(step["updateNode"]))
+            _delete_pod(world, object_of(raw, where), where)
+        case "addNode" | "updateNode":
+            world.cache.set_node(parse_node(object_of(raw, where)))
         case "deleteNode":
-            cache.remove_node(step["deleteNode"])
+            world.cache.remove_node(_name_of(raw, where))
         case "updateNamespace":
-            cache.set_object("Namespace", step["updateNamespace"])
+            world.cache.set_object("Namespace", object_of(raw, where))
         case unknown:
             raise InvalidObjectError("steps", f"unknown step {unknown!r}")
     return {}
@@ -104,13 +137,13 @@ def _schedule(framework: Framework, world: World, raw: Mapping[str, Any]) -> dic
     node = placed_node(expectation)
     if node is None:
         return {"expect": expectation}
-    spec, status = {**raw["spec"], "nodeName": node}, {**(raw.get("status") or {}), "phase": "Running"}
+    spec, status = {**(raw.get("spec") or {}), "nodeName": node}, {**(raw.get("status") or {}), "phase": "Running"}
     world.set_pod({**raw, "spec": spec, "status": status})
     return {"expect": expectation, "placed": node}
 
 
-def _delete_pod(world: World, named: Mapping[str, Any]) -> None:
-    key = f"{named.get('namespace') or 'default'}/{named['name']}"
+def _delete_pod(world: World, named: Mapping[str, Any], where: str) -> None:
+    key = f"{named.get('namespace') or 'default'}/{_name_of(named.get('name'), f'{where}.name')}"
     for info in world.cache.nodes.values():
         for pod in info.pods.values():
             if pod.key == key:
@@ -118,17 +151,19 @@ def _delete_pod(world: World, named: Mapping[str, Any]) -> None:
                 return
 
 
+def _name_of(raw: object, where: str) -> str:
+    if not isinstance(raw, str) or not raw:
+        raise InvalidObjectError(where, "a name is required")
+    return raw
+
+
 def case_from_dump(dump: object, pod: Mapping[str, Any]) -> Case:
     """A case from a `kubectl get nodes,pods,… -o json` and a pod manifest. Raises CaseError."""
-    items = dump.get("items") if isinstance(dump, dict) else None
-    if not isinstance(items, list):
+    if not isinstance(dump, dict) or not isinstance(dump.get("items"), list):
         raise CaseError("the dump has no items: expected the output of kubectl get … -o json")
-    for number, item in enumerate(items):
-        if not isinstance(item, dict):
-            raise CaseError(f"the dump's items[{number}]: expected an object, got {type(item).__name__}")
-    metadata = pod.get("metadata")
-    return {
-        "id": str((metadata.get("name") if isinstance(metadata, dict) else None) or "pod"),
-        **lists_of(cast("Sequence[Case]", items)),
-        "pod": pod,
-    }
+    try:
+        name = as_mapping(pod.get("metadata"), "metadata").get("name")
+        lists = lists_of(objects_of(dump["items"], "items"))
+    except InvalidObjectError as error:
+        raise CaseError(str(error)) from error
+    return {"id": str(name or "pod"), **lists, "pod": pod}

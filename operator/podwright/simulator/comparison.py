@@ -22,16 +22,21 @@ _SAME = (
 
 def differences(ours: Mapping[str, Any], case: Mapping[str, Any]) -> Iterator[str]:
     """What differs between an answer and the expectation in its case, in words; nothing if they agree."""
-    if "steps" not in case:
-        yield from _differences(ours.get("expect") or {}, case.get("expect") or {})
+    if case.get("steps") is None:
+        yield from _differences(ours.get("expect") or {}, _expected(case.get("expect")))
         return
     for index, (mine, step) in enumerate(zip(ours.get("steps") or (), case["steps"], strict=False)):
         if "schedule" not in step:
             continue
-        for difference in _differences(mine.get("expect") or {}, step["expect"]):
+        for difference in _differences(mine.get("expect") or {}, _expected(step.get("expect"))):
             yield f"step {index}: {difference}"
         if mine.get("placed") != step.get("placed"):
             yield f"step {index}: placed: {mine.get('placed')!r}, expected {step.get('placed')!r}"
+
+
+def _expected(raw: object) -> Expectation:
+    """What is no object is nothing that we could agree with."""
+    return raw if isinstance(raw, Mapping) else {}
 
 
 def _differences(ours: Expectation, theirs: Expectation) -> Iterator[str]:

@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, ClusterError, WaitingPod
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.selectors import as_list
 from podwright.core.state.cache import Cache
 
 LISTS: Final[Mapping[str, str]] = {
@@ -69,11 +71,11 @@ class World:
         Namespaces come first, pods last: kube-scheduler waits for all its informers, too.
         """
         for field, kind in LISTS.items():
-            for raw in objects.get(field) or ():
+            for raw in objects_of(objects.get(field), field):
                 self.cache.set_object(kind, raw)
-        for raw in objects.get("nodes") or ():
+        for raw in objects_of(objects.get("nodes"), "nodes"):
             self.cache.set_node(parse_node(raw))
-        for raw in objects.get("pods") or ():
+        for raw in objects_of(objects.get("pods"), "pods"):
             self.set_pod(raw)
 
     def set_pod(self, raw: Mapping[str, Any]) -> None:
@@ -83,6 +85,18 @@ class World:
             self.cache.set_pod(pod)
         elif pod.nominated_node_name and not pod.finished:
             self.cache.nominator.add(pod, pod.nominated_node_name)
+
+
+def object_of(raw: object, where: str) -> Mapping[str, Any]:
+    """`raw`, which has to be an object. Raises InvalidObjectError naming `where`."""
+    if not isinstance(raw, Mapping):
+        raise InvalidObjectError(where, f"expected an object, got {'nothing' if raw is None else type(raw).__name__}")
+    return raw
+
+
+def objects_of(raw: object, where: str) -> Sequence[Mapping[str, Any]]:
+    """`raw` as a list of objects; None is an empty one. Raises InvalidObjectError naming `where` and the index."""
+    return [object_of(item, f"{where}[{i}]") for i, item in enumerate(as_list(raw, where))]
 
 
 def lists_of(items: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
