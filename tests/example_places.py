@@ -139,7 +139,7 @@ def sandbox_place(folder: Path, crd: dict[str, Any]) -> Iterator[Place]:
         operator = kit.Operator(process, port)
         process.start()
         try:
-            process.wait_ready(lambda: operator.ready, 60)
+            kit.wait_ready(operator)
             place = Place(api, operator)
             place.set_up()
             yield place
