@@ -138,7 +138,7 @@ def test_the_tests_of_the_guide_pass():
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "tests"],
         cwd=EXAMPLES,
-        env={**os.environ, "PYTHONPATH": "complete", "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,
