@@ -135,15 +135,16 @@ class Arena:
     def verify(self, *, disturbed: bool = False, alone: bool = True) -> None:
         """Nothing lost, nothing bound twice, nothing over-committed.
 
-        `disturbed`: a rival, or a shrinking node, may have made nodes too full; then we must have placed nothing more there from
-        a second later on. `alone`: all bindings of our scheduler name are by one instance.
+        `disturbed`: a rival, or a shrinking node, may have made nodes too full; then we must have placed nothing more there once
+        that could be known. `alone`: all bindings of our scheduler name are by one instance.
         """
         ledger = self.ledger
-        assert self.unsettled() == []
-        assert ledger.moved == []
-        assert ledger.careless({OURS}, alone=alone) == []
-        if not disturbed:
-            assert kit.over_committed(self.cluster) == {}
+        waiting, careless = self.unsettled(), ledger.careless({OURS}, alone=alone)
+        assert not waiting, waiting
+        assert not ledger.moved, ledger.moved
+        assert not careless, careless
+        crowded = {} if disturbed else kit.over_committed(self.cluster)
+        assert not crowded, crowded
         placed = {raw["metadata"]["uid"]: raw["spec"].get("nodeName", "") for raw in kit.pods(self.cluster)}
         noted = {uid: b.node_name for uid, b in ledger.bindings.items() if uid in placed}
         assert noted == {uid: name for uid, name in placed.items() if name}

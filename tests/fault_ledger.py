@@ -1,7 +1,7 @@
 """A ledger of what really happened in a cluster, written from watches of the API server's own, past any proxy.
 
 `Ledger` notes when each pod got its node and what each node could hold at that time, and tells afterwards: was a pod moved,
-was a node filled beyond what it had shown for a second, does a pod wait although it would fit. Nothing of Podwright's
+was a node filled beyond what it had long shown, does a pod wait although it would fit. Nothing of Podwright's
 cache or queue is asked; amounts are parsed by its core.
 """
 
@@ -24,8 +24,8 @@ from podwright.core.objects.node import Node, parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.testing import ControlPlane
 
-NOTICED: float = 1.0
-"""Seconds within which a change made by somebody else must be taken into account."""
+NOTICED: float = 3.0
+"""Seconds within which a change made by somebody else must be taken into account, on a machine that does other things too."""
 
 
 @dataclass(frozen=True)
@@ -137,26 +137,31 @@ class Ledger:
         """When the last pod was bound; 0 if none was."""
         return max((binding.at for binding in list(self.bindings.values())), default=0.0)
 
-    def careless(self, schedulers: set[str], *, alone: bool = True) -> list[str]:
-        """Bindings by these schedulers to nodes which, for a second already, had no room for them or were not there.
+    def careless(self, schedulers: set[str], *, alone: bool = True, within: float = NOTICED) -> list[str]:
+        """Bindings by these schedulers to nodes which, for so many seconds already, had no room for them or were not there.
 
-        What is free is counted from all pods whose binding was known then, ours as well as a rival's. Our own of the last second
-        count in full, since we need no watch to know them, if we were `alone` in binding them.
+        What is free is counted from all pods whose binding was known then, ours as well as a rival's. Our own
+        latest ones count in full, since we need no watch to know them, if we were `alone` in binding them.
         """
         own = schedulers if alone else set()
         return [
             f"{binding.pod.key} on {binding.node_name}: {why}"
             for binding in sorted(self.bindings.values(), key=lambda b: b.version)
-            if binding.scheduler in schedulers and (why := self._why_careless(binding, own))
+            if binding.scheduler in schedulers and (why := self._why_careless(binding, own, within))
         ]
 
-    def _why_careless(self, binding: Binding, own: set[str]) -> str:
-        known = binding.at - NOTICED
+    def noticed_within(self, schedulers: set[str], *, alone: bool = True) -> float:
+        """The shortest of a few times, in seconds, after which no binding missed any more what others had done."""
+        times = (0.1, 0.2, 0.5, 1.0, 2.0, NOTICED)
+        return next((t for t in times if not self.careless(schedulers, alone=alone, within=t)), float("inf"))
+
+    def _why_careless(self, binding: Binding, own: set[str], within: float) -> str:
+        known = binding.at - within
         recent = [c for c in self.nodes.get(binding.node_name, ()) if known < c.at <= binding.at]
         before = [c for c in self.nodes.get(binding.node_name, ()) if c.at <= known]
         states = [c.node for c in (*before[-1:], *recent)]
         if states and all(node is None for node in states):
-            return "no such node for a second"
+            return "no such node any more"
         requested = Counter[str]()
         for other in self.bindings.values():
             if other.node_name != binding.node_name or other.version >= binding.version:
@@ -172,7 +177,7 @@ class Ledger:
                 continue
             if all(requested[r] + n <= node.allocatable.get(r, 0) for r, n in wanted.items()):
                 return ""
-        return f"requested {dict(requested)}, in vain for a second" if states else ""
+        return f"requested {dict(requested)}, no room any more" if states else ""
 
 
 @contextmanager

@@ -16,10 +16,14 @@ PODS = 160
     "faults",
     [
         pytest.param(Faults({ANSWER_LOST: 0.3}, is_binding), id="Bindings go through and the answer is lost"),
-        pytest.param(Faults({CUT: 0.3}, is_binding), id="connections are cut before the Binding arrives"),
+        pytest.param(
+            Faults({CUT: 0.3}, is_binding), id="connections are cut before the Binding arrives", marks=pytest.mark.slow
+        ),
         pytest.param(Faults({"409": 0.1}, is_binding), id="Bindings are answered 409 although nothing happened"),
         pytest.param(Faults({"429": 0.2}, is_binding, retry_after=1), id="Bindings are throttled with Retry-After"),
-        pytest.param(Faults({"500": 0.2, "504": 0.2}, is_binding), id="Bindings are answered 500 and 504"),
+        pytest.param(
+            Faults({"500": 0.2, "504": 0.2}, is_binding), id="Bindings are answered 500 and 504", marks=pytest.mark.slow
+        ),
         pytest.param(Faults({}, is_binding, delay=1.0), id="Bindings take up to a second"),
         pytest.param(
             Faults({CUT: 0.05, ANSWER_LOST: 0.05, "409": 0.05, "429": 0.05, "500": 0.05, "504": 0.05}, is_write, 0.05),
@@ -42,7 +46,7 @@ def test_pods_are_bound_once_although_bindings_go_wrong(arena: Arena, faults: Fa
     arena.tell(pods=PODS, faults=dict(proxy.injected), seconds_to_bind_all=f"{healed - started:.1f}")
 
 
-@pytest.mark.parametrize("intake", ["kopf", "watch"])
+@pytest.mark.parametrize("intake", ["kopf", pytest.param("watch", marks=pytest.mark.slow)])
 def test_an_unreliable_network_from_the_start_on(arena: Arena, intake: str) -> None:
     arena.nodes(30, pods="10")
     arena.pods(PODS, cpu="400m")

@@ -29,7 +29,13 @@ def test_kube_scheduler_fills_the_same_nodes(arena: Arena) -> None:
     arena.verify(disturbed=True)
     assert min(ours, others) > 100
     excess = ours + others - 480
-    arena.tell(pods_ours=ours, pods_of_the_rival=others, placed_too_many=excess, seconds_to_calm=f"{calm:.1f}")
+    arena.tell(
+        pods_ours=ours,
+        pods_of_the_rival=others,
+        placed_too_many=excess,
+        noticed_within_seconds=arena.ledger.noticed_within({OURS}),
+        seconds_to_calm=f"{calm:.1f}",
+    )
 
 
 def test_two_instances_that_both_believe_they_lead(arena: Arena) -> None:

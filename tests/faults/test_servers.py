@@ -11,7 +11,7 @@ from fault_kit import Arena
 PODS = 400
 
 
-@pytest.mark.parametrize("intake", ["kopf", "watch"])
+@pytest.mark.parametrize("intake", ["kopf", pytest.param("watch", marks=pytest.mark.slow)])
 def test_the_api_server_is_killed_with_bindings_in_flight(arena: Arena, intake: str) -> None:
     arena.nodes(40, pods="12")
     server = arena.cluster.api_server
