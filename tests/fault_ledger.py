@@ -157,8 +157,10 @@ class Ledger:
 
     def _why_careless(self, binding: Binding, own: set[str], within: float) -> str:
         known = binding.at - within
-        recent = [c for c in self.nodes.get(binding.node_name, ()) if known < c.at <= binding.at]
-        before = [c for c in self.nodes.get(binding.node_name, ()) if c.at <= known]
+        # Which came first the resource versions tell: the two watches of this ledger may lag behind each other.
+        changes = [c for c in self.nodes.get(binding.node_name, ()) if c.version < binding.version]
+        recent = [c for c in changes if c.at > known]
+        before = [c for c in changes if c.at <= known]
         states = [c.node for c in (*before[-1:], *recent)]
         if states and all(node is None for node in states):
             return "no such node any more"
