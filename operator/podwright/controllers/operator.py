@@ -41,6 +41,7 @@ async def run(options: Options) -> None:
     """Runs until SIGTERM or SIGINT. Raises ConfigError, AccessError and OSError if it cannot start."""
     stop = asyncio.Event()
     _catch_signals(stop)
+    asyncio.get_running_loop().set_exception_handler(_complain)
     runtime = Runtime(options)
     starting = asyncio.create_task(runtime.start(), name="podwright start")
     stopping = asyncio.create_task(stop.wait(), name="podwright stop")
@@ -115,6 +116,15 @@ async def _first_of(*events: asyncio.Event) -> None:
     finally:
         for task in waiting:
             task.cancel()
+
+
+def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Passes on what the loop has to complain of, but for Kopf's watches: they cannot be closed in the midst of an event."""
+    generator = context.get("asyncgen")
+    if generator is not None and "kopf" in generator.ag_code.co_filename:
+        log.debug("%s", context.get("message"))
+        return
+    loop.default_exception_handler(context)
 
 
 def _catch_signals(stop: asyncio.Event) -> None:
