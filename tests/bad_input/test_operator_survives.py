@@ -24,6 +24,8 @@ from podwright.sandbox.store import Change, Entry
 from podwright.testing import Process
 from podwright.testing.processes import free_port
 
+pytestmark = pytest.mark.slow
+
 STORED = {
     "pending": "pods",
     "assigned": "pods",

@@ -116,6 +116,7 @@ async def test_initial_events_end_with_a_bookmark(api):
         assert int(obj["metadata"]["resourceVersion"]) > 0
 
 
+@pytest.mark.slow
 async def test_a_bookmark_comes_before_the_time_is_up_and_is_a_revision_to_resume_from(api):
     revision = await api.revision("~configmaps")
     options = {"allowWatchBookmarks": "true", "timeoutSeconds": "3", "fieldSelector": "metadata.name=z"}

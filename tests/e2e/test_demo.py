@@ -14,6 +14,8 @@ import pytest
 import operator_kit as kit
 from podwright.testing import ControlPlane, node, pod, wait_until
 
+pytestmark = pytest.mark.slow
+
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 COMMAND = [sys.executable, "-W", "error", "-m", "podwright", "demo"]
 

@@ -19,6 +19,8 @@ from control_plane_fixtures import empty
 from example_places import Place, real_place, sandbox_place
 from podwright.testing import wait_until
 
+pytestmark = pytest.mark.slow
+
 FOLDER = kit.CHECKOUT / "manifests" / "examples"
 WORKLOADS = sorted([*(FOLDER / "workloads").glob("*"), *(FOLDER / "second-schedulers").glob("*")])
 OPEN = {"empty-1", "used-memory", "used-both", "with-image"}

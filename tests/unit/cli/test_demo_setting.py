@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.request
 
+import pytest
 from click.testing import CliRunner
 
 from podwright.cli.demo import api, demo
@@ -25,6 +26,7 @@ def send(url, method, body, kind="application/json"):
     urllib.request.urlopen(request).close()
 
 
+@pytest.mark.slow
 def test_when_an_installed_operator_does_nothing_the_demo_names_its_logs(tmp_path, monkeypatch):
     monkeypatch.setattr(api, "MOST_SECONDS", 0.3)
     with SandboxThread(nodes=4, controllers=False) as sandbox:
