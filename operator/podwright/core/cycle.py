@@ -1,13 +1,13 @@
 """The scheduling cycle: one pending pod in, one Decision out. Start reading here.
 
 `schedule` changes nothing: whoever called it carries the decision out (assume, reserve, permit, bind; or nominate and
-evict). The operator, the simulator and `explain` all call it.
+evict). The operator calls it; the simulator goes through the same search and scores, and writes all of it down.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -25,8 +25,6 @@ RandomBelow = Callable[[int], int]
 """`below(n)`: a random whole number from 0 to n - 1."""
 
 NO_NODES: Final = "no nodes available to schedule pods"
-FEW_NODES: Final = 32
-"""Up to so many nodes are looked at one by one where PreFilter narrows the choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +85,6 @@ class Search:
     feasible: Feasible
     diagnosis: NodeDiagnosis
     evaluated: int
-    nominated_taken: bool = False
-    skipped_scores: set[str] = field(default_factory=set)
 
 
 def schedule(framework: Framework, cache: Cache, pod: PodInfo, below: RandomBelow) -> Decision:
@@ -121,7 +117,7 @@ def find_feasible(
     nominated = cache.present(pod.nominated_node_name)
     taken = nominated if take_nominated else None
     if taken is not None and framework.filter_node_with_nominated(state, pod, taken) is None:
-        return Search(_only(cache, taken.slot), diagnosis, 1, nominated_taken=True)
+        return Search(_only(cache, taken.slot), diagnosis, 1)
     if outcome.node_names is not None:
         diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(outcome.narrowed_by)}]").by(
             outcome.narrowed_by[0]

@@ -1,6 +1,6 @@
 """Framework: the plugins of one profile, built and run.
 
-All points go through `_call`, which turns an exception into a PluginError naming the plugin. Filters and scores run
+All points go through `contract`, which turns exceptions and nonsense into a PluginError naming the plugin. Filters and scores run
 over all nodes at once where a plugin can, node by node where it cannot or where only a few nodes are in question.
 """
 
