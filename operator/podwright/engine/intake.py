@@ -102,6 +102,7 @@ class AssignedPods:
         before = None if known is None or ours else known.pods[uid]
         cache.set_pod(pod)
         if before is None:
+            cache.groups.left(uid)
             cache.nominator.remove(uid)
             self._status.forget(uid)
             if not ours:
@@ -188,6 +189,7 @@ class PendingPods:
                 self._changed_in_flight(pod, raw)
             return
         self._status.seen(uid, raw)
+        self._cache.groups.waits(pod)
         before = None if queued is None else queued.pod
         promised = "" if before is None else before.nominated_node_name
         nominator = self._cache.nominator
@@ -219,6 +221,7 @@ class PendingPods:
         queued = self._queue.get(key)
         self._status.forget(key)
         self._queue.delete(key)
+        self._cache.groups.left(key)
         if queued is not None and self._cache.nominator.node_of(key):
             self._cache.nominator.remove(key)
             self._queue.move(POD_GONE, queued.pod, None)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import PodGroup
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
@@ -60,6 +61,19 @@ class StatusWriter(Protocol):
 
     def write(self, pod: PodInfo, verdict: Verdict | None, nominated_node: str | None) -> None:
         """Sets the condition PodScheduled=False and `nominatedNodeName` ("" clears it); None leaves either as it is."""
+
+
+class GroupWriter(Protocol):
+    """The status of pod groups. A condition that was True once is not written as False any more."""
+
+    def scheduled(self, group: PodGroup) -> None:
+        """The group was placed: its condition PodGroupInitiallyScheduled becomes True."""
+
+    def not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
+        """The group was not placed: the condition becomes False, with the verdict's reason and message."""
+
+    def disrupted(self, group: PodGroup, message: str) -> None:
+        """All its pods are being preempted: the condition DisruptionTarget, reason PreemptionByScheduler, becomes True."""
 
 
 class Evictor(Protocol):

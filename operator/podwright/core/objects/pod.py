@@ -22,6 +22,7 @@ from podwright.core.objects.affinity import (
 from podwright.core.objects.declared_features import required_features
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
+from podwright.core.objects.pod_group import group_of
 from podwright.core.objects.requests import requests_of
 from podwright.core.objects.resources import Requests
 from podwright.core.objects.selectors import as_labels, as_list, as_mapping
@@ -112,7 +113,8 @@ class PodInfo:
     images: PodImages
     volumes: tuple[Mapping[str, Any], ...]
     resource_claims: tuple[str, ...]
-    scheduling_group: str
+    group: str
+    """The key of the PodGroup that it belongs to, see `pod_group.group_key`; empty: none."""
     preempted: bool
     """The condition DisruptionTarget says that a scheduler preempted it."""
     required_features: frozenset[str]
@@ -213,7 +215,7 @@ def _parse(
             str(as_mapping(c, "spec.resourceClaims").get("name"))
             for c in as_list(spec.get("resourceClaims"), "spec.resourceClaims")
         ),
-        scheduling_group=str(as_mapping(spec.get("schedulingGroup"), "spec.schedulingGroup").get("podGroupName") or ""),
+        group=group_of(spec, labels, namespace),
         preempted=_preempted(status),
         required_features=required_features(spec),
         raw=raw if keep_raw else None,

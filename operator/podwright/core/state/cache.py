@@ -21,6 +21,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import Nominator
+from podwright.core.state.pod_groups import PodGroups
 from podwright.core.state.podindex import PodIndex
 from podwright.core.state.store import Object, ObjectStore, key_of
 from podwright.core.state.volumes import Volumes
@@ -54,9 +55,10 @@ class Cache:
         self.nominator = Nominator()
         self.store = ObjectStore()
         self.volumes = Volumes(self.store)
+        self.groups = PodGroups(self.store)
         self._placed: dict[str, NodeInfo] = {}
         self._assumed: set[str] = set()
-        self._observers: list[PlacementObserver] = [self.volumes]
+        self._observers: list[PlacementObserver] = [self.volumes, self.groups]
         self._by_slot: dict[int, NodeInfo] = {}
 
     def attach(self, observer: PlacementObserver) -> None:

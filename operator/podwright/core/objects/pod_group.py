@@ -1,0 +1,174 @@
+"""PodGroup: pods that are scheduled together. Two APIs, one class.
+
+`scheduling.k8s.io` is Kubernetes' own Workload API (v1beta1 of 1.37, v1alpha2 of 1.36; pods by `spec.schedulingGroup`),
+`scheduling.x-k8s.io` the v1alpha1 custom resource of the scheduler-plugins project (pods by a label). A PodGroup is never
+changed after parsing. Sources: the Kubernetes API reference, and the documentation of both projects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.resources import node_amounts
+from podwright.core.objects.selectors import as_list, as_mapping
+
+WORKLOAD_API: Final = "scheduling.k8s.io"
+PLUGINS_API: Final = "scheduling.x-k8s.io"
+KIND: Final = "PodGroup"
+"""The Workload API's kind in the object store."""
+PLUGINS_KIND: Final = "podgroups.v1alpha1.scheduling.x-k8s.io"
+"""The custom resource's kind in the object store, and its name in cluster events."""
+APIS: Final[Mapping[str, str]] = {KIND: WORKLOAD_API, PLUGINS_KIND: PLUGINS_API}
+
+GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
+OLD_GROUP_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
+
+DEFAULT_PREEMPTION_POLICY: Final = "PreemptLowerPriority"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodGroup:
+    """See the module. Compared by identity: an update is another object.
+
+    `priority` and `preemption_policy` are None where the API does not give them: then the pods' own count.
+    """
+
+    key: str
+    """See `group_key`; what `PodInfo.group` of its members says."""
+    api: str
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    gang: bool
+    """False: the basic policy, under which each pod may go alone."""
+    min_count: int
+    """Members that must be placed for any of them to be; 1 for the basic policy."""
+    min_resources: Mapping[str, int]
+    """What the group needs in all, as in `Requests.amounts`; empty: not given."""
+    schedule_timeout: float | None
+    """Seconds that placed members wait for the others; None: the default."""
+    topology_key: str
+    """All members must be in one domain of this node label; empty: no constraint."""
+    all_or_none: bool
+    """Disruption mode `all`: as victims they go together."""
+    priority: int | None
+    preemption_policy: str | None
+    initially_scheduled: bool
+    """Its condition says that it was scheduled once."""
+    raw: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """namespace/name"""
+        return f"{self.namespace}/{self.name}"
+
+
+def group_key(api: str, namespace: str, name: str) -> str:
+    """A group's key: API, namespace and name."""
+    return f"{api}:{namespace}/{name}"
+
+
+def group_of(spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str) -> str:
+    """The key of the group that a pod names, or an empty string. Raises InvalidObjectError."""
+    named = spec.get("schedulingGroup")
+    if named is not None:
+        name = as_mapping(named, "spec.schedulingGroup").get("podGroupName")
+        if name is not None and not isinstance(name, str):
+            raise InvalidObjectError("spec.schedulingGroup.podGroupName", "expected a string")
+        if name:
+            return group_key(WORKLOAD_API, namespace, name)
+    name = labels.get(GROUP_LABEL) or labels.get(OLD_GROUP_LABEL)
+    return group_key(PLUGINS_API, namespace, name) if name else ""
+
+
+def parse_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
+    """A PodGroup of either API; `kind` as in the object store. Raises InvalidObjectError naming the group and the field."""
+    metadata = as_mapping(raw.get("metadata"), "metadata")
+    namespace, name = str(metadata.get("namespace") or "default"), metadata.get("name")
+    try:
+        if not isinstance(name, str) or not name:
+            raise InvalidObjectError("metadata.name", "a name is required")
+        return _parse(APIS[kind], raw, metadata, namespace, name)
+    except InvalidObjectError as error:
+        raise error.of("PodGroup", f"{namespace}/{name or '?'}") from error
+
+
+def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namespace: str, name: str) -> PodGroup:
+    spec = as_mapping(raw.get("spec"), "spec")
+    gang, min_count = _count_workload(spec) if api == WORKLOAD_API else _count_plugins(spec)
+    priority = spec.get("priority")
+    if priority is not None and type(priority) is not int:
+        raise InvalidObjectError("spec.priority", "expected a whole number")
+    return PodGroup(
+        key=group_key(api, namespace, name),
+        api=api,
+        namespace=namespace,
+        name=name,
+        uid=str(metadata.get("uid") or ""),
+        generation=int(metadata.get("generation") or 0),
+        gang=gang,
+        min_count=min_count,
+        min_resources=node_amounts(spec.get("minResources"), "spec.minResources"),
+        schedule_timeout=_timeout(spec.get("scheduleTimeoutSeconds")),
+        topology_key=_topology_key(spec),
+        all_or_none=_all_or_none(spec.get("disruptionMode")),
+        priority=priority if api == WORKLOAD_API else None,
+        preemption_policy=str(spec["preemptionPolicy"]) if spec.get("preemptionPolicy") else None,
+        initially_scheduled=_scheduled_once(as_mapping(raw.get("status"), "status")),
+        raw=raw,
+    )
+
+
+def _count_workload(spec: Mapping[str, Any]) -> tuple[bool, int]:
+    policy = as_mapping(spec.get("schedulingPolicy"), "spec.schedulingPolicy")
+    gang = policy.get("gang")
+    if gang is None:
+        return False, 1
+    where = "spec.schedulingPolicy.gang"
+    return True, _positive(as_mapping(gang, where).get("minCount"), f"{where}.minCount")
+
+
+def _count_plugins(spec: Mapping[str, Any]) -> tuple[bool, int]:
+    return True, _positive(spec.get("minMember", 1), "spec.minMember")
+
+
+def _positive(value: object, where: str) -> int:
+    if type(value) is not int or value < 1:
+        raise InvalidObjectError(where, "expected a whole number of at least 1")
+    return value
+
+
+def _timeout(value: object) -> float | None:
+    if value is None:
+        return None
+    if type(value) is not int or value < 1:
+        raise InvalidObjectError("spec.scheduleTimeoutSeconds", "expected a whole number of at least 1")
+    return float(value)
+
+
+def _topology_key(spec: Mapping[str, Any]) -> str:
+    constraints = as_mapping(spec.get("schedulingConstraints"), "spec.schedulingConstraints")
+    for item in as_list(constraints.get("topology"), "spec.schedulingConstraints.topology"):
+        key = as_mapping(item, "spec.schedulingConstraints.topology").get("key")
+        if not isinstance(key, str) or not key:
+            raise InvalidObjectError("spec.schedulingConstraints.topology.key", "a label key is required")
+        return key
+    return ""
+
+
+def _all_or_none(mode: object) -> bool:
+    """`{all: {}}` in v1beta1, the string `PodGroup` in v1alpha2."""
+    return "all" in mode if isinstance(mode, Mapping) else mode == "PodGroup"
+
+
+def _scheduled_once(status: Mapping[str, Any]) -> bool:
+    return any(
+        isinstance(condition, Mapping)
+        and condition.get("type") in ("PodGroupInitiallyScheduled", "PodGroupScheduled")
+        and condition.get("status") == "True"
+        for condition in as_list(status.get("conditions"), "status.conditions")
+    )

@@ -1,0 +1,145 @@
+"""Pod groups and their members: who waits, and who has a place.
+
+Groups come from the object store; waiting members are told of by whoever takes pending pods in, placed and assumed ones are
+seen as the cache sees them. A pod counts once, whatever it is told of first. Only groups of an API that is served count:
+where it is not, a pod that names one is a pod like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import APIS, PodGroup, group_key, parse_pod_group
+from podwright.core.state.store import Object, ObjectStore, key_of
+
+
+@dataclass(slots=True)
+class Members:
+    """One group's pods by uid. A waiting pod that is assumed is in both."""
+
+    waiting: dict[str, PodInfo] = field(default_factory=dict)
+    placed: dict[str, PodInfo] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return len(self.placed) + len(self.waiting.keys() - self.placed.keys())
+
+    def unplaced(self) -> list[PodInfo]:
+        """Those without a place, in the order in which they became known."""
+        return [pod for uid, pod in self.waiting.items() if uid not in self.placed]
+
+
+_NOBODY = Members()
+
+
+class PodGroups:
+    """See the module. A `PlacementObserver`, of pods alone."""
+
+    def __init__(self, store: ObjectStore, complain: Callable[[str, str, Exception], object] | None = None) -> None:
+        self.complain = complain
+        """Called as (kind, namespace/name, error) for a group that cannot be understood: what was known of it stays."""
+        self._groups: dict[str, PodGroup] = {}
+        self._members: dict[str, Members] = {}
+        self._waits_in: dict[str, str] = {}
+        self._served: set[str] = set()
+        self._listeners: list[Callable[[str], None]] = []
+        for kind in APIS:
+            store.listen(kind, lambda before, after, kind=kind: self._changed(kind, before, after))  # type: ignore[misc]
+
+    def serve(self, api: str) -> None:
+        """The API server serves this API: pods that name a group of it wait for that group."""
+        self._served.add(api)
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Has `listener` called with a group's key whenever the group or its members change."""
+        self._listeners.append(listener)
+
+    # Reading
+
+    def named_by(self, pod: PodInfo) -> bool:
+        """Whether the pod names a group that counts, be it there or not."""
+        return bool(pod.group) and pod.group.partition(":")[0] in self._served
+
+    def of(self, pod: PodInfo) -> PodGroup | None:
+        """The pod's group; None if it has none, or its group is not there."""
+        return self._groups.get(pod.group) if pod.group else None
+
+    def get(self, key: str) -> PodGroup | None:
+        return self._groups.get(key)
+
+    def all(self) -> Collection[PodGroup]:
+        return self._groups.values()
+
+    def members(self, key: str) -> Members:
+        """The group's pods; do not change them."""
+        return self._members.get(key, _NOBODY)
+
+    def placed(self, key: str) -> int:
+        """How many members have a place: bound, or assumed."""
+        return len(self.members(key).placed)
+
+    # Waiting members
+
+    def waits(self, pod: PodInfo) -> None:
+        """A pending member is there, or changed."""
+        if pod.group:
+            self._members.setdefault(pod.group, Members()).waiting[pod.uid] = pod
+            self._waits_in[pod.uid] = pod.group
+            self._tell(pod.group)
+
+    def left(self, uid: str) -> None:
+        """A pod is not pending any more; one that is not known is no error."""
+        key = self._waits_in.pop(uid, "")
+        if key:
+            self._members[key].waiting.pop(uid, None)
+            self._tidy(key)
+
+    # What the cache sees
+
+    def pod_added(self, pod: PodInfo, _slot: int) -> None:
+        if pod.group:
+            self._members.setdefault(pod.group, Members()).placed[pod.uid] = pod
+            self._tell(pod.group)
+
+    def pod_removed(self, pod: PodInfo, _slot: int) -> None:
+        if pod.group and (members := self._members.get(pod.group)) is not None:
+            members.placed.pop(pod.uid, None)
+            self._tidy(pod.group)
+
+    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
+        """Nothing here depends on nodes."""
+
+    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
+        """Nor on namespaces."""
+
+    # Internals
+
+    def _changed(self, kind: str, before: Object | None, after: Object | None) -> None:
+        namespace, name = key_of(after or before or {})
+        key = group_key(APIS[kind], namespace, name)
+        if after is None:
+            self._groups.pop(key, None)
+        else:
+            self._served.add(APIS[kind])
+            try:
+                self._groups[key] = parse_pod_group(kind, after)
+            except InvalidObjectError as error:
+                if self.complain is not None:
+                    self.complain("PodGroup", f"{namespace}/{name}", error)
+                return
+        self._tell(key)
+
+    def _tidy(self, key: str) -> None:
+        members = self._members[key]
+        if not members.waiting and not members.placed:
+            del self._members[key]
+        self._tell(key)
+
+    def _tell(self, key: str) -> None:
+        for listener in self._listeners:
+            listener(key)
