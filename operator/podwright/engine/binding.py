@@ -32,6 +32,7 @@ from podwright.engine.last_look import obstacle
 from podwright.engine.live import Live
 from podwright.engine.metrics import SCHEDULED, Metrics
 from podwright.engine.ports import Recorder, StatusWriter
+from podwright.engine.slots import AT_ONCE, Slots
 from podwright.engine.waiting import WaitingPod
 
 log = logging.getLogger(__name__)
@@ -39,8 +40,6 @@ log = logging.getLogger(__name__)
 CONFIRM_SECONDS: Final = 30.0
 """How long the watch may take to confirm a Binding before the pod is read back."""
 READ_BACK_SECONDS: Final = (0.2, 5.0)
-BINDINGS_AT_ONCE: Final = 32
-"""Bindings that are with the API server; waiting in Permit or PreBind does not count."""
 
 
 class Bindings:
@@ -59,7 +58,7 @@ class Bindings:
         metrics: Metrics,
         clock: Callable[[], float],
         wake: Callable[[], None],
-        limit: int = BINDINGS_AT_ONCE,
+        at_once: int = AT_ONCE,
         *,
         expectations: bool = True,
     ) -> None:
@@ -75,10 +74,9 @@ class Bindings:
         self._metrics = metrics
         self._clock = clock
         self._wake = wake
-        self._limit = limit
+        self.slots = Slots(clock, at_once)
+        """For Bindings that are with the API server; who waits in Permit or PreBind has none."""
         self._expectations = expectations
-        self._flying = 0
-        self._room: asyncio.Future[None] | None = None
         self._unconfirmed: deque[tuple[float, PodInfo]] = deque()
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -105,26 +103,15 @@ class Bindings:
             return
         self._cache.nominator.remove(queued.uid)
         self._flights.add(flight)
-        self._flying += 1
+        self.slots.enter(flight)
         task = asyncio.create_task(self._fly(flight), name="podwright binding")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     @property
-    def crowded(self) -> bool:
-        """As many Bindings as may be are with the API server."""
-        return self._flying >= self._limit
-
-    @property
     def assumed(self) -> int:
         """Pods that are assumed: under way, or bound and not confirmed by the watch."""
         return len(self._flights) + sum(self._cache.is_assumed(pod.uid) for _, pod in self._unconfirmed)
-
-    async def room(self) -> None:
-        """Returns when there is room for another one."""
-        while self.crowded:
-            self._room = asyncio.get_running_loop().create_future()
-            await self._room
 
     # The task
 
@@ -138,7 +125,7 @@ class Bindings:
             else:
                 self._land(flight, status)
         finally:
-            self._left()
+            self.slots.leave(flight)
         self._flights.remove(flight)
         self._wake()
 
@@ -180,7 +167,7 @@ class Bindings:
         pod, node_name = flight.queued.pod, flight.placement.node_name
         if self._expectations and pod.nominated_node_name != node_name:
             self._status.write(pod, None, node_name)
-        self._left()
+        self.slots.leave(flight)
         try:
             status = None
             if flight.waiting is not None:
@@ -195,7 +182,9 @@ class Bindings:
                 status = await flight.live.framework.pre_bind(flight.placement.state, pod, node_name)
         finally:
             flight.working = None
-            self._flying += 1
+        if status is None and flight.stopped is None:
+            await self.slots.room()
+            self.slots.enter(flight)
         return status or flight.stopped
 
     async def _after(self, flight: Flight) -> None:
@@ -204,11 +193,6 @@ class Bindings:
             await flight.live.framework.post_bind(flight.placement.state, pod, node_name)
         except PluginError as error:
             log.warning("pod %s is bound, but %s", flight.queued.pod.key, error)
-
-    def _left(self) -> None:
-        self._flying -= 1
-        if self._room is not None and not self._room.done() and self._flying < self._limit:
-            self._room.set_result(None)
 
     def obstacle(self, pod: PodInfo, node_name: str) -> str:
         """Why a Binding that is under way must not be posted again; empty if it may."""

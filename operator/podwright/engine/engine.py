@@ -23,7 +23,7 @@ from podwright.core.framework.interface import Cluster
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
-from podwright.engine.binding import BINDINGS_AT_ONCE, Bindings
+from podwright.engine.binding import Bindings
 from podwright.engine.complaints import Complaints
 from podwright.engine.failures import Failures
 from podwright.engine.flights import Flights
@@ -32,6 +32,7 @@ from podwright.engine.live import EngineHandle, LivePolicies
 from podwright.engine.metrics import Metrics
 from podwright.engine.ports import Evictor, Recorder, StatusWriter
 from podwright.engine.preemption import Preemptions
+from podwright.engine.slots import AT_ONCE
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class Engine:
         sources: Sources,
         *,
         metrics: Metrics | None = None,
-        bindings_at_once: int = BINDINGS_AT_ONCE,
+        bindings_at_once: int = AT_ONCE,
         scheduler_name: str = DEFAULT_SCHEDULER_NAME,
     ) -> None:
         """`scheduler_name`: whose pods the built-in default policy takes."""
@@ -133,7 +134,7 @@ class Engine:
 
     async def run(self) -> None:
         """Schedules until it is cancelled."""
-        clock, queue, bindings = self.sources.clock, self.queue, self._bindings
+        clock, queue, slots = self.sources.clock, self.queue, self._bindings.slots
         turn_ends = clock() + SLICE_SECONDS
         while True:
             queued = queue.pop()
@@ -141,8 +142,8 @@ class Engine:
                 await self._rest()
             else:
                 self._attempt(queued)
-                if bindings.crowded:
-                    await bindings.room()
+                if slots.full:
+                    await slots.room()
                 elif clock() < turn_ends:
                     continue
                 else:

@@ -17,8 +17,9 @@ from podwright.kube.answers import Answer, UnreachableError
 
 CONNECT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 45.0
-"""An idle connection that is older is not used again: the server may be about to close it."""
-KEPT_IDLE: Final = 64
+"""An idle connection that is older is not used again, but closed: the server may be about to."""
+KEPT_IDLE: Final = 512
+"""As many as Bindings at once: making a connection costs more CPU than all that a pod is worth of otherwise."""
 _HEAD_LIMIT: Final = 1 << 16
 _HEAD_END: Final = b"\r\n\r\n"
 
@@ -34,6 +35,8 @@ class Wire:
         self._authority = url.authority
         self._context = context
         self._idle: list[_Connection] = []
+        """The one used last comes last."""
+        self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
         self._head = b""
         self.use(headers)
@@ -59,6 +62,8 @@ class Wire:
     async def close(self) -> None:
         """Closes idle connections at once, the others when they have their answer."""
         self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         for connection in self._idle:
             connection.close()
         self._idle.clear()
@@ -95,8 +100,27 @@ class Wire:
         """The connection has done its work and may serve another request."""
         if self._closed or len(self._idle) >= KEPT_IDLE:
             connection.close()
-        else:
-            self._idle.append(connection)
+            return
+        self._idle.append(connection)
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._sweep)
+
+    def _lost(self, connection: _Connection) -> None:
+        """The connection is gone."""
+        if not self._closed and connection in self._idle:
+            self._idle.remove(connection)
+
+    def _sweep(self) -> None:
+        """Closes what has long been idle: a burst leaves many connections behind."""
+        self._sweeper = None
+        loop = asyncio.get_running_loop()
+        oldest = loop.time() - IDLE_SECONDS
+        old = [connection for connection in self._idle if connection.used_at <= oldest]
+        self._idle = [connection for connection in self._idle if connection.used_at > oldest]
+        for connection in old:
+            connection.close()
+        if self._idle:
+            self._sweeper = loop.call_at(self._idle[0].used_at + IDLE_SECONDS, self._sweep)
 
 
 class _Connection(asyncio.Protocol):
@@ -145,6 +169,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.open = False
+        self._wire._lost(self)  # noqa: SLF001 -- its own
         if self._body_at and self._length is None and not self._chunked:
             self._finish(bytes(self._buffer[self._body_at :]))
         self._fail(f"the connection was lost: {error}" if error else "the connection was lost")

@@ -231,6 +231,17 @@ async def test_a_connection_that_the_server_closed_while_idle_is_not_used_again(
         assert script.connections == 2
 
 
+async def test_connections_that_a_burst_left_behind_are_closed_in_time(monkeypatch):
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.02)
+    async with connected(plain(), plain(), plain()) as (wire, script):
+        await asyncio.gather(ask(wire), ask(wire), ask(wire))
+        assert script.connections == 3
+        async with asyncio.timeout(5):
+            while not all(writer.is_closing() for writer in script.writers):  # noqa: ASYNC110 -- what the server sees
+                await asyncio.sleep(0.01)
+        assert wire._idle == []
+
+
 async def test_bytes_that_nobody_asked_for_end_the_connection():
     async with connected(plain(), plain()) as (wire, script):
         await ask(wire)
