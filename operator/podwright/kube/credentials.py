@@ -24,6 +24,8 @@ __all__ = ["ConfigError", "Credentials", "Source", "in_cluster", "load"]
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_FILE_SECONDS: Final = 60.0
 """How long a token read from a file is used before the file is read again; the kubelet rotates it well before it ends."""
+LEAST_SECONDS: Final = 10.0
+"""How long credentials are used at least, unless they are refused: by a clock that is ahead all that are issued are over."""
 
 
 Headers = tuple[tuple[str, str], ...]
@@ -43,7 +45,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a loader returns: credentials, and the time (`Source`'s clock) from which they should be loaded anew."""
+    """What a loader returns: credentials, and the time (that it was given) from which they should be loaded anew."""
 
     credentials: Credentials
     renew_at: float = float("inf")
@@ -52,54 +54,72 @@ class Loaded:
 class Source:
     """Credentials that stay fresh. Loading may read files or start a program, so it runs in a thread.
 
-    `loader` gets the time in seconds since the epoch. Both methods raise ConfigError when nothing usable is found.
+    `loader` gets the time in seconds since the epoch, from `clock`, which may step; what passes since then is measured
+    with `steady`, which may not. `current` raises ConfigError when nothing usable is found.
     """
 
-    def __init__(self, loader: Callable[[float], Loaded], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        loader: Callable[[float], Loaded],
+        clock: Callable[[], float],
+        steady: Callable[[], float] | None = None,
+    ) -> None:
         self._loader = loader
         self._clock = clock
-        self._loaded: Loaded | None = None
+        self._steady = steady or clock
+        self._credentials: Credentials | None = None
+        self._renew_at = float("-inf")
         self._lock = asyncio.Lock()
 
     @property
     def due(self) -> bool:
         """Whether `current()` would load anew."""
-        return self._loaded is None or self._clock() >= self._loaded.renew_at
+        return self._steady() >= self._renew_at
 
     async def current(self) -> Credentials:
         """The credentials to use now."""
-        loaded = self._loaded
-        if loaded is not None and self._clock() < loaded.renew_at:
-            return loaded.credentials
+        credentials = self._credentials
+        if credentials is not None and not self.due:
+            return credentials
         async with self._lock:
-            if self._loaded is None or self._clock() >= self._loaded.renew_at:
-                self._loaded = await asyncio.to_thread(self._loader, self._clock())
-            return self._loaded.credentials
+            if self._credentials is None or self.due:
+                now = self._clock()
+                loaded = await asyncio.to_thread(self._loader, now)
+                self._credentials = loaded.credentials
+                self._renew_at = self._steady() + max(LEAST_SECONDS, loaded.renew_at - now)
+            return self._credentials
 
     def forget(self) -> None:
         """The next `current()` loads anew."""
-        self._loaded = None
+        self._renew_at = float("-inf")
 
     def refused(self, credentials: Credentials) -> None:
         """The server answered 401 to these: the next `current()` loads anew."""
-        if self._loaded is not None and self._loaded.credentials is credentials:
-            self._loaded = None
+        if self._credentials is credentials:
+            self.forget()
 
 
-def load(kubeconfig: str | None, context: str | None, clock: Callable[[], float]) -> Source:
+def load(
+    kubeconfig: str | None,
+    context: str | None,
+    clock: Callable[[], float],
+    steady: Callable[[], float] | None = None,
+) -> Source:
     """Credentials from a kubeconfig (given, or `KUBECONFIG`, or ~/.kube/config), else from the pod's service account.
 
     Raises ConfigError if there is neither.
     """
     paths = find_kubeconfig(kubeconfig)
     if paths:
-        return Source(lambda now: _from_kubeconfig(read_kubeconfig(paths, context), now), clock)
+        return Source(lambda now: _from_kubeconfig(read_kubeconfig(paths, context), now), clock, steady)
     if "KUBERNETES_SERVICE_HOST" in os.environ:
-        return in_cluster(clock)
+        return in_cluster(clock, steady=steady)
     raise ConfigError("no kubeconfig was found (--kubeconfig, KUBECONFIG, ~/.kube/config) and this is no pod")
 
 
-def in_cluster(clock: Callable[[], float], folder: Path = SERVICE_ACCOUNT) -> Source:
+def in_cluster(
+    clock: Callable[[], float], folder: Path = SERVICE_ACCOUNT, steady: Callable[[], float] | None = None
+) -> Source:
     """The service account of the pod that we run in. Raises ConfigError outside a cluster."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
@@ -117,7 +137,7 @@ def in_cluster(clock: Callable[[], float], folder: Path = SERVICE_ACCOUNT) -> So
         )
         return Loaded(credentials, now + TOKEN_FILE_SECONDS)
 
-    return Source(loader, clock)
+    return Source(loader, clock, steady)
 
 
 def _from_kubeconfig(config: KubeConfig, now: float) -> Loaded:

@@ -39,10 +39,14 @@ SWEEP_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class _Series:
-    """An event that may repeat. `written`: how many of `count` the API server knows of, at `written_at`."""
+    """An event that may repeat. `written`: how many of `count` the API server knows of, at `written_at`.
+
+    `last` is a time for people to read; `seen` and `written_at` are of a clock that does not step.
+    """
 
     body: dict[str, Any]
     last: float
+    seen: float
     count: int = 1
     written: int = 1
     written_at: float = 0.0
@@ -56,7 +60,7 @@ class _Post:
 
 
 class EventRecorder:
-    """Implements `Recorder`. `run` is the work; `clock` gives seconds since the epoch."""
+    """Implements `Recorder`. `run` is the work; `clock` gives seconds since the epoch, `steady` seconds that never step."""
 
     def __init__(
         self,
@@ -66,9 +70,11 @@ class EventRecorder:
         *,
         waiting_at_most: int = WAITING_AT_MOST,
         per_second: float = PER_SECOND,
+        steady: Callable[[], float] | None = None,
     ) -> None:
         self._http = http
         self._clock = clock
+        self._steady = steady or clock
         self._dropped = dropped
         self._limit = waiting_at_most
         self._interval = 1.0 / per_second
@@ -95,14 +101,14 @@ class EventRecorder:
             return
         key = (regarding.uid, regarding.name, reason, action, related.uid if related is not None else "")
         series = self._series.get(key)
-        now = self._clock()
+        now, seen = self._clock(), self._steady()
         if series is None:
             body = self._body(regarding, kind, reason, action, note, related)
-            self._series[key] = _Series(body, now, written_at=now)
+            self._series[key] = _Series(body, now, seen, written_at=seen)
             self._put(_Post(body))
             return
         series.count += 1
-        series.last = now
+        series.last, series.seen = now, seen
         if series.count == 2:
             self._write(series)
 
@@ -233,15 +239,15 @@ class EventRecorder:
             await self._create({**series.body, **change})
         elif answer.status >= 300:
             raise answer.error()
-        series.written, series.written_at = count, self._clock()
+        series.written, series.written_at = count, self._steady()
 
     async def _sweep(self) -> None:
         """Ends series that have gone quiet and refreshes those that go on."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            now = self._clock()
+            now = self._steady()
             for key, series in list(self._series.items()):
-                quiet = now - series.last > FINISH_SECONDS
+                quiet = now - series.seen > FINISH_SECONDS
                 if series.count > series.written and (quiet or now - series.written_at > REFRESH_SECONDS):
                     self._write(series)
                 if quiet:

@@ -54,10 +54,12 @@ class Runtime:
     def __init__(self, options: Options) -> None:
         """Raises ConfigError for credentials that make no sense, RegistryError for plugins that cannot be loaded."""
         self.options = options
-        self.source = credentials.load(options.kubeconfig, options.context, time.time)
+        self.source = credentials.load(options.kubeconfig, options.context, time.time, time.monotonic)
         self.http = Http(self.source)
         self.metrics = Metrics()
-        recorder = self._recorder = EventRecorder(self.http, time.time, self.metrics.events_dropped.inc)
+        recorder = self._recorder = EventRecorder(
+            self.http, time.time, self.metrics.events_dropped.inc, steady=time.monotonic
+        )
         self._status = PodStatusWriter(self.http, time.time)
         self._evictor = PodEvictor(self.http, recorder, time.time)
         self._outside = Outside(ApiCluster(self.http, self._obstacle), recorder, self._status, self._evictor)

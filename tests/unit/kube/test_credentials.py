@@ -171,6 +171,31 @@ async def test_a_credential_plugin_is_run_again_when_its_token_ends(tmp_path):
     assert (await source.current()).headers == (("Authorization", "Bearer t-2"),)
 
 
+@pytest.mark.parametrize("step", [-3_600, 3_600], ids=["an hour back", "an hour ahead"])
+async def test_a_clock_that_steps_does_not_change_how_long_credentials_are_used(tmp_path, step):
+    wall, steady = Clock(), Clock()
+    steady.now = 5.0
+    user = plugin(tmp_path, issued(token="t-COUNT", expirationTimestamp="1970-01-01T00:20:00Z"))
+    source = load(str(kubeconfig(tmp_path, user)), None, wall, steady)
+    assert (await source.current()).headers == (("Authorization", "Bearer t-1"),)
+    wall.now += step
+    steady.now += 199
+    assert (await source.current()).headers == (("Authorization", "Bearer t-1"),)
+    steady.now += 1
+    assert (await source.current()).headers == (("Authorization", "Bearer t-2"),)
+
+
+async def test_with_a_clock_that_is_ahead_a_credential_plugin_is_not_run_for_each_request(tmp_path):
+    clock = Clock()
+    clock.now = 5_000.0
+    user = plugin(tmp_path, issued(token="t-COUNT", expirationTimestamp="1970-01-01T00:20:00Z"))
+    source = load(str(kubeconfig(tmp_path, user)), None, clock)
+    assert (await source.current()).headers == (("Authorization", "Bearer t-1"),)
+    assert (await source.current()).headers == (("Authorization", "Bearer t-1"),)
+    clock.now += credentials.LEAST_SECONDS
+    assert (await source.current()).headers == (("Authorization", "Bearer t-2"),)
+
+
 async def test_a_credential_plugin_is_told_about_the_cluster_if_it_asks(tmp_path):
     user = plugin(tmp_path, issued(token="t"), provideClusterInfo=True)
     await current(kubeconfig(tmp_path, user))

@@ -116,6 +116,25 @@ async def test_the_end_of_a_series_writes_its_count(monkeypatch):
         assert script.requests[-1].method == "POST"
 
 
+@pytest.mark.parametrize("step", [-86_400, 86_400], ids=["a day back", "a day ahead"])
+async def test_a_series_ends_when_it_is_quiet_whatever_the_wall_clock_says(monkeypatch, step):
+    monkeypatch.setattr(events, "SWEEP_SECONDS", 0.01)
+    times = [0.0]
+    async with recording(steady=lambda: times[0]) as (recorder, script):
+        for _ in range(3):
+            recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
+            await recorder.flush(5)
+        recorder.time += step
+        await asyncio.sleep(0.05)
+        recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
+        await recorder.flush(5)
+        assert [request.method for request in script.requests] == ["POST", "PATCH"]
+        times[0] += events.FINISH_SECONDS + 1
+        await asyncio.sleep(0.05)
+        await recorder.flush(5)
+        assert script.requests[-1].body["series"]["count"] == 4
+
+
 async def test_more_than_may_wait_is_dropped_and_counted():
     async with api(default=says(201, {})) as (http, _):
         dropped = []

@@ -67,12 +67,14 @@ class AssumedPlan:
     async def write(self, pod: PodInfo, timeout: float) -> None:
         """Writes everything and waits until all claims are bound. `timeout` in seconds. Raises BindingError."""
         await self._write_all()
-        deadline = self._handle.now() + timeout
+        left = timeout
         while (pending := self._pending(pod)) is not None:
-            left = deadline - self._handle.now()
             if left <= 0:
                 raise BindingError("binding volumes: context deadline exceeded")
-            await self._wait(pod, pending, min(left, RECHECK_SECONDS))
+            # Added up from what was waited: the wall clock may step meanwhile.
+            step = min(left, RECHECK_SECONDS)
+            await self._wait(pod, pending, step)
+            left -= step
 
     async def _write_all(self) -> None:
         volumes = claims = 0
