@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from builders import make_pod
 from podwright.core.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.status import unresolvable
 from podwright.core.objects.pod import parse_pod
-from podwright.core.queue import SchedulingQueue, scheduling_queue
+from podwright.core.queue import SchedulingQueue, hinting, scheduling_queue
 
 NODE_ADDED = ClusterEvent(NODE, Action.ADD)
 POD_GONE = ClusterEvent(ASSIGNED_POD, Action.DELETE)
@@ -27,10 +29,10 @@ class Harness:
     def __init__(self):
         self.clock = Clock()
         self.incoming = []
+        self.hinted = []
         self.hints = {
             "Fit": (EventHint(NODE_ADDED),),
             "Spread": (EventHint(POD_GONE, lambda _pod, before, _after: Hint.SKIP if before == "no" else Hint.QUEUE),),
-            "Faulty": (EventHint(POD_GONE, lambda _pod, _before, _after: 1 / 0),),
             "Gate": (EventHint(ClusterEvent(POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)),),
             "Wait": (EventHint(NODE_ADDED),),
         }
@@ -40,6 +42,7 @@ class Harness:
             pre_enqueue=lambda pod: unresolvable("gated").by("Gate") if pod.gates else None,
             hints_of=lambda _pod: self.hints,
             on_incoming=lambda queue, event: self.incoming.append((queue, event)),
+            on_hint=lambda *seen: self.hinted.append(seen),
         )
 
     def pod(self, name, *, gates=(), **more):
@@ -138,10 +141,92 @@ def test_a_hint_that_says_no_leaves_the_pod_where_it_is(h):
     assert h.counts() == {"backoff": 1}
 
 
-def test_a_faulty_hint_queues_the_pod_rather_than_losing_it(h):
+@pytest.mark.parametrize(
+    "hint",
+    [
+        pytest.param(lambda *_: 1 / 0, id="it raises"),
+        pytest.param(lambda *_: sys.exit(1), id="it wants to end the process"),
+        pytest.param(lambda *_: None, id="it returns nothing"),
+        pytest.param(lambda *_: "QueueSkip", id="it returns a word"),
+        pytest.param(lambda: Hint.SKIP, id="it takes other arguments"),
+        pytest.param("QueueSkip", id="it is no function"),
+    ],
+)
+def test_a_faulty_hint_queues_the_pod_rather_than_losing_it(h, hint):
+    h.hints["Faulty"] = (EventHint(POD_GONE, hint),)
     h.rejected("p", "Faulty")
     h.queue.move(POD_GONE)
     assert h.counts() == {"backoff": 1}
+
+
+def test_one_hint_in_so_many_is_measured(h):
+    for number in range(hinting.SAMPLED):
+        h.rejected(f"p{number}", "Spread")
+    h.queue.move(POD_GONE, "no")
+    assert h.hinted == [("Spread", "AssignedPodDelete", "QueueSkip", 0.0)]
+
+
+def test_of_several_changes_at_once_the_one_that_helps_is_named(h):
+    h.hints["Fit"] = (EventHint(ClusterEvent(NODE, Action.UPDATE_NODE_TAINT)),)
+    h.rejected("p", "Fit")
+    h.queue.move(ClusterEvent(NODE, Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT))
+    assert h.incoming[-1] == ("backoff", "NodeUpdateNodeTaint")
+
+
+def test_what_only_helps_pods_up_to_a_priority_moves_no_others(h):
+    for name, priority in (("low", 1), ("high", 5)):
+        h.add(name, priority=priority)
+        h.queue.reject(h.queue.pop(), ["Spread"])
+    h.queue.move(POD_GONE, "yes", up_to_priority=1)
+    assert h.counts() == {"backoff": 1, "unschedulable": 1}
+    assert h.pop() == "low"
+
+
+def test_a_pod_that_nobody_rejected_counts_as_an_error(h):
+    queued = h.rejected("p")
+    assert (queued.errors, queued.rejections) == (1, 0)
+    assert h.pop() is None
+
+
+def test_a_pod_popped_from_backoff_is_reported_as_active(h):
+    h.rejected("p", "Fit")
+    h.queue.move(NODE_ADDED)
+    h.queue.pop()
+    assert h.incoming[-1] == ("active", "PopFromBackoffQ")
+
+
+def test_who_rejected_pods_that_wait_is_counted(h):
+    h.rejected("one", "Fit", "Spread")
+    h.rejected("two", "Fit", pending=["Wait"])
+    h.add("gated", gates=["g"])
+    assert h.queue.rejected_by() == {
+        ("Fit", "default-scheduler"): 2,
+        ("Spread", "default-scheduler"): 1,
+        ("Wait", "default-scheduler"): 1,
+        ("Gate", "default-scheduler"): 1,
+    }
+    h.queue.activate("default/one")
+    h.queue.pop()
+    assert h.queue.rejected_by()["Fit", "default-scheduler"] == 1
+
+
+def test_what_is_kept_for_pods_in_flight_is_counted(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.move(NODE_ADDED)
+    h.queue.move(NODE_ADDED)
+    assert h.queue.in_flight_events() == {"PodPopped": 1, "NodeAdd": 2}
+    h.queue.done(queued.uid)
+    assert h.queue.in_flight_events() == {}
+
+
+def test_an_attempt_for_want_of_events_is_known_as_such(h):
+    queued = h.rejected("p", "Fit")
+    h.clock.now += 400
+    h.pop()
+    assert queued.was_flushed
+    h.queue.reject(queued, ["Fit"])
+    assert not queued.was_flushed
 
 
 def test_a_plugin_without_hints_is_helped_by_any_event(h):
@@ -294,6 +379,16 @@ def test_a_pod_that_an_event_has_helped_in_flight_is_reported_where_it_went(h):
         pytest.param(
             ClusterEvent(NODE, Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_LABEL), "NodeUpdate", id="several things"
         ),
+        pytest.param(ClusterEvent("CSINode", Action.ADD), "storage.k8s.io/CSINodeAdd", id="a kind with an API group"),
+        pytest.param(
+            ClusterEvent("ResourceClaim", Action.UPDATE_OTHER), "resource.k8s.io/ResourceClaimUpdate", id="its update"
+        ),
+        pytest.param(
+            ClusterEvent("PersistentVolumeClaim", Action.DELETE), "PersistentVolumeClaimDelete", id="a kind without one"
+        ),
+        pytest.param(
+            ClusterEvent(ASSIGNED_POD, Action.UPDATE_POD_SCALE_UP), "AssignedPodUpdatePodScaleUp", id="a pod that grew"
+        ),
         pytest.param(
             ClusterEvent(POD, Action.UPDATE_POD_LABEL), "TargetPodUpdatePodLabel", id="the waiting pod itself"
         ),
@@ -333,7 +428,7 @@ def test_an_update_that_does_not_open_the_gate_changes_nothing(h):
     h.queue.update(h.pod("p", gates=["g"]))
     h.queue.update(h.pod("p", gates=["g"], labels={"a": "b"}))
     assert h.counts() == {"gated": 1}
-    assert h.incoming == [("gated", "UnscheduledPodAdd")]
+    assert h.incoming == [("unschedulable", "UnscheduledPodAdd")]
     h.queue.update(h.pod("p"))
     assert h.pop() == "p"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntFlag
+from functools import cache
 from typing import Any, Final
 
 from podwright.core.objects.pod import PodInfo
@@ -27,7 +28,9 @@ class Action(IntFlag):
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 2048
     UPDATE_POD_OTHER = 4096
     UPDATE_OTHER = 8192
-    UPDATE = 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 4096 | 8192
+    UPDATE_POD_SCALE_UP = 16384
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 32768
+    UPDATE = 65535 & ~3
     ALL = ADD | DELETE | UPDATE
 
 
@@ -36,6 +39,21 @@ POD: Final = "Pod"
 """An unscheduled pod, the one that waits."""
 ASSIGNED_POD: Final = "AssignedPod"
 ANY: Final = "*"
+
+
+GROUPS: Final = {
+    "CSINode": "storage.k8s.io",
+    "CSIDriver": "storage.k8s.io",
+    "VolumeAttachment": "storage.k8s.io",
+    "CSIStorageCapacity": "storage.k8s.io",
+    "StorageClass": "storage.k8s.io",
+    "ResourceClaim": "resource.k8s.io",
+    "ResourceSlice": "resource.k8s.io",
+    "DeviceClass": "resource.k8s.io",
+    "PodGroup": "scheduling.k8s.io",
+    "CompositePodGroup": "scheduling.k8s.io",
+}
+"""The API group that metrics name before a kind of the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +65,13 @@ class ClusterEvent:
 
     @property
     def label(self) -> str:
-        """What metrics call it, as kube-scheduler does: `NodeAdd`, `AssignedPodDelete`, `TargetPodUpdatePodLabel`."""
-        return f"{'TargetPod' if self.resource == POD else self.resource}{_LABELS.get(self.action, 'Update')}"
+        """What metrics call it, as kube-scheduler does: `NodeAdd`, `TargetPodUpdatePodLabel`, `storage.k8s.io/CSINodeUpdate`."""
+        return _label(self.resource, self.action)
+
+    @property
+    def parts(self) -> Sequence[ClusterEvent]:
+        """Of several changes at once, each by itself."""
+        return tuple(ClusterEvent(self.resource, part) for part in self.action)
 
     def matches(self, happened: ClusterEvent) -> bool:
         """Whether this registration covers an event that happened."""
@@ -60,6 +83,13 @@ _LABELS: Final = {
     for action in Action
     if not (action.name or "").endswith("OTHER")
 } | {Action.ALL: "All"}
+
+
+@cache
+def _label(resource: str, action: Action) -> str:
+    kind = "TargetPod" if resource == POD else resource
+    group = GROUPS.get(resource)
+    return f"{f'{group}/' if group else ''}{kind}{_LABELS.get(action, 'Update')}"
 
 
 class Hint(Enum):

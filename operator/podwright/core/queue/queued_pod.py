@@ -43,6 +43,8 @@ class QueuedPod:
     backoff_until: float = 0.0
     ready_at: float | None = None
     flushed_at: float = 0.0
+    was_flushed: bool = False
+    """Its attempt is due to the time that it had waited, not to an event."""
     buckets: list[dict[str, QueuedPod]] = field(default_factory=list)
 
     @property

@@ -12,14 +12,15 @@ rules: KEP-4247 (queueing hints) and kube-scheduler's documented backoff.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.core.framework.events import ANY, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.events import ANY, ClusterEvent
 from podwright.core.framework.status import Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.heap import KeyedHeap
+from podwright.core.queue.hinting import ALWAYS, EVERYTHING_CHANGED, Happened, Hinting, Hints, OnHint, registered
 from podwright.core.queue.queued_pod import INITIAL_BACKOFF, MAX_BACKOFF, Place, QueuedPod
 from podwright.core.queue.updates import pod_update
 
@@ -29,30 +30,19 @@ FLUSH_INTERVAL: Final = 30.0
 MAX_RECORDED: Final = 10_000
 """Events kept for pods in flight. One that is in flight for longer counts as settled."""
 
-Hints = Mapping[str, Sequence[EventHint]]
-EVERYTHING_CHANGED: Final = ClusterEvent(ANY, Action.ALL)
-"""Helps every pod: a policy changed, or time is up."""
-
 _POD_ADD: Final = "UnscheduledPodAdd"
 _ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
 _BACKOFF_COMPLETE: Final = "BackoffComplete"
+_POPPED_EARLY: Final = "PopFromBackoffQ"
 _TIME_IS_UP: Final = "UnschedulableTimeout"
 _FORCED: Final = "ForceActivate"
-
-
-@dataclass(frozen=True, slots=True)
-class _Happened:
-    event: ClusterEvent
-    before: Any
-    after: Any
-    only: str
-    """The uid of the one pod that it concerns; empty: all."""
 
 
 class SchedulingQueue:
     """See the module. `hints_of(pod)` must return the same mapping object for pods of one profile.
 
-    `on_incoming(queue, event)` is called whenever a pod enters a queue (`scheduler_queue_incoming_pods_total`).
+    `on_incoming(queue, event)` is called whenever a pod enters a queue (`scheduler_queue_incoming_pods_total`, where
+    gated pods are unschedulable ones); `on_hint` see hinting.
     """
 
     def __init__(
@@ -63,6 +53,7 @@ class SchedulingQueue:
         hints_of: Callable[[PodInfo], Hints],
         *,
         on_incoming: Callable[[str, str], None] = lambda _queue, _event: None,
+        on_hint: OnHint = lambda _plugin, _event, _result, _seconds: None,
         initial_backoff: float = INITIAL_BACKOFF,
         max_backoff: float = MAX_BACKOFF,
     ) -> None:
@@ -71,6 +62,7 @@ class SchedulingQueue:
         self._pre_enqueue = pre_enqueue
         self._hints_of = hints_of
         self._on_incoming = on_incoming
+        self._hinting = Hinting(clock, hints_of, on_hint)
         self._initial_backoff = initial_backoff
         self._max_backoff = max_backoff
         self._pods: dict[str, QueuedPod] = {}
@@ -81,7 +73,7 @@ class SchedulingQueue:
         self._gated: dict[str, QueuedPod] = {}
         self._buckets: dict[tuple[int, str], tuple[Hints, dict[str, QueuedPod]]] = {}
         self._in_flight: dict[str, int] = {}
-        self._happened: list[_Happened] = []
+        self._happened: list[Happened] = []
         self._happened_base = 0
         self._next_flush = clock() + FLUSH_INTERVAL
 
@@ -113,7 +105,7 @@ class SchedulingQueue:
         elif queued.place is Place.BACKOFF:
             self._back_off(queued)
         else:
-            self._requeue_if_worth(queued, _Happened(event, before, pod, pod.uid))
+            self._requeue_if_worth(queued, Happened(event, before, pod, pod.uid))
 
     def delete(self, uid: str) -> None:
         """The pod is gone or has a node. One that is not known is no error."""
@@ -130,9 +122,12 @@ class SchedulingQueue:
         With nothing active, a rejected pod is taken out of its backoff early; one whose attempt was an error is not.
         """
         self._flush()
-        queued = self._active.pop() or self._backoff.pop()
+        queued = self._active.pop()
         if queued is None:
-            return None
+            queued = self._backoff.pop()
+            if queued is None:
+                return None
+            self._on_incoming(Place.ACTIVE.value, _POPPED_EARLY)
         queued.place = Place.IN_FLIGHT
         queued.attempts += 1
         self._in_flight[queued.uid] = self._happened_base + len(self._happened)
@@ -164,19 +159,20 @@ class SchedulingQueue:
     ) -> None:
         """No node was feasible. `plugins` rejected the pod; `pending` are those that did so as Pending.
 
-        An event since `pop` that may help sends the pod straight to backoff or active. After `settle` it is a fault. `count=False` leaves the backoff
-        as it is (a pod held for a reason that is not its own).
+        An event since `pop` that may help sends the pod straight to backoff or active. After `settle`, or if nobody rejected it
+        (there was no node to ask about), it is a fault. `count=False` leaves the backoff as it is (a pod held for a reason
+        that is not its own).
         """
         if self._pods.get(queued.uid) is not queued:
             self._land(queued.uid)
             return
-        if queued.uid not in self._in_flight:
+        rejecting, waiting = frozenset(plugins), frozenset(pending)
+        if queued.uid not in self._in_flight or not (rejecting or waiting):
             self.fault(queued)
             return
         queued.errors = 0
         queued.rejections += 1 if count else 0
-        queued.unschedulable_plugins = frozenset(plugins)
-        queued.pending_plugins = frozenset(pending)
+        queued.unschedulable_plugins, queued.pending_plugins = rejecting, waiting
         self._fail(queued)
 
     def fault(self, queued: QueuedPod) -> None:
@@ -190,6 +186,7 @@ class SchedulingQueue:
 
     def _fail(self, queued: QueuedPod) -> None:
         queued.timestamp = self._clock()
+        queued.was_flushed = False
         queued.start_backoff(self._initial_backoff, self._max_backoff)
         missed = self._land(queued.uid)
         if not queued.rejectors:
@@ -197,7 +194,9 @@ class SchedulingQueue:
             return
         helped = at_once = False
         for happened in missed:
-            if happened.only in ("", queued.uid) and (plugins := self._worth(queued.rejectors, queued.pod, happened)):
+            if happened.only not in ("", queued.uid):
+                continue
+            if plugins := self._hinting.worth(queued.rejectors, queued.pod, happened):
                 helped, at_once = True, _skips_backoff(queued, plugins, happened)
                 if at_once or not queued.pending_plugins:
                     break
@@ -208,12 +207,23 @@ class SchedulingQueue:
 
     # Events
 
-    def move(self, event: ClusterEvent, before: Any = None, after: Any = None, *, spare: str = "") -> None:
-        """Something happened in the cluster: pods that it may help are queued again, but for the one with the uid `spare`."""
+    def move(
+        self,
+        event: ClusterEvent,
+        before: Any = None,
+        after: Any = None,
+        *,
+        spare: str = "",
+        up_to_priority: int | None = None,
+    ) -> None:
+        """Something happened in the cluster: pods that it may help are queued again.
+
+        But for the one with the uid `spare`, and those of a priority above `up_to_priority`.
+        """
         self._record(event, before, after)
-        happened = _Happened(event, before, after, "")
+        happened = Happened(event, before, after)
         for queued in self._candidates(event):
-            if queued.uid != spare:
+            if queued.uid != spare and (up_to_priority is None or queued.pod.priority <= up_to_priority):
                 self._requeue_if_worth(queued, happened)
 
     def activate(self, uid: str) -> None:
@@ -240,6 +250,19 @@ class SchedulingQueue:
             Place.GATED.value: len(self._gated),
         }
 
+    def rejected_by(self) -> Mapping[tuple[str, str], int]:
+        """How many pods each plugin has rejected in their last attempt, or holds, by (plugin, scheduler name)."""
+        counted: Counter[tuple[str, str]] = Counter()
+        for queued in self._pods.values():
+            if queued.place is not Place.IN_FLIGHT:
+                for plugin in queued.rejectors | ({queued.gated_by} if queued.gated_by else set()):
+                    counted[plugin, queued.pod.scheduler_name] += 1
+        return counted
+
+    def in_flight_events(self) -> Mapping[str, int]:
+        """What is kept for pods in flight: events by label, and the pods themselves as `PodPopped`."""
+        return Counter(happened.event.label for happened in self._happened) + Counter(PodPopped=len(self._in_flight))
+
     def get(self, uid: str) -> QueuedPod | None:
         """A pod that is in the queue or in flight."""
         return self._pods.get(uid)
@@ -258,23 +281,17 @@ class SchedulingQueue:
             return [*self._waiting.values(), *self._gated.values()]
         found: dict[str, QueuedPod] = {}
         for (_, plugin), (hints, pods) in self._buckets.items():
-            if pods and any(hint.event.matches(event) for hint in hints.get(plugin, ())):
+            if pods and registered(hints, plugin, event):
                 found.update(pods)
         return list(found.values())
 
-    def _requeue_if_worth(self, queued: QueuedPod, happened: _Happened) -> None:
+    def _requeue_if_worth(self, queued: QueuedPod, happened: Happened) -> None:
         plugins = {*queued.rejectors, queued.gated_by} if queued.place is Place.GATED else queued.rejectors
-        helped = self._worth(plugins, queued.pod, happened)
+        helped = self._hinting.worth(plugins, queued.pod, happened)
         if helped:
+            label = self._hinting.label(helped, queued.pod, happened)
             self._leave(queued)
-            self._retry(queued, happened.event.label, skip_backoff=_skips_backoff(queued, helped, happened))
-
-    def _worth(self, plugins: Iterable[str], pod: PodInfo, happened: _Happened) -> set[str]:
-        """Those of the plugins which say that the event may help the pod."""
-        if happened.event.resource == ANY:
-            return set(plugins)
-        hints = self._hints_of(pod)
-        return {name for name in plugins if any(_helps(hint, pod, happened) for hint in hints.get(name, _ALWAYS))}
+            self._retry(queued, label, skip_backoff=_skips_backoff(queued, helped, happened))
 
     def _activate(self, queued: QueuedPod, event: str) -> None:
         """Into active, unless a gate holds it."""
@@ -306,7 +323,8 @@ class SchedulingQueue:
             return False
         queued.gated_by = status.plugin
         if queued.place is not Place.GATED:
-            self._on_incoming(Place.GATED.value, event)
+            self._on_incoming(Place.UNSCHEDULABLE.value, event)
+            queued.was_flushed = False
         queued.place = Place.GATED
         self._gated[queued.uid] = queued
         self._index(queued, {status.plugin, *queued.rejectors})
@@ -321,7 +339,7 @@ class SchedulingQueue:
     def _index(self, queued: QueuedPod, plugins: Iterable[str]) -> None:
         hints = self._hints_of(queued.pod)
         for plugin in plugins:
-            known = hints if plugin in hints else {plugin: _ALWAYS}
+            known = hints if plugin in hints else {plugin: ALWAYS}
             key = (id(hints), plugin)
             if key not in self._buckets:
                 self._buckets[key] = (known, {})
@@ -351,17 +369,17 @@ class SchedulingQueue:
             self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket[1]}
             for queued in [*self._waiting.values(), *self._gated.values()]:
                 if now - max(queued.timestamp, queued.flushed_at) > MAX_UNSCHEDULABLE:
-                    queued.flushed_at = now
+                    queued.flushed_at, queued.was_flushed = now, True
                     self._leave(queued)
                     self._retry(queued, _TIME_IS_UP, skip_backoff=False)
 
     def _record(self, event: ClusterEvent, before: Any, after: Any, only: str = "") -> None:
         if self._in_flight:
-            self._happened.append(_Happened(event, before, after, only))
+            self._happened.append(Happened(event, before, after, only))
             if len(self._happened) > MAX_RECORDED:
                 self._land(min(self._in_flight, key=self._in_flight.__getitem__))
 
-    def _land(self, uid: str) -> Sequence[_Happened]:
+    def _land(self, uid: str) -> Sequence[Happened]:
         """Ends the pod's flight; returns what happened meanwhile, and forgets what nobody in flight waits for."""
         start = self._in_flight.pop(uid, None)
         missed = () if start is None else self._happened[start - self._happened_base :]
@@ -375,23 +393,9 @@ class SchedulingQueue:
         return missed
 
 
-_ALWAYS: Final = (EventHint(EVERYTHING_CHANGED),)
-
-
-def _skips_backoff(queued: QueuedPod, helped: set[str], happened: _Happened) -> bool:
+def _skips_backoff(queued: QueuedPod, helped: set[str], happened: Happened) -> bool:
     """An event of which a plugin that said Pending asked to be told; what helps everybody helps after backoff."""
     return happened.event.resource != ANY and bool(helped & queued.pending_plugins)
 
 
-def _helps(hint: EventHint, pod: PodInfo, happened: _Happened) -> bool:
-    if not hint.event.matches(happened.event):
-        return False
-    if hint.function is None:
-        return True
-    try:
-        return hint.function(pod, happened.before, happened.after) is Hint.QUEUE
-    except Exception:  # noqa: BLE001 -- a faulty hint must not lose a pod
-        return True
-
-
-__all__ = ["EVERYTHING_CHANGED", "POD", "QueuedPod", "SchedulingQueue"]
+__all__ = ["EVERYTHING_CHANGED", "QueuedPod", "SchedulingQueue"]

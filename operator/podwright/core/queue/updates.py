@@ -15,11 +15,12 @@ def pod_update(before: PodInfo, after: PodInfo) -> ClusterEvent | None:
         action |= Action.UPDATE_POD_TOLERATION
     if before.gates and not after.gates:
         action |= Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+    if before.resource_claims != after.resource_claims:
+        action |= Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM
     action |= resize(before, after)
     if (
         before.node_affinity is not after.node_affinity
         or before.priority != after.priority
-        or before.resource_claims != after.resource_claims
         or before.nominated_node_name != after.nominated_node_name
         or before.terminating != after.terminating
         or len(before.gates) != len(after.gates)
@@ -29,7 +30,7 @@ def pod_update(before: PodInfo, after: PodInfo) -> ClusterEvent | None:
 
 
 def resize(before: PodInfo, after: PodInfo) -> Action:
-    """Scaled down if any amount is less or gone, and an update of another kind if any is more: a resize may be both."""
+    """Scaled down if any amount is less or gone, and up if any is more or new: a resize may be both."""
     action = Action(0)
     if before.requests is after.requests:
         return action
@@ -37,5 +38,5 @@ def resize(before: PodInfo, after: PodInfo) -> Action:
     if any(name not in new or amount > new[name] for name, amount in old.items()):
         action |= Action.UPDATE_POD_SCALE_DOWN
     if any(name not in old or amount > old[name] for name, amount in new.items()):
-        action |= Action.UPDATE_POD_OTHER
+        action |= Action.UPDATE_POD_SCALE_UP
     return action or Action.UPDATE_POD_OTHER
