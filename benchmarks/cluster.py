@@ -1,14 +1,21 @@
 """Prepares a cluster once per workload, so that each run starts from a copy of etcd's data.
 
-Pods that are there before the clock runs are placed by kube-scheduler, for all series alike.
+Pods that are there before the clock runs are placed by kube-scheduler, for all series alike, unless the workload says where they are.
 """
 
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.schedulers import Installed, install
+from benchmarks.schedulers import BASE, Installed, install
 from benchmarks.workloads import SCHEDULER_NAME, CreatePods, Workload
 from podwright.testing import Binaries, ControlPlane, wait_until
+
+_PLACING_S = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +28,54 @@ class Prepared:
 
 
 def prepare(workload: Workload, folder: Path, binaries: Binaries, *, backlog: bool) -> Prepared:
-    """Fill a cluster as the workload says and save it below `folder`; with `backlog` the measured pods are there, too."""
-    data = folder / f"{workload.name}-{workload.size}-{'backlog' if backlog else 'live'}"
+    """A cluster as the workload says, saved below `folder`; with `backlog` the measured pods are there, too.
+
+    What `folder` has already is taken if it was made of the same workload, manifests and versions.
+    """
+    data = folder / _name(workload, binaries, backlog=backlog)
+    note = data.with_suffix(".json")
+    if note.exists():
+        noted = json.loads(note.read_text())
+        return Prepared(workload, data, Installed(tuple(noted["account"]), tuple(noted["arguments"])))
+    shutil.rmtree(data, ignore_errors=True)  # left by somebody who was broken off
+    with _filled(workload, binaries, backlog=backlog) as (cluster, installed):
+        cluster.save_data(data)
+    note.write_text(json.dumps({"account": installed.account, "arguments": installed.arguments}))
+    return Prepared(workload, data, installed)
+
+
+@contextmanager
+def _filled(workload: Workload, binaries: Binaries, *, backlog: bool) -> Iterator[tuple[ControlPlane, Installed]]:
     with ControlPlane(binaries=binaries) as cluster:
         installed = install(cluster)
-        waiting = [op for op in workload.preparation if isinstance(op, CreatePods) and op.wait and op.count]
+        waiting = [op for op in workload.preparation if isinstance(op, CreatePods) and _must_wait(op)]
         scheduler = cluster.start_scheduler({"profiles": [{"schedulerName": SCHEDULER_NAME}]}) if waiting else None
         for operation in workload.preparation:
             cluster.bulk.create(operation.objects())
             if operation in waiting:
-                wait_until(lambda: _unbound(cluster, operation) == 0, 600, f"{operation.count} pods bound")  # noqa: B023
+                wait_until(
+                    lambda: _unbound(cluster, operation) == 0,  # noqa: B023
+                    _PLACING_S,
+                    f"{operation.count} pods bound",
+                )
         if scheduler is not None:
             scheduler.stop()
         if backlog:
             cluster.bulk.create(workload.measured.objects())
-        cluster.save_data(data)
-    return Prepared(workload, data, installed)
+        yield cluster, installed
+
+
+def _must_wait(operation: CreatePods) -> bool:
+    return operation.wait and operation.count > 0 and not operation.bound_to
+
+
+def _name(workload: Workload, binaries: Binaries, *, backlog: bool) -> str:
+    """Names what the data depends on."""
+    base = [file.read_text() for file in sorted(BASE.rglob("*.yaml"))]
+    crds = [file.read_text() for file in sorted(BASE.parents[1].glob("crds/*.yaml"))]
+    parts = (workload.preparation, workload.measured, base, crds, binaries.versions)
+    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+    return f"{workload.name}-{workload.size}-{'backlog' if backlog else 'live'}-{digest}"
 
 
 def _unbound(cluster: ControlPlane, operation: CreatePods) -> int:

@@ -19,23 +19,19 @@ class Load:
         self._workload = workload
         self._interval = 1 / pods_per_second if pods_per_second else 0.0
 
-    async def create_measured(self) -> dict[str, float]:
-        """Create the measured pods; when each request was sent, by the pod's name."""
-        sent: dict[str, float] = {}
+    async def create_measured(self) -> None:
+        """Create the measured pods, at the rate that was asked for."""
         begun = time.monotonic()
         numbers = iter(range(self._workload.measured.count))
 
         async def worker() -> None:
             for number in numbers:
                 await asyncio.sleep(max(0.0, begun + number * self._interval - time.monotonic()))
-                pod = self._workload.measured.object(number)
-                sent[pod["metadata"]["name"]] = time.monotonic()
-                await self._create(pod)
+                await self._create(self._workload.measured.object(number))
 
         async with asyncio.TaskGroup() as workers:
             for _ in range(_IN_FLIGHT):
                 workers.create_task(worker())
-        return sent
 
     async def meanwhile(self) -> None:
         """Churn and delete until cancelled."""

@@ -13,6 +13,9 @@ from benchmarks.workloads import MEASURED_PREFIX
 
 Json = dict[str, Any]
 
+_POLL_S = 0.1
+_QUIET_S = 0.35
+
 
 class Observer:
     """Bindings of measured pods: `bound_at` and `node_of` by pod name."""
@@ -64,17 +67,26 @@ async def count_scheduled(api: Api) -> int:
         rest = f"&continue={page['metadata']['continue']}"
 
 
-async def settle(count: Callable[[], Awaitable[int]], moved: Callable[[], None], patience_s: float) -> None:
-    """Poll `count` until it has not changed for `patience_s`; `moved` is called now and at each change.
+async def settle(
+    count: Callable[[], Awaitable[int]],
+    complete: Callable[[], Awaitable[bool]],
+    moved: Callable[[], None],
+    patience_s: float,
+) -> None:
+    """Poll `count` until all is `complete` or nothing has changed for `patience_s`; `moved` is called now and at each change.
 
-    Pods that stay pending may go on having events: ten times the patience is enough.
+    `complete` is dear: it is asked when there was no change for a moment, and now and then where there always is one, since
+    pods that stay pending may go on having events. Ten times the patience is enough.
     """
-    begun = since = time.monotonic()
+    begun = since = asked = time.monotonic()
     seen = await count()
     moved()
-    while time.monotonic() - since < patience_s and time.monotonic() - begun < 10 * patience_s:
-        await asyncio.sleep(0.1)
-        now = await count()
-        if now != seen:
-            seen, since = now, time.monotonic()
+    while (now := time.monotonic()) - since < patience_s and now - begun < 10 * patience_s:
+        if now - asked > (_QUIET_S if now - since > _QUIET_S else patience_s):
+            if await complete():
+                return
+            asked = time.monotonic()
+        await asyncio.sleep(_POLL_S)
+        if (found := await count()) != seen:
+            seen, since = found, time.monotonic()
             moved()

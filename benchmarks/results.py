@@ -1,6 +1,6 @@
 """What a benchmark leaves behind: every run as a line, appended as it ends, and the summary as a JSON list.
 
-A summary's entry is one workload: the median of each figure for each scheduler, and under `ratio` the median over the pairs of ours
+Runs of several command lines may go into one file, if each but the first is resumed. A summary's entry is one workload: the median of each figure for each scheduler, and under `ratio` the median over the pairs of ours
 divided by kube-scheduler's, with `ratio_spread` from the least to the greatest.
 """
 
@@ -20,7 +20,7 @@ from podwright.testing import Versions
 Json = dict[str, Any]
 OURS = "podwright"
 THEIRS = "kube_scheduler"
-RATIOS = ("pods_per_s", "cpu_ms_per_pod", "peak_mb", "p99_ms")
+RATIOS = ("pods_per_s", "cpu_ms_per_pod", "peak_mb", "p50_ms", "p99_ms", "start_s")
 _DIGITS = 4
 
 
@@ -42,20 +42,20 @@ class Record:
     key: Key
     nodes: int
     figures: dict[str, float]
+    commit: str = ""
 
 
 class Journal:
-    """The runs so far, in a file of one JSON object a line."""
+    """The runs so far, in a file of one JSON object a line. A last line that was broken off is as good as not written."""
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         self._path = path
         self.records: list[Record] = []
-        if resume and path.exists():
-            lines = [json.loads(line) for line in path.read_text().splitlines()]
-            self.records = [Record(Key(**line["key"]), line["nodes"], line["figures"]) for line in lines]
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        whole = path.read_text().rpartition("\n")[0].splitlines() if resume and path.exists() else []
+        for line in map(json.loads, whole):
+            self.records.append(Record(Key(**line["key"]), line["nodes"], line["figures"], line.get("commit", "")))
+        path.write_text("".join(f"{line}\n" for line in whole))
 
     def has(self, key: Key) -> bool:
         return any(record.key == key for record in self.records)
@@ -92,12 +92,15 @@ def _entry(records: list[Record], machine: Json) -> Json:
         "mode": key.mode,
         "nodes": records[0].nodes,
         "pods": int(records[0].figures["pods"]),
-        "pairs": max(len(runs) for runs in by_series.values()),
+        "pairs": sum(pair in by_series.get(THEIRS, {}) for pair in by_series.get(OURS, {})),
     }
     for series, runs in by_series.items():
-        entry[series] = {name: _median([run[name] for run in runs.values()]) for name in next(iter(runs.values()))}
+        names = list(dict.fromkeys(name for run in runs.values() for name in run))
+        entry[series] = {name: _median([run[name] for run in runs.values() if name in run]) for name in names}
+        entry[series]["runs"] = len(runs)
     entry |= _ratios(by_series.get(OURS, {}), by_series.get(THEIRS, {}))
-    entry["machine"] = machine
+    commits = ", ".join(dict.fromkeys(record.commit for record in records if record.commit))
+    entry["machine"] = {**machine, "commit": commits} if commits else machine
     return entry
 
 
@@ -105,7 +108,11 @@ def _ratios(ours: dict[int, dict[str, float]], theirs: dict[int, dict[str, float
     pairs = [(ours[pair], theirs[pair]) for pair in ours if pair in theirs]
     if not pairs:
         return {}
-    ratios = {name: [mine[name] / max(other[name], 1e-9) for mine, other in pairs] for name in RATIOS}
+    ratios = {
+        name: [mine[name] / other[name] for mine, other in pairs]
+        for name in RATIOS
+        if all(mine.get(name, 0) > 0 and other.get(name, 0) > 0 for mine, other in pairs)
+    }
     return {
         "ratio": {name: _median(values) for name, values in ratios.items()},
         "ratio_spread": {name: [_rounded(min(values)), _rounded(max(values))] for name, values in ratios.items()},
@@ -134,7 +141,7 @@ def machine(versions: Versions) -> Json:
         "python": platform.python_version(),
         "kubernetes": versions.kubernetes,
         "etcd": versions.etcd,
-        "commit": _commit(),
+        "commit": commit(),
     }
 
 
@@ -143,12 +150,12 @@ def _lines(path: str) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def _commit() -> str:
-    said = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return said.stdout.strip() or "unknown"
+def commit() -> str:
+    """The commit that is measured, `-dirty` if files differ from it; results do not count."""
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", "..", ":(exclude)results")
+    return (_git("rev-parse", "--short", "HEAD") or "unknown") + ("-dirty" if changed else "")
+
+
+def _git(*arguments: str) -> str:
+    here = Path(__file__).parent
+    return subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, check=False).stdout.strip()

@@ -1,16 +1,20 @@
 """One measurement: one scheduler, one workload, one fresh cluster.
 
 The clock runs from the first binding that is seen to the last one, so that the start of a process is not mixed into its rate (it is
-noted apart). CPU is counted from the first binding until the last event has arrived, divided by the pods bound in between.
+noted apart). CPU is counted from the first binding until the last event has arrived, divided by the pods bound in between. How long pods waited is
+read from the API server's audit log when they are created live, and counted from the start of the scheduler for a backlog.
 """
 
 import asyncio
 import contextlib
 import os
+import tempfile
 import time
 from collections.abc import AsyncIterator, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 
+from benchmarks.audit import AuditLog, percentiles_ms
 from benchmarks.cluster import Prepared
 from benchmarks.http import Api, connect
 from benchmarks.load import Load
@@ -25,6 +29,7 @@ _STALLED_AFTER_S = 60.0
 _READY_AFTER_S = 60
 _RESTING_CPU_S = 0.05
 _EVENTS_PATIENCE_S = 1.5
+_AUDIT_LOOKS = 25
 
 
 class RunFailed(RuntimeError):  # noqa: N818
@@ -38,6 +43,13 @@ class Settings:
     backlog: bool = True
     pods_per_second: float = 0.0
     fsync: bool = False
+
+    @property
+    def mode(self) -> str:
+        """As it stands in results: runs at different rates are no pairs of each other."""
+        if self.backlog:
+            return "backlog"
+        return f"live, {self.pods_per_second:g} pods/s" if self.pods_per_second else "live"
 
 
 @dataclass(slots=True)
@@ -70,22 +82,31 @@ class _Marks:
     started: float = 0.0
     first: _Costs | None = None
     last: _Costs | None = None
-    created_at: dict[str, float] = field(default_factory=dict)
 
 
 def measure(series: Series, prepared: Prepared, settings: Settings, binaries: Binaries) -> dict[str, float]:
     """Run one scheduler on a fresh copy of the prepared cluster. Raises RunFailed and ProcessError."""
-    with ControlPlane(binaries=binaries, etcd_data=prepared.data, fsync=settings.fsync) as cluster:
-        return asyncio.run(_Run(series, prepared, settings, cluster).result())
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="podwright-bench-audit-") as folder:
+        audit = None if settings.backlog else AuditLog(Path(folder))
+        flags = audit.flags if audit else ()
+        with ControlPlane(
+            binaries=binaries, etcd_data=prepared.data, fsync=settings.fsync, api_server_flags=flags
+        ) as cluster:
+            figures = asyncio.run(_Run(series, prepared, settings, cluster, audit).result())
+    return {**figures, "run_s": time.monotonic() - begun}
 
 
 class _Run:
-    def __init__(self, series: Series, prepared: Prepared, settings: Settings, cluster: ControlPlane) -> None:
+    def __init__(
+        self, series: Series, prepared: Prepared, settings: Settings, cluster: ControlPlane, audit: AuditLog | None
+    ) -> None:
         self._series = series
         self._prepared = prepared
         self._workload = prepared.workload
         self._settings = settings
         self._cluster = cluster
+        self._audit = audit
         self._marks = _Marks()
         self._scheduler: Process | None = None
 
@@ -96,13 +117,15 @@ class _Run:
             async with self._background(observer.watch(watching := asyncio.Event())) as watch:
                 await watching.wait()
                 await self._start()
-                async with self._background(Load(api, self._workload, self._settings.pods_per_second).meanwhile()):
+                load = Load(api, self._workload, self._settings.pods_per_second)
+                async with self._background(load.meanwhile()):
                     if not self._settings.backlog:
-                        await self._create_pods(api)
+                        await load.create_measured()
                     await self._until_bound(observer, watch)
-                await settle(lambda: count_events(api), self._note_end, _EVENTS_PATIENCE_S)
+                await settle(lambda: count_events(api), lambda: self._all_told(api), self._note_end, _EVENTS_PATIENCE_S)
             return {
                 **self._figures(observer),
+                **percentiles_ms(await self._waits(observer)),
                 "events_missing": self._workload.measured.count - await count_scheduled(api),
                 **self._requests(requests_before, await read_request_counts(api)),
                 **await quality(api),
@@ -126,8 +149,18 @@ class _Run:
             before = now
         raise RunFailed(f"{self._series.name} has not come to rest in {_READY_AFTER_S} s\n{self._process.log_tail()}")
 
-    async def _create_pods(self, api: Api) -> None:
-        self._marks.created_at = await Load(api, self._workload, self._settings.pods_per_second).create_measured()
+    async def _all_told(self, api: Api) -> bool:
+        return await count_scheduled(api) >= self._workload.measured.count
+
+    async def _waits(self, observer: Observer) -> dict[str, float]:
+        """Seconds that each measured pod waited."""
+        if self._audit is None:
+            return {name: moment - self._marks.started for name, moment in observer.bound_at.items()}
+        for _ in range(_AUDIT_LOOKS):
+            if len(waits := self._audit.waits()) >= len(observer.bound_at):
+                return waits
+            await asyncio.sleep(0.2)
+        raise RunFailed(f"the audit log knows of {len(waits)} of {len(observer.bound_at)} pods that were bound")
 
     def _note_first(self) -> None:
         self._marks.first = _Costs.now(self._process, self._cluster)
@@ -168,9 +201,6 @@ class _Run:
         assert end is not None
         times = sorted(observer.bound_at.values())
         pods = len(times)
-        waits = sorted(
-            moment - self._marks.created_at.get(name, self._marks.started) for name, moment in observer.bound_at.items()
-        )
         return {
             "pods": pods,
             "pods_per_s": (pods - 1) / max(times[-1] - times[0], 1e-9),
@@ -182,8 +212,6 @@ class _Run:
             "etcd_cpu_ms_per_pod": 1000 * (end.etcd.cpu_s - first.etcd.cpu_s) / pods,
             "others_cpu_share": end.others_share(first),
             "peak_mb": end.scheduler.peak_mb,
-            "p50_ms": 1000 * waits[pods // 2],
-            "p99_ms": 1000 * waits[min(pods - 1, int(pods * 0.99))],
         }
 
     def _requests(self, before: RequestCounts, after: RequestCounts) -> dict[str, float]:

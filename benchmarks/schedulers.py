@@ -17,6 +17,7 @@ from podwright.testing.processes import free_port
 from podwright.testing.resources import Json
 
 _CHECKOUT = Path(__file__).parent.parent
+BASE = _CHECKOUT / "manifests" / "base"
 _FULL_POWER: Json = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRoleBinding",
@@ -34,7 +35,7 @@ class Installed:
     arguments: tuple[str, ...]
 
 
-def install(cluster: ControlPlane, base: Path = _CHECKOUT / "manifests" / "base") -> Installed:
+def install(cluster: ControlPlane, base: Path = BASE) -> Installed:
     """Put into a cluster what schedulers need to run there: all of `manifests/base` but the Deployment itself."""
     documents: list[Json] = [body for body in yaml.safe_load_all(cluster.kubectl("kustomize", str(base))) if body]
     deployment = next(body for body in documents if body["kind"] == "Deployment")

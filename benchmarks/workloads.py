@@ -16,6 +16,7 @@ from podwright.testing.resources import Json, node, pod
 _HERE = Path(__file__).parent
 SCHEDULER_NAME = "podwright"
 MEASURED_PREFIX = "measured-"
+_NODE_PREFIX = "node-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +54,26 @@ class CreateNamespaces:
 
 @dataclass(frozen=True, slots=True)
 class CreatePods:
-    """`count` pods like `template`. With `wait` preparation goes on only when all of them are bound."""
+    """`count` pods like `template`. With `wait` preparation goes on only when all of them are bound.
+
+    With `bound_to` they are created on that many nodes in turn, so that no scheduler is needed to place them.
+    """
 
     count: int
     prefix: str
     namespace: str
     template: Json
     wait: bool
+    bound_to: int = 0
 
     def objects(self) -> Iterator[Json]:
         return (self.object(number) for number in range(self.count))
 
     def object(self, number: int) -> Json:
-        return render_pod(self.template, f"{self.prefix}{number}", self.namespace)
+        body = render_pod(self.template, f"{self.prefix}{number}", self.namespace)
+        if self.bound_to:
+            body["spec"]["nodeName"] = f"{_NODE_PREFIX}{number % self.bound_to}"
+        return body
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +168,7 @@ class _Reader:
                 labels = raw.get("labelNodePrepareStrategy", {})
                 return CreateNodes(
                     self._count(raw),
-                    f"node-{number}-" if number else "node-",
+                    f"{_NODE_PREFIX}{number}-" if number else _NODE_PREFIX,
                     template(raw.get("nodeTemplatePath", "node-default")),
                     labels.get("labelKey"),
                     tuple(labels.get("labelValues", ())),
@@ -174,6 +182,7 @@ class _Reader:
                     raw.get("namespace", "default"),
                     template(raw.get("podTemplatePath") or self._pod_template),
                     not raw.get("skipWaitToCompletion", False),
+                    int(self._params[raw["boundToParam"].removeprefix("$")]) if "boundToParam" in raw else 0,
                 )
             case "createAny":
                 return CreateAny(tuple(map(template, raw["templatePaths"])))
