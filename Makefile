@@ -53,6 +53,10 @@ faults: venv ## break all that is around the operator, the long tests too, and p
 bench: venv ## set Podwright beside kube-scheduler on a real control plane (ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
 
+.PHONY: profile
+profile: venv ## where the operator's time goes under a workload: flame graph and top functions (ARGS=--help)
+	$(BIN)/python -m benchmarks.profiler $(ARGS)
+
 # --- the CRD ----------------------------------------------------------------------------------------------
 CRD := crds/podwright.dev_schedulerpolicies.yaml
 

@@ -5,7 +5,7 @@ Podwright runs as it is installed, as the service account of `manifests/base`; t
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from podwright.testing import ControlPlane, Process
 from podwright.testing.processes import free_port
 from podwright.testing.resources import Json
 
-_CHECKOUT = Path(__file__).parent.parent
-BASE = _CHECKOUT / "manifests" / "base"
+CHECKOUT = Path(__file__).parent.parent
+BASE = CHECKOUT / "manifests" / "base"
 _FULL_POWER: Json = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRoleBinding",
@@ -64,18 +64,23 @@ def _start_kube_scheduler(cluster: ControlPlane, _installed: Installed) -> Proce
 def _start_null(cluster: ControlPlane, _installed: Installed) -> Process:
     kubeconfig = cluster.service_account_kubeconfig("benchmark", "null")
     command: list[str | Path] = [sys.executable, "-m", "benchmarks.null_scheduler", kubeconfig, SCHEDULER_NAME]
-    return cluster.start_process("null-scheduler", command, {"PYTHONPATH": str(_CHECKOUT)})
+    return cluster.start_process("null-scheduler", command, {"PYTHONPATH": str(CHECKOUT)})
 
 
-def podwright(arguments: tuple[str, ...] = (), name: str = "podwright") -> Series:
-    """Podwright with `arguments` after those that it is installed with."""
+def podwright(
+    arguments: tuple[str, ...] = (),
+    name: str = "podwright",
+    program: Sequence[str] = ("-m", "podwright.cli.main"),
+    environ: Mapping[str, str] | None = None,
+) -> Series:
+    """Podwright with `arguments` after those that it is installed with; `program` is what Python is to run."""
 
     def start(cluster: ControlPlane, installed: Installed) -> Process:
         kubeconfig = cluster.service_account_kubeconfig(*installed.account)
         given = [argument for argument in installed.arguments if not argument.startswith("--health-address")]
         given += [f"--health-address=127.0.0.1:{free_port()}", *arguments]
-        program: list[str | Path] = [sys.executable, "-m", "podwright.cli.main", "run", "--kubeconfig", kubeconfig]
-        return cluster.start_process(name, [*program, *given])
+        command: list[str | Path] = [sys.executable, *program, "run", "--kubeconfig", kubeconfig, *given]
+        return cluster.start_process(name, command, environ)
 
     return Series(name, start)
 
