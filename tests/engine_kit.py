@@ -102,6 +102,7 @@ class Rig:
         plugins: Mapping[str, type] | None = None,
         bindings_at_once: int = 32,
         gates: Mapping[str, bool] | None = None,
+        **options: Any,
     ) -> None:
         self.now = 1_000.0
         self.cluster = FakeCluster()
@@ -111,7 +112,7 @@ class Rig:
         outside = Outside(self.cluster, self.recorder, self.status, self.evictor)
         sources = Sources(lambda: self.now, lambda: self.now, lambda _n: 0)
         classes = {**PLUGINS, **(plugins or {})}
-        self.engine = Engine(classes, Features(gates), outside, sources, bindings_at_once=bindings_at_once)
+        self.engine = Engine(classes, Features(gates), outside, sources, bindings_at_once=bindings_at_once, **options)
 
     def node(self, name: str, **options: Any) -> None:
         self.engine.nodes.put(make_node(name, **options))

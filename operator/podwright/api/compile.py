@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.api.kube_scheduler_configuration import PluginArgs, default_profile, profile_of
+from podwright.api.kube_scheduler_configuration import QUEUE_SORT, PluginArgs, default_profile, profile_of
 from podwright.api.scheduler_policy import (
     DEFAULT_SCHEDULER_NAME,
     LastAccepted,
@@ -85,14 +85,19 @@ class CompiledPolicy:
         return -self.precedence, self.name
 
 
-def compile_policy(policy: SchedulerPolicy, classes: Classes, features: Features) -> CompiledPolicy:
-    """The policy as a profile of the plugins in `classes`. Raises PolicyError naming the fields that are wrong."""
+def compile_policy(
+    policy: SchedulerPolicy, classes: Classes, features: Features, queue_sort: str = QUEUE_SORT
+) -> CompiledPolicy:
+    """The policy as a profile of the plugins in `classes`. Raises PolicyError naming the fields that are wrong.
+
+    `queue_sort`: the plugin that orders the one queue of all policies.
+    """
     spec = policy.spec
     _check_names(policy, classes)
     try:
         config = _plugin_config(spec)
         profile = profile_of(spec.scheduler_name, _plugin_sets(spec), config, classes, features, "spec")
-        _check_queue_sort(policy, profile, classes, features)
+        _check_queue_sort(policy, profile, classes, queue_sort)
     except ArgsError as error:
         raise PolicyError(policy.name, "Invalid", _as_written(spec, error.problems)) from error
     except ProfileError as error:
@@ -114,10 +119,10 @@ def compile_policy(policy: SchedulerPolicy, classes: Classes, features: Features
 
 
 def built_in_policy(
-    classes: Classes, features: Features, scheduler_name: str = DEFAULT_SCHEDULER_NAME
+    classes: Classes, features: Features, scheduler_name: str = DEFAULT_SCHEDULER_NAME, queue_sort: str = QUEUE_SORT
 ) -> CompiledPolicy:
     """The policy that needs no object: kube-scheduler's default profile for every pod of `scheduler_name`."""
-    profile = default_profile(scheduler_name, classes, features)
+    profile = default_profile(scheduler_name, classes, features, queue_sort)
     return CompiledPolicy(BUILT_IN, "", 0, scheduler_name, 0, None, None, "Default", profile)
 
 
@@ -204,12 +209,10 @@ def _check_names(policy: SchedulerPolicy, classes: Classes) -> None:
         raise PolicyError(policy.name, "UnknownPlugin", problems)
 
 
-def _check_queue_sort(policy: SchedulerPolicy, profile: Profile, classes: Classes, features: Features) -> None:
-    """All policies share one queue, and so the plugin that sorts it."""
-    default = default_profile(profile.scheduler_name, classes, features)
-    (needed,) = expand(default.plugins, classes).points[Point.QUEUE_SORT]
+def _check_queue_sort(policy: SchedulerPolicy, profile: Profile, classes: Classes, needed: str) -> None:
+    """All policies share one queue, and so the plugin that sorts it; a policy that says nothing of it takes what there is."""
     (found,) = expand(profile.plugins, classes).points[Point.QUEUE_SORT]
-    if found != needed:
+    if found != needed and (found != QUEUE_SORT or Point.QUEUE_SORT.key in policy.spec.plugins):
         problem = f"must be {needed} as in all policies, not {found}: there is one queue"
         raise PolicyError(policy.name, "NotSupported", [("spec.plugins.queueSort", problem)])
 
@@ -256,11 +259,13 @@ class PolicySet:
         *,
         default: CompiledPolicy | None = None,
         check: Callable[[CompiledPolicy], object] | None = None,
+        queue_sort: str = QUEUE_SORT,
     ) -> None:
+        self._queue_sort = queue_sort
         self._classes = classes
         self._features = features
         self._check = check
-        self.default = default or built_in_policy(classes, features)
+        self.default = default or built_in_policy(classes, features, queue_sort=queue_sort)
         self._entries: dict[str, _Entry] = {}
         self._served: dict[str, tuple[CompiledPolicy, ...]] = {}
         self._chosen: weakref.WeakKeyDictionary[LabelSet, dict[tuple[str, str], _Choice]] = weakref.WeakKeyDictionary()
@@ -297,7 +302,7 @@ class PolicySet:
         return outcome
 
     def _compile(self, raw: Mapping[str, Any], generation: int) -> _Force:
-        compiled = compile_policy(parse_policy(raw), self._classes, self._features)
+        compiled = compile_policy(parse_policy(raw), self._classes, self._features, self._queue_sort)
         if self._check is not None:
             self._check(compiled)
         return compiled, LastAccepted(generation, raw["spec"])

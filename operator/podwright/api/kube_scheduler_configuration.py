@@ -27,6 +27,8 @@ from podwright.core.framework.profile import (
 
 POINTS: Final = (MULTI_POINT, *(point.key for point in Point))
 """The keys that `plugins` may have."""
+QUEUE_SORT: Final = "PrioritySort"
+"""The plugin that orders the queue unless the operator is told otherwise."""
 POD_GROUP_POINTS: Final = frozenset({"placementGenerate", "placementScore", "podGroupPostFilter"})
 """Extension points of kube-scheduler that are for pod groups; not supported yet."""
 
@@ -78,9 +80,13 @@ def default_plugins(features: Features) -> PluginSets:
     }
 
 
-def default_profile(scheduler_name: str, classes: Mapping[str, type[Any]], features: Features) -> Profile:
+def default_profile(
+    scheduler_name: str, classes: Mapping[str, type[Any]], features: Features, queue_sort: str = QUEUE_SORT
+) -> Profile:
     """kube-scheduler's default profile. Raises ProfileError if `classes` lacks one of its plugins."""
-    return profile_of(scheduler_name, {}, (), classes, features)
+    other = PluginSet((Enabled(queue_sort),), ("*",))
+    sets = {} if queue_sort == QUEUE_SORT else {Point.QUEUE_SORT.key: other}
+    return profile_of(scheduler_name, sets, (), classes, features)
 
 
 def convert_profile(

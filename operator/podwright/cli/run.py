@@ -60,6 +60,7 @@ def _scheduler_name(_context: click.Context, _parameter: click.Parameter, value:
     type=click.Path(exists=True, file_okay=False),
     help="A folder of plugin files (*.py); may be given again.",
 )
+@click.option("--queue-sort", default="PrioritySort", help="The plugin that orders the queue, of all policies.")
 @click.option("--health-address", callback=_address, help="host:port for /healthz, /livez, /readyz and /metrics.")
 @click.option("--grace", type=click.FloatRange(0), default=20.0, help="Seconds that bindings under way get at the end.")
 @click.option(

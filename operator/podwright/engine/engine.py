@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from podwright.api.compile import Classes
+from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.scheduler_policy import DEFAULT_SCHEDULER_NAME
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.features import Features
@@ -75,14 +76,18 @@ class Engine:
         metrics: Metrics | None = None,
         bindings_at_once: int = AT_ONCE,
         scheduler_name: str = DEFAULT_SCHEDULER_NAME,
+        queue_sort: str = QUEUE_SORT,
     ) -> None:
-        """`scheduler_name`: whose pods the built-in default policy takes."""
+        """`scheduler_name`: whose pods the built-in default policy takes; `queue_sort`: the plugin that orders the queue.
+
+        Raises ProfileError or PluginError where that plugin is none.
+        """
         self.metrics = metrics or Metrics()
         self.complaints = Complaints(self.metrics.bad_objects)
         self.cache = Cache()
         self.sources = sources
         handle = EngineHandle(self.cache, features, outside.cluster, sources.wall)
-        self.live = LivePolicies(classes, features, handle, self.complaints, scheduler_name)
+        self.live = LivePolicies(classes, features, handle, self.complaints, scheduler_name, queue_sort)
         self.queue = SchedulingQueue(
             sources.clock,
             self.live.sort_key,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podwright.api.compile import Classes, CompiledPolicy, Outcome, PolicySet, built_in_policy
+from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.events import EventHint
 from podwright.core.framework.features import Features
@@ -17,6 +18,7 @@ from podwright.core.framework.interface import Cluster, Handle, WaitingPod
 from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
+from podwright.core.queue.rank import ranked
 from podwright.core.state.cache import Cache
 from podwright.engine.complaints import Complaints
 
@@ -52,16 +54,27 @@ class LivePolicies:
     """See the module. `policies.version` rises whenever what is in force changes."""
 
     def __init__(
-        self, classes: Classes, features: Features, handle: Handle, complaints: Complaints, scheduler_name: str
+        self,
+        classes: Classes,
+        features: Features,
+        handle: Handle,
+        complaints: Complaints,
+        scheduler_name: str,
+        queue_sort: str = QUEUE_SORT,
     ) -> None:
+        """Raises ProfileError or PluginError if there is no such queue sort plugin, or it cannot be built."""
         self._classes = classes
         self._handle = handle
         self._complaints = complaints
         self._built: dict[CompiledPolicy, Live] = {}
-        default = built_in_policy(classes, features, scheduler_name)
-        self.policies = PolicySet(classes, features, default=default, check=self._build)
+        default = built_in_policy(classes, features, scheduler_name, queue_sort)
+        self.policies = PolicySet(classes, features, default=default, check=self._build, queue_sort=queue_sort)
         self._build(self.policies.default)
-        self._default = self._built[self.policies.default]
+        sort_key = self._built[self.policies.default].framework.sort_key
+        self.sort_key: Callable[[PodInfo, float], Any] = (
+            sort_key if queue_sort == QUEUE_SORT else ranked(sort_key, self._complain)
+        )
+        """What the queue asks of the plugin that orders it."""
 
     def _build(self, policy: CompiledPolicy) -> None:
         self._built[policy] = Live(policy, Framework(policy.profile, self._classes, self._handle))
@@ -91,9 +104,6 @@ class LivePolicies:
 
     # What the queue asks
 
-    def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
-        return self._default.framework.sort_key(pod, queued_at)
-
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         live = self.of(pod)
         if live is None:
@@ -101,8 +111,11 @@ class LivePolicies:
         try:
             return live.framework.pre_enqueue(pod)
         except PluginError as error:
-            self._complaints.about("Pod", pod.key, error)
+            self._complain(pod, error)
             return Status(Code.ERROR, (str(error),), error.plugin)
+
+    def _complain(self, pod: PodInfo, error: Exception) -> None:
+        self._complaints.about("Pod", pod.key, error)
 
     def hints_of(self, pod: PodInfo) -> Mapping[str, Sequence[EventHint]]:
         live = self.of(pod)

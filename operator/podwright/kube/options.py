@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.scheduler_policy import DEFAULT_SCHEDULER_NAME
 from podwright.core.framework.features import DEFAULTS
 
@@ -24,7 +25,8 @@ class Options:
     """`pod_intake`: pending pods come through Kopf's handlers or through a reflector of our own.
 
     `health_address` is host:port for health and metrics, None for none; `grace` the seconds that bindings under way get at
-    the end; `scheduler_name` the name that the built-in default policy serves; `plugin_dirs` folders of plugin files.
+    the end; `scheduler_name` the name that the built-in default policy serves; `plugin_dirs` folders of plugin files;
+    `queue_sort` the plugin that orders the queue.
     """
 
     kubeconfig: str | None = None
@@ -35,6 +37,7 @@ class Options:
     health_address: str | None = None
     grace: float = 20.0
     plugin_dirs: tuple[str, ...] = ()
+    queue_sort: str = QUEUE_SORT
 
     def __post_init__(self) -> None:
         """Raises OptionsError for what no place that options come from may say."""
@@ -60,6 +63,7 @@ class Options:
             feature_gates=parse_feature_gates(given("FEATURE_GATES") or ""),
             health_address=given("HEALTH_ADDRESS"),
             grace=parse_grace(given("GRACE") or "20"),
+            queue_sort=given("QUEUE_SORT") or QUEUE_SORT,
             plugin_dirs=tuple(filter(None, (given("PLUGIN_DIRS") or "").split(os.pathsep))),
         )
 

@@ -17,8 +17,11 @@ from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import ClusterError
+from podwright.core.framework.profile import ProfileError
+from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import DEFAULT_SCHEDULER_NAME, PodInfo
 from podwright.engine import tuning
 from podwright.engine.engine import Engine, Outside, Sources
@@ -138,9 +141,18 @@ class Runtime:
                 "Kubernetes 1.%s lacks what these rely on; they are off: %s", server_minor, ", ".join(features.lacking)
             )
         sources = Sources(time.monotonic, time.time, _below(random.Random()))
-        self.engine = Engine(
-            self._classes, features, self._outside, sources, metrics=self.metrics, scheduler_name=options.scheduler_name
-        )
+        try:
+            self.engine = Engine(
+                self._classes,
+                features,
+                self._outside,
+                sources,
+                metrics=self.metrics,
+                scheduler_name=options.scheduler_name,
+                queue_sort=options.queue_sort,
+            )
+        except (PluginError, ProfileError) as error:
+            raise RegistryError([f"the built-in policy cannot be built: {error}"]) from error
         self.policies = PolicyKeeper(self.http, self.engine, time.time, self._now_served)
 
     async def _load_policies(self) -> None:

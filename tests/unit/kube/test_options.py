@@ -20,6 +20,7 @@ def test_the_environment_says_what_the_command_line_would():
         "PODWRIGHT_HEALTH_ADDRESS": ":10251",
         "PODWRIGHT_GRACE": "7.5",
         "PODWRIGHT_PLUGIN_DIRS": "a:b",
+        "PODWRIGHT_QUEUE_SORT": "Smallest",
     }
     assert Options.from_environment(environ) == Options(
         kubeconfig="k",
@@ -30,6 +31,7 @@ def test_the_environment_says_what_the_command_line_would():
         health_address=":10251",
         grace=7.5,
         plugin_dirs=("a", "b"),
+        queue_sort="Smallest",
     )
     assert Options.from_environment({}) == Options()
 

@@ -1,0 +1,104 @@
+"""The plugin that orders the queue: another one, and ones that break their contract without a pod being lost."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from engine_kit import Rig, custom_policy, deciding, settle
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.interface import Plugin, QueueSortPlugin
+from podwright.core.framework.profile import ProfileError
+
+
+class Alphabet(Plugin, QueueSortPlugin):
+    """Sorts by name; pods whose name begins with x get what the test says."""
+
+    name = "Alphabet"
+    nonsense = staticmethod(lambda: None)
+
+    def sort_key(self, pod, _queued_at):
+        return self.nonsense() if pod.name.startswith("x") else pod.name
+
+
+def rig():
+    return Rig({"Alphabet": Alphabet}, queue_sort="Alphabet")
+
+
+async def test_the_plugin_that_the_operator_was_told_orders_the_queue():
+    r = rig()
+    r.node("n")
+    for name in ("b", "c", "a"):
+        r.pod(name, priority=5 if name == "c" else 0)
+    async with deciding(r):
+        assert [name for name, _ in r.cluster.bound] == ["a", "b", "c"]
+
+
+async def test_policies_that_say_nothing_of_it_take_the_order_that_there_is():
+    r = rig()
+    assert r.engine.live.apply(custom_policy("filter", "NodeName")).accepted
+    policy = custom_policy("filter", "NodeName", 2)
+    policy["spec"]["plugins"]["queueSort"] = {"enabled": [{"name": "PrioritySort"}], "disabled": [{"name": "*"}]}
+    assert "must be Alphabet as in all policies" in r.engine.live.apply(policy).message
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        pytest.param("Missing", "plugin 'Missing' does not exist", id="there is none of that name"),
+        pytest.param("NodeName", "does not have the extension point queueSort", id="it orders no queue"),
+    ],
+)
+def test_a_plugin_that_cannot_order_the_queue_is_refused_at_start(name, problem):
+    with pytest.raises(ProfileError, match=problem):
+        Rig(queue_sort=name)
+
+
+class Unbuilt(Alphabet):
+    name = "Unbuilt"
+
+    def __init__(self, args, handle):
+        raise RuntimeError("no")
+
+
+def test_a_plugin_that_cannot_be_built_is_refused_at_start():
+    with pytest.raises(PluginError, match="Unbuilt"):
+        Rig({"Unbuilt": Unbuilt}, queue_sort="Unbuilt")
+
+
+class Moody:
+    """A key that compares at random, and sometimes not at all."""
+
+    def __lt__(self, _other):
+        if random.random() < 0.3:
+            raise ValueError("not today")
+        return random.random() < 0.5
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        pytest.param(lambda: 1 / 0, id="it raises"),
+        pytest.param(lambda: None, id="it returns nothing"),
+        pytest.param(lambda: 7, id="its keys are of two types"),
+        pytest.param(lambda: float("nan"), id="no number"),
+        pytest.param(lambda: np.array([1, 2]), id="arrays, which have no truth"),
+        pytest.param(Moody, id="a key that cannot make up its mind"),
+    ],
+)
+async def test_a_plugin_that_talks_nonsense_loses_no_pod(monkeypatch, nonsense):
+    monkeypatch.setattr(Alphabet, "nonsense", staticmethod(nonsense))
+    r = rig()
+    names = [f"{'xa'[number % 2]}{number}" for number in range(60)]
+    for name in names:
+        r.pod(name)
+    async with deciding(r):
+        assert r.cluster.bound == []
+        r.now += 20
+        r.node("n")
+        r.engine.wake()
+        for _ in range(5):
+            await settle()
+        assert sorted(name for name, _ in r.cluster.bound) == sorted(names)
