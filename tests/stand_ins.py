@@ -95,7 +95,8 @@ STAND_INS: Final[Mapping[str, type[Any]]] = {
         stand_in("RandomScore", "score"),
         stand_in("NodeNameScore", "score"),
         stand_in("OtherSort", "queueSort"),
-        stand_in("GangScheduling", not_supported="pod groups come later"),
+        stand_in("GangScheduling", "preEnqueue", "permit"),
+        stand_in("DeferredPodScheduling", not_supported="resizes come later"),
     )
 }  # fmt: skip
 """The default plugins and some more, by name."""

@@ -132,9 +132,7 @@ def test_the_table_of_in_tree_plugins_is_by_their_names():
     assert all(plugin.name == name for name, plugin in PLUGINS.items())
 
 
-@pytest.mark.parametrize(
-    "name", ["GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount", "DeferredPodScheduling"]
-)
+@pytest.mark.parametrize("name", ["DeferredPodScheduling"])
 @pytest.mark.parametrize("point", [MULTI_POINT, "filter", "permit"])
 def test_plugins_known_by_name_only_cannot_be_enabled(name, point):
     sets = {point: PluginSet((Enabled(name),))}

@@ -87,25 +87,60 @@ class Search:
     evaluated: int
 
 
-def schedule(framework: Framework, cache: Cache, pod: PodInfo, below: RandomBelow) -> Decision:
-    """Decides where the pod goes. `below` breaks ties."""
+def schedule(
+    framework: Framework,
+    cache: Cache,
+    pod: PodInfo,
+    below: RandomBelow,
+    *,
+    within: Bools | None = None,
+    preempt: bool = True,
+) -> Decision:
+    """Decides where the pod goes. `below` breaks ties.
+
+    `within`: bool[nodes], the only nodes that may be taken; None: all. Without `preempt`, PostFilter is not asked: whoever
+    plans several pods together asks for all of them.
+    """
     state = CycleState()
     try:
-        search = find_feasible(framework, cache, pod, state)
+        search = find_feasible(framework, cache, pod, state, within=within)
         if len(search.feasible):
             return _place(framework, cache, pod, state, search, below)
-        return _reject(framework, cache, pod, state, search.diagnosis)
+        return _reject(framework, cache, pod, state, search.diagnosis, preempt=preempt)
     except PluginError as error:
         return Fault(pod, error.plugin, str(error))
 
 
 def find_feasible(
-    framework: Framework, cache: Cache, pod: PodInfo, state: CycleState, *, take_nominated: bool = True
+    framework: Framework,
+    cache: Cache,
+    pod: PodInfo,
+    state: CycleState,
+    *,
+    take_nominated: bool = True,
+    within: Bools | None = None,
 ) -> Search:
     """PreFilter and Filter. Raises PluginError.
 
     A feasible `nominatedNodeName` is taken at once, unless `take_nominated` is False: then all nodes are looked at.
+    `within`: see `schedule`.
     """
+    search = _search(framework, cache, pod, state, take_nominated=take_nominated, within=within)
+    if within is not None:
+        slots = search.feasible.slots
+        search.feasible = Feasible(cache.table, slots[within[slots]])
+    return search
+
+
+def _search(
+    framework: Framework,
+    cache: Cache,
+    pod: PodInfo,
+    state: CycleState,
+    *,
+    take_nominated: bool,
+    within: Bools | None,
+) -> Search:
     table = cache.table
     diagnosis = NodeDiagnosis(table)
     if not table.count:
@@ -115,6 +150,8 @@ def find_feasible(
         diagnosis.pre_filter = diagnosis.absent = outcome.status
         return Search(_none(cache), diagnosis, 0)
     nominated = cache.present(pod.nominated_node_name)
+    if nominated is not None and within is not None and not within[nominated.slot]:
+        nominated = None
     taken = nominated if take_nominated else None
     if taken is not None and framework.filter_node_with_nominated(state, pod, taken) is None:
         return Search(_only(cache, taken.slot), diagnosis, 1)
@@ -238,14 +275,22 @@ def pick(total: Int64s, below: RandomBelow) -> tuple[int, int | None]:
     return first, before
 
 
-def _reject(framework: Framework, cache: Cache, pod: PodInfo, state: CycleState, diagnosis: NodeDiagnosis) -> Rejection:
+def _reject(
+    framework: Framework,
+    cache: Cache,
+    pod: PodInfo,
+    state: CycleState,
+    diagnosis: NodeDiagnosis,
+    *,
+    preempt: bool,
+) -> Rejection:
     if not cache.table.count:
         return Rejection(pod, NO_NODES, NO_NODES, frozenset(), frozenset(), None, diagnosis, None)
-    result, status = framework.post_filter(state, pod, diagnosis)
+    result, status = framework.post_filter(state, pod, diagnosis) if preempt else (None, None)
     filter_message = diagnosis.message()
     return Rejection(
         pod=pod,
-        message=diagnosis.message(status.message),
+        message=filter_message if status is None else diagnosis.message(status.message),
         filter_message=filter_message,
         status_plugins=_rejecting(diagnosis),
         pending_plugins=frozenset(

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from podwright.core.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent
+from podwright.core.framework.events import ASSIGNED_POD, NODE, UNSCHEDULED_POD, Action, ClusterEvent
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.updates import resize
 
 NODE_ADDED: Final = ClusterEvent(NODE, Action.ADD)
 NODE_DELETED: Final = ClusterEvent(NODE, Action.DELETE)
+MEMBER_ADDED: Final = ClusterEvent(UNSCHEDULED_POD, Action.ADD)
 POD_ASSIGNED: Final = ClusterEvent(ASSIGNED_POD, Action.ADD)
 POD_GONE: Final = ClusterEvent(ASSIGNED_POD, Action.DELETE)
 

@@ -15,7 +15,15 @@ from podwright.core.objects.pod import DEFAULT_SCHEDULER_NAME, PodInfo, parse_po
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.core.state.store import key_of
-from podwright.engine.changes import NODE_DELETED, POD_GONE, assigned_pod_event, node_event, object_event, same_node
+from podwright.engine.changes import (
+    MEMBER_ADDED,
+    NODE_DELETED,
+    POD_GONE,
+    assigned_pod_event,
+    node_event,
+    object_event,
+    same_node,
+)
 from podwright.engine.complaints import Complaints
 from podwright.engine.ports import Recorder, Regarding, StatusWriter
 
@@ -198,6 +206,8 @@ class PendingPods:
         elif nominator.node_of(uid) and (promised or before is None):
             nominator.remove(uid)
         self._queue.update(pod)
+        if before is None and pod.group:
+            self._queue.move(MEMBER_ADDED, None, pod, spare=uid)
         if before is not None and promised not in ("", pod.nominated_node_name):
             # Others were kept off that node for its sake.
             self._queue.move(POD_GONE, before.on(promised), None)

@@ -37,6 +37,8 @@ class Action(IntFlag):
 NODE: Final = "Node"
 POD: Final = "Pod"
 """An unscheduled pod, the one that waits."""
+UNSCHEDULED_POD: Final = "UnscheduledPod"
+"""Another pod that waits: members of a pod group ask for these. Only the coming of a pod that names a group is told."""
 ASSIGNED_POD: Final = "AssignedPod"
 ANY: Final = "*"
 

@@ -205,7 +205,8 @@ DEFAULT_PLUGINS: Final[PluginSets] = {
             Enabled("ImageLocality", 1),
             Enabled("DefaultBinder"),
             Enabled("NodeDeclaredFeatures"),
+            Enabled("GangScheduling"),
         )
     )
 }
-"""kube-scheduler 1.37's default profile."""
+"""kube-scheduler 1.37's default profile, with GangScheduling, which is in it where pod groups are served."""

@@ -1,12 +1,119 @@
-"""GangScheduling: known by name and off by default, as in kube-scheduler. It would hold the pods of a group until enough of them fit; a profile that enables it is refused."""
+"""GangScheduling: the pods of a pod group wait until enough of them exist, and none is bound before enough have a node.
+
+That they get their nodes together is the planner's work (core/gangs). Off in kube-scheduler unless its gate GenericWorkload
+is on; here part of the default profile, and without a pod group it does nothing.
+"""
 
 from __future__ import annotations
 
-from podwright.core.framework.interface import Plugin
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from podwright.core.framework.events import ASSIGNED_POD, UNSCHEDULED_POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.interface import (
+    CycleState,
+    EnqueueExtensions,
+    PermitPlugin,
+    Plugin,
+    PreEnqueuePlugin,
+)
+from podwright.core.framework.status import Code, Status, unresolvable
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import APIS, KIND, PLUGINS_KIND, PodGroup, group_key, parse_pod_group
+from podwright.core.objects.resources import is_qualified_name
+from podwright.core.state.store import key_of
+
+PERMIT_SECONDS: Final = 300.0
+"""How long members wait for the others where the group does not say."""
+TOO_FEW: Final = "waiting for minCount pods from a gang to appear in scheduling queue"
+WAITING: Final = "waiting for minCount pods from a gang to be scheduled"
 
 
-class GangScheduling(Plugin):
+@dataclass(frozen=True, slots=True)
+class GangSchedulingArgs:
+    """`topologyKey`: a node label; groups are placed in as few of its domains as they need. Empty: wherever they fit."""
+
+    topology_key: str = field(default="", metadata={"name": "topologyKey"})
+
+    def validate(self, where: str) -> Iterable[tuple[str, str]]:
+        if self.topology_key and not is_qualified_name(self.topology_key):
+            yield f"{where}.topologyKey", f"{self.topology_key!r} is not a label key"
+
+
+class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     """See the module."""
 
-    name = "GangScheduling"
-    not_supported = "pod groups are not scheduled as gangs yet"
+    name: ClassVar[str] = "GangScheduling"
+    args_type = GangSchedulingArgs
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        groups = self.handle.cache.groups
+        if not pod.group or not groups.named_by(pod):
+            return None
+        group = groups.of(pod)
+        if group is None:
+            name = pod.group.rpartition("/")[2]
+            return unresolvable(f'waiting for pods\'s pod group "{name}" to appear in scheduling queue')
+        return unresolvable(TOO_FEW) if group.gang and groups.members(group.key).total < group.min_count else None
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
+        if not pod.group:
+            return None, 0.0
+        groups = self.handle.cache.groups
+        group = groups.of(pod)
+        if group is None or not group.gang:
+            return None, 0.0
+        members = groups.members(group.key).placed
+        if len(members) < group.min_count:
+            return Status(Code.WAIT, (WAITING,)), group.schedule_timeout or PERMIT_SECONDS
+        for waiting in self.handle.waiting_pods():
+            if waiting.pod.uid in members:
+                waiting.allow(self.name)
+        return None, 0.0
+
+    def hints(self) -> Sequence[EventHint]:
+        group_events = [
+            EventHint(ClusterEvent(kind, action), look)
+            for kind in (KIND, PLUGINS_KIND)
+            for action, look in ((Action.ADD, _is_its_group(kind)), (Action.UPDATE, _needs_fewer(kind)))
+        ]
+        return (
+            EventHint(ClusterEvent(UNSCHEDULED_POD, Action.ADD), _is_a_member),
+            EventHint(ClusterEvent(ASSIGNED_POD, Action.ADD), _is_a_member),
+            *group_events,
+        )
+
+
+def _is_a_member(pod: PodInfo, _before: Any, after: Any) -> Hint:
+    return Hint.QUEUE if pod.group and after is not None and after.group == pod.group else Hint.SKIP
+
+
+def _is_its_group(kind: str) -> Any:
+    def look(pod: PodInfo, _before: Any, after: Mapping[str, Any]) -> Hint:
+        return Hint.QUEUE if group_key(APIS[kind], *key_of(after)) == pod.group else Hint.SKIP
+
+    return look
+
+
+def _needs_fewer(kind: str) -> Any:
+    """Only fewer members, or resources, to wait for may help."""
+
+    def look(pod: PodInfo, before: Mapping[str, Any], after: Mapping[str, Any]) -> Hint:
+        if group_key(APIS[kind], *key_of(after)) != pod.group:
+            return Hint.SKIP
+        old, new = _parsed(kind, before), _parsed(kind, after)
+        if new is None:
+            return Hint.SKIP
+        helped = old is None or new.min_count < old.min_count or new.min_resources != old.min_resources
+        return Hint.QUEUE if helped else Hint.SKIP
+
+    return look
+
+
+def _parsed(kind: str, raw: Mapping[str, Any]) -> PodGroup | None:
+    try:
+        return parse_pod_group(kind, raw)
+    except InvalidObjectError:
+        return None

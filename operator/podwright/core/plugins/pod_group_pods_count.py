@@ -1,4 +1,8 @@
-"""PodGroupPodsCount: known by name and off by default, as in kube-scheduler. It would score placements of a pod group by how many of its pods they hold; a profile that enables it is refused."""
+"""PodGroupPodsCount: known by name, so that a profile of kube-scheduler's can be taken over.
+
+That the domain which takes most of a pod group's pods is preferred is the planner's work (core/gangs), whether a profile
+names this plugin or not.
+"""
 
 from __future__ import annotations
 
@@ -9,4 +13,3 @@ class PodGroupPodsCount(Plugin):
     """See the module."""
 
     name = "PodGroupPodsCount"
-    not_supported = "pod groups are not placed by topology yet"

@@ -1,4 +1,8 @@
-"""TopologyPlacementGenerator: known by name and off by default, as in kube-scheduler. It would propose topology domains for a whole pod group; a profile that enables it is refused."""
+"""TopologyPlacementGenerator: known by name, so that a profile of kube-scheduler's can be taken over.
+
+That a pod group stays in one domain of its topology constraint is the planner's work (core/gangs), whether a profile names
+this plugin or not.
+"""
 
 from __future__ import annotations
 
@@ -9,4 +13,3 @@ class TopologyPlacementGenerator(Plugin):
     """See the module."""
 
     name = "TopologyPlacementGenerator"
-    not_supported = "pod groups are not placed by topology yet"

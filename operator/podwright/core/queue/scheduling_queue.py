@@ -128,10 +128,19 @@ class SchedulingQueue:
             if queued is None:
                 return None
             self._on_incoming(Place.ACTIVE.value, _POPPED_EARLY)
-        queued.place = Place.IN_FLIGHT
-        queued.attempts += 1
-        self._in_flight[queued.uid] = self._happened_base + len(self._happened)
-        return queued
+        return self._depart(queued)
+
+    def take(self, uid: str) -> QueuedPod | None:
+        """Takes this pod out of its turn; it is now in flight, because another one of its group was popped.
+
+        None if it is not known, in flight or held by a gate.
+        """
+        queued = self._pods.get(uid)
+        if queued is None or queued.place in (Place.IN_FLIGHT, Place.GATED):
+            return None
+        self._leave(queued)
+        held = queued.place is not Place.ACTIVE and self._is_held(queued, _FORCED)
+        return None if held else self._depart(queued)
 
     def next_wakeup(self) -> float | None:
         """When `pop` may have something, by the clock; None if only an event can help."""
@@ -292,6 +301,12 @@ class SchedulingQueue:
             label = self._hinting.label(helped, queued.pod, happened)
             self._leave(queued)
             self._retry(queued, label, skip_backoff=_skips_backoff(queued, helped, happened))
+
+    def _depart(self, queued: QueuedPod) -> QueuedPod:
+        queued.place = Place.IN_FLIGHT
+        queued.attempts += 1
+        self._in_flight[queued.uid] = self._happened_base + len(self._happened)
+        return queued
 
     def _activate(self, queued: QueuedPod, event: str) -> None:
         """Into active, unless a gate holds it."""

@@ -1,0 +1,144 @@
+"""Planning a pod group: a node for each member, or for none of them. Start here.
+
+    plan ─► do the members agree? ─► enough of them? ─► one trial, or one for each topology domain ─► placed, or rejected
+
+All of it happens in one go on the cache and is taken back, so two groups can never hold half of what each needs; whoever
+asked carries the placements out, before anything else happens. Source of the rules: kube-scheduler 1.37's pod group
+scheduling cycle, and its plugins GangScheduling, TopologyPlacementGenerator and PodGroupPodsCount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from podwright.core.cycle import Fault, Placement, RandomBelow
+from podwright.core.framework.interface import Bools
+from podwright.core.framework.runtime import Framework
+from podwright.core.gangs import domains
+from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangRejection
+from podwright.core.gangs.rules import disagreement, shortage, too_few, wanting
+from podwright.core.gangs.trial import Trial
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import PodGroup
+from podwright.core.state.cache import Cache
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Plans one group on one cache. `pack_by`: a node label whose domains the group is to use as few of as it can."""
+
+    framework: Framework
+    cache: Cache
+    group: PodGroup
+    below: RandomBelow
+    pack_by: str = ""
+
+    def plan(self, pods: Sequence[PodInfo]) -> GangDecision:
+        """Decides about the members that wait, in this order. Changes nothing, but for faults of Unreserve plugins."""
+        problem = disagreement(self.group, pods, self.cache.groups.members(self.group.key).placed.values())
+        if problem:
+            return GangFault(self.group, "", problem)
+        objection = too_few(self.group, self._placed, len(pods)) or shortage(self.group, self.cache)
+        if objection:
+            return GangRejection(self.group, objection, plugins=frozenset(("GangScheduling",)))
+        if self.group.topology_key:
+            return self._in_one_domain(pods)
+        if self.pack_by:
+            return self._packed(pods)
+        return self._try(pods)
+
+    @property
+    def _placed(self) -> int:
+        return self.cache.groups.placed(self.group.key)
+
+    # One trial
+
+    def _try(self, pods: Sequence[PodInfo], within: Bools | None = None) -> GangDecision:
+        trial = Trial(self.framework, self.cache, self.below, within)
+        placed = self._placed
+        try:
+            for index, pod in enumerate(pods):
+                decision = trial.place(pod)
+                if isinstance(decision, Fault):
+                    text = f"failed to schedule other pod from a pod group: {decision.message}"
+                    return GangFault(self.group, decision.plugin, text)
+                left = len(pods) - index - 1
+                if objection := too_few(self.group, placed + trial.made, left):
+                    return self._rejected(trial, objection)
+        finally:
+            trial.undo()
+        if trial.made and placed + trial.made >= self.group.min_count:
+            return GangPlacement(self.group, trial.placements, trial.rejections)
+        return self._rejected(trial, wanting(self.group, placed + trial.made))
+
+    def _fitting(self, pods: Sequence[PodInfo], within: Bools) -> int:
+        """How many of the members fit on these nodes."""
+        trial = Trial(self.framework, self.cache, self.below, within)
+        try:
+            return sum(isinstance(trial.place(pod), Placement) for pod in pods)
+        finally:
+            trial.undo()
+
+    def _rejected(self, trial: Trial, message: str) -> GangRejection:
+        rejections = trial.rejections
+        return GangRejection(
+            self.group,
+            message,
+            trial.attempts,
+            frozenset().union(("GangScheduling",), *(rejection.status_plugins for rejection in rejections)),
+            frozenset().union(*(rejection.pending_plugins for rejection in rejections)),
+        )
+
+    # Several
+
+    def _in_one_domain(self, pods: Sequence[PodInfo]) -> GangDecision:
+        """All members in one domain of the group's topology key: where most of them fit, and no room is wasted."""
+        key = self.group.topology_key
+        found = domains.of(self.cache, key)
+        members = self.cache.groups.members(self.group.key).placed
+        if members:
+            try:
+                held = domains.held_by(self.cache, key, members)
+            except ValueError as error:
+                return GangFault(self.group, "", f"cannot determine domain for already scheduled pods: {error}")
+            found = {value: nodes for value, nodes in found.items() if value == held}
+        best, first = self._best_of(pods, domains.tightest_first(self.cache, pods, found))
+        if best is not None:
+            return best
+        if isinstance(first, GangFault):
+            return first
+        reason = "" if first is None else f", first placement status: {first.message}"
+        text = f"0/{len(found)} placements are available{reason}"
+        if first is None:
+            return GangRejection(self.group, text, plugins=frozenset(("GangScheduling", "TopologyPlacementGenerator")))
+        plugins = first.plugins | {"TopologyPlacementGenerator"}
+        return GangRejection(self.group, text, first.attempts, plugins, first.pending_plugins)
+
+    def _best_of(
+        self, pods: Sequence[PodInfo], candidates: Sequence[Bools]
+    ) -> tuple[GangPlacement | None, GangRejection | GangFault | None]:
+        """The placement of most members, and what became of the first candidate. A fault ends the search."""
+        best: GangPlacement | None = None
+        first: GangRejection | GangFault | None = None
+        for nodes in candidates:
+            decision = self._try(pods, nodes)
+            if isinstance(decision, GangFault):
+                return None, decision
+            if isinstance(decision, GangRejection):
+                first = first or decision
+            elif best is None or len(decision.placements) > len(best.placements):
+                best = decision
+                if not best.rejections:
+                    break
+        return best, first
+
+    def _packed(self, pods: Sequence[PodInfo]) -> GangDecision:
+        """All members in as few domains as they need; where the label does not help, wherever they fit."""
+        found = domains.of(self.cache, self.pack_by)
+        used = domains.used_by(self.cache, self.pack_by, self.cache.groups.members(self.group.key).placed)
+        for nodes in domains.fewest(self.cache, pods, found, used, lambda nodes: self._fitting(pods, nodes)):
+            decision = self._try(pods, nodes)
+            if isinstance(decision, GangFault) or (isinstance(decision, GangPlacement) and not decision.rejections):
+                return decision
+        return self._try(pods)
