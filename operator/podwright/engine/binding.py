@@ -290,8 +290,9 @@ class Bindings:
     # Confirmation
 
     async def confirm_late(self) -> None:
-        """Reads back the pods that were bound long ago and that the watch has not shown yet."""
+        """Reads back the pods that were bound long ago and that the watch has not shown yet; forgets those that it has."""
         now = self._clock()
+        self._unconfirmed = deque(entry for entry in self._unconfirmed if self._cache.is_assumed(entry[1].uid))
         while self._unconfirmed and self._unconfirmed[0][0] <= now:
             _, pod = self._unconfirmed.popleft()
             if not self._cache.is_assumed(pod.uid) or self._flights.get(pod.uid) is not None:
