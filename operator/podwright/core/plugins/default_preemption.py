@@ -27,11 +27,13 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.evaluator import Candidate, DryRun, FilterRunner, acceptable, select_victims
+from podwright.core.preemption.units import priority_of
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 WAITING: Final = "waiting for the preemption for this pod to be finished"
+GROUP_WAITING: Final = "waiting for the preemption for this pod group to be finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,9 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         self._preempting.discard(uid)
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        return unresolvable(WAITING) if pod.uid in self._preempting else None
+        if pod.uid not in self._preempting:
+            return None
+        return unresolvable(GROUP_WAITING if self.handle.cache.groups.named_by(pod) else WAITING)
 
     def hints(self) -> Sequence[EventHint]:
         # The eviction itself is no news to the pod; other plugins' hints see the deletion of its victims.
@@ -111,7 +115,9 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         if status is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return ""
         going = (
-            other.terminating and other.preempted for other in nominated.pods.values() if other.priority < pod.priority
+            other.terminating and other.preempted
+            for other in nominated.pods.values()
+            if priority_of(other, cache.groups) < pod.priority
         )
         return TERMINATING if any(going) else ""
 
@@ -130,7 +136,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
             node = cache.node_at(int(slot))
             self._start += 1
             try:
-                found = select_victims(self._runner, state, pod, node, budgets, self.handle.now())
+                found = select_victims(self._runner, state, pod, node, cache, budgets, self.handle.now())
             except PluginError as fault:
                 faults.append(fault)
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from podwright.core.objects.affinity import interned_selector
@@ -10,20 +10,33 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 
 
-def split_by_budget(
-    pods: Sequence[PodInfo], budgets: Iterable[Mapping[str, Any]]
-) -> tuple[list[PodInfo], list[PodInfo]]:
-    """(violating, others), both in the order given: evicting them in that order overdraws a budget or does not.
+class Budgets:
+    """What budgets still allow while one pod after the other is given up.
 
     A pod without labels violates none, and a budget with an empty or invalid selector, or one that counts the pod as
     disrupted already, does not concern it.
     """
-    rules = [(budget, [_allowed(budget)]) for budget in budgets]
-    violating: list[PodInfo] = []
-    others: list[PodInfo] = []
-    for pod in pods:
-        (violating if _violates(pod, rules) else others).append(pod)
-    return violating, others
+
+    def __init__(self, budgets: Iterable[Mapping[str, Any]]) -> None:
+        self._rules: dict[str, list[tuple[Mapping[str, Any], list[int]]]] = {}
+        for budget in budgets:
+            namespace = str(budget["metadata"].get("namespace") or "")
+            self._rules.setdefault(namespace, []).append((budget, [_allowed(budget)]))
+
+    def violations(self, pods: Iterable[PodInfo]) -> int:
+        """How many of these pods overdraw a budget, on top of those asked about before."""
+        return sum(map(self._violates, pods)) if self._rules else 0
+
+    def _violates(self, pod: PodInfo) -> bool:
+        if not pod.labels:
+            return False
+        for budget, left in self._rules.get(pod.namespace, ()):
+            if not _concerns(budget, pod):
+                continue
+            left[0] -= 1
+            if left[0] < 0:
+                return True
+        return False
 
 
 def _allowed(budget: Mapping[str, Any]) -> int:
@@ -31,21 +44,7 @@ def _allowed(budget: Mapping[str, Any]) -> int:
     return allowed if isinstance(allowed, int) else 0
 
 
-def _violates(pod: PodInfo, rules: Sequence[tuple[Mapping[str, Any], list[int]]]) -> bool:
-    if not pod.labels:
-        return False
-    for budget, left in rules:
-        if not _concerns(budget, pod):
-            continue
-        left[0] -= 1
-        if left[0] < 0:
-            return True
-    return False
-
-
 def _concerns(budget: Mapping[str, Any], pod: PodInfo) -> bool:
-    if budget["metadata"].get("namespace") != pod.namespace:
-        return False
     try:
         selector = interned_selector((budget.get("spec") or {}).get("selector"), "spec.selector")
     except InvalidObjectError:

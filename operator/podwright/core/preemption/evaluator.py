@@ -12,7 +12,8 @@ from typing import Any, Final, Protocol
 from podwright.core.framework.interface import CycleState
 from podwright.core.framework.status import Status, unresolvable
 from podwright.core.objects.pod import PodInfo
-from podwright.core.preemption.budgets import split_by_budget
+from podwright.core.preemption.units import Unit, importance, split_by_budget, units_below
+from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
@@ -51,43 +52,69 @@ def select_victims(
     state: CycleState,
     pod: PodInfo,
     node: NodeInfo,
+    cache: Cache,
     budgets: Iterable[Mapping[str, Any]],
     now: float,
 ) -> Candidate | Status:
-    """The pods that must leave `node` for `pod`, or why no eviction helps. Changes neither `state` nor `node`."""
-    potential = [other for other in node.pods.values() if other.priority < pod.priority]
+    """The pods that must leave for `pod` to fit on `node`, or why no eviction helps. Changes none of what it is given.
+
+    With a pod of a group that goes as a whole, its other members go on whatever nodes they are.
+    """
+    potential = units_below(pod.priority, node.pods.values(), cache)
     if not potential:
         return unresolvable(NO_VICTIMS)
-    state, node = state.clone(), node.clone()
-    for other in potential:
-        node.remove(other)
-        runner.remove_pod(state, pod, other, node)
-    rejection = runner.filter_node_with_nominated(state, pod, node)
+    stage = _Stage(runner, state.clone(), pod, node.clone(), cache)
+    for unit in potential:
+        stage.take_off(unit)
+    rejection = stage.rejection()
     if rejection is not None:
         return rejection
     potential.sort(key=importance(now))
     violating, others = split_by_budget(potential, budgets)
-    victims: list[PodInfo] = []
+    victims = []
     violations = 0
-    for index, other in enumerate((*violating, *others)):
-        node.add(other)
-        runner.add_pod(state, pod, other, node)
-        if runner.filter_node_with_nominated(state, pod, node) is not None:
-            node.remove(other)
-            runner.remove_pod(state, pod, other, node)
-            victims.append(other)
-            violations += index < len(violating)
+    for unit, count in (*violating, *((unit, 0) for unit in others)):
+        stage.put_back(unit)
+        if stage.rejection() is not None:
+            stage.take_off(unit)
+            victims.append(unit)
+            violations += count
     victims.sort(key=importance(now))
-    return Candidate(node.name, tuple(victims), violations)
+    return Candidate(node.name, tuple(victim for unit in victims for victim in unit.pods), violations)
 
 
-def importance(now: float) -> Callable[[PodInfo], tuple[int, float]]:
-    """A sort key: most important first, that is greatest priority, then longest running. `now` in seconds."""
+@dataclass(slots=True)
+class _Stage:
+    """A node, and a pod's state, that may be changed. Other nodes are not: only this one is filtered."""
 
-    def key(pod: PodInfo) -> tuple[int, float]:
-        return -pod.priority, now if pod.start_time is None else pod.start_time
+    runner: FilterRunner
+    state: CycleState
+    pod: PodInfo
+    node: NodeInfo
+    cache: Cache
 
-    return key
+    def take_off(self, unit: Unit) -> None:
+        for other in unit.pods:
+            home = self._home(unit, other)
+            if home is self.node:
+                home.remove(other)
+            self.runner.remove_pod(self.state, self.pod, other, home)
+
+    def put_back(self, unit: Unit) -> None:
+        for other in unit.pods:
+            home = self._home(unit, other)
+            if home is self.node:
+                home.add(other)
+            self.runner.add_pod(self.state, self.pod, other, home)
+
+    def rejection(self) -> Status | None:
+        return self.runner.filter_node_with_nominated(self.state, self.pod, self.node)
+
+    def _home(self, unit: Unit, other: PodInfo) -> NodeInfo:
+        if unit.whole is None:
+            return self.node
+        home = self.cache.placement(other.uid)
+        return self.node if home is None or home.name == self.node.name else home
 
 
 def acceptable(candidates: Sequence[Candidate], now: float) -> list[Candidate]:
