@@ -71,13 +71,13 @@ def _scheduler_name(_context: click.Context, _parameter: click.Parameter, value:
 )
 def run(log_level: str, **options: Any) -> None:
     """Schedule pods, until SIGTERM or SIGINT."""
-    from podwright.controllers import operator  # noqa: PLC0415 -- Kopf takes half a second to import
+    from podwright.cli import scheduler  # noqa: PLC0415 -- not for --help
     from podwright.kube.access import AccessError  # noqa: PLC0415
     from podwright.kube.credentials import ConfigError  # noqa: PLC0415
 
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
     try:
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(operator.run(Options(**options)))
+            asyncio.run(scheduler.run(Options(**options)))
     except (AccessError, ConfigError, RegistryError, OSError) as error:
         raise click.ClickException(str(error)) from error

@@ -1,18 +1,20 @@
-"""`podwright run`: the runtime, and Kopf inside it, which is started again when it fails while the rest lives on."""
+"""Kopf inside `podwright run`: started again when it fails, while the runtime, which is only lent to it, lives on.
+
+`cli/scheduler` imports this when there is time for it: Kopf takes longer to import than the rest takes to start.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import kopf
 
 from podwright.controllers.process import process
-from podwright.kube.options import Options
 from podwright.kube.runtime import Runtime
+from podwright.kube.signals import catch_signals
 
 log = logging.getLogger(__name__)
 
@@ -37,29 +39,11 @@ class NotKopfs(Collection["asyncio.Task[Any]"]):
         return sum(1 for _ in self)
 
 
-async def run(options: Options) -> None:
-    """Runs until SIGTERM or SIGINT. Raises ConfigError, AccessError and OSError if it cannot start."""
-    stop = asyncio.Event()
-    _catch_signals(stop)
+async def accompany(stop: asyncio.Event, runtime: Runtime) -> None:
+    """Keeps Kopf running beside a runtime that has started, until `stop` is set."""
     asyncio.get_running_loop().set_exception_handler(_complain)
-    runtime = Runtime(options)
-    starting = asyncio.create_task(runtime.start(), name="podwright start")
-    stopping = asyncio.create_task(stop.wait(), name="podwright stop")
-    try:
-        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            await starting
-            process.lend(runtime)
-            keeping = asyncio.create_task(_keep_kopf(stop, runtime), name="podwright Kopf")
-            await stopping
-            log.info("stopping: bindings under way are finished first")
-            await runtime.stop()
-            await keeping
-        else:
-            starting.cancel()
-    finally:
-        stopping.cancel()
-        await runtime.stop()
+    process.lend(runtime)
+    await _keep_kopf(stop, runtime)
 
 
 async def _keep_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
@@ -96,7 +80,7 @@ async def _run_kopf(stop: asyncio.Event, stale: asyncio.Event) -> None:
     relay = asyncio.create_task(_relay((stop, stale), ends), name="podwright end of Kopf")
     try:
         tasks = await kopf.spawn_tasks(standalone=True, clusterwide=True, stop_flag=ends)
-        _catch_signals(stop)  # Kopf has taken them for itself
+        catch_signals(stop)  # Kopf has taken them for itself
         await kopf.run_tasks(tasks, ignored=others)
     finally:
         relay.cancel()
@@ -125,9 +109,3 @@ def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         log.debug("%s", context.get("message"))
         return
     loop.default_exception_handler(context)
-
-
-def _catch_signals(stop: asyncio.Event) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)

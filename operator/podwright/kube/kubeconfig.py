@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kubernetes.client import Configuration
-from kubernetes.config.kube_config import KubeConfigLoader
 
 
 class ConfigError(Exception):
@@ -197,7 +195,10 @@ def _authorization(files: Files, context: str, user: Mapping[str, Any]) -> str |
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
     if "auth-provider" not in user:
         return None
-    # OIDC and GCP entries of old: the Kubernetes client knows how to refresh them.
+    # OIDC and GCP entries of old: the Kubernetes client knows how to refresh them. It is large, so nobody else loads it.
+    from kubernetes.client import Configuration  # noqa: PLC0415
+    from kubernetes.config.kube_config import KubeConfigLoader  # noqa: PLC0415
+
     merged = {"current-context": context} | {
         section: [item for _, content in files for item in content.get(section) or []]
         for section in ("contexts", "clusters", "users")

@@ -101,7 +101,7 @@ def fake(monkeypatch):
         made = FakeKopf(*ends)
         monkeypatch.setattr(operator, "kopf", made)
         monkeypatch.setattr(operator, "RESTART_SECONDS", (0.001, 0.002))
-        monkeypatch.setattr(operator, "_catch_signals", lambda _stop: None)
+        monkeypatch.setattr(operator, "catch_signals", lambda _stop: None)
         return made
 
     return install

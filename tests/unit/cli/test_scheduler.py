@@ -1,0 +1,30 @@
+"""What `podwright run` imports, and when: each in a process of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(
+            "import podwright.cli.run, podwright.cli.scheduler; assert not {'kopf', 'kubernetes'} & sys.modules.keys()",
+            id="neither Kopf nor the client library before the first decision",
+        ),
+        pytest.param(
+            "import podwright.cli.scheduler as s; s.import_kopfs_side(); import kubernetes.client\n"
+            "assert 'kopf' in sys.modules and kubernetes.client.V1Pod",
+            id="the client library can be imported after Kopf",
+        ),
+        pytest.param(
+            "import podwright.cli.scheduler as s; s.import_kopfs_side()\n"
+            "assert 'kopf' in sys.modules and 'kubernetes' not in sys.modules",
+            id="Kopf does not bring the client library",
+        ),
+    ],
+)
+def test_imports_of_the_operator(program):
+    done = subprocess.run([sys.executable, "-c", f"import sys\n{program}"], capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
