@@ -53,7 +53,10 @@ faults: venv ## break all that is around the operator, the long tests too, and p
 bench: venv ## set Podwright beside kube-scheduler on a real control plane (ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-.PHONY: profile
+bench-table: venv ## write the README's section on speed from the result it names, or from RESULT=FILE
+	$(BIN)/python -m benchmarks.report $(RESULT) --readme README.md
+
+.PHONY: profile bench-table
 profile: venv ## where the operator's time goes under a workload: flame graph and top functions (ARGS=--help)
 	$(BIN)/python -m benchmarks.profiler $(ARGS)
 
@@ -65,6 +68,7 @@ crds: venv ## generate the CRD from operator/podwright/api
 
 verify: venv ## fail if a generated file is out of date
 	$(BIN)/python -m podwright.api.crd --check $(CRD)
+	$(BIN)/python -m benchmarks.report --readme README.md --check
 
 
 bench-core: venv ## decisions per second of the core alone, in-process (ARGS=--help)

@@ -39,10 +39,14 @@ def top(stacks: Mapping[Stack, int], count: int = 40) -> str:
             below[frame] += samples
     total = sum(stacks.values())
     lines = [f"{total} samples", "", "   own  with callees"]
-    lines += [_line(own[frame], below[frame], total, frame) for frame, _ in own.most_common(count)]
+    lines += [_line(own[frame], below[frame], total, frame) for frame in _most(own, count)]
     lines += ["", "   own  with callees, by those"]
-    lines += [_line(own[frame], below[frame], total, frame) for frame, _ in below.most_common(count)]
+    lines += [_line(own[frame], below[frame], total, frame) for frame in _most(below, count)]
     return "\n".join(lines) + "\n"
+
+
+def _most(samples: Mapping[str, int], count: int) -> list[str]:
+    return sorted(samples, key=lambda frame: (-samples[frame], frame))[:count]
 
 
 def _line(own: int, below: int, total: int, frame: str) -> str:

@@ -96,7 +96,7 @@ def _carry_out(run: Run, prepared: Prepared, binaries: Binaries) -> Record:
         f"others took {figures['others_cpu_share']:.0%} of the machine",
         err=True,
     )
-    return Record(run.key, prepared.workload.nodes, figures, commit())
+    return Record(run.key, run.workload.nodes, figures, commit())
 
 
 def resized(workload: Workload, nodes: int | None, pods: int | None) -> Workload:

@@ -20,6 +20,7 @@ from podwright.testing import Versions
 Json = dict[str, Any]
 OURS = "podwright"
 THEIRS = "kube_scheduler"
+_ORDER = (OURS, THEIRS, "null")
 RATIOS = ("pods_per_s", "cpu_ms_per_pod", "peak_mb", "p50_ms", "p99_ms", "start_s")
 _DIGITS = 4
 
@@ -94,7 +95,8 @@ def _entry(records: list[Record], machine: Json) -> Json:
         "pods": int(records[0].figures["pods"]),
         "pairs": sum(pair in by_series.get(THEIRS, {}) for pair in by_series.get(OURS, {})),
     }
-    for series, runs in by_series.items():
+    for series in sorted(by_series, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER)):
+        runs = by_series[series]
         names = list(dict.fromkeys(name for run in runs.values() for name in run))
         entry[series] = {name: _median([run[name] for run in runs.values() if name in run]) for name in names}
         entry[series]["runs"] = len(runs)

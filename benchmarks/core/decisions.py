@@ -1,7 +1,8 @@
 """Decisions per second of the core alone: default profile, every node filtered, every feasible node scored, one core.
 
 Each decision is the whole cycle and the assuming of the pod, as in the operator; there is no API server. Prints a table and,
-with --json FILE, writes a list of {"workload", "nodes", "decisions_per_s"}.
+with --json FILE, writes a list of {"workload", "nodes", "decisions_per_s"}, and of {"workload", "cost_15000_to_1500"} where both
+sizes were measured: how much more a decision costs on ten times as many nodes.
 """
 
 from __future__ import annotations
@@ -121,6 +122,16 @@ def measure(world: World, pods: list[PodInfo], rounds: Iterator[int]) -> float:
     return len(pods) / (time.process_time() - started)
 
 
+def compare(results: list[Raw]) -> list[Raw]:
+    """For each workload that was measured on both 1,500 and 15,000 nodes, how much more a decision costs on the latter."""
+    rates = {(item["workload"], item["nodes"]): item["decisions_per_s"] for item in results}
+    return [
+        {"workload": workload, "cost_15000_to_1500": round(rates[workload, 1500] / rates[workload, 15000], 2)}
+        for workload in dict.fromkeys(item["workload"] for item in results)
+        if (workload, 1500) in rates and (workload, 15000) in rates
+    ]
+
+
 def memory(placed: int) -> float:
     """MB that `placed` pods take in the cache with all its indexes."""
     world = World(clock=time.time)
@@ -138,14 +149,14 @@ def memory(placed: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, nargs="*", default=[500, 1000, 5000, 15000])
+    parser.add_argument("--nodes", type=int, nargs="*", default=[500, 1000, 1500, 5000, 15000])
     parser.add_argument("--placed", type=int, default=10000)
     parser.add_argument("--pods", type=int, default=2000)
     parser.add_argument("--only", help="only workloads with this in their name")
     parser.add_argument("--memory", action="store_true", help="measure the memory of 50,000 placed pods, too")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    results = []
+    results: list[Raw] = []
     for workload, (placed_kind, pending_kind) in WORKLOADS.items():
         if given.only and given.only not in workload:
             continue
@@ -155,6 +166,9 @@ def main() -> None:
             rate = measure(world, pods, iter(range(len(pods))))
             results.append({"workload": workload, "nodes": nodes, "decisions_per_s": round(rate)})
             print(f"{workload:32} {nodes:6} nodes {rate:9.0f} decisions/s {1e6 / rate:8.0f} µs", flush=True)
+    for compared in compare(results):
+        results.append(compared)
+        print(f"{compared['workload']:32} 15,000 nodes to 1,500: {compared['cost_15000_to_1500']:.2f} x the cost")
     if given.memory:
         print(f"50,000 placed pods: {memory(50_000):.0f} MB")
     if given.json:

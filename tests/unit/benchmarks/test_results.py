@@ -50,3 +50,49 @@ def test_only_a_resumed_journal_knows_earlier_runs(tmp_path, resume):
     assert again.has(record("null").key) is resume
     assert not again.has(record("null", pair=1).key)
     assert again.records == (first.records if resume else [])
+
+
+def test_a_line_that_was_broken_off_is_run_again(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    journal = Journal(path, resume=False)
+    journal.append(record("podwright"))
+    journal.append(record("null"))
+    whole = path.read_text()
+    path.write_text(whole[:-20])
+    again = Journal(path, resume=True)
+    assert [each.key.series for each in again.records] == ["podwright"]
+    again.append(record("null"))
+    assert path.read_text() == whole
+    assert Journal(path, resume=True).records == journal.records
+
+
+def test_runs_of_other_series_do_not_count_as_pairs():
+    records = [record(series, pair) for pair in range(2) for series in ("podwright", "kube_scheduler")]
+    (entry,) = summarize([*records, record("null"), *(record("podwright_kopf", pair) for pair in range(5))], {})
+    assert entry["pairs"] == 2
+    assert [entry[series]["runs"] for series in ("podwright", "null", "podwright_kopf")] == [2, 1, 5]
+
+
+def test_series_stand_in_the_same_order_however_they_came():
+    records = [record(series) for series in ("podwright_kopf", "null", "kube_scheduler", "podwright")]
+    (entry,) = summarize(records, {})
+    assert [name for name in entry if isinstance(entry[name], dict) and "peak_mb" in entry[name]][:4] == [
+        "podwright",
+        "kube_scheduler",
+        "null",
+        "podwright_kopf",
+    ]
+
+
+def test_a_ratio_is_left_out_where_a_figure_was_not_taken():
+    (entry,) = summarize([record("podwright", start_s=2.0), record("kube_scheduler", start_s=0.0)], {})
+    assert "start_s" not in entry["ratio"]
+    (entry,) = summarize([record("podwright", start_s=2.0), record("kube_scheduler", start_s=4.0)], {})
+    assert entry["ratio"]["start_s"] == 0.5
+
+
+def test_an_entry_names_all_commits_that_its_runs_were_made_by():
+    first, second = record("podwright"), record("kube_scheduler")
+    runs = [Record(first.key, 10, first.figures, "aaa"), Record(second.key, 10, second.figures, "bbb")]
+    (entry,) = summarize(runs, {"cpus": 2, "commit": "ccc"})
+    assert entry["machine"] == {"cpus": 2, "commit": "aaa, bbb"}

@@ -1,0 +1,109 @@
+"""What is aimed at, workload by workload, and whether a result reaches it.
+
+A target is a bound of a figure; a rate counts as reached, too, at nine tenths of what the scheduler that decides nothing makes of the same
+workload. Workloads whose pods carry constraints have a tighter bound of CPU than plain ones.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from benchmarks.results import OURS, Json
+from benchmarks.workloads import load
+
+_OF_NULL = 0.9
+_RATES = {
+    "SchedulingNodeAffinity": 2.0,
+    "SpreadZoneAndHostname": 3.0,
+    "PreferredSpreadZoneAndHostname": 2.0,
+    "TopologySpreading": 2.0,
+    "PreferredTopologySpreading": 2.0,
+    "SchedulingPodAffinity": 3.0,
+    "SchedulingPodAntiAffinity": 2.5,
+    "SchedulingPreferredPodAffinity": 2.0,
+}
+_OTHER_RATE = 1.5
+_NO_RATE = frozenset({"StartUp"})
+_TRICKLE = "live, 50 pods/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A target beside what was found. `least` and `most` are the spread over the pairs, if it is one of pairs."""
+
+    figure: str
+    bound: float
+    found: float
+    at_least: bool = False
+    least: float | None = None
+    most: float | None = None
+    of_null: float | None = None
+
+    @property
+    def reached(self) -> bool:
+        if not self.at_least:
+            return self.found <= self.bound
+        return self.found >= self.bound or self.by_null
+
+    @property
+    def by_null(self) -> bool:
+        """Whether the machine allows hardly more."""
+        return self.of_null is not None and self.of_null >= _OF_NULL
+
+
+def verdicts(entry: Json) -> list[Verdict]:
+    """All that is aimed at for one entry of a result, with what was found. An entry without pairs has none."""
+    return list(_verdicts(entry)) if "ratio" in entry else []
+
+
+def _verdicts(entry: Json) -> Iterator[Verdict]:
+    name, size, mode = entry["workload"], entry["size"], entry["mode"]
+    if mode == _TRICKLE:
+        yield _ratio(entry, "p99_ms", 1.0)
+        yield Verdict("own p50_ms", 10, entry[OURS]["p50_ms"])
+        yield Verdict("own p99_ms", 50, entry[OURS]["p99_ms"])
+    if mode != "backlog" or size in _scaled():
+        return
+    if name == "StartUp":
+        yield _ratio(entry, "start_s", 1.5)
+        return
+    yield _ratio(entry, "pods_per_s", _RATES.get(name, _OTHER_RATE))
+    if name in constrained():
+        yield _ratio(entry, "cpu_ms_per_pod", 0.3)
+    elif name == "SchedulingBasic":
+        yield _ratio(entry, "cpu_ms_per_pod", 0.5)
+        if entry["nodes"] == 5000:
+            yield _ratio(entry, "peak_mb", 1.0)
+
+
+def _ratio(entry: Json, figure: str, bound: float) -> Verdict:
+    least, most = entry["ratio_spread"][figure]
+    rate = figure == "pods_per_s"
+    of_null = entry[OURS][figure] / entry["null"][figure] if rate and "null" in entry else None
+    return Verdict(figure, bound, entry["ratio"][figure], rate, least, most, of_null)
+
+
+def of_scale(entries: list[Json], core: list[Json]) -> dict[str, Verdict]:
+    """What a decision costs on 15,000 nodes, divided by what it costs on 1,500, by what was measured."""
+    found = {}
+    by_size = {entry["size"]: entry for entry in entries if entry["workload"] == "SchedulingBasic"}
+    small, large = by_size.get("1500Nodes"), by_size.get("15000Nodes")
+    if small and large:
+        cost = large[OURS]["cpu_ms_per_pod"] / small[OURS]["cpu_ms_per_pod"]
+        found["CPU a pod, on a real control plane"] = Verdict("scale", 5, cost)
+    for item in core:
+        if "cost_15000_to_1500" in item:
+            found[f"in process, {item['workload']}"] = Verdict("scale", 5, item["cost_15000_to_1500"])
+    return found
+
+
+@cache
+def constrained() -> frozenset[str]:
+    """Workloads whose measured pods carry affinity or topology spread constraints."""
+    keys = {"affinity", "topologySpreadConstraints"}
+    return frozenset(each.name for each in load() if keys & each.measured.template.get("spec", {}).keys())
+
+
+@cache
+def _scaled() -> frozenset[str]:
+    return frozenset(each.size for each in load() if "scale" in each.labels)

@@ -1,0 +1,111 @@
+"""Which runs there are, in which order, and what becomes of those that fail."""
+
+from dataclasses import replace
+
+import pytest
+from benchmarks import plan as planning
+from benchmarks.plan import Plan, carry_out, resized
+from benchmarks.results import Journal
+from benchmarks.run import RunFailed, Settings
+from benchmarks.schedulers import KUBE_SCHEDULER, NULL, podwright
+from benchmarks.workloads import CreateNodes, load
+
+BASIC, BASIC_500, SPREAD = (
+    next(each for each in load() if each.title == title)
+    for title in ("SchedulingBasic/100Nodes", "SchedulingBasic/500Nodes", "TopologySpreading/100Nodes")
+)
+BACKLOG = Settings()
+FIGURES = {
+    "pods": 1,
+    "pods_per_s": 1,
+    "cpu_ms_per_pod": 1,
+    "peak_mb": 1,
+    "p99_ms": 1,
+    "run_s": 1,
+    "others_cpu_share": 0,
+}
+
+
+def plan(workloads=(BASIC, SPREAD), settings=(BACKLOG,), **changes):
+    series = [(podwright(), 2), (KUBE_SCHEDULER, 2), (NULL, 1)]
+    return replace(Plan(list(workloads), list(settings), series), **changes)
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """What was measured, by title and series, without a control plane; what stands in `measured.fail` fails."""
+
+    class Measured(list):
+        fail = frozenset()
+
+    runs = Measured()
+
+    def measure(series, prepared, settings, binaries):
+        runs.append((prepared.title, series.name))
+        if runs[-1] in runs.fail:
+            raise RunFailed("it ended")
+        return dict(FIGURES)
+
+    monkeypatch.setattr(planning, "measure", measure)
+    monkeypatch.setattr(planning, "_prepared", lambda run, folder, binaries: run.workload)
+    return runs
+
+
+def carried_out(given, path, *, resume=False):
+    journal = Journal(path / "runs.jsonl", resume=resume)
+    failures = carry_out(given, journal, None, path, lambda run: None)
+    return journal, failures
+
+
+def test_the_schedulers_take_turns_and_each_round_meets_all_workloads():
+    order = [(run.workload.name, run.pair, run.series.name) for run in plan().rounds()]
+    assert order == [
+        ("SchedulingBasic", 0, "podwright"), ("SchedulingBasic", 0, "kube_scheduler"), ("SchedulingBasic", 0, "null"),
+        ("TopologySpreading", 0, "podwright"), ("TopologySpreading", 0, "kube_scheduler"), ("TopologySpreading", 0, "null"),
+        ("SchedulingBasic", 1, "podwright"), ("SchedulingBasic", 1, "kube_scheduler"),
+        ("TopologySpreading", 1, "podwright"), ("TopologySpreading", 1, "kube_scheduler"),
+    ]  # fmt: skip
+
+
+def test_runs_at_different_rates_and_sizes_are_different_runs():
+    settings = [Settings(), Settings(backlog=False), Settings(backlog=False, pods_per_second=50)]
+    keys = [run.key for run in plan([BASIC, BASIC_500], settings).rounds()]
+    assert len(set(keys)) == len(keys)
+    assert {key.mode for key in keys} == {"backlog", "live", "live, 50 pods/s"}
+
+
+def test_a_run_that_fails_is_told_and_the_others_go_on(measured, tmp_path):
+    measured.fail = {(BASIC.title, "podwright")}
+    journal, failures = carried_out(plan(), tmp_path)
+    assert [failure.split(":")[0] for failure in failures] == [
+        "SchedulingBasic/100Nodes, backlog, 1. podwright",
+        "SchedulingBasic/100Nodes, backlog, 2. podwright",
+    ]
+    assert len(journal.records) == 8
+
+
+def test_what_is_resumed_runs_only_what_failed_or_was_never_begun(measured, tmp_path):
+    measured.fail = {(BASIC.title, "podwright")}
+    carried_out(plan(), tmp_path)
+    measured.clear()
+    measured.fail = frozenset()
+    journal, failures = carried_out(plan([BASIC, SPREAD, BASIC_500]), tmp_path, resume=True)
+    assert not failures
+    assert measured[:2] == [(BASIC.title, "podwright"), (BASIC_500.title, "podwright")]
+    assert [title for title, _ in measured].count(BASIC_500.title) == 5
+    assert len(measured) == 2 + 5
+    assert len(journal.records) == 15
+
+
+def test_when_the_time_is_over_no_run_begins_and_the_rest_can_be_resumed(measured, tmp_path, monkeypatch):
+    clock = iter(range(0, 10_000, 30))
+    monkeypatch.setattr(planning.time, "monotonic", lambda: float(next(clock)))
+    journal, failures = carried_out(plan(minutes=2), tmp_path)
+    assert len(journal.records) == 4
+    assert "--resume" in failures[0]
+
+
+def test_a_size_given_on_the_command_line_has_a_name_of_its_own():
+    workload = resized(SPREAD, 30, 40)
+    (nodes,) = [op.count for op in workload.preparation if isinstance(op, CreateNodes)]
+    assert (nodes, workload.measured.count, workload.size) == (30, 40, "30Nodes_40Pods")

@@ -1,0 +1,136 @@
+"""What a result is judged by, and the tables that are made of it."""
+
+from pathlib import Path
+
+import pytest
+from benchmarks.report import details, read, rewritten, section, short
+from benchmarks.results import Key, Record, summarize
+from benchmarks.targets import constrained, of_scale, verdicts
+
+CHECKOUT = Path(__file__).parents[3]
+MACHINE = {"cpus": 2, "cpu": "x", "memory_gb": 4, "kubernetes": "1", "etcd": "3", "python": "3.13", "commit": "abc"}
+FIGURES = {
+    "pods": 100, "pods_per_s": 100.0, "pods_per_s_with_events": 90.0, "cpu_ms_per_pod": 1.0, "peak_mb": 100.0,
+    "p50_ms": 5.0, "p99_ms": 20.0, "start_s": 1.0,
+}  # fmt: skip
+
+
+def entry(workload="SchedulingBasic", size="1000Nodes", mode="backlog", nodes=1000, null=None, **ours):
+    """An entry of one pair in which kube-scheduler has FIGURES, and Podwright has them but for `ours`."""
+    all_figures = {"podwright": {**FIGURES, **ours}, "kube_scheduler": FIGURES}
+    if null is not None:
+        all_figures["null"] = {**FIGURES, "pods_per_s": null}
+    records = [Record(Key(workload, size, mode, 0, who), nodes, figures) for who, figures in all_figures.items()]
+    (made,) = summarize(records, MACHINE)
+    return made
+
+
+def reached(made):
+    return {verdict.figure: verdict.reached for verdict in verdicts(made)}
+
+
+@pytest.mark.parametrize(
+    "workload, enough",
+    [
+        ("SchedulingBasic", 150),
+        ("SchedulingNodeAffinity", 200),
+        ("SpreadZoneAndHostname", 300),
+        ("PreferredSpreadZoneAndHostname", 200),
+        ("SchedulingPodAffinity", 300),
+        ("SchedulingPodAntiAffinity", 250),
+        ("SchedulingPreferredPodAffinity", 200),
+        ("PreemptionBasic", 150),
+    ],
+)
+def test_a_rate_reaches_its_target_or_does_not(workload, enough):
+    assert reached(entry(workload, pods_per_s=float(enough)))["pods_per_s"]
+    assert not reached(entry(workload, pods_per_s=enough - 1.0))["pods_per_s"]
+
+
+@pytest.mark.parametrize(("null", "is_reached"), [(133.0, True), (134.0, False)])
+def test_nine_tenths_of_what_deciding_nothing_makes_is_enough(null, is_reached):
+    made = entry(pods_per_s=120.0, null=null)
+    assert reached(made)["pods_per_s"] is is_reached
+    assert ("90% of what deciding nothing makes" in short([made], [])) is is_reached
+
+
+@pytest.mark.parametrize(
+    "made, figure, expected",
+    [
+        pytest.param(entry(cpu_ms_per_pod=0.51), "cpu_ms_per_pod", False, id="more than half the CPU for plain pods"),
+        pytest.param(entry(cpu_ms_per_pod=0.5), "cpu_ms_per_pod", True, id="half the CPU for plain pods"),
+        pytest.param(
+            entry("TopologySpreading", cpu_ms_per_pod=0.31), "cpu_ms_per_pod", False, id="too much CPU with constraints"
+        ),
+        pytest.param(entry(size="5000Nodes", nodes=5000, peak_mb=101.0), "peak_mb", False, id="more memory"),
+        pytest.param(entry(mode="live, 50 pods/s", p99_ms=21.0), "p99_ms", False, id="a later p99 than theirs"),
+        pytest.param(entry(mode="live, 50 pods/s", p50_ms=10.1), "own p50_ms", False, id="a p50 of more than 10 ms"),
+        pytest.param(
+            entry("StartUp", "5000Nodes", nodes=5000, start_s=1.5), "start_s", True, id="half as long again to start"
+        ),
+        pytest.param(entry("StartUp", "5000Nodes", nodes=5000, start_s=1.51), "start_s", False, id="a longer start"),
+    ],
+)
+def test_other_targets(made, figure, expected):
+    assert reached(made)[figure] is expected
+
+
+def test_what_is_not_aimed_at_has_no_verdict():
+    assert set(reached(entry("PreemptionBasic"))) == {"pods_per_s"}
+    assert reached(entry("StartUp", "5000Nodes", nodes=5000)).keys() == {"start_s"}
+    assert not verdicts(entry(size="15000Nodes", nodes=15000))
+    assert not verdicts({**entry(), "ratio": {}} | {"mode": "live"})
+
+
+def test_pods_with_affinity_and_spread_constraints_are_the_constrained_ones():
+    assert {"SpreadZoneAndHostname", "SchedulingNodeAffinity", "SchedulingPodAntiAffinity"} <= constrained()
+    assert not {"SchedulingBasic", "MixedSchedulingBasePod", "PreemptionBasic", "StartUp"} & constrained()
+
+
+def test_the_cost_of_a_decision_on_many_nodes_is_set_beside_that_on_few():
+    few, many = entry(size="1500Nodes", nodes=1500, cpu_ms_per_pod=0.5), entry(size="15000Nodes", cpu_ms_per_pod=3.0)
+    found = of_scale([few, many], [{"workload": "plain", "cost_15000_to_1500": 4.9}])
+    assert {what: (verdict.found, verdict.reached) for what, verdict in found.items()} == {
+        "CPU a pod, on a real control plane": (6.0, False),
+        "in process, plain": (4.9, True),
+    }
+
+
+def test_each_row_of_a_table_has_as_many_cells_as_its_head():
+    entries = [
+        entry(null=100.0),
+        entry("StartUp"),
+        entry(mode="live, 50 pods/s"),
+        entry("TopologySpreading", pods_per_s=1.0),
+    ]
+    text = "\n".join((short(entries, [{"workload": "plain", "cost_15000_to_1500": 2.0}]), details(entries)))
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    assert len(tables) == 3
+    for lines in tables:
+        assert len({line.count("|") for line in lines}) == 1
+    assert "| 0.01 (0.01 to 0.01) | 2 | **no** |" in text
+
+
+def test_a_readme_is_rewritten_between_its_markers_and_nowhere_else():
+    before = "a\n<!-- written by make bench-table from one.json -->\nold\n<!-- end of what is written -->\nb\n"
+    named = []
+    after = rewritten(before, lambda path: named.append(path) or "new", root=Path("/r"))
+    assert after == "a\nnew\nb\n"
+    assert named == [Path("/r/one.json")]
+    with pytest.raises(ValueError, match="markers"):
+        rewritten("no markers", lambda path: "")
+
+
+def test_the_readme_says_what_its_result_says():
+    text = (CHECKOUT / "README.md").read_text()
+    assert rewritten(text, section) == text
+
+
+@pytest.mark.parametrize(
+    "name", [path.name for path in sorted((CHECKOUT / "benchmarks" / "results").glob("[0-9]*.json"))]
+)
+def test_results_that_are_kept_can_still_be_read(name):
+    entries, core = read(CHECKOUT / "benchmarks" / "results" / name)
+    if not name.endswith("-core.json"):
+        assert f"{entries[0]['workload']}, {entries[0]['nodes']:,} nodes" in short(entries, core)
+        assert details(entries)
