@@ -68,3 +68,19 @@ def make_pod(
 
 def make_namespace(name: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
     return {"kind": "Namespace", "metadata": {"name": name, "labels": labels or {}}}
+
+
+def make_pod_group(
+    name: str = "gang", min_count: int | None = 2, *, namespace: str = "default", **spec: Any
+) -> dict[str, Any]:
+    """A PodGroup of the Workload API; `min_count` None: the basic policy. `spec` is merged over it."""
+    policy: dict[str, Any] = {"basic": {}} if min_count is None else {"gang": {"minCount": min_count}}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"group-{name}", "generation": 1},
+        "spec": {"schedulingPolicy": policy, **spec},
+    }
+
+
+def in_group(name: str = "gang") -> dict[str, Any]:
+    """The part of a pod's spec that names its group."""
+    return {"schedulingGroup": {"podGroupName": name}}

@@ -12,6 +12,7 @@ from builders import make_node, make_pod
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import ClusterError, Plugin, PreBindPlugin
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins import PLUGINS
 from podwright.engine.engine import Engine, Outside, Sources
 from podwright.engine.ports import Regarding, Verdict
@@ -94,6 +95,22 @@ class FakeEvictor:
             done(True)
 
 
+@dataclass
+class FakeGroups:
+    """What was said of pod groups: (name, reason, message); the reason is empty for a group that was placed."""
+
+    said: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def scheduled(self, group: PodGroup) -> None:
+        self.said.append((group.name, "", ""))
+
+    def not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
+        self.said.append((group.name, verdict.reason, verdict.message))
+
+    def disrupted(self, group: PodGroup, message: str) -> None:
+        self.said.append((group.name, "DisruptionTarget", message))
+
+
 class Rig:
     """The engine and what is around it. Time stands still unless `now` is moved."""
 
@@ -109,7 +126,8 @@ class Rig:
         self.recorder = FakeRecorder()
         self.status = FakeStatus()
         self.evictor = FakeEvictor()
-        outside = Outside(self.cluster, self.recorder, self.status, self.evictor)
+        self.groups = FakeGroups()
+        outside = Outside(self.cluster, self.recorder, self.status, self.evictor, self.groups)
         sources = Sources(lambda: self.now, lambda: self.now, lambda _n: 0)
         classes = {**PLUGINS, **(plugins or {})}
         self.engine = Engine(classes, Features(gates), outside, sources, bindings_at_once=bindings_at_once, **options)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from podwright.api.compile import Classes
@@ -27,11 +27,12 @@ from podwright.core.state.cache import Cache
 from podwright.engine.binding import Bindings
 from podwright.engine.complaints import Complaints
 from podwright.engine.failures import Failures
-from podwright.engine.flights import Flights
+from podwright.engine.flights import Flights, NotingCluster
+from podwright.engine.gangs import Gangs
 from podwright.engine.intake import AssignedPods, Nodes, Objects, PendingPods
 from podwright.engine.live import EngineHandle, LivePolicies
 from podwright.engine.metrics import Metrics
-from podwright.engine.ports import Evictor, Recorder, StatusWriter
+from podwright.engine.ports import Evictor, GroupWriter, NoGroups, Recorder, StatusWriter
 from podwright.engine.preemption import Preemptions
 from podwright.engine.slots import AT_ONCE
 
@@ -52,6 +53,7 @@ class Outside:
     recorder: Recorder
     status: StatusWriter
     evictor: Evictor
+    groups: GroupWriter = field(default_factory=NoGroups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,9 @@ class Engine:
         self.complaints = Complaints(self.metrics.bad_objects)
         self.cache = Cache()
         self.sources = sources
-        handle = EngineHandle(self.cache, features, outside.cluster, sources.wall)
+        self.flights = Flights()
+        cluster = NotingCluster(outside.cluster, self.flights)
+        handle = EngineHandle(self.cache, features, cluster, sources.wall)
         self.live = LivePolicies(classes, features, handle, self.complaints, scheduler_name, queue_sort)
         self.queue = SchedulingQueue(
             sources.clock,
@@ -95,16 +99,16 @@ class Engine:
             self.live.hints_of,
             on_incoming=self.metrics.incoming,
         )
-        self.flights = Flights()
         handle.waiting = self.flights.waiting
         cache, queue, status, complaints, wake = self.cache, self.queue, outside.status, self.complaints, self.wake
         self.nodes = Nodes(cache, queue, complaints, wake)
+        cache.groups.complain = complaints.about
         self.assigned = AssignedPods(cache, queue, status, complaints, wake)
         self.pending = PendingPods(
             cache, queue, status, outside.recorder, self.flights, complaints, wake, self.live.serves
         )
         preemptions = Preemptions(
-            cache, queue, self.flights, outside.recorder, status, outside.evictor, self.metrics, wake
+            cache, queue, self.flights, outside.recorder, status, outside.evictor, self.metrics, sources.clock, wake
         )
         self._failures = Failures(cache, queue, outside.recorder, status, preemptions, self.metrics)
         self._bindings = Bindings(
@@ -121,6 +125,20 @@ class Engine:
             wake,
             bindings_at_once,
             expectations=features.enabled("NominatedNodeNameForExpectation"),
+        )
+        self._gangs = Gangs(
+            cache,
+            queue,
+            self.live,
+            self._bindings,
+            self.flights,
+            self._failures,
+            preemptions,
+            outside.groups,
+            self.metrics,
+            sources.clock,
+            sources.wall,
+            sources.below,
         )
         self._recorder = outside.recorder
         self._idle: asyncio.Future[None] | None = None
@@ -209,6 +227,8 @@ class Engine:
                 self.queue.done(queued.uid)
             elif queued.pod.terminating:
                 self._skip(queued)
+            elif queued.pod.group and self.cache.groups.named_by(queued.pod):
+                self._gangs.attempt(queued, live, started)
             else:
                 decision = schedule(live.framework, self.cache, queued.pod, self.sources.below)
                 seconds = self.sources.clock() - started

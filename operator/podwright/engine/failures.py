@@ -6,18 +6,22 @@ Only a pod that still is in the queue is told about; one that vanished or was bo
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Collection
 from typing import Final
 
 from podwright.core.cycle import Rejection
+from podwright.core.framework.profile import Point
 from podwright.core.framework.runtime import Framework
-from podwright.core.framework.status import Status
+from podwright.core.framework.status import Code, Status
+from podwright.core.gangs.decisions import GangRejection
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.engine.metrics import ERROR, UNSCHEDULABLE, Metrics
 from podwright.engine.ports import SCHEDULER_ERROR, Recorder, StatusWriter, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
-from podwright.engine.preemption import Preemptions
+from podwright.engine.preemption import PREEMPTING, Preemptions
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +61,10 @@ class Failures:
     ) -> None:
         """No node was feasible."""
         self._metrics.attempts(UNSCHEDULABLE, profile).observe(seconds)
+        if decision.post_filter_status is not None and any(
+            p.name == PREEMPTING for p in framework.at(Point.POST_FILTER)
+        ):
+            self._metrics.preemption_attempts.inc()
         self._queue.reject(queued, decision.status_plugins, decision.pending_plugins)
         if self._queue.get(queued.uid) is not queued:
             return
@@ -67,11 +75,46 @@ class Failures:
         if nominated:
             self._preemptions.carry_out(framework, queued.pod, nominated, decision.victims)
 
-    def turned_down(self, queued: QueuedPod, status: Status, profile: str, seconds: float) -> None:
-        """A plugin rejected the chosen node in Reserve, Permit or PreBind."""
+    def rejected_in_group(self, queued: QueuedPod, decision: GangRejection, nominated: str, seconds: float) -> None:
+        """Its group was not placed. A member that fitted nowhere says why; the others say what their group lacks."""
+        own = decision.attempts.get(queued.uid)
+        message, plugins, pending = decision.message, decision.plugins, decision.pending_plugins
+        if isinstance(own, Rejection):
+            message, plugins, pending = own.message, plugins | own.status_plugins, own.pending_plugins
+        self.held_back(queued, message, plugins, seconds, pending, nominated)
+
+    def held_back(
+        self,
+        queued: QueuedPod,
+        message: str,
+        plugins: Collection[str],
+        seconds: float,
+        pending: Collection[str] = (),
+        nominated: str = "",
+    ) -> None:
+        """These plugins rejected the pod before a node was chosen; a promise of a node ends, unless there is a new one."""
+        self._metrics.attempts(UNSCHEDULABLE, queued.pod.scheduler_name).observe(seconds)
+        self._queue.reject(queued, plugins, pending)
+        if self._queue.get(queued.uid) is queued:
+            self._nominate(queued.pod, nominated)
+            self._tell(queued.pod, REASON_UNSCHEDULABLE, message, nominated)
+
+    def turned_down(
+        self, queued: QueuedPod, status: Status, profile: str, seconds: float, *, settled: bool = False
+    ) -> None:
+        """A plugin rejected the chosen node in Reserve or Permit; or, with `settled`, in PreBind or Bind.
+
+        Only the former makes the pod unschedulable; the latter is tried again after its backoff, and told in the plugin's words.
+        """
         self._metrics.attempts(UNSCHEDULABLE, profile).observe(seconds)
-        self._queue.reject(queued, {status.plugin} if status.plugin else ())
-        reasons = sorted(f"1 {reason}" for reason in status.reasons)
+        if settled:
+            self._queue.fault(queued)
+            self._told(queued, REASON_UNSCHEDULABLE, status.message)
+            return
+        by = {status.plugin} if status.plugin else set()
+        waits = status.code is Code.PENDING
+        self._queue.reject(queued, () if waits else by, by if waits else ())
+        reasons = sorted(f"{count} {reason}" for reason, count in Counter(status.reasons).items())
         message = f"0/1 nodes are available: {', '.join(reasons)}." if reasons else "0/1 nodes are available:"
         self._told(queued, REASON_UNSCHEDULABLE, message)
 

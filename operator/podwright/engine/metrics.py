@@ -74,6 +74,25 @@ class Metrics:
             buckets=_exponential(0.001, 2, 15),
             registry=registry,
         )
+        self._group_attempts = Counter(
+            "scheduler_podgroup_schedule_attempts",
+            "Attempts to schedule pod groups, by result.",
+            ["result", "profile"],
+            registry=registry,
+        )
+        self._group_attempt_seconds = Histogram(
+            "scheduler_podgroup_scheduling_attempt_duration_seconds",
+            "Duration of an attempt at a pod group.",
+            ["result", "profile"],
+            buckets=_exponential(0.001, 2, 15),
+            registry=registry,
+        )
+        self.group_algorithm_seconds = Histogram(
+            "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+            "Duration of the scheduling algorithm for a pod group.",
+            buckets=_exponential(0.001, 2, 15),
+            registry=registry,
+        )
         self._sli_seconds = Histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "From a pod's entry into the queue until it was bound, all attempts included.",
@@ -89,13 +108,23 @@ class Metrics:
             registry=registry,
         )
         self.preemption_attempts = Counter(
-            "scheduler_preemption_attempts", "Attempts that nominated a node.", registry=registry
+            "scheduler_preemption_attempts", "Attempts at preemption, successful or not.", registry=registry
         )
         self.preemption_victims = Histogram(
             "scheduler_preemption_victims",
             "Victims of a preemption.",
             buckets=_exponential(1, 2, 7),
             registry=registry,
+        )
+        self._preemption_seconds = Histogram(
+            "scheduler_preemption_goroutines_duration_seconds",
+            "From the choice of the victims until the deletion of the last one had begun.",
+            ["result"],
+            buckets=_exponential(0.01, 2, 20),
+            registry=registry,
+        )
+        self._preemptions = Counter(
+            "scheduler_preemption_goroutines_execution", "Preemptions carried out.", ["result"], registry=registry
         )
         self.permit_wait_seconds = Histogram(
             "scheduler_permit_wait_duration_seconds",
@@ -125,12 +154,23 @@ class Metrics:
             self._profiles[key] = known
         return known
 
+    def group_attempts(self, result: str, profile: str) -> Attempts:
+        """Counter and histogram of attempts at pod groups with this result."""
+        return Attempts(
+            self._group_attempts.labels(result, profile), self._group_attempt_seconds.labels(result, profile)
+        )
+
     def incoming(self, queue: str, event: str) -> None:
         key = (queue, event)
         known = self._incoming_known.get(key)
         if known is None:
             known = self._incoming_known[key] = self._incoming.labels(*key)
         known.inc()
+
+    def preempted(self, result: str, seconds: float) -> None:
+        """The victims of one preemption were evicted, or could not be."""
+        self._preemption_seconds.labels(result).observe(seconds)
+        self._preemptions.labels(result).inc()
 
     def bound(self, seconds: float, attempts: int) -> None:
         """A pod was bound that long after it entered the queue."""

@@ -76,6 +76,16 @@ class GroupWriter(Protocol):
         """All its pods are being preempted: the condition DisruptionTarget, reason PreemptionByScheduler, becomes True."""
 
 
+class NoGroups:
+    """A GroupWriter where there are no pod groups."""
+
+    def scheduled(self, group: PodGroup) -> None: ...
+
+    def not_scheduled(self, group: PodGroup, verdict: Verdict) -> None: ...
+
+    def disrupted(self, group: PodGroup, message: str) -> None: ...
+
+
 class Evictor(Protocol):
     """Removes pods in favour of others."""
 

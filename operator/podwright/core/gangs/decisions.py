@@ -28,6 +28,8 @@ class GangPreemption:
     message: str
     disrupted: tuple[PodGroup, ...] = ()
     """Groups that go as a whole."""
+    violations: int = 0
+    """Victims whose eviction overdraws a PodDisruptionBudget."""
 
 
 @dataclass(frozen=True, slots=True)

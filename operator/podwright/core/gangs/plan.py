@@ -10,13 +10,15 @@ scheduling cycle, and its plugins GangScheduling, TopologyPlacementGenerator and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from podwright.core.cycle import Fault, Placement, RandomBelow
 from podwright.core.framework.interface import Bools
 from podwright.core.framework.runtime import Framework
+from podwright.core.framework.status import Code
 from podwright.core.gangs import domains
-from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangRejection
+from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption, GangRejection
+from podwright.core.gangs.preemption import preempt
 from podwright.core.gangs.rules import disagreement, shortage, too_few, wanting
 from podwright.core.gangs.trial import Trial
 from podwright.core.objects.pod import PodInfo
@@ -39,9 +41,11 @@ class Planner:
         problem = disagreement(self.group, pods, self.cache.groups.members(self.group.key).placed.values())
         if problem:
             return GangFault(self.group, "", problem)
-        objection = too_few(self.group, self._placed, len(pods)) or shortage(self.group, self.cache)
-        if objection:
+        if objection := too_few(self.group, self._placed, len(pods)):
             return GangRejection(self.group, objection, plugins=frozenset(("GangScheduling",)))
+        if objection := shortage(self.group, self.cache):
+            # What frees resources for a pod may free them for its group.
+            return GangRejection(self.group, objection, plugins=frozenset(("GangScheduling", "NodeResourcesFit")))
         if self.group.topology_key:
             return self._in_one_domain(pods)
         if self.pack_by:
@@ -142,3 +146,17 @@ class Planner:
             if isinstance(decision, GangFault) or (isinstance(decision, GangPlacement) and not decision.rejections):
                 return decision
         return self._try(pods)
+
+
+def decide(planner: Planner, pods: Sequence[PodInfo], now: float) -> GangDecision:
+    """Plans the group, and if it does not fit, says who could go for it. `now`: seconds since the epoch."""
+    decision = planner.plan(pods)
+    if not isinstance(decision, GangRejection):
+        return decision
+    found = preempt(planner.framework, planner.cache, planner.group, pods, lambda: planner.plan(pods), now)
+    message = ", ".join(text for text in (decision.message, found.message) if text)
+    if isinstance(found, GangPreemption):
+        return replace(decision, message=message, preemption=found)
+    if found.code is Code.ERROR:
+        return GangFault(planner.group, found.plugin, found.message)
+    return replace(decision, message=message)

@@ -55,6 +55,10 @@ class PodGroups:
         """The API server serves this API: pods that name a group of it wait for that group."""
         self._served.add(api)
 
+    def withdraw(self, api: str) -> None:
+        """The API server no longer serves this API: pods that name a group of it are pods like any other."""
+        self._served.discard(api)
+
     def listen(self, listener: Callable[[str], None]) -> None:
         """Has `listener` called with a group's key whenever the group or its members change."""
         self._listeners.append(listener)
