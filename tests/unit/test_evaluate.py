@@ -137,7 +137,7 @@ def test_a_plugin_that_cannot_be_built_is_an_answer():
         (first,) = map(json.loads, run(stdin=lines(CASE)).stdout.splitlines())
     assert first == {
         "id": "own/1",
-        "error": "case own/1: running constructor plugin 'NodeName': ValueError: not with me",
+        "error": 'case own/1: initializing plugin "NodeName": ValueError: not with me',
     }
 
 

@@ -9,7 +9,7 @@ from builders import make_node, make_pod
 from podwright.api.kube_scheduler_configuration import convert_profile
 from podwright.core.cycle import Fault, Placement, Rejection, schedule
 from podwright.core.framework import interface as fw
-from podwright.core.framework.errors import PluginError
+from podwright.core.framework.errors import PluginError, in_words
 from podwright.core.framework.events import NODE, Action, ClusterEvent
 from podwright.core.framework.features import Features
 from podwright.core.framework.runtime import Framework
@@ -75,7 +75,7 @@ def test_up_to_scoring_the_attempt_fails_by_the_plugins_name(point, name, method
     decision = decide(framework(point, **{name: method}))
     assert isinstance(decision, Fault)
     assert decision.plugin == "Bad"
-    assert f"running {point} plugin 'Bad'" in decision.message
+    assert in_words("Bad", point, "")[:-2] in decision.message
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_up_to_scoring_the_attempt_fails_by_the_plugins_name(point, name, method
 def test_a_filter_over_all_nodes_must_return_one_verdict_a_node(answer):
     decision = decide(framework("filter", filter=giving(None), filter_all=giving(answer)))
     assert isinstance(decision, Fault)
-    assert "plugin 'Bad': filter_all returned" in decision.message
+    assert 'running "Bad" filter plugin: filter_all returned' in decision.message
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_an_explanation_that_is_wrong_is_blamed_on_its_plugin(explain):
 def test_a_score_must_be_a_whole_number(score):
     decision = decide(framework("score", score=giving(score)))
     assert isinstance(decision, Fault)
-    assert "plugin 'Bad': score returned" in decision.message
+    assert 'running Score plugins: plugin "Bad" failed with: score returned' in decision.message
 
 
 @pytest.mark.parametrize("answer", [None, unschedulable("x"), (None, "x"), ("result", unschedulable("x"))])
@@ -120,7 +120,7 @@ def test_a_post_filter_that_returns_nonsense_fails_the_attempt(answer):
 
 @pytest.mark.parametrize("method", NO_STATUS + RAISES)
 def test_a_gate_that_is_broken_is_no_open_gate(method):
-    with pytest.raises(PluginError, match="preEnqueue plugin 'Bad'"):
+    with pytest.raises(PluginError, match='running PreEnqueue plugin "Bad"'):
         framework("preEnqueue", pre_enqueue=method).pre_enqueue(POD)
 
 
@@ -128,7 +128,7 @@ def test_a_gate_that_is_broken_is_no_open_gate(method):
 def test_a_broken_reserve_is_undone(method):
     undone = []
     fwk = framework("reserve", reserve=method, unreserve=lambda *args: undone.append(args[-1]))
-    with pytest.raises(PluginError, match="reserve plugin 'Bad'"):
+    with pytest.raises(PluginError, match='running Reserve plugin "Bad"'):
         fwk.reserve(fw.CycleState(), POD, "a")
     assert undone == ["a"]
 
@@ -144,7 +144,7 @@ def test_a_broken_reserve_is_undone(method):
     ],
 )
 def test_a_permit_that_returns_nonsense_is_named(answer):
-    with pytest.raises(PluginError, match="permit plugin 'Bad'"):
+    with pytest.raises(PluginError, match='running Permit plugin "Bad"'):
         framework("permit", permit=giving(answer)).permit(fw.CycleState(), POD, "a")
 
 
@@ -164,7 +164,7 @@ def test_from_pre_bind_on_a_broken_plugin_is_named(point, name, extra, method):
 
     fwk = framework(point, **{name: broken})
     fwk._points = {p: tuple(x for x in plugins if x.name == "Bad") for p, plugins in fwk._points.items()}
-    with pytest.raises(PluginError, match=f"{point} plugin 'Bad'"):
+    with pytest.raises(PluginError, match=in_words("Bad", point, "")):
         asyncio.run(getattr(fwk, name)(fw.CycleState(), POD, "a", *extra))
 
 
@@ -177,7 +177,7 @@ def test_hints_that_are_none_are_refused_when_the_profile_is_built(hints):
     )
     classes = {**PLUGINS, "Bad": bad}
     profile = convert_profile({"plugins": {"filter": {"enabled": [{"name": "Bad"}]}}}, "", classes, Features())
-    with pytest.raises(PluginError, match="hints plugin 'Bad'"):
+    with pytest.raises(PluginError, match='Hints plugin "Bad"'):
         Framework(profile, classes, world())
 
 

@@ -221,7 +221,7 @@ def test_a_failed_reserve_is_undone_in_reverse_order():
 def test_a_reserve_that_raises_is_undone_too():
     log = []
     fwk = framework(reserving("One", log), reserving("Two", log, error=True))
-    with pytest.raises(PluginError, match=r"reserve plugin 'Two'.*boom"):
+    with pytest.raises(PluginError, match=r'Reserve plugin "Two".*boom'):
         fwk.reserve(fw.CycleState(), POD, "a")
     assert log[-2:] == ["unreserve Two", "unreserve One"]
 
@@ -273,7 +273,7 @@ def test_a_plugin_that_cannot_be_built_is_named():
     def broken(_self, _args, _handle):
         raise ValueError("no such thing")
 
-    with pytest.raises(PluginError, match=r"constructor plugin 'Broken': ValueError: no such thing"):
+    with pytest.raises(PluginError, match=r'initializing plugin "Broken": ValueError: no such thing'):
         framework(plugin("Broken", fw.PreEnqueuePlugin, __init__=broken, pre_enqueue=lambda *_: None))
 
 

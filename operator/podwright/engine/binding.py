@@ -154,7 +154,7 @@ class Bindings:
             return flight.stopped
         if why := obstacle(self._cache, framework, pod, node_name):
             return Status(Code.ERROR, (why,))
-        self._queue.settle(pod.uid)
+        self._settle(flight)
         flight.posted = True
         annotations = annotations_of(flight.live.policy, flight.placement)
         status = await framework.bind(state, pod, node_name, annotations)
@@ -173,11 +173,11 @@ class Bindings:
             if flight.waiting is not None:
                 started = self._clock()
                 status = await flight.waiting.wait()
-                result = "allowed" if status is None else "rejected"
+                result = (Code.SUCCESS if status is None else status.code).text
                 self._metrics.permit_wait_seconds.labels(result).observe(self._clock() - started)
                 flight.waiting = None
             if status is None and flight.stopped is None and pre_bind:
-                self._queue.settle(pod.uid)
+                self._settle(flight)
                 flight.working = asyncio.current_task()
                 status = await flight.live.framework.pre_bind(flight.placement.state, pod, node_name)
         finally:
@@ -186,6 +186,10 @@ class Bindings:
             await self.slots.room()
             self.slots.enter(flight)
         return status or flight.stopped
+
+    def _settle(self, flight: Flight) -> None:
+        flight.settled = True
+        self._queue.settle(flight.uid)
 
     async def _after(self, flight: Flight) -> None:
         try:
@@ -222,10 +226,11 @@ class Bindings:
             self._cache.forget(queued.uid)
         profile, seconds = queued.pod.scheduler_name, self._clock() - flight.started
         if status.rejected:
-            self._failures.turned_down(queued, status, profile, seconds)
+            self._failures.turned_down(queued, status, profile, seconds, settled=flight.settled)
         else:
             self._failures.faulty(queued, status.message or status.code.text, profile, seconds)
-        self._queue.move(POD_GONE, queued.pod.on(placement.node_name), None, spare=queued.uid)
+        if self._flights.get(queued.uid) is flight:  # Else nobody has seen the pod on that node.
+            self._queue.move(POD_GONE, queued.pod.on(placement.node_name), None, spare=queued.uid)
 
     async def _read_back(self, flight: Flight, status: Status) -> None:
         pod = flight.queued.pod
@@ -237,10 +242,7 @@ class Bindings:
         elif not raw["spec"].get("nodeName"):
             self._land(flight, status)
         else:
-            if raw["spec"]["nodeName"] == flight.placement.node_name:
-                self._bound(flight)
-            else:
-                self._elsewhere(flight)
+            self._is_on(flight, raw["spec"]["nodeName"])
             self._assigned.take(parse_pod(raw))
 
     def _confirmed_meanwhile(self, flight: Flight, status: Status) -> None:
@@ -248,11 +250,19 @@ class Bindings:
         where = self._cache.placement(flight.uid)
         if where is None:
             self._vanished(flight)
-        elif where.name == flight.placement.node_name:
-            self._bound(flight)
         else:
             log.info("pod %s: %s; it runs on %s", flight.queued.pod.key, status.message, where.name)
+            self._is_on(flight, where.name)
+
+    def _is_on(self, flight: Flight, node_name: str) -> None:
+        """The pod has a node. Whoever was refused has not bound it, not even where two of us chose alike."""
+        if node_name != flight.placement.node_name:
             self._elsewhere(flight)
+        elif flight.refused:
+            self._take_back(flight)
+            self._queue.done(flight.uid)
+        else:
+            self._bound(flight)
 
     def _vanished(self, flight: Flight) -> None:
         self._take_back(flight)

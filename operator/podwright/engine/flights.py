@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from podwright.core.cycle import Placement
-from podwright.core.framework.status import Status, unschedulable
+from podwright.core.framework.interface import Cluster, ClusterError
+from podwright.core.framework.status import Code, Status, unschedulable
+from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.engine.live import Live
 from podwright.engine.waiting import WaitingPod
+
+CONFLICT: Final = 409
 
 
 @dataclass(slots=True, eq=False)
@@ -21,6 +27,10 @@ class Flight:
     live: Live
     started: float
     posted: bool = False
+    settled: bool = False
+    """Permit is over: a plugin that turns the pod down from here on does not make it unschedulable."""
+    refused: bool = False
+    """The API server said that somebody else had bound the pod."""
     stopped: Status | None = None
     waiting: WaitingPod | None = None
     working: asyncio.Task[None] | None = None
@@ -30,11 +40,11 @@ class Flight:
     def uid(self) -> str:
         return self.queued.uid
 
-    def stop(self, why: str) -> None:
+    def stop(self, why: Status) -> None:
         """Ends it before its Binding is posted."""
-        self.stopped = unschedulable(why)
+        self.stopped = why
         if self.waiting is not None:
-            self.waiting.reject("", why)
+            self.waiting.end(why)
         elif self.working is not None:
             self.working.cancel()
 
@@ -59,9 +69,25 @@ class Flights:
     def get(self, uid: str) -> Flight | None:
         return self._flights.get(uid)
 
+    def preempt(self, uid: str, plugin: str) -> bool:
+        """Ends a flight whose Binding is not posted yet in favour of another pod; False if there is none."""
+        flight = self._flights.get(uid)
+        waits = flight is not None and flight.waiting is not None
+        text = "waiting on permit for pod: preempted" if waits else f"preempted by {plugin}"
+        return self._end(flight, Status(Code.ERROR, (text,)))
+
     def cancel(self, uid: str, why: str) -> bool:
         """Ends a flight whose Binding is not posted yet; False if there is none."""
+        return self._end(self._flights.get(uid), unschedulable(why))
+
+    def refused(self, uid: str) -> None:
+        """The API server turned its Binding down because it has one."""
         flight = self._flights.get(uid)
+        if flight is not None:
+            flight.refused = True
+
+    @staticmethod
+    def _end(flight: Flight | None, why: Status) -> bool:
         if flight is None or flight.posted:
             return False
         if flight.stopped is None:
@@ -74,3 +100,23 @@ class Flights:
 
     def __len__(self) -> int:
         return len(self._flights)
+
+
+class NotingCluster:
+    """The cluster as plugins reach it. Notes whose Binding was turned down because the pod has one, or is another one.
+
+    The Binder says so only where it is sure that no Binding of ours had gone through.
+    """
+
+    def __init__(self, cluster: Cluster, flights: Flights) -> None:
+        self._bind = cluster.bind
+        self._flights = flights
+        self.get, self.update, self.wait_for = cluster.get, cluster.update, cluster.wait_for
+
+    async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
+        try:
+            await self._bind(pod, node_name, annotations)
+        except ClusterError as error:
+            if error.status == CONFLICT:
+                self._flights.refused(pod.uid)
+            raise

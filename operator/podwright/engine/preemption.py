@@ -8,8 +8,9 @@ again for the first victim that goes. Source of the rules: kube-scheduler's asyn
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, Final
 
 from podwright.core.framework.interface import HoldsPreemptors
 from podwright.core.framework.profile import Point
@@ -21,6 +22,8 @@ from podwright.core.state.cache import Cache
 from podwright.engine.flights import Flights
 from podwright.engine.metrics import Metrics
 from podwright.engine.ports import Evictor, Recorder, StatusWriter
+
+PREEMPTING: Final = "DefaultPreemption"
 
 
 class Preemptions:
@@ -35,6 +38,7 @@ class Preemptions:
         status: StatusWriter,
         evictor: Evictor,
         metrics: Metrics,
+        clock: Callable[[], float],
         wake: Callable[[], None],
     ) -> None:
         self._cache = cache
@@ -44,31 +48,33 @@ class Preemptions:
         self._status = status
         self._evictor = evictor
         self._metrics = metrics
+        self._clock = clock
         self._wake = wake
 
     def carry_out(self, framework: Framework, pod: PodInfo, node_name: str, victims: tuple[PodInfo, ...]) -> None:
         """The pod is nominated to the node; its victims are to make room."""
-        self._metrics.preemption_attempts.inc()
         self._metrics.preemption_victims.observe(len(victims))
         for lower in [p for p in self._cache.nominator.on(node_name) if p.priority < pod.priority]:
             self._cache.nominator.remove(lower.uid)
             self._status.write(lower, None, "")
-        remaining = [victim for victim in victims if not self._cancelled(victim, pod, node_name)]
+        holders = [plugin for plugin in framework.at(Point.POST_FILTER) if isinstance(plugin, HoldsPreemptors)]
+        by = getattr(holders[0], "name", PREEMPTING) if holders else PREEMPTING
+        remaining = [victim for victim in victims if not self._cancelled(victim, pod, node_name, by)]
         if remaining:
-            self._evict(framework, pod, node_name, remaining)
+            self._evict(holders, pod, node_name, remaining)
 
-    def _cancelled(self, victim: PodInfo, pod: PodInfo, node_name: str) -> bool:
+    def _cancelled(self, victim: PodInfo, pod: PodInfo, node_name: str, by: str) -> bool:
         """Whether nothing has to be deleted: the victim is going already, or was not bound yet and is not going to be."""
         if victim.terminating:
             return True
-        if not self._flights.cancel(victim.uid, "preempted"):
+        if not self._flights.preempt(victim.uid, by):
             return False
         note = f"Preempted by pod {pod.uid} on node {node_name} (in kube-scheduler memory)."
         self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, pod)
         return True
 
-    def _evict(self, framework: Framework, pod: PodInfo, node_name: str, victims: list[PodInfo]) -> None:
-        holders = [plugin for plugin in framework.at(Point.POST_FILTER) if isinstance(plugin, HoldsPreemptors)]
+    def _evict(self, holders: Sequence[Any], pod: PodInfo, node_name: str, victims: list[PodInfo]) -> None:
+        started = self._clock()
         for holder in holders:
             holder.started(pod.uid)
         awaited = {victim.uid for victim in victims}
@@ -81,6 +87,7 @@ class Preemptions:
             if not awaited:
                 for holder in holders:
                     holder.finished(pod.uid)
+                self._metrics.preempted("error" if failed else "success", self._clock() - started)
                 there = any(self._cache.placement(one.uid) is not None for one in victims)
                 self._release(pod.uid, failed=bool(failed), there=there)
 

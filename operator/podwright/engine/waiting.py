@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
+from podwright.core.framework.durations import in_words
 from podwright.core.framework.status import Status, unschedulable
 from podwright.core.objects.pod import PodInfo
 
@@ -38,6 +39,10 @@ class WaitingPod:
         """The pod must not be bound there."""
         self._decide(unschedulable(message).by(plugin))
 
+    def end(self, status: Status) -> None:
+        """The wait is over, for a reason that is no plugin's."""
+        self._decide(status)
+
     async def wait(self) -> Status | None:
         """None: allowed by all."""
         try:
@@ -46,7 +51,7 @@ class WaitingPod:
             self._clear()
 
     def _expire(self, plugin: str, seconds: float) -> None:
-        self.reject(plugin, f"rejected due to timeout after waiting {seconds:g}s at plugin {plugin}")
+        self.reject(plugin, f"rejected due to timeout after waiting {in_words(seconds)} at plugin {plugin}")
 
     def _decide(self, verdict: Status | None) -> None:
         self._clear()

@@ -27,7 +27,8 @@ class TestFailedBindings:
             assert not rig.engine.cache.is_assumed("default/web")
             assert rig.placed_on("web") == ""
             ((_, verdict, _),) = rig.status.written
-            assert (verdict.reason, verdict.message) == (SCHEDULER_ERROR, "etcd is away")
+            told = 'running Bind plugin "DefaultBinder": etcd is away'
+            assert (verdict.reason, verdict.message) == (SCHEDULER_ERROR, told)
             assert rig.counts == {"backoff": 1}
             rig.now += 5
             rig.engine.wake()
@@ -44,6 +45,23 @@ class TestFailedBindings:
             assert not rig.engine.cache.is_assumed("default/web")
             assert rig.placed_on("web") == "a"
             assert len(rig.engine.queue) == 0
+
+    @pytest.mark.parametrize("confirmed", [False, True], ids=["it is read back", "the watch shows it first"])
+    async def test_bound_there_by_another_one_of_us_it_is_not_told_twice(self, confirmed):
+        rig = Rig()
+        rig.node("a")
+        answer = asyncio.get_running_loop().create_future()
+        rig.cluster.outcomes = [answer]
+        raw = rig.pod("web")
+        rig.cluster.objects["Pod", "web"] = on_node(raw, "a")
+        async with deciding(rig):
+            if confirmed:
+                rig.confirm(raw, "a")
+            answer.set_exception(ClusterError("already assigned", 409))
+            await settle()
+            assert rig.recorder.events == []
+            assert rig.placed_on("web") == "a"
+            assert len(rig.engine.queue) == len(rig.engine.flights) == 0
 
     async def test_bound_elsewhere_it_counts_there(self):
         rig = Rig()

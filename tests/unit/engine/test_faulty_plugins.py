@@ -87,7 +87,7 @@ async def test_what_a_broken_permit_had_reserved_is_given_back():
         assert rig.placed_on("web") == ""
         assert Reserving.reserved == []
         (_, reason, note) = rig.recorder.events[0]
-        assert (reason, "running permit plugin 'Reserving'" in note) == ("FailedScheduling", True)
+        assert (reason, 'running Permit plugin "Reserving"' in note) == ("FailedScheduling", True)
         rig.pod("other", requests={"cpu": "2"})
         await settle()
         assert rig.cluster.bound == [("other", "a")]

@@ -154,10 +154,18 @@ class TestPlugins:
             await settle()
             assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/web to a"]
 
-    async def test_a_preempted_pod_that_waits_is_cancelled_in_memory(self):
-        rig = Rig({"Waiter": Waiter})
+    @pytest.mark.parametrize(
+        ("point", "told"),
+        [
+            pytest.param("permit", "waiting on permit for pod: preempted", id="in Permit"),
+            pytest.param("preBind", "preempted by DefaultPreemption", id="in PreBind"),
+        ],
+    )
+    async def test_a_preempted_pod_that_waits_is_cancelled_in_memory(self, point, told):
+        Slow.gate = asyncio.get_running_loop().create_future()
+        rig = Rig({"Waiter": Waiter, "Slow": Slow})
         rig.node("a", allocatable={"cpu": "2"})
-        rig.engine.live.apply(custom_policy("permit", "Waiter"))
+        rig.engine.live.apply(custom_policy(point, "Waiter" if point == "permit" else "Slow"))
         rig.pod("low", requests={"cpu": "2"}, priority=0)
         async with deciding(rig):
             rig.pod("high", requests={"cpu": "2"}, priority=10)
@@ -168,6 +176,55 @@ class TestPlugins:
             assert rig.recorder.notes("Preempted") == [
                 "Preempted by pod default/high on node a (in kube-scheduler memory)."
             ]
+            (verdict,) = [v for name, v, _ in rig.status.written if v is not None and name == "low"]
+            assert (verdict.reason, verdict.message) == (SCHEDULER_ERROR, told)
+
+    @pytest.mark.parametrize(
+        ("answer", "message", "counts"),
+        [
+            pytest.param(
+                Status(Code.PENDING, ("wait for it",)),
+                "0/1 nodes are available: 1 wait for it.",
+                {"unschedulable": 1},
+                id="Pending",
+            ),
+            pytest.param(
+                unschedulable("full", "full", "dirty"),
+                "0/1 nodes are available: 1 dirty, 2 full.",
+                {"unschedulable": 1},
+                id="a reason given twice",
+            ),
+            pytest.param(
+                Status(Code.ERROR, ("broken",)),
+                'running Reserve plugin "Reserver": broken',
+                {"backoff": 1},
+                id="an error",
+            ),
+        ],
+    )
+    async def test_a_pod_that_reserve_turns_down_is_told_why(self, answer, message, counts):
+        Reserver.calls, Reserver.answer = [], answer
+        rig = Rig({"Reserver": Reserver})
+        rig.node("a")
+        rig.engine.live.apply(custom_policy("reserve", "Reserver"))
+        rig.pod("web")
+        async with deciding(rig):
+            assert rig.recorder.notes("FailedScheduling") == [message]
+            assert rig.counts == counts
+            queued = rig.engine.queue.get("default/web")
+            assert queued.pending_plugins == ({"Reserver"} if answer.code is Code.PENDING else frozenset())
+
+    async def test_a_pod_that_never_took_off_frees_nothing_for_others(self):
+        """Else a plugin that turns every pod down would keep all that wait busy for ever."""
+        Reserver.calls, Reserver.answer = [], unschedulable("no")
+        rig = Rig({"Reserver": Reserver})
+        rig.node("a", allocatable={"cpu": "2"})
+        rig.pod("big", requests={"cpu": "4"}, priority=5)
+        async with deciding(rig):
+            rig.engine.live.apply(custom_policy("reserve", "Reserver"))
+            rig.pod("web")
+            await settle()
+            assert rig.counts == {"unschedulable": 2}
 
     @pytest.mark.parametrize("point", ["permit", "preBind"])
     async def test_a_rejection_after_the_decision_takes_everything_back(self, point):
@@ -183,8 +240,10 @@ class TestPlugins:
             assert rig.placed_on("web") == ""
             assert rig.cluster.bound == []
             (message,) = rig.recorder.notes("FailedScheduling")
-            reason = "not now" if point == "permit" else "no volume"
-            assert message == f"0/1 nodes are available: 1 {reason}."
+            assert message == ("0/1 nodes are available: 1 not now." if point == "permit" else "no volume")
+            (verdict,) = [verdict for _, verdict, _ in rig.status.written if verdict is not None]
+            assert (verdict.reason, verdict.message) == (UNSCHEDULABLE, message)
+            assert rig.counts == ({"unschedulable": 1} if point == "permit" else {"backoff": 1})
             nominated = [node for _, _, node in rig.status.written if node is not None]
             assert nominated == ([""] if point == "permit" else ["a", ""])
 
@@ -234,7 +293,7 @@ class TestPlugins:
             assert [name for name, _ in rig.cluster.bound] == ["fine"]
             ((name, verdict, _),) = rig.status.written
             assert (name, verdict.reason) == ("hurt", SCHEDULER_ERROR)
-            assert "running score plugin 'Broken'" in verdict.message
+            assert 'running Score plugins: plugin "Broken" failed with' in verdict.message
 
     async def test_a_failing_post_bind_leaves_the_pod_bound(self):
         rig = Rig({"Broken": Broken})

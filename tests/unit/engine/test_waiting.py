@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from builders import make_pod
+from podwright.core.framework.durations import in_words, seconds_of
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.waiting import WaitingPod
 
@@ -41,7 +42,17 @@ async def test_time_is_up_at_a_plugin_that_has_not_allowed_the_pod(allowed, plug
         waiting.allow(name)
     status = await waiting.wait()
     assert status.plugin == plugin
-    assert status.message.startswith("rejected due to timeout after waiting 0.0")
+    waited = "20ms" if plugin == "Patient" else "10ms"
+    assert status.message == f"rejected due to timeout after waiting {waited} at plugin {plugin}"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (0.25, "250ms"), (2.5, "2.5s"), (60, "1m0s"), (90, "1m30s"), (900, "15m0s"), (3661, "1h1m1s")],
+)
+def test_durations_are_told_as_go_prints_them(seconds, text):
+    assert in_words(seconds) == text
+    assert seconds_of(text) == seconds
 
 
 async def test_a_wait_that_is_given_up_leaves_no_timer():

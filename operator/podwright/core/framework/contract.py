@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.framework.errors import PluginError
+from podwright.core.framework.errors import PluginError, in_words
 from podwright.core.framework.events import ClusterEvent, EventHint
 from podwright.core.framework.interface import MAX_SCORE, Bools, FilterResult, PostFilterResult, PreFilterResult
 from podwright.core.framework.profile import Point
@@ -44,6 +44,15 @@ def status_of(plugin: Any, point: Point, answer: Any) -> Status | None:
     if not isinstance(answer.reasons, tuple) or not all(isinstance(reason, str) for reason in answer.reasons):
         raise fault(plugin, point, "returned a Status whose reasons are no tuple of strings")
     return None if answer.code is Code.SUCCESS else answer.by(plugin.name)
+
+
+def outcome_of(plugin: Any, point: Point, answer: Any) -> Status | None:
+    """A status as it is told where nothing but a rejection, Wait or Skip is no fault: an error says where it came from."""
+    status = status_of(plugin, point, answer)
+    if status is None or status.rejected or status.code in (Code.WAIT, Code.SKIP):
+        return status
+    problem = status.message or status.code.text
+    return Status(Code.ERROR, (in_words(plugin.name, point.key, problem),), status.plugin)
 
 
 def pre_filter_answer(plugin: Any, answer: Any) -> PreFilterResult | Status | None:
@@ -112,7 +121,7 @@ def permit_answer(plugin: Any, answer: Any) -> tuple[Status | None, float]:
     """Permit's answer: a status, and the seconds to wait, 15 minutes at most."""
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise fault(plugin, Point.PERMIT, f"returned {_kind(answer)}, expected (Status or None, seconds)")
-    status = status_of(plugin, Point.PERMIT, answer[0])
+    status = outcome_of(plugin, Point.PERMIT, answer[0])
     if status is None or status.code is not Code.WAIT:
         return status, 0.0
     seconds = answer[1]

@@ -11,6 +11,18 @@ _PARTS: Final = re.compile(_PART, re.ASCII)
 _WHOLE: Final = re.compile(rf"[-+]?(0|({_PART})+)\Z", re.ASCII)
 
 
+def in_words(seconds: float) -> str:
+    """`15m0s`, `1m30s`, `2.5s`, `250ms`: as Go prints a duration."""
+    if 0 < seconds < 1:
+        return f"{1000 * seconds:g}ms" if seconds >= 1e-3 else f"{1e6 * seconds:g}µs"
+    hours, rest = divmod(seconds, 3600)
+    minutes, rest = divmod(rest, 60)
+    text = f"{round(rest, 9):.12g}s"
+    if hours or minutes:
+        text = f"{minutes:.0f}m{text}"
+    return f"{hours:.0f}h{text}" if hours else text
+
+
 def seconds_of(text: str) -> float:
     """Raises ValueError for what is no duration; only 0 goes without a unit."""
     if not _WHOLE.match(text):

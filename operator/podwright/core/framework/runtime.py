@@ -302,7 +302,7 @@ class Framework:
         for plugin in self.at(Point.RESERVE):
             try:
                 answer = call(plugin, Point.RESERVE, plugin.reserve, state, pod, node_name)
-                status = contract.status_of(plugin, Point.RESERVE, answer)
+                status = contract.outcome_of(plugin, Point.RESERVE, answer)
             except PluginError:
                 self.unreserve(state, pod, node_name)
                 raise
@@ -381,7 +381,7 @@ class Framework:
             raise
         except (Exception, SystemExit) as error:
             raise contract.fault(plugin, point, f"{type(error).__name__}: {error}") from error
-        return contract.status_of(plugin, point, answer)
+        return contract.outcome_of(plugin, point, answer)
 
 
 def _skips(status: Status | None) -> bool:
