@@ -46,5 +46,7 @@ def test_gates_that_do_nothing_here_are_those_that_no_code_asks_for():
 
 
 def test_only_gates_that_would_have_to_do_something_are_said_to_do_nothing():
-    features = Features({"GenericWorkload": True, "ImageVolume": True, "VolumeLimitScaling": False}, server_minor=34)
-    assert features.without_effect == ("GenericWorkload",)
+    features = Features(
+        {"SchedulerAsyncAPICalls": True, "ImageVolume": True, "VolumeLimitScaling": False}, server_minor=34
+    )
+    assert features.without_effect == ("SchedulerAsyncAPICalls",)

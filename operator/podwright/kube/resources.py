@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from podwright.core.objects.pod_group import PLUGINS_API, WORKLOAD_API
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -42,6 +44,14 @@ POLICY: Final = Resource("SchedulerPolicy", "podwright.dev", "v1alpha1", "schedu
 CRD: Final = Resource(
     "CustomResourceDefinition", "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
 )
+
+POD_GROUPS: Final = tuple(
+    Resource("PodGroup", WORKLOAD_API, version, "podgroups", namespaced=True)
+    for version in ("v1beta1", "v1alpha3", "v1alpha2")
+)
+"""The Workload API's, the best version first: 1.37 has the first two, 1.36 the last."""
+PLUGINS_POD_GROUPS: Final = (Resource("PodGroup", PLUGINS_API, "v1alpha1", "podgroups", namespaced=True),)
+"""The custom resource of the scheduler-plugins project."""
 
 STORED: Final = (
     Resource("Namespace", "", "v1", "namespaces", namespaced=False),

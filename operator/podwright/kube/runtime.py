@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.features import Features
+from podwright.core.framework.features import AUTOMATIC, Features
 from podwright.core.framework.interface import ClusterError
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
@@ -33,9 +33,12 @@ from podwright.kube.audit import PendingAudit
 from podwright.kube.cluster import ApiCluster
 from podwright.kube.events import EventRecorder
 from podwright.kube.eviction import PodEvictor
+from podwright.kube.group_phases import PodGroupPhases
+from podwright.kube.group_status import PodGroupStatusWriter
 from podwright.kube.health import HealthServer
 from podwright.kube.http import Http
 from podwright.kube.options import Options, parse_address
+from podwright.kube.pod_groups import PodGroupKeeper
 from podwright.kube.policies import PolicyKeeper
 from podwright.kube.reflector import Reflector, Sink
 from podwright.kube.resources import CRD, NODE, POD, POLICY, STORED
@@ -64,12 +67,18 @@ class Runtime:
             self.http, time.time, self.metrics.events_dropped.inc, steady=time.monotonic
         )
         self._status = PodStatusWriter(self.http, time.time)
+        self._group_status = PodGroupStatusWriter(self.http, time.time)
         self._evictor = PodEvictor(self.http, recorder, time.time)
-        self._outside = Outside(ApiCluster(self.http, self._obstacle), recorder, self._status, self._evictor)
+        self._outside = Outside(
+            ApiCluster(self.http, self._obstacle), recorder, self._status, self._evictor, self._group_status
+        )
         self._classes = load_plugins(tuple(map(Path, options.plugin_dirs)))
         self.engine: Engine
         """There once `start` knows the API server's version."""
         self.policies: PolicyKeeper
+        self.pod_groups: PodGroupKeeper
+        self._phases: PodGroupPhases
+        self._complete = asyncio.Event()
         self.policies_allowed = False
         """Whether policies may be watched, now or once their kind is there."""
         self.crds_watchable = False
@@ -113,13 +122,19 @@ class Runtime:
         self._build(await self._persist("the API server", lambda: access.server_minor(self.http)))
         await self._persist("policies", self._load_policies)
         self._reflect("nodes", Reflector(self.http, NODE, self.engine.nodes))
-        self._reflect("assigned pods", Reflector(self.http, POD, self.engine.assigned, field_selector=ASSIGNED))
+        await self._persist("pod groups", self.pod_groups.look)
+        self._reflectors.update(self.pod_groups.reflectors)
+        assigned = self._phases.watching(self.engine.assigned)
+        self._reflect("assigned pods", Reflector(self.http, POD, assigned, field_selector=ASSIGNED))
         for resource in stored:
             self._reflect(resource.plural, Reflector(self.http, resource, self.engine.objects(resource.kind)))
         if self.options.pod_intake == "watch":
             self._reflect_pending(self.pending_selector)
         self._spawn("events", self._recorder.run)
         self._spawn("statuses", self._status.run)
+        self._spawn("pod group statuses", self._group_status.run)
+        self._spawn("pod group phases", lambda: self._phases.run(self._complete))
+        self._spawn("pod groups", lambda: self.pod_groups.run(crds_watchable=self.crds_watchable))
         self._spawn("policy statuses", self.policies.run)
         self._spawn("policies", self._keep_policies)
         self._spawn("housekeeping", self.engine.keep_house)
@@ -131,7 +146,7 @@ class Runtime:
 
     def _build(self, server_minor: int | None) -> None:
         options = self.options
-        features = Features(options.feature_gates, server_minor)
+        features = Features({**AUTOMATIC, **options.feature_gates}, server_minor)
         if features.without_effect:
             log.warning(
                 "this version does not know what these feature gates do: %s", ", ".join(features.without_effect)
@@ -154,6 +169,8 @@ class Runtime:
         except (PluginError, ProfileError) as error:
             raise RegistryError([f"the built-in policy cannot be built: {error}"]) from error
         self.policies = PolicyKeeper(self.http, self.engine, time.time, self._now_served)
+        self._phases = PodGroupPhases(self.engine, self._group_status, time.time)
+        self.pod_groups = PodGroupKeeper(self.http, self.engine, self._group_status, self._start_reflector, features)
 
     async def _load_policies(self) -> None:
         self.crds_watchable = await access.obstacle(self.http, CRD) is None
@@ -175,6 +192,7 @@ class Runtime:
 
     async def _decide(self) -> None:
         await asyncio.gather(*(reflector.synced.wait() for reflector in self._reflectors.values()))
+        self._complete.set()
         tuning.settle()
         cache = self.engine.cache
         log.info("caches are complete: %d nodes, %d placed pods", cache.table.count, cache.pod_count)
@@ -182,7 +200,10 @@ class Runtime:
 
     def _reflect(self, name: str, reflector: Reflector) -> None:
         self._reflectors[name] = reflector
-        self._spawn(name, reflector.run)
+        self._start_reflector(name, reflector)
+
+    def _start_reflector(self, name: str, reflector: Reflector) -> asyncio.Task[None]:
+        return self._spawn(name, reflector.run)
 
     def _reflect_pending(self, selector: str, name: str = "pending pods") -> None:
         sink: Sink = self.engine.pending
@@ -247,7 +268,9 @@ class Runtime:
             await _cancelled([self._deciding])
         if self._started:
             await self.engine.stop(self.options.grace * FLUSH_SHARE)
-        for flush in (self._status.flush, self._recorder.flush):
+            if self._complete.is_set():
+                self._phases.say()
+        for flush in (self._status.flush, self._group_status.flush, self._recorder.flush):
             await flush(max(0.1, ends - loop.time()))
         await _cancelled([*self._tasks, *self._evictor.tasks])
         await self._health.stop()

@@ -28,8 +28,8 @@ def kubeconfig(tmp_path):
         pytest.param({}, [], id="the defaults"),
         pytest.param({"GenericWorkload": False, "VolumeLimitScaling": False}, [], id="gates that are honoured or as by default"),
         pytest.param(
-            {"GenericWorkload": True, "DRAExtendedResource": False},
-            ["this version does not know what these feature gates do: GenericWorkload, DRAExtendedResource"],
+            {"SchedulerAsyncAPICalls": True, "DRAExtendedResource": False},
+            ["this version does not know what these feature gates do: SchedulerAsyncAPICalls, DRAExtendedResource"],
             id="gates that would have to do something",
         ),
     ],

@@ -40,8 +40,6 @@ WITHOUT_EFFECT: Final = frozenset(
         "InPlacePodLevelResourcesVerticalScaling",
         "ImageVolume",
         "OpportunisticBatching",
-        "GenericWorkload",
-        "TopologyAwareWorkloadScheduling",
         "DRANodeAllocatableResources",
         "SchedulerAsyncAPICalls",
         "SchedulerPreQueueingHints",
@@ -52,6 +50,8 @@ WITHOUT_EFFECT: Final = frozenset(
 )
 """Gates of kube-scheduler that this version takes without doing anything about them: it behaves as their defaults say."""
 
+AUTOMATIC: Final[Mapping[str, bool]] = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
+"""Gates that are on where the API server has what they are about, unless somebody turns them off."""
 
 NEEDED_MINOR: Final[Mapping[str, int]] = {
     "ImageVolume": 35,
