@@ -1,0 +1,121 @@
+"""A pod group as preemptor: as a whole or not at all. `preempt` is the way in.
+
+    eligible? ─► all units of lower priority leave the cache ─► the group is planned once ─► units come back one by one, most
+    important first, those under a budget before all; a unit beside which the group no longer fits is a victim ─► all restored
+
+Everything happens on the cache itself, in memory, and is taken back before `preempt` returns. Next: `reprieve`. Source
+of the rules: kube-scheduler 1.37's preemption by pod groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.profile import Point
+from podwright.core.framework.runtime import Framework
+from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
+from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption
+from podwright.core.gangs.reprieve import Aside, Reprieve
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import PodGroup
+from podwright.core.plugins.default_preemption import NEVER, DefaultPreemption
+from podwright.core.preemption.units import Unit, importance, priority_of, split_by_budget, units_below
+from podwright.core.state.cache import Cache
+
+NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
+ONGOING: Final = "ongoing preemption on nominated nodes"
+_PREFIX: Final = "pod group preemption: "
+
+
+def preempt(
+    framework: Framework,
+    cache: Cache,
+    group: PodGroup,
+    pods: Sequence[PodInfo],
+    replan: Callable[[], GangDecision],
+    now: float,
+) -> GangPreemption | Status:
+    """Who must go for the group's waiting `pods` to fit, or why nobody can help. Leaves the cache as it was.
+
+    `replan` plans the group on the cache as it is when called. `now` in seconds since the epoch. The texts are what the
+    group's own message ends with. Without DefaultPreemption at PostFilter a group preempts nobody: a Status without text.
+    """
+    if not pods or not any(isinstance(plugin, DefaultPreemption) for plugin in framework.at(Point.POST_FILTER)):
+        return unschedulable()
+    if _never(group, pods):
+        return unschedulable(_PREFIX + NEVER)
+    priority = min(pod.priority for pod in pods) if group.priority is None else group.priority
+    nominations = _nominations(cache, pods)
+    if _is_ongoing(cache, set(nominations.values()), priority):
+        return GangPreemption(nominations, (), _PREFIX + ONGOING)
+    units = units_below(priority, _placed(cache), cache)
+    if not units:
+        return unresolvable(_PREFIX + NO_VICTIMS)
+    aside = Aside(cache)
+    try:
+        for unit in units:
+            aside.take(unit.pods)
+        decision = replan()
+        if isinstance(decision, GangPlacement):
+            return _select(framework, cache, decision, units, aside, now)
+        if isinstance(decision, GangFault):
+            return Status(Code.ERROR, (decision.message,), decision.plugin)
+        return unschedulable(_PREFIX + decision.message)
+    except PluginError as fault:
+        return Status(Code.ERROR, (str(fault),), fault.plugin)
+    finally:
+        aside.restore()
+
+
+def _select(
+    framework: Framework, cache: Cache, found: GangPlacement, units: list[Unit], aside: Aside, now: float
+) -> GangPreemption:
+    units.sort(key=importance(now))
+    violating, others = split_by_budget(units, list(cache.store.list("PodDisruptionBudget")))
+    victims: list[Unit] = []
+    violations = 0
+    with Reprieve(framework, cache, found.placements, aside) as reprieve:
+        for unit, count in (*violating, *((unit, 0) for unit in others)):
+            if not reprieve.spares(unit):
+                victims.append(unit)
+                violations += count
+    victims.sort(key=importance(now))
+    going = tuple(pod for unit in victims for pod in unit.pods)
+    return GangPreemption(
+        nominations={placement.pod.uid: placement.node_name for placement in found.placements},
+        victims=going,
+        message=f"{_PREFIX}found a placement for podgroup, preempting {len(going)} victims",
+        disrupted=tuple(unit.whole for unit in victims if unit.whole is not None),
+        violations=violations,
+    )
+
+
+def _never(group: PodGroup, pods: Sequence[PodInfo]) -> bool:
+    if group.preemption_policy is not None:
+        return group.preemption_policy == "Never"
+    return any(pod.preemption_policy == "Never" for pod in pods)
+
+
+def _nominations(cache: Cache, pods: Sequence[PodInfo]) -> dict[str, str]:
+    """Where members were promised a place, by uid. Our own promise may not have come back from the API server yet."""
+    promised = ((pod.uid, cache.nominator.node_of(pod.uid) or pod.nominated_node_name) for pod in pods)
+    return {uid: name for uid, name in promised if name}
+
+
+def _is_ongoing(cache: Cache, nodes: set[str], priority: int) -> bool:
+    """Victims of lower priority are still going on a node that a member waits for."""
+    infos = (info for name in nodes if (info := cache.present(name)) is not None)
+    return any(
+        pod.terminating and pod.preempted and priority_of(pod, cache.groups) < priority
+        for info in infos
+        for pod in info.pods.values()
+    )
+
+
+def _placed(cache: Cache) -> Iterator[PodInfo]:
+    """All pods on nodes that exist."""
+    for info in cache.nodes.values():
+        if info.node is not None:
+            yield from info.pods.values()
