@@ -24,6 +24,7 @@ from podwright.core.framework.interface import Cluster
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
+from podwright.engine import tuning
 from podwright.engine.binding import Bindings
 from podwright.engine.complaints import Complaints
 from podwright.engine.failures import Failures
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 SLICE_SECONDS: Final = 0.003
 """How long the loop goes on before it gives way."""
 HOUSEKEEPING_SECONDS: Final = 5.0
+GIVE_BACK_EVERY: Final = 6
+"""How often the house is kept until memory that is free is given back, if nothing is to be decided then."""
 FLUSH_SECONDS: Final = 1.0
 """The queue moves what has waited long enough when it is asked for the next pod, so it is asked this often at least."""
 
@@ -177,12 +180,17 @@ class Engine:
 
     async def keep_house(self) -> None:
         """Looks after what nobody waits for, until it is cancelled."""
+        looks = 0
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             try:
                 await self._bindings.confirm_late()
             except Exception:
                 log.exception("confirming late bindings failed")
+            looks += 1
+            if looks >= GIVE_BACK_EVERY and self._idle is not None:
+                looks = 0
+                tuning.give_back()
 
     async def stop(self, grace: float) -> None:
         """Waits for the bindings under way, at most `grace` seconds. `run` must have been cancelled."""
