@@ -6,6 +6,7 @@ too small by the estimate need not be tried.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -67,13 +68,17 @@ def room(cache: Cache, pods: Sequence[PodInfo]) -> Int64s:
     return np.where(table.valid, np.maximum(fits, 0), 0)
 
 
-def tightest_first(cache: Cache, pods: Sequence[PodInfo], domains: Domains) -> Sequence[Bools]:
-    """Domains with room for all pods, the least such room first; then the others, the most room first."""
-    free = room(cache, pods)
-    sums = {value: int(free[nodes].sum()) for value, nodes in domains.items()}
+def tightest_first(cache: Cache, pods: Sequence[PodInfo], domains: Domains, least: int = 0) -> Sequence[Bools]:
+    """Domains with room for all pods, the least such room first; then the others, the most room first.
+
+    Those without room for `least` pods are left out, but for the roomiest one if that leaves none: it says what is lacking.
+    """
+    sums = _sums(room(cache, pods), domains)
     enough = sorted((value for value in domains if sums[value] >= len(pods)), key=lambda value: sums[value])
     others = sorted((value for value in domains if sums[value] < len(pods)), key=lambda value: -sums[value])
-    return [domains[value] for value in (*enough, *others)]
+    order = [*enough, *others]
+    worth = [value for value in order if sums[value] >= least] or order[:1]
+    return [domains[value] for value in worth]
 
 
 def fewest(
@@ -88,23 +93,36 @@ def fewest(
     First what is used, then that and one more domain with room for the rest; then domains are added one by one, each time
     the one that takes most members by `fitting`, which is exact.
     """
-    start = np.zeros(cache.table.size, np.bool_)
-    for value in used:
-        start |= domains.get(value, False)
-    if used:
-        yield start
-    others = {value: nodes for value, nodes in domains.items() if value not in used}
     free = room(cache, pods)
-    base = int(free[start].sum())
-    roomy = {v: n for v, n in others.items() if base + int(free[n].sum()) >= len(pods)}
-    for nodes in tightest_first(cache, pods, roomy)[:TRIALS]:
-        yield start | nodes
-    largest = sorted(others, key=lambda value: (-int(free[others[value]].sum()), value))
-    tried = largest[:TRIALS] if len(largest) > 1 else []
-    order = [*sorted(tried, key=lambda value: -fitting(others[value])), *largest[len(tried) :]]
-    for count in range(2, len(order)):
-        union = start.copy()
-        for value in order[:count]:
-            union |= others[value]
-        if int(free[union].sum()) >= len(pods):
+    union = np.zeros(cache.table.size, np.bool_)
+    for value in used:
+        union |= domains.get(value, False)
+    if used:
+        yield union
+    sums = _sums(free, domains)
+    left = {value: nodes for value, nodes in domains.items() if value not in used and sums[value]}
+    base = int(free[union].sum())
+    for nodes in tightest_first(cache, pods, left, len(pods) - base)[:TRIALS] if left else ():
+        yield union | nodes
+    exact: dict[str, int] = {}
+    for added in range(1, len(left)):
+        union = union | left.pop(_most(left, sums, exact, fitting))
+        # One more domain alone was tried above.
+        if added > 1 and int(free[union].sum()) >= len(pods):
             yield union
+
+
+def _sums(free: Int64s, domains: Domains) -> dict[str, int]:
+    return {value: int(free[nodes].sum()) for value, nodes in domains.items()}
+
+
+def _most(left: Domains, sums: Mapping[str, int], exact: dict[str, int], fitting: Callable[[Bools], int]) -> str:
+    """The domain that takes most members. None takes more than its estimate, so few need a trial."""
+    heap = [(-exact.get(value, sums[value]), value) for value in left]
+    heapq.heapify(heap)
+    while True:
+        value = heap[0][1]
+        if value in exact or len(exact) == TRIALS:
+            return value
+        exact[value] = fitting(left[value])
+        heapq.heapreplace(heap, (-exact[value], value))

@@ -107,7 +107,9 @@ class Planner:
             except ValueError as error:
                 return GangFault(self.group, "", f"cannot determine domain for already scheduled pods: {error}")
             found = {value: nodes for value, nodes in found.items() if value == held}
-        best, first = self._best_of(pods, domains.tightest_first(self.cache, pods, found))
+        best, first = self._best_of(
+            pods, domains.tightest_first(self.cache, pods, found, self.group.min_count - self._placed)
+        )
         if best is not None:
             return best
         if isinstance(first, GangFault):
