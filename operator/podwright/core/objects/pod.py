@@ -1,15 +1,20 @@
 """PodInfo: what the scheduler keeps of a v1.Pod.
 
 A PodInfo is never changed after parsing. Parts that pods of one template share (affinity, tolerations, requests, labels)
-are single interned objects, so caches can go by identity. Only a pending pod keeps its `raw` body.
+are single interned objects, so caches can go by identity; the specs seen last are not even looked at again. Only a pending
+pod keeps its `raw` body.
 """
 
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
+
+import orjson
 
 from podwright.core.objects.affinity import (
     NodeAffinity,
@@ -23,7 +28,7 @@ from podwright.core.objects.declared_features import required_features
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.pod_group import group_of
-from podwright.core.objects.requests import requests_of
+from podwright.core.objects.requests import requests_of, says_nothing
 from podwright.core.objects.resources import Requests
 from podwright.core.objects.selectors import as_labels, as_list, as_mapping
 from podwright.core.objects.taints import Tolerations, parse_tolerations
@@ -177,33 +182,113 @@ def _parse(
 ) -> PodInfo:
     spec = as_mapping(raw.get("spec"), "spec")
     status = as_mapping(raw.get("status"), "status")
-    containers = containers_of(spec, "containers")
-    init_containers = containers_of(spec, "initContainers")
-    labels = as_labels(metadata.get("labels"), "metadata.labels")
-    tolerations = spec.get("tolerations")
-    volumes = _volumes(spec)
+    said = _spec_of(spec, namespace)
+    labels = _label_set(as_labels(own, "metadata.labels")) if (own := metadata.get("labels")) else _UNLABELLED
     return PodInfo(
         namespace=namespace,
         name=name,
         uid=str(metadata.get("uid") or f"{namespace}/{name}"),
         key=f"{namespace}/{name}",
-        labels=_labels.get(labels, lambda: LabelSet(labels)),
+        labels=labels,
         resource_version=str(metadata.get("resourceVersion") or ""),
-        scheduler_name=str(spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME),
+        scheduler_name=said.scheduler_name,
         node_name=str(spec.get("nodeName") or ""),
         nominated_node_name=str(status.get("nominatedNodeName") or ""),
         phase=str(status.get("phase") or "Pending"),
         terminating=bool(metadata.get("deletionTimestamp")),
-        priority=_int32(spec.get("priority"), "spec.priority"),
-        preemption_policy=str(spec.get("preemptionPolicy") or "PreemptLowerPriority"),
+        priority=said.priority,
+        preemption_policy=said.preemption_policy,
         creation=parse_time(metadata.get("creationTimestamp"), "metadata.creationTimestamp") or 0.0,
         start_time=parse_time(status.get("startTime"), "status.startTime"),
         owner=_controller(metadata),
+        gates=said.gates,
+        requests=said.requests if says_nothing(status) else requests_of(spec, status),
+        node_affinity=said.node_affinity,
+        pod_affinity=said.pod_affinity,
+        spread=said.spread,
+        tolerations=said.tolerations,
+        ports=said.ports,
+        images=said.images,
+        volumes=said.volumes,
+        resource_claims=said.resource_claims,
+        group=group_of(spec, labels, namespace),
+        preempted=_preempted(status),
+        required_features=said.required_features,
+        raw=raw if keep_raw else None,
+    )
+
+
+def _label_set(labels: dict[str, str]) -> LabelSet:
+    return _labels.get(labels, lambda: LabelSet(labels))
+
+
+_UNLABELLED: Final = _label_set({})
+
+
+# What the spec alone says
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Spec:
+    """The fields of PodInfo that depend on nothing but the spec, its node left out, and the namespace."""
+
+    scheduler_name: str
+    priority: int
+    preemption_policy: str
+    gates: tuple[str, ...]
+    requests: Requests
+    node_affinity: NodeAffinity
+    pod_affinity: PodAffinity
+    spread: SpreadConstraints
+    tolerations: Tolerations
+    ports: tuple[HostPort, ...]
+    images: PodImages
+    volumes: tuple[Mapping[str, Any], ...]
+    resource_claims: tuple[str, ...]
+    required_features: frozenset[str]
+
+
+_KEPT_SPECS: Final = 1024
+_kept_specs: Final[dict[bytes, _Spec]] = {}
+_TOKEN_VOLUME: Final = b"kube-api-access-"
+_TOKEN_VOLUMES: Final = re.compile(_TOKEN_VOLUME + rb"[a-z0-9]{5}\b")
+"""The volume of the service account's token: its name, which means nothing, is what makes pods of one template differ."""
+
+
+def _spec_of(spec: Mapping[str, Any], namespace: str) -> _Spec:
+    """Pods of one template have one spec, which is looked up by its bytes: that takes a tenth of parsing it."""
+    own = dict(spec)
+    own.pop("nodeName", None)
+    try:
+        key = orjson.dumps((namespace, own))
+    except orjson.JSONEncodeError:
+        return _parse_spec(spec, namespace)
+    if _TOKEN_VOLUME in key:
+        key = _TOKEN_VOLUMES.sub(_TOKEN_VOLUME, key)
+    known = _kept_specs.get(key)
+    if known is None:
+        known = _parse_spec(spec, namespace)
+        if not known.volumes:  # the names of these mean something
+            if len(_kept_specs) >= _KEPT_SPECS:
+                _kept_specs.clear()
+            _kept_specs[bytes(memoryview(key))] = known  # a copy: what orjson returns holds on to a larger buffer
+    return known
+
+
+def _parse_spec(spec: Mapping[str, Any], namespace: str) -> _Spec:
+    containers = containers_of(spec, "containers")
+    init_containers = containers_of(spec, "initContainers")
+    tolerations = spec.get("tolerations")
+    volumes = _volumes(spec)
+    return _Spec(
+        scheduler_name=str(spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME),
+        priority=_int32(spec.get("priority"), "spec.priority"),
+        preemption_policy=str(spec.get("preemptionPolicy") or "PreemptLowerPriority"),
         gates=tuple(
             str(as_mapping(g, "spec.schedulingGates").get("name"))
             for g in as_list(spec.get("schedulingGates"), "spec.schedulingGates")
         ),
-        requests=requests_of(spec, status),
+        requests=requests_of(spec, {}),
         node_affinity=node_affinity_of(spec, any_bound=True),
         pod_affinity=pod_affinity_of(spec, namespace),
         spread=spread_constraints_of(spec),
@@ -215,10 +300,7 @@ def _parse(
             str(as_mapping(c, "spec.resourceClaims").get("name"))
             for c in as_list(spec.get("resourceClaims"), "spec.resourceClaims")
         ),
-        group=group_of(spec, labels, namespace),
-        preempted=_preempted(status),
         required_features=required_features(spec),
-        raw=raw if keep_raw else None,
     )
 
 
@@ -235,9 +317,14 @@ def parse_time(value: object, where: str) -> float | None:
     if not isinstance(value, str):
         raise InvalidObjectError(where, "expected a time")
     try:
-        return datetime.datetime.fromisoformat(value).timestamp()
+        return _seconds(value)
     except ValueError as error:
         raise InvalidObjectError(where, f"{value!r:.40} is not a time") from error
+
+
+@lru_cache(maxsize=1024)
+def _seconds(time: str) -> float:
+    return datetime.datetime.fromisoformat(time).timestamp()
 
 
 def _int32(value: object, where: str) -> int:
@@ -249,7 +336,10 @@ def _int32(value: object, where: str) -> int:
 
 
 def _controller(metadata: Mapping[str, Any]) -> Owner | None:
-    for item in as_list(metadata.get("ownerReferences"), "metadata.ownerReferences"):
+    references = metadata.get("ownerReferences")
+    if references is None:
+        return None
+    for item in as_list(references, "metadata.ownerReferences"):
         owner = as_mapping(item, "metadata.ownerReferences")
         if owner.get("controller"):
             return Owner(*(str(owner.get(k) or "") for k in ("apiVersion", "kind", "name", "uid")))

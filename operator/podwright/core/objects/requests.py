@@ -52,6 +52,13 @@ def requests_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Requests:
     return _by_source.get(source, lambda: _share(_parse(spec, status, statuses)))
 
 
+def says_nothing(status: Mapping[str, Any]) -> bool:
+    """A pod of this status requests what its spec says. Raises InvalidObjectError naming the field."""
+    if "allocatedResources" in status or "resources" in status:
+        return False
+    return not _resized_containers(status) and not _infeasible(status)
+
+
 def _share(requests: Requests) -> Requests:
     """The one object for these amounts, so that equal pods from different sources are alike, too."""
     key = (
@@ -89,6 +96,8 @@ def _container_sources(spec: Mapping[str, Any], field: str, statuses: Mapping[st
 
 def _resized_containers(status: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     """The container statuses that report resources, by container; the first of a name counts."""
+    if "containerStatuses" not in status and "initContainerStatuses" not in status:
+        return {}
     found: dict[str, Mapping[str, Any]] = {}
     for field in ("containerStatuses", "initContainerStatuses"):
         for item in as_list(status.get(field), f"status.{field}"):
