@@ -33,6 +33,7 @@ from podwright.engine.gangs import Gangs
 from podwright.engine.intake import AssignedPods, Nodes, Objects, PendingPods
 from podwright.engine.live import EngineHandle, LivePolicies
 from podwright.engine.metrics import Metrics
+from podwright.engine.plugin_metrics import ONE_ATTEMPT_IN, Stopwatch
 from podwright.engine.ports import Evictor, GroupWriter, NoGroups, Recorder, StatusWriter
 from podwright.engine.preemption import Preemptions
 from podwright.engine.slots import AT_ONCE
@@ -94,24 +95,44 @@ class Engine:
         self.flights = Flights()
         cluster = NotingCluster(outside.cluster, self.flights)
         handle = EngineHandle(self.cache, features, cluster, sources.wall)
-        self.live = LivePolicies(classes, features, handle, self.complaints, scheduler_name, queue_sort)
+        self.live = LivePolicies(
+            classes,
+            features,
+            handle,
+            self.complaints,
+            scheduler_name,
+            queue_sort,
+            clock=sources.clock,
+            observer=self.metrics.plugins,
+        )
         self.queue = SchedulingQueue(
             sources.clock,
             self.live.sort_key,
             self.live.pre_enqueue,
             self.live.hints_of,
             on_incoming=self.metrics.incoming,
+            on_hint=self.metrics.plugins.hint_took,
         )
         handle.waiting = self.flights.waiting
         cache, queue, status, complaints, wake = self.cache, self.queue, outside.status, self.complaints, self.wake
-        self.nodes = Nodes(cache, queue, complaints, wake)
+        self._watch = Stopwatch(sources.clock, self.metrics.plugins.event_took)
+        self.nodes = Nodes(cache, queue, complaints, wake, self._watch)
         cache.groups.complain = complaints.about
-        self.assigned = AssignedPods(cache, queue, status, complaints, wake)
+        self.assigned = AssignedPods(cache, queue, status, complaints, wake, self._watch)
         self.pending = PendingPods(
-            cache, queue, status, outside.recorder, self.flights, complaints, wake, self.live.serves
+            cache, queue, status, outside.recorder, self.flights, complaints, wake, self.live.serves, self._watch
         )
         preemptions = Preemptions(
-            cache, queue, self.flights, outside.recorder, status, outside.evictor, self.metrics, sources.clock, wake
+            cache,
+            queue,
+            self.flights,
+            outside.recorder,
+            status,
+            outside.evictor,
+            outside.groups,
+            self.metrics,
+            sources.clock,
+            wake,
         )
         self._failures = Failures(cache, queue, outside.recorder, status, preemptions, self.metrics)
         self._bindings = Bindings(
@@ -144,6 +165,7 @@ class Engine:
             sources.below,
         )
         self._recorder = outside.recorder
+        self._attempts = 0
         self._idle: asyncio.Future[None] | None = None
         self.rested = asyncio.Event()
         """Set once nothing was left to decide for the first time."""
@@ -151,7 +173,7 @@ class Engine:
 
     def objects(self, kind: str) -> Objects:
         """The stream of one kind of the object store."""
-        return Objects(kind, self.cache, self.queue, self.complaints, self.wake)
+        return Objects(kind, self.cache, self.queue, self.complaints, self.wake, self._watch)
 
     def policies_changed(self) -> None:
         """Another set of policies is in force: what waits may be schedulable now."""
@@ -163,6 +185,7 @@ class Engine:
     async def run(self) -> None:
         """Schedules until it is cancelled."""
         clock, queue, slots = self.sources.clock, self.queue, self._bindings.slots
+        self._gangs.finish_halves()
         turn_ends = clock() + SLICE_SECONDS
         while True:
             queued = queue.pop()
@@ -238,11 +261,13 @@ class Engine:
             elif queued.pod.group and self.cache.groups.named_by(queued.pod):
                 self._gangs.attempt(queued, live, started)
             else:
-                decision = schedule(live.framework, self.cache, queued.pod, self.sources.below)
+                self._attempts += 1
+                runner = live if self._attempts % ONE_ATTEMPT_IN != 1 else live.measured or live
+                decision = schedule(runner.framework, self.cache, queued.pod, self.sources.below)
                 seconds = self.sources.clock() - started
                 self.metrics.algorithm_seconds.observe(seconds)
                 if isinstance(decision, Placement):
-                    self._bindings.take_off(queued, live, decision, started)
+                    self._bindings.take_off(queued, runner, decision, started)
                 elif isinstance(decision, Rejection):
                     self._failures.rejected(queued, decision, live.framework, profile, seconds)
                 else:
@@ -263,9 +288,16 @@ class Engine:
     def _offer_gauges(self) -> None:
         offer = self.metrics.on_demand
         offer("scheduler_pending_pods", "Pending pods by queue.", "queue", lambda: dict(self.queue.counts()))
+        offer("scheduler_inflight_events", "What is kept for pods in flight.", "event", self.queue.in_flight_events)
+        self.metrics.on_demand_by(
+            "scheduler_unschedulable_pods",
+            "Pods that wait, by the plugins that rejected them.",
+            ("plugin", "profile"),
+            self.queue.rejected_by,
+        )
         offer("scheduler_goroutines", "Bindings under way.", "operation", lambda: {"binding": len(self.flights)})
         offer(
-            "scheduler_scheduler_cache_size",
+            "scheduler_cache_size",
             "Nodes and pods in the cache.",
             "type",
             lambda: {

@@ -70,7 +70,19 @@ class Gangs:
         if group is None:
             self._failures.held_back(queued, GONE, {GangScheduling.name}, self._clock() - started)
             return
-        members = self._muster(group, queued)
+        self.finish_halves()
+        self._try(group, self._muster(group, queued), live, started)
+
+    def finish_halves(self) -> None:
+        """Gangs that were broken off half-way, by the end of the process, say, come before others that want their room."""
+        for group in self._cache.groups.halves:
+            waiting = [self._queue.get(pod.uid) for pod in self._cache.groups.members(group.key).unplaced()]
+            first = next((queued for queued in waiting if queued is not None and queued.place is Place.ACTIVE), None)
+            live = None if first is None else self._live.of(first.pod)
+            if first is not None and live is not None and self._queue.take(first.uid) is not None:
+                self._try(group, self._muster(group, first), live, self._clock())
+
+    def _try(self, group: PodGroup, members: Sequence[QueuedPod], live: Live, started: float) -> None:
         try:
             self._attempt(group, members, live, started)
         except Exception as error:

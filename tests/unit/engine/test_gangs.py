@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from builders import in_group, make_pod_group
-from engine_kit import Rig, deciding, settle
+from engine_kit import Rig, deciding, on_node, ours, settle
 from podwright.core.framework.interface import Plugin, ReservePlugin
 from podwright.core.framework.status import unschedulable
 from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
@@ -213,6 +213,25 @@ class TestAllOrNothing:
         async with deciding(rig):
             assert bound(rig) == {"a"}
             assert len(rig.engine.queue) == 0
+
+
+class TestHalves:
+    @pytest.mark.parametrize("other", [pytest.param("gang", id="another gang"), pytest.param("pods", id="other pods")])
+    async def test_a_gang_that_was_broken_off_is_finished_before_others_take_its_room(self, other):
+        rig = rig_with(nodes=2)
+        for index in range(2):
+            if other == "gang":
+                member(rig, f"other{index}", "other")
+            else:
+                rig.pod(f"other{index}", requests={"cpu": "4"})
+        add_group(rig, make_pod_group("other", 2))
+        add_group(rig, make_pod_group("broken", 4))
+        for index in range(2):
+            raw = ours(f"there{index}", requests={"cpu": "4"}, spec=in_group("broken"))
+            rig.engine.assigned.put(on_node(raw, f"n{index}"))
+            member(rig, f"rest{index}", "broken")
+        async with deciding(rig):
+            assert bound(rig) == {"rest0", "rest1"}
 
 
 class TestAgreement:

@@ -46,6 +46,7 @@ class PodGroups:
         self._groups: dict[str, PodGroup] = {}
         self._members: dict[str, Members] = {}
         self._waits_in: dict[str, str] = {}
+        self._halves: dict[str, None] = {}
         self._served: set[str] = set()
         self._listeners: list[Callable[[str], None]] = []
         for kind in APIS:
@@ -82,6 +83,11 @@ class PodGroups:
     def members(self, key: str) -> Members:
         """The group's pods; do not change them."""
         return self._members.get(key, _NOBODY)
+
+    @property
+    def halves(self) -> Collection[PodGroup]:
+        """Gangs of which some members have a place, and fewer than must: what a broken-off start leaves behind."""
+        return [self._groups[key] for key in self._halves if key in self._groups]
 
     def placed(self, key: str) -> int:
         """How many members have a place: bound, or assumed."""
@@ -145,5 +151,10 @@ class PodGroups:
         self._tell(key)
 
     def _tell(self, key: str) -> None:
+        group = self._groups.get(key)
+        if group is not None and 0 < self.placed(key) < group.min_count:
+            self._halves[key] = None
+        else:
+            self._halves.pop(key, None)
         for listener in self._listeners:
             listener(key)
