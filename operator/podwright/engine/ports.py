@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import PodGroup
+from podwright.core.objects.pod_group import PLUGINS_API, WORKLOAD_API, PodGroup
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
@@ -18,13 +18,42 @@ SCHEDULER_ERROR = "SchedulerError"
 
 @dataclass(frozen=True, slots=True)
 class Regarding:
-    """The pod that an event is about, where no PodInfo could be made of it."""
+    """What an event is about: a pod of which no PodInfo could be made, or another object."""
 
     namespace: str
     name: str
     uid: str
     resource_version: str
     scheduler_name: str
+    kind: str = "Pod"
+    api_version: str = "v1"
+
+    @classmethod
+    def group(cls, group: PodGroup, scheduler_name: str) -> Regarding:
+        """A pod group whose members ask for this scheduler."""
+        metadata = group.raw.get("metadata") or {}
+        version = str(group.raw.get("apiVersion") or _GROUP_VERSIONS[group.api])
+        changed = str(metadata.get("resourceVersion") or "")
+        return cls(group.namespace, group.name, group.uid, changed, scheduler_name, "PodGroup", version)
+
+
+_GROUP_VERSIONS = {WORKLOAD_API: f"{WORKLOAD_API}/v1beta1", PLUGINS_API: f"{PLUGINS_API}/v1alpha1"}
+"""What a group's apiVersion is taken for where the object as it was listed does not say."""
+
+
+def kind_of(preemptor: PodInfo | Regarding) -> str:
+    """How a preemptor is called in texts and metrics: pod or podgroup."""
+    return preemptor.kind.lower() if isinstance(preemptor, Regarding) else "pod"
+
+
+def preempted_by(preemptor: PodInfo | Regarding, where: str) -> str:
+    """What the event says to the victim."""
+    return f"Preempted by {kind_of(preemptor)} {preemptor.uid} on node {where}"
+
+
+def preempting(preemptor: PodInfo | Regarding) -> str:
+    """What the victim's condition says."""
+    return f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {kind_of(preemptor)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +74,7 @@ class Recorder(Protocol):
         reason: str,
         action: str,
         note: str,
-        related: PodInfo | None = None,
+        related: PodInfo | Regarding | None = None,
     ) -> None:
         """Posts an event of events.k8s.io/v1 when there is time. Never blocks and never fails."""
 
@@ -89,5 +118,7 @@ class NoGroups:
 class Evictor(Protocol):
     """Removes pods in favour of others."""
 
-    def evict(self, victim: PodInfo, preemptor: PodInfo, node_name: str, done: Callable[[bool], None]) -> None:
+    def evict(
+        self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
+    ) -> None:
         """Marks the victim and deletes it, if its uid still is that one. `done(True)`: its deletion has begun, or it is gone."""

@@ -2,28 +2,58 @@
 
     carry_out ─► lower nominations cleared ─► victims in flight cancelled, the others evicted ─► last answer ─► preemptor released
 
-While evictions are under way the plugin that asked for them holds the preemptor in PreEnqueue, so that it does not preempt
-again for the first victim that goes. Source of the rules: kube-scheduler's asynchronous preemption.
+The preemptor is a pod, or the waiting members of a pod group. While evictions are under way the plugin that asked for them
+holds it in PreEnqueue, so that it does not preempt again for the first victim that goes. Source of the rules:
+kube-scheduler's asynchronous preemption.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from podwright.core.framework.interface import HoldsPreemptors
 from podwright.core.framework.profile import Point
 from podwright.core.framework.runtime import Framework
+from podwright.core.gangs.decisions import GangPreemption
 from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.units import disruptions
 from podwright.core.queue import SchedulingQueue
 from podwright.core.queue.queued_pod import Place
 from podwright.core.state.cache import Cache
 from podwright.engine.flights import Flights
 from podwright.engine.metrics import Metrics
-from podwright.engine.ports import Evictor, Recorder, StatusWriter
+from podwright.engine.ports import (
+    Evictor,
+    GroupWriter,
+    Recorder,
+    Regarding,
+    StatusWriter,
+    kind_of,
+    preempted_by,
+    preempting,
+)
+from podwright.engine.preemption_metrics import PreemptionMetrics
 
 PREEMPTING: Final = "DefaultPreemption"
+WHOLE_CLUSTER: Final = "cluster"
+"""Where kube-scheduler says that a pod group preempts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Preemptor:
+    """`uids`: the pods that wait; `told`: what people are told that it is; `where`: on which node."""
+
+    uids: tuple[str, ...]
+    told: PodInfo | Regarding
+    where: str
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.told)
 
 
 class Preemptions:
@@ -37,6 +67,7 @@ class Preemptions:
         recorder: Recorder,
         status: StatusWriter,
         evictor: Evictor,
+        groups: GroupWriter,
         metrics: Metrics,
         clock: Callable[[], float],
         wake: Callable[[], None],
@@ -47,36 +78,71 @@ class Preemptions:
         self._recorder = recorder
         self._status = status
         self._evictor = evictor
+        self._groups = groups
         self._metrics = metrics
+        self._by_preemptor = PreemptionMetrics(metrics.registry)
         self._clock = clock
         self._wake = wake
 
     def carry_out(self, framework: Framework, pod: PodInfo, node_name: str, victims: tuple[PodInfo, ...]) -> None:
         """The pod is nominated to the node; its victims are to make room."""
         self._metrics.preemption_victims.observe(len(victims))
-        for lower in [p for p in self._cache.nominator.on(node_name) if p.priority < pod.priority]:
-            self._cache.nominator.remove(lower.uid)
-            self._status.write(lower, None, "")
+        self._clear_lower((node_name,), pod.priority, {pod.uid})
+        self._make_room(framework, _Preemptor((pod.uid,), pod, node_name), victims)
+
+    def carry_out_gang(self, framework: Framework, members: Sequence[PodInfo], preemption: GangPreemption) -> None:
+        """The group's waiting members are nominated; all of them wait for the victims together.
+
+        Without victims the group waits for those of an earlier preemption.
+        """
+        group = self._cache.groups.of(members[0]) if members else None
+        if group is None or not preemption.victims:
+            return
+        uids = tuple(member.uid for member in members)
+        for member in members:
+            if node_name := preemption.nominations.get(member.uid):
+                self._cache.nominator.add(member, node_name)
+                self._status.write(member, None, node_name)
+        self._clear_lower(set(preemption.nominations.values()), members[0].priority, set(uids))
+        preemptor = _Preemptor(uids, Regarding.group(group, members[0].scheduler_name), WHOLE_CLUSTER)
+        self._by_preemptor.group_victims.observe(len(preemption.victims))
+        self._by_preemptor.violated(preemptor.kind, preemption.violations)
+        self._make_room(framework, preemptor, preemption.victims)
+
+    def _clear_lower(self, nodes: Iterable[str], priority: int, spared: AbstractSet[str]) -> None:
+        """Nobody of lower priority keeps a promise of these nodes."""
+        nominator = self._cache.nominator
+        for node_name in nodes:
+            for lower in [p for p in nominator.on(node_name) if p.priority < priority and p.uid not in spared]:
+                nominator.remove(lower.uid)
+                self._status.write(lower, None, "")
+
+    def _make_room(self, framework: Framework, preemptor: _Preemptor, victims: Sequence[PodInfo]) -> None:
+        _, units = disruptions(victims, self._cache.groups)
+        self._by_preemptor.disrupted(preemptor.kind, units)
         holders = [plugin for plugin in framework.at(Point.POST_FILTER) if isinstance(plugin, HoldsPreemptors)]
         by = getattr(holders[0], "name", PREEMPTING) if holders else PREEMPTING
-        remaining = [victim for victim in victims if not self._cancelled(victim, pod, node_name, by)]
+        going = [victim for victim in victims if not self._cancelled(victim, preemptor, by)]
+        whole, _ = disruptions(going, self._cache.groups)
+        for group in whole:
+            self._groups.disrupted(group, preempting(preemptor.told))
+        remaining = [victim for victim in going if not victim.terminating]
         if remaining:
-            self._evict(holders, pod, node_name, remaining)
+            self._evict(holders, preemptor, remaining)
 
-    def _cancelled(self, victim: PodInfo, pod: PodInfo, node_name: str, by: str) -> bool:
-        """Whether nothing has to be deleted: the victim is going already, or was not bound yet and is not going to be."""
-        if victim.terminating:
-            return True
-        if not self._flights.preempt(victim.uid, by):
+    def _cancelled(self, victim: PodInfo, preemptor: _Preemptor, by: str) -> bool:
+        """Whether the victim was not bound yet and is not going to be, so that nothing has to be deleted."""
+        if victim.terminating or not self._flights.preempt(victim.uid, by):
             return False
-        note = f"Preempted by pod {pod.uid} on node {node_name} (in kube-scheduler memory)."
-        self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, pod)
+        note = f"{preempted_by(preemptor.told, preemptor.where)} (in kube-scheduler memory)."
+        self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, preemptor.told)
         return True
 
-    def _evict(self, holders: Sequence[Any], pod: PodInfo, node_name: str, victims: list[PodInfo]) -> None:
+    def _evict(self, holders: Sequence[Any], preemptor: _Preemptor, victims: list[PodInfo]) -> None:
         started = self._clock()
         for holder in holders:
-            holder.started(pod.uid)
+            for uid in preemptor.uids:
+                holder.started(uid)
         awaited = {victim.uid for victim in victims}
         failed: list[str] = []
 
@@ -86,13 +152,17 @@ class Preemptions:
                 failed.append(victim)
             if not awaited:
                 for holder in holders:
-                    holder.finished(pod.uid)
-                self._metrics.preempted("error" if failed else "success", self._clock() - started)
+                    for uid in preemptor.uids:
+                        holder.finished(uid)
+                result, seconds = "error" if failed else "success", self._clock() - started
+                self._metrics.preempted(result, seconds)
+                self._by_preemptor.executed(preemptor.kind, result, seconds)
                 there = any(self._cache.placement(one.uid) is not None for one in victims)
-                self._release(pod.uid, failed=bool(failed), there=there)
+                for uid in preemptor.uids:
+                    self._release(uid, failed=bool(failed), there=there)
 
         for victim in victims:
-            self._evictor.evict(victim, pod, node_name, partial(answered, victim.uid))
+            self._evictor.evict(victim, preemptor.told, preemptor.where, partial(answered, victim.uid))
 
     def _release(self, uid: str, *, failed: bool, there: bool) -> None:
         """The preemptor need not be held any more. Mostly its last victim is still `there`, and its end will be an event;

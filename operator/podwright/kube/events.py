@@ -94,7 +94,7 @@ class EventRecorder:
         reason: str,
         action: str,
         note: str,
-        related: PodInfo | None = None,
+        related: PodInfo | Regarding | None = None,
     ) -> None:
         if kind == "Normal":
             self._put(_Post(self._body(regarding, kind, reason, action, note, related)))
@@ -135,7 +135,7 @@ class EventRecorder:
         reason: str,
         action: str,
         note: str,
-        related: PodInfo | None,
+        related: PodInfo | Regarding | None,
     ) -> dict[str, Any]:
         now = self._clock()
         self._serial += 1
@@ -255,7 +255,8 @@ class EventRecorder:
 
 
 def _reference(of: PodInfo | Regarding) -> dict[str, str]:
-    reference = {"apiVersion": "v1", "kind": "Pod", "namespace": of.namespace, "name": of.name}
+    version, kind = (of.api_version, of.kind) if isinstance(of, Regarding) else ("v1", "Pod")
+    reference = {"apiVersion": version, "kind": kind, "namespace": of.namespace, "name": of.name}
     if of.uid:
         reference["uid"] = of.uid
     if of.resource_version:

@@ -13,7 +13,7 @@ from typing import Final
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.ports import Recorder
+from podwright.engine.ports import Recorder, Regarding, preempted_by, preempting
 from podwright.kube.answers import worth_retrying
 from podwright.kube.http import STRATEGIC_PATCH, Http
 from podwright.kube.resources import POD
@@ -35,7 +35,9 @@ class PodEvictor:
         self._turn = asyncio.Semaphore(AT_ONCE)
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def evict(self, victim: PodInfo, preemptor: PodInfo, node_name: str, done: Callable[[bool], None]) -> None:
+    def evict(
+        self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
+    ) -> None:
         if victim.terminating:
             done(True)
             return
@@ -43,20 +45,22 @@ class PodEvictor:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def _evict(self, victim: PodInfo, preemptor: PodInfo, node_name: str, done: Callable[[bool], None]) -> None:
+    async def _evict(
+        self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
+    ) -> None:
         begun = False
         try:
             async with self._turn:
                 begun = await self._delete(victim, preemptor)
             if begun:
-                note = f"Preempted by pod {preemptor.uid} on node {node_name}"
+                note = preempted_by(preemptor, node_name)
                 self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, preemptor)
         except ClusterError as error:
             log.warning("cannot preempt pod %s: %s", victim.key, error)
         finally:
             done(begun)
 
-    async def _delete(self, victim: PodInfo, preemptor: PodInfo) -> bool:
+    async def _delete(self, victim: PodInfo, preemptor: PodInfo | Regarding) -> bool:
         """Whether we have begun the victim's deletion. Raises ClusterError."""
         lost = False
         for attempt in range(TRIES):
@@ -78,12 +82,12 @@ class PodEvictor:
                 return True
         return False
 
-    def _mark(self, victim: PodInfo, preemptor: PodInfo) -> object:
+    def _mark(self, victim: PodInfo, preemptor: PodInfo | Regarding) -> object:
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "PreemptionByScheduler",
-            "message": f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod",
+            "message": preempting(preemptor),
             "lastTransitionTime": rfc3339(self._clock()),
         }
         return {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
