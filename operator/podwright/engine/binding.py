@@ -212,6 +212,8 @@ class Bindings:
         self._status.forget(queued.uid)
         self._metrics.attempts(SCHEDULED, pod.scheduler_name).observe(now - flight.started)
         self._metrics.bound(now - (queued.queued_at if queued.ready_at is None else queued.ready_at), queued.attempts)
+        if queued.was_flushed:
+            self._metrics.after_flush.inc()
         note = f"Successfully assigned {pod.key} to {node_name}"
         self._recorder.record(pod, "Normal", "Scheduled", "Binding", note)
         if self._cache.is_assumed(queued.uid):

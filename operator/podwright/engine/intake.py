@@ -25,10 +25,14 @@ from podwright.engine.changes import (
     same_node,
 )
 from podwright.engine.complaints import Complaints
+from podwright.engine.plugin_metrics import Stopwatch
 from podwright.engine.ports import Recorder, Regarding, StatusWriter
 
 Raw = Mapping[str, Any]
 
+CAME: Final = "UnscheduledPodAdd"
+CHANGED: Final = "UnscheduledPodUpdate"
+WENT: Final = "UnscheduledPodDelete"
 SELECTING_ONLY: Final = ("ReplicaSet", "StatefulSet", "ReplicationController")
 """Kinds of which only what they select is needed."""
 
@@ -43,7 +47,15 @@ class Flights(Protocol):
 class Nodes:
     """The stream of nodes, by name."""
 
-    def __init__(self, cache: Cache, queue: SchedulingQueue, complaints: Complaints, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        complaints: Complaints,
+        wake: Callable[[], None],
+        watch: Stopwatch,
+    ) -> None:
+        self._watch = watch
         self._cache = cache
         self._queue = queue
         self._complaints = complaints
@@ -53,6 +65,7 @@ class Nodes:
         return str(raw["metadata"]["name"])
 
     def put(self, raw: Raw) -> None:
+        started = self._watch.start()
         try:
             node = parse_node(raw)
             known = self._cache.present(node.name)
@@ -64,16 +77,19 @@ class Nodes:
             if event is not None:
                 self._queue.move(event, before, node)
                 self._wake()
+                self._watch.stop(event.label, started)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._complaints.about("Node", _name(raw), error)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
+        started = self._watch.start()
         known = self._cache.present(key)
         if known is not None:
             before = known.node
             self._cache.remove_node(key)
             self._queue.move(NODE_DELETED, before, None)
             self._wake()
+            self._watch.stop(NODE_DELETED.label, started)
 
 
 class AssignedPods:
@@ -86,7 +102,9 @@ class AssignedPods:
         status: StatusWriter,
         complaints: Complaints,
         wake: Callable[[], None],
+        watch: Stopwatch,
     ) -> None:
+        self._watch = watch
         self._cache = cache
         self._queue = queue
         self._status = status
@@ -104,6 +122,7 @@ class AssignedPods:
 
     def take(self, pod: PodInfo) -> None:
         """The pod has a node: it is confirmed where we put it, or was put there by somebody else."""
+        started = self._watch.start()
         cache, uid = self._cache, pod.uid
         known = cache.placement(uid)
         ours = known is not None and cache.is_assumed(uid)
@@ -119,14 +138,17 @@ class AssignedPods:
         if event is not None:
             self._queue.move(event, before, pod)
             self._wake()
+            self._watch.stop(event.label, started)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
+        started = self._watch.start()
         known = self._cache.placement(key)
         if known is not None:
             before = known.pods[key]
             self._cache.remove_pod(key)
             self._queue.move(POD_GONE, before, None)
             self._wake()
+            self._watch.stop(POD_GONE.label, started)
 
 
 class PendingPods:
@@ -142,7 +164,9 @@ class PendingPods:
         complaints: Complaints,
         wake: Callable[[], None],
         serves: Callable[[str], bool],
+        watch: Stopwatch,
     ) -> None:
+        self._watch = watch
         self._cache = cache
         self._queue = queue
         self._status = status
@@ -188,8 +212,11 @@ class PendingPods:
             self.put(raw)
 
     def _take(self, pod: PodInfo, raw: Raw) -> None:
-        uid = pod.uid
+        uid, started = pod.uid, self._watch.start()
         if pod.finished:
+            # Evicted before it had a node, say: it is not to be bound any more.
+            if self._queue.get(uid) is not None:
+                self.drop(uid, raw)
             return
         queued = self._queue.get(uid)
         if self._cache.placement(uid) is not None:
@@ -209,9 +236,10 @@ class PendingPods:
         if before is None and pod.group:
             self._queue.move(MEMBER_ADDED, None, pod, spare=uid)
         if before is not None and promised not in ("", pod.nominated_node_name):
-            # Others were kept off that node for its sake.
-            self._queue.move(POD_GONE, before.on(promised), None)
+            # Others, no more important than it, were kept off that node for its sake.
+            self._queue.move(POD_GONE, before.on(promised), None, up_to_priority=before.priority)
         self._wake()
+        self._watch.stop(CAME if before is None else CHANGED, started)
 
     def _changed_in_flight(self, pod: PodInfo, raw: Raw) -> None:
         """Should it come back, it comes back as it is now. One that is being deleted is not bound any more."""
@@ -228,14 +256,16 @@ class PendingPods:
     def drop(self, key: str, _raw: Raw | None) -> None:
         if self._cache.placement(key) is not None and not self._flights.gone(key):
             return
+        started = self._watch.start()
         queued = self._queue.get(key)
         self._status.forget(key)
         self._queue.delete(key)
         self._cache.groups.left(key)
         if queued is not None and self._cache.nominator.node_of(key):
             self._cache.nominator.remove(key)
-            self._queue.move(POD_GONE, queued.pod, None)
+            self._queue.move(POD_GONE, queued.pod, None, up_to_priority=queued.pod.priority)
         self._wake()
+        self._watch.stop(WENT, started)
 
 
 class Objects:
@@ -248,7 +278,9 @@ class Objects:
         queue: SchedulingQueue,
         complaints: Complaints,
         wake: Callable[[], None],
+        watch: Stopwatch,
     ) -> None:
+        self._watch = watch
         self._kind = kind
         self._cache = cache
         self._queue = queue
@@ -260,6 +292,7 @@ class Objects:
         return f"{metadata.get('namespace') or ''}/{metadata['name']}"
 
     def put(self, raw: Raw) -> None:
+        started = self._watch.start()
         try:
             kept = _trimmed(self._kind, raw)
             namespace, name = key_of(kept)
@@ -267,7 +300,7 @@ class Objects:
             if before is not None and _alike(self._kind, before, kept):
                 return
             self._cache.set_object(self._kind, kept)
-            self._moved(before, kept)
+            self._moved(before, kept, started)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._complaints.about(self._kind, _name(raw), error)
 
@@ -275,12 +308,15 @@ class Objects:
         namespace, _, name = key.partition("/")
         before = self._cache.store.get(self._kind, name, namespace)
         if before is not None:
+            started = self._watch.start()
             self._cache.remove_object(self._kind, name, namespace)
-            self._moved(before, None)
+            self._moved(before, None, started)
 
-    def _moved(self, before: Raw | None, after: Raw | None) -> None:
-        self._queue.move(object_event(self._kind, before, after), before, after)
+    def _moved(self, before: Raw | None, after: Raw | None, started: float) -> None:
+        event = object_event(self._kind, before, after)
+        self._queue.move(event, before, after)
         self._wake()
+        self._watch.stop(event.label, started)
 
 
 def _trimmed(kind: str, raw: Raw) -> Raw:

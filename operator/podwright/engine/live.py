@@ -15,6 +15,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.events import EventHint
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, Handle, WaitingPod
+from podwright.core.framework.measured import MeasuredFramework, Observer
 from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
@@ -48,6 +49,8 @@ class Live:
 
     policy: CompiledPolicy
     framework: Framework
+    measured: Live | None = None
+    """The same, with plugins that are measured."""
 
 
 class LivePolicies:
@@ -61,8 +64,13 @@ class LivePolicies:
         complaints: Complaints,
         scheduler_name: str,
         queue_sort: str = QUEUE_SORT,
+        *,
+        clock: Callable[[], float],
+        observer: Observer,
     ) -> None:
-        """Raises ProfileError or PluginError if there is no such queue sort plugin, or it cannot be built."""
+        """`clock` and `observer` are for measuring plugins. Raises ProfileError or PluginError if there is no such queue sort plugin, or it cannot be built."""
+        self._clock = clock
+        self._observer = observer
         self._classes = classes
         self._handle = handle
         self._complaints = complaints
@@ -77,7 +85,9 @@ class LivePolicies:
         """What the queue asks of the plugin that orders it."""
 
     def _build(self, policy: CompiledPolicy) -> None:
-        self._built[policy] = Live(policy, Framework(policy.profile, self._classes, self._handle))
+        framework = Framework(policy.profile, self._classes, self._handle)
+        measured = MeasuredFramework(framework, self._clock, self._observer)
+        self._built[policy] = Live(policy, framework, Live(policy, measured))
 
     def apply(self, raw: Mapping[str, Any]) -> Outcome:
         """Takes a policy object in; what is wrong with it is in the outcome."""

@@ -5,30 +5,14 @@ What can be asked for (queue lengths, cache sizes) is computed when somebody scr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily, Metric
+
+from podwright.engine.buckets import OnDemand, Read, exponential
+from podwright.engine.plugin_metrics import PluginMetrics
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
-
-
-def _exponential(start: float, factor: float, count: int) -> list[float]:
-    return [start * factor**n for n in range(count)]
-
-
-class _OnDemand:
-    """Gauges that are computed when they are read."""
-
-    def __init__(self) -> None:
-        self.families: list[tuple[str, str, str, Callable[[], Mapping[str, float]]]] = []
-
-    def collect(self) -> Iterable[Metric]:
-        for name, text, label, read in self.families:
-            family = GaugeMetricFamily(name, text, labels=[label])
-            for value, number in read().items():
-                family.add_metric([value], number)
-            yield family
 
 
 class Attempts:
@@ -53,8 +37,9 @@ class Metrics:
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
-        self._on_demand = _OnDemand()
+        self._on_demand = OnDemand()
         registry.register(self._on_demand)
+        self.plugins = PluginMetrics(registry)
         self._attempts = Counter(
             "scheduler_schedule_attempts",
             "Attempts to schedule pods, by result.",
@@ -65,13 +50,13 @@ class Metrics:
             "scheduler_scheduling_attempt_duration_seconds",
             "Duration of an attempt, algorithm and binding.",
             ["result", "profile"],
-            buckets=_exponential(0.001, 2, 15),
+            buckets=exponential(0.001, 2, 15),
             registry=registry,
         )
         self.algorithm_seconds = Histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
             "Duration of the scheduling algorithm.",
-            buckets=_exponential(0.001, 2, 15),
+            buckets=exponential(0.001, 2, 15),
             registry=registry,
         )
         self._group_attempts = Counter(
@@ -84,27 +69,27 @@ class Metrics:
             "scheduler_podgroup_scheduling_attempt_duration_seconds",
             "Duration of an attempt at a pod group.",
             ["result", "profile"],
-            buckets=_exponential(0.001, 2, 15),
+            buckets=exponential(0.001, 2, 15),
             registry=registry,
         )
         self.group_algorithm_seconds = Histogram(
             "scheduler_podgroup_scheduling_algorithm_duration_seconds",
             "Duration of the scheduling algorithm for a pod group.",
-            buckets=_exponential(0.001, 2, 15),
+            buckets=exponential(0.001, 2, 15),
             registry=registry,
         )
         self._sli_seconds = Histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "From a pod's entry into the queue until it was bound, all attempts included.",
             ["attempts"],
-            buckets=_exponential(0.01, 2, 20),
+            buckets=exponential(0.01, 2, 20),
             registry=registry,
         )
         self._sli = {n: self._sli_seconds.labels(str(n) if n < 15 else "15+") for n in range(16)}
         self.pod_attempts = Histogram(
             "scheduler_pod_scheduling_attempts",
             "Attempts that a bound pod took.",
-            buckets=_exponential(1, 2, 5),
+            buckets=exponential(1, 2, 5),
             registry=registry,
         )
         self.preemption_attempts = Counter(
@@ -113,14 +98,14 @@ class Metrics:
         self.preemption_victims = Histogram(
             "scheduler_preemption_victims",
             "Victims of a preemption.",
-            buckets=_exponential(1, 2, 7),
+            buckets=exponential(1, 2, 7),
             registry=registry,
         )
         self._preemption_seconds = Histogram(
             "scheduler_preemption_goroutines_duration_seconds",
             "From the choice of the victims until the deletion of the last one had begun.",
             ["result"],
-            buckets=_exponential(0.01, 2, 20),
+            buckets=exponential(0.01, 2, 20),
             registry=registry,
         )
         self._preemptions = Counter(
@@ -130,7 +115,12 @@ class Metrics:
             "scheduler_permit_wait_duration_seconds",
             "Duration of waiting in Permit.",
             ["result"],
-            buckets=_exponential(0.001, 2, 15),
+            buckets=exponential(0.001, 2, 15),
+            registry=registry,
+        )
+        self.after_flush = Counter(
+            "scheduler_pod_scheduled_after_flush",
+            "Pods that were bound in an attempt that no event had led to, only the time that they had waited.",
             registry=registry,
         )
         self._incoming = Counter(
@@ -179,4 +169,8 @@ class Metrics:
 
     def on_demand(self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:
         """A gauge with one label that is computed when it is scraped."""
-        self._on_demand.families.append((name, text, label, read))
+        self.on_demand_by(name, text, (label,), lambda: {(value,): number for value, number in read().items()})
+
+    def on_demand_by(self, name: str, text: str, labels: tuple[str, ...], read: Read) -> None:
+        """A gauge with labels that is computed when it is scraped."""
+        self._on_demand.offer(name, text, labels, read)

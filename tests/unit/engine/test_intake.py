@@ -219,3 +219,35 @@ def placed(**options):
 )
 def test_what_changed_about_a_placed_pod(before, after, action):
     assert assigned_pod_event(before, after) == (None if action is None else ClusterEvent(ASSIGNED_POD, action))
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+async def test_a_pod_that_ended_before_it_had_a_node_is_not_bound(phase):
+    rig = Rig()
+    raw = rig.pod("web")
+    rig.engine.pending.put({**raw, "status": {"phase": phase}})
+    rig.node("a")
+    async with deciding(rig):
+        assert rig.cluster.bound == []
+        assert len(rig.engine.queue) == 0
+
+
+@pytest.mark.parametrize("change", ["its promise is another one", "it is gone"])
+async def test_who_gives_up_a_promised_node_helps_pods_that_are_no_more_important(change):
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "2"})
+    raw = ours("promised", requests={"cpu": "2"}, priority=5, status={"nominatedNodeName": "a"})
+    raw["spec"]["schedulingGates"] = [{"name": "later"}]
+    rig.engine.pending.put(raw)
+    rig.pod("low", requests={"cpu": "2"}, priority=1)
+    rig.pod("high", requests={"cpu": "4"}, priority=9)
+    async with deciding(rig):
+        assert rig.cluster.bound == []
+        attempts = rig.engine.queue.get("default/high").attempts
+        if change == "it is gone":
+            rig.engine.pending.drop("default/promised", raw)
+        else:
+            rig.engine.pending.put({**raw, "status": {"nominatedNodeName": "b"}})
+        await settle()
+        assert rig.cluster.bound == [("low", "a")]
+        assert rig.engine.queue.get("default/high").attempts == attempts

@@ -72,6 +72,9 @@ class Framework:
         """The plugin that holds back pods which need devices is off: they are not bound blindly all the same."""
         self._adjusting = tuple(plugin for plugin in self.at(Point.PRE_FILTER) if plugin.adjusts)
 
+    _call = staticmethod(call)
+    """How plugins are called, but for one node at a time: those who measure have another one."""
+
     @staticmethod
     def _build(plugin: type[Any], args: Any, handle: Handle) -> Any:
         if args is None and plugin.args_type is not None:
@@ -90,7 +93,7 @@ class Framework:
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """The first rejection, or None. A pod without one may be scheduled."""
         for plugin in self.at(Point.PRE_ENQUEUE):
-            answer = call(plugin, Point.PRE_ENQUEUE, plugin.pre_enqueue, pod)
+            answer = self._call(plugin, Point.PRE_ENQUEUE, plugin.pre_enqueue, pod)
             status = contract.status_of(plugin, Point.PRE_ENQUEUE, answer)
             if status is not None:
                 return status
@@ -112,7 +115,9 @@ class Framework:
             if held is not None:
                 return PreFilterOutcome(held.by(DYNAMIC_RESOURCES), None, ())
         for plugin in self.at(Point.PRE_FILTER):
-            answer = contract.pre_filter_answer(plugin, call(plugin, Point.PRE_FILTER, plugin.pre_filter, state, pod))
+            answer = contract.pre_filter_answer(
+                plugin, self._call(plugin, Point.PRE_FILTER, plugin.pre_filter, state, pod)
+            )
             if answer is None:
                 continue
             if isinstance(answer, PreFilterResult):
@@ -142,7 +147,7 @@ class Framework:
             if plugin.filter_all is None:
                 result = self._filter_each(plugin, state, pod, alive)
             else:
-                answer = call(plugin, Point.FILTER, plugin.filter_all, state, pod, table)
+                answer = self._call(plugin, Point.FILTER, plugin.filter_all, state, pod, table)
                 result = contract.filter_result(plugin, answer, table.size)
             if result is None:
                 continue
@@ -236,7 +241,7 @@ class Framework:
         reasons: list[str] = []
         rejected_by = ""
         for plugin in self.at(Point.POST_FILTER):
-            answer = call(plugin, Point.POST_FILTER, plugin.post_filter, state, pod, diagnosis)
+            answer = self._call(plugin, Point.POST_FILTER, plugin.post_filter, state, pod, diagnosis)
             found, status = contract.post_filter_answer(plugin, answer)
             if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
                 return found, status
@@ -249,17 +254,21 @@ class Framework:
 
     # Score
 
-    def score(
-        self, state: CycleState, pod: PodInfo, feasible: Feasible, details: dict[str, Int64s] | None = None
-    ) -> Int64s:
-        """int64[feasible]: the weighted sum over all score plugins. `details` gets each plugin's normalised scores."""
+    def pre_score(self, state: CycleState, pod: PodInfo, feasible: Feasible) -> None:
+        """All PreScore plugins; `score` calls it. One that says Skip does not score."""
         for plugin in self.at(Point.PRE_SCORE):
-            answer = call(plugin, Point.PRE_SCORE, plugin.pre_score, state, pod, feasible)
+            answer = self._call(plugin, Point.PRE_SCORE, plugin.pre_score, state, pod, feasible)
             status = contract.status_of(plugin, Point.PRE_SCORE, answer)
             if status is not None:
                 if status.code is not Code.SKIP:
                     raise PluginError(plugin.name, Point.PRE_SCORE.key, status.message or status.code.text)
                 state.skip_score.add(plugin.name)
+
+    def score(
+        self, state: CycleState, pod: PodInfo, feasible: Feasible, details: dict[str, Int64s] | None = None
+    ) -> Int64s:
+        """int64[feasible]: the weighted sum over all score plugins. `details` gets each plugin's normalised scores."""
+        self.pre_score(state, pod, feasible)
         total = np.zeros(len(feasible), np.int64)
         constant = 0
         for plugin in self.at(Point.SCORE):
@@ -281,7 +290,7 @@ class Framework:
         length = len(feasible)
         if plugin.score_all is not None:
             scores = contract.scores_of(
-                plugin, call(plugin, Point.SCORE, plugin.score_all, state, pod, feasible), length
+                plugin, self._call(plugin, Point.SCORE, plugin.score_all, state, pod, feasible), length
             )
         else:
             node_at = self.handle.cache.node_at
@@ -290,7 +299,7 @@ class Framework:
         if plugin.normalize is not None:
             if isinstance(scores, int) and not plugin.normalizes_numbers:
                 scores = np.full(length, scores, np.int64)
-            answer = call(plugin, Point.SCORE, plugin.normalize, state, pod, scores, feasible)
+            answer = self._call(plugin, Point.SCORE, plugin.normalize, state, pod, scores, feasible)
             scores = contract.scores_of(plugin, answer, length)
         contract.check_range(plugin, scores)
         return scores  # type: ignore[no-any-return]
@@ -301,7 +310,7 @@ class Framework:
         """All Reserve plugins; the first failure, after which everything is unreserved again."""
         for plugin in self.at(Point.RESERVE):
             try:
-                answer = call(plugin, Point.RESERVE, plugin.reserve, state, pod, node_name)
+                answer = self._call(plugin, Point.RESERVE, plugin.reserve, state, pod, node_name)
                 status = contract.outcome_of(plugin, Point.RESERVE, answer)
             except PluginError:
                 self.unreserve(state, pod, node_name)
@@ -316,7 +325,7 @@ class Framework:
         faults = []
         for plugin in reversed(self.at(Point.RESERVE)):
             try:
-                call(plugin, Point.RESERVE, plugin.unreserve, state, pod, node_name)
+                self._call(plugin, Point.RESERVE, plugin.unreserve, state, pod, node_name)
             except PluginError as fault:
                 faults.append(fault)
         return faults
@@ -325,7 +334,7 @@ class Framework:
         """None: approved; a rejection; or Wait, with the timeout in seconds of each plugin that wants to wait."""
         waits: dict[str, float] = {}
         for plugin in self.at(Point.PERMIT):
-            answer = call(plugin, Point.PERMIT, plugin.permit, state, pod, node_name)
+            answer = self._call(plugin, Point.PERMIT, plugin.permit, state, pod, node_name)
             status, timeout = contract.permit_answer(plugin, answer)
             if status is None:
                 continue
@@ -345,7 +354,7 @@ class Framework:
                 contract.status_of(
                     plugin,
                     Point.PRE_BIND,
-                    call(plugin, Point.PRE_BIND, plugin.pre_bind_pre_flight, state, pod, node_name),
+                    self._call(plugin, Point.PRE_BIND, plugin.pre_bind_pre_flight, state, pod, node_name),
                 )
             )
         ]

@@ -1,0 +1,222 @@
+"""Metrics by kube-scheduler's names: that they say what happened."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from builders import make_node
+from engine_kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
+from podwright.core.framework.interface import FilterPlugin, PermitPlugin, Plugin, ScorePlugin
+from podwright.core.framework.status import Code, Status
+from podwright.core.queue import hinting
+from podwright.engine.plugin_metrics import ONE_ATTEMPT_IN
+
+
+def values(rig, name):
+    """The samples of a metric, by the values of their labels but `le`; buckets left out."""
+    return {
+        tuple(sample.labels.values()): sample.value
+        for family in rig.engine.metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+class PerNode(Plugin, FilterPlugin, ScorePlugin):
+    """Looks at one node at a time."""
+
+    name = "PerNode"
+
+    def filter(self, _state, _pod, _node):
+        return None
+
+    def score(self, _state, _pod, _node):
+        return 1
+
+
+class Waiter(Plugin, PermitPlugin):
+    name = "Waiter"
+
+    def permit(self, _state, _pod, _node_name):
+        return Status(Code.WAIT), 30.0
+
+
+async def test_pods_that_wait_are_counted_by_who_rejected_them():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.pod("big", requests={"cpu": "2"})
+    rig.pod("picky", requests={"cpu": "2"}, spec={"nodeSelector": {"disk": "ssd"}})
+    rig.pod("held", spec={"schedulingGates": [{"name": "later"}]})
+    async with deciding(rig):
+        assert values(rig, "scheduler_unschedulable_pods") == {
+            ("NodeResourcesFit", "podwright"): 1,
+            ("NodeAffinity", "podwright"): 1,
+            ("SchedulingGates", "podwright"): 1,
+        }
+        rig.node("b", allocatable={"cpu": "4"})
+        await settle()
+        assert ("NodeResourcesFit", "podwright") not in values(rig, "scheduler_unschedulable_pods")
+
+
+async def test_pods_enter_queues_as_often_as_they_do():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.pod("big", requests={"cpu": "2"})
+    rig.pod("held", spec={"schedulingGates": [{"name": "later"}]})
+    async with deciding(rig):
+        rig.engine.nodes.put(make_node("a", allocatable={"cpu": "3"}))
+        await settle()
+        assert values(rig, "scheduler_queue_incoming_pods_total") == {
+            ("active", "UnscheduledPodAdd"): 1,
+            ("unschedulable", "UnscheduledPodAdd"): 1,
+            ("unschedulable", "ScheduleAttemptFailure"): 1,
+            ("backoff", "NodeUpdateNodeAllocatable"): 1,
+            ("active", "PopFromBackoffQ"): 1,
+        }
+        assert rig.cluster.bound == [("big", "a")]
+
+
+async def test_one_attempt_in_ten_is_measured_from_filter_to_bind():
+    rig = Rig({"PerNode": PerNode})
+    for name in ("a", "b"):
+        rig.node(name)
+    policy = custom_policy("filter", "PerNode")
+    policy["spec"]["plugins"]["score"] = {"enabled": [{"name": "PerNode"}]}
+    assert rig.engine.live.apply(policy).accepted
+    for number in range(ONE_ATTEMPT_IN + 1):
+        rig.pod(f"p{number}")
+    async with deciding(rig):
+        assert len(rig.cluster.bound) == ONE_ATTEMPT_IN + 1
+        points = values(rig, "scheduler_framework_extension_point_duration_seconds_count")
+        ran = ("PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit", "Bind")
+        assert points == {(point, "Success", "podwright"): 2 for point in ran}
+        plugins = values(rig, "scheduler_plugin_execution_duration_seconds_count")
+        for expected in (
+            ("NodeResourcesFit", "Filter", "Success"),
+            ("PerNode", "Filter", "Success"),
+            ("PerNode", "Score", "Success"),
+            ("TaintToleration", "ScoreExtensionNormalize", "Success"),
+            ("VolumeBinding", "PreBindPreFlight", "Skip"),
+            ("DefaultBinder", "Bind", "Success"),
+        ):
+            assert plugins.get(expected) == 2, expected
+
+
+async def test_what_is_measured_says_how_it_ended():
+    rig = Rig({"Slow": Slow})
+    rig.node("a", allocatable={"cpu": "1"})
+    Slow.gate = asyncio.get_running_loop().create_future()
+    Slow.gate.set_exception(ZeroDivisionError("a bug"))
+    rig.engine.live.apply(custom_policy("preBind", "Slow"))
+    rig.pod("web")
+    async with deciding(rig):
+        points = values(rig, "scheduler_framework_extension_point_duration_seconds_count")
+        assert points["PreBind", "Error", "podwright"] == 1
+        assert points["Unreserve", "Success", "podwright"] == 1
+        plugins = values(rig, "scheduler_plugin_execution_duration_seconds_count")
+        assert plugins["Slow", "PreBind", "Error"] == 1
+
+
+async def test_events_and_hints_are_measured():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "1"})
+    for number in range(hinting.SAMPLED):
+        rig.pod(f"p{number}", requests={"cpu": "2"})
+    async with deciding(rig):
+        rig.node("b", allocatable={"cpu": "1"})
+        await settle()
+        events = values(rig, "scheduler_event_handling_duration_seconds_count")
+        assert events == {("NodeAdd",): 2, ("UnscheduledPodAdd",): hinting.SAMPLED}
+        hints = values(rig, "scheduler_queueing_hint_execution_duration_seconds_count")
+        assert hints == {("NodeResourcesFit", "NodeAdd", "QueueSkip"): 1}
+
+
+async def test_every_kind_of_event_has_its_label():
+    rig = Rig()
+    node = make_node("a")
+    rig.engine.nodes.put(node)
+    raw = rig.pod("web")
+    rig.engine.pending.put({**raw, "metadata": {**raw["metadata"], "labels": {"a": "b"}, "resourceVersion": "2"}})
+    rig.engine.pending.drop("default/web", raw)
+    placed = on_node(ours("other"), "a")
+    rig.engine.assigned.put(placed)
+    rig.engine.assigned.drop("default/other", placed)
+    rig.engine.objects("StorageClass").put({"metadata": {"name": "fast"}})
+    rig.engine.objects("StorageClass").drop("/fast", None)
+    rig.engine.nodes.drop("a", node)
+    assert values(rig, "scheduler_event_handling_duration_seconds_count") == dict.fromkeys(
+        [
+            ("NodeAdd",),
+            ("NodeDelete",),
+            ("UnscheduledPodAdd",),
+            ("UnscheduledPodUpdate",),
+            ("UnscheduledPodDelete",),
+            ("AssignedPodAdd",),
+            ("AssignedPodDelete",),
+            ("storage.k8s.io/StorageClassAdd",),
+            ("storage.k8s.io/StorageClassDelete",),
+        ],
+        1,
+    )
+
+
+async def test_attempts_at_preemption_count_with_and_without_victims():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.engine.assigned.put(on_node(ours("low", requests={"cpu": "1"}, priority=0), "a"))
+    rig.pod("high", requests={"cpu": "1"}, priority=10)
+    rig.pod("huge", requests={"cpu": "5"}, priority=10)
+    rig.evictor.waits = True
+    async with deciding(rig):
+        assert values(rig, "scheduler_preemption_attempts_total") == {(): 2}
+        assert values(rig, "scheduler_preemption_victims_count") == {(): 1}
+        assert values(rig, "scheduler_preemption_victims_sum") == {(): 1}
+        assert values(rig, "scheduler_preemption_goroutines_execution_total") == {}
+        rig.evictor.answers["low"](False)
+        assert values(rig, "scheduler_preemption_goroutines_execution_total") == {("error",): 1}
+
+
+async def test_a_pod_that_only_time_helped_is_counted():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.pod("web", requests={"cpu": "2"})
+    async with deciding(rig):
+        rig.engine.cache.set_node(rig.engine.cache.present("a").node)
+        rig.now += 400
+        rig.engine.wake()
+        await settle()
+        assert values(rig, "scheduler_pod_scheduled_after_flush_total") == {(): 0}
+        # A node that came without its event: what hints that are wrong look like.
+        other = Rig()
+        other.node("b", allocatable={"cpu": "8"})
+        rig.engine.cache.set_node(other.engine.cache.present("b").node)
+        rig.now += 400
+        rig.engine.wake()
+        await settle()
+        assert rig.cluster.bound == [("web", "b")]
+        assert values(rig, "scheduler_pod_scheduled_after_flush_total") == {(): 1}
+
+
+@pytest.mark.parametrize(("allowed", "result"), [(True, "Success"), (False, "Unschedulable")])
+async def test_waits_in_permit_end_with_a_code(allowed, result):
+    rig = Rig({"Waiter": Waiter})
+    rig.node("a")
+    rig.engine.live.apply(custom_policy("permit", "Waiter"))
+    rig.pod("web")
+    async with deciding(rig):
+        (waiting,) = rig.engine.flights.waiting()
+        waiting.allow("Waiter") if allowed else waiting.reject("Waiter", "no")
+        await settle()
+        assert values(rig, "scheduler_permit_wait_duration_seconds_count") == {(result,): 1}
+
+
+async def test_what_is_kept_and_cached_is_counted():
+    rig = Rig()
+    rig.node("a")
+    rig.cluster.outcomes = [asyncio.get_running_loop().create_future()]
+    rig.pod("web")
+    rig.engine.queue.pop()
+    assert values(rig, "scheduler_inflight_events") == {("PodPopped",): 1}
+    assert values(rig, "scheduler_cache_size") == {("nodes",): 1, ("pods",): 0, ("assumed_pods",): 0}
