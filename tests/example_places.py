@@ -107,7 +107,7 @@ class Place:
     def settle(self) -> None:
         """Waits until the operator knows of the residents only."""
         wait_until(
-            lambda: self._operator.metric("scheduler_scheduler_cache_size", type="pods") == len(USED),
+            lambda: self._operator.metric("scheduler_cache_size", type="pods") == len(USED),
             30,
             "the operator has seen that all pods are gone",
         )

@@ -52,7 +52,7 @@ def test_two_instances_that_both_believe_they_lead(arena: Arena) -> None:
         shares = [int(one.metric("scheduler_pod_scheduling_attempts_count")) for one in (first, second)]
         wait_until(
             lambda: all(
-                one.metric("scheduler_scheduler_cache_size", type="assumed_pods") == 0 for one in (first, second)
+                one.metric("scheduler_cache_size", type="assumed_pods") == 0 for one in (first, second)
             ),
             60,
             "neither counts pods that the other one has bound elsewhere",

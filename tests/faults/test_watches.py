@@ -139,7 +139,7 @@ def test_events_of_pods_that_never_come_are_made_good(arena: Arena, intake: str)
         gone = time.monotonic()
         kit.wait_until(lambda: waiting() == 0, 150, "pods that are gone are forgotten")
         forgotten = time.monotonic() - gone
-        assumed = lambda: operator.metric("scheduler_scheduler_cache_size", type="assumed_pods")  # noqa: E731
+        assumed = lambda: operator.metric("scheduler_cache_size", type="assumed_pods")  # noqa: E731
         kit.wait_until(lambda: assumed() == 0, 90, "every binding is confirmed")
     arena.verify()
     arena.tell(pods=110, faults=lost, seconds_until_deleted_pods_were_forgotten=f"{forgotten:.1f}")

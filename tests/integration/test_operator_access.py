@@ -152,7 +152,7 @@ def test_health_says_what_is_missing_until_the_caches_are_complete(cluster):
     finally:
         cluster.api_server.resume()
     wait_until(lambda: operator.ready, 60, "it is ready")
-    assert operator.metric("scheduler_scheduler_cache_size", type="nodes") == 0
+    assert operator.metric("scheduler_cache_size", type="nodes") == 0
     operator.process.stop(30)
     assert operator.process.returncode == 0
 
