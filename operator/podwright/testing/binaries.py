@@ -22,7 +22,7 @@ class Binaries:
 
     def __init__(self, versions: Versions | None = None, report: builder.Report = builder.report_to_stderr) -> None:
         self.versions = versions or Versions.from_environ()
-        self._report = report
+        self.report = report
         self._found: dict[str, Path] = {}
 
     def find(self, name: str) -> Path | None:
@@ -39,7 +39,7 @@ class Binaries:
         path = self.find(name)
         if path is None:
             self.require([name])
-            path = self._found[name] = builder.build(PROGRAMS[name], self.versions, self._report)
+            path = self._found[name] = builder.build(PROGRAMS[name], self.versions, self.report)
         return path
 
     def require(self, names: Iterable[str]) -> None:

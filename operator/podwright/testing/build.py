@@ -8,6 +8,7 @@ keeps two processes from building at once. Read `binaries` for who calls this.
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -88,6 +89,15 @@ def build(program: Program, versions: Versions, report: Report = report_to_stder
     return target
 
 
+def build_test(main: Path, versions: Versions, report: Report = report_to_stderr) -> Path:
+    """Build a Go test main that imports packages of `k8s.io/kubernetes` with all their tests' code. Raises BuildError.
+
+    What is built is kept for as long as the text of `main` stays the same. Its name has to end in `_test.go`.
+    """
+    digest = hashlib.sha256(main.read_bytes()).hexdigest()[:12]
+    return build(Program(f"{main.stem}-{digest}", "kubernetes", ".", test_main=main), versions, report)
+
+
 class _Build:
     """One run of the recipe: write a module that requires the program's, then compile."""
 
@@ -96,7 +106,7 @@ class _Build:
         self._program = program
         self._version = versions.of(program.family)
         self._folder = folder
-        self._source = folder / "source"
+        self._source = folder / (program.test_main.stem if program.test_main else "source")
         self._report = report
         self._environ = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
 
@@ -104,6 +114,8 @@ class _Build:
         begun = time.monotonic()
         self._report(f"{self._program.name} {self._version}: building it with Go, once; it is kept in {self._folder}")
         self._write_module()
+        if self._program.test_main:
+            shutil.copy(self._program.test_main, self._source)
         if self._program.family == "kwok":
             self._copy_stages()
         unfinished = target.with_suffix(".unfinished")
@@ -157,7 +169,7 @@ class _Build:
 
     def _compile(self, output: Path, log: Path) -> None:
         command = [
-            *(self._go, "build", "-mod=mod", "-buildvcs=false", "-trimpath", "-v"),
+            *(self._go, *self._verb(), "-mod=mod", "-buildvcs=false", "-trimpath", "-v"),
             *("-ldflags", self._linker_flags(), "-o", str(output), self._program.package),
         ]
         with log.open("w") as lines:
@@ -173,6 +185,9 @@ class _Build:
         if process.returncode:
             last = "\n".join(log.read_text().splitlines()[-8:])
             raise BuildError(f"Go cannot build {self._program.name} {self._version}; the log is {log}:\n{last}")
+
+    def _verb(self) -> tuple[str, ...]:
+        return ("test", "-c") if self._program.test_main else ("build",)
 
     def _watch(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
         begun = told = time.monotonic()

@@ -242,10 +242,18 @@ class ControlPlane:
             "kube-controller-manager", [*command, *gates, *flags], f"https://127.0.0.1:{port}/healthz"
         )
 
-    def start_kwok(self, flags: Sequence[str] = ()) -> Server:
-        """Start KWOK, which plays the kubelets of all nodes: bound pods run, nodes are ready and renew their leases."""
+    @property
+    def kwok_stages(self) -> Path:
+        """KWOK's own description of what a kubelet does: Stages, as YAML documents."""
+        return self.binaries.path("kwok").parent / "stages.yaml"
+
+    def start_kwok(self, flags: Sequence[str] = (), stages: Path | None = None) -> Server:
+        """Start KWOK, which plays the kubelets of all nodes: bound pods run, nodes are ready and renew their leases.
+
+        `stages` is a file of Stages to play instead of `kwok_stages`.
+        """
         port = free_port()
-        command = servers.kwok_command(self.binaries.path("kwok"), port, self.kubeconfig)
+        command = servers.kwok_command(self.binaries.path("kwok"), port, self.kubeconfig, stages or self.kwok_stages)
         return self._start_companion("kwok", [*command, *flags], f"http://127.0.0.1:{port}/healthz")
 
     def start_process(

@@ -129,11 +129,11 @@ def controller_manager_command(
     ]
 
 
-def kwok_command(program: Path, port: int, kubeconfig: Path) -> list[str]:
+def kwok_command(program: Path, port: int, kubeconfig: Path, stages: Path) -> list[str]:
     return [
         str(program),
         f"--kubeconfig={kubeconfig}",
-        f"--config={program.parent / 'stages.yaml'}",
+        f"--config={stages}",
         "--manage-all-nodes=true",
         "--node-lease-duration-seconds=40",
         f"--server-address=127.0.0.1:{port}",

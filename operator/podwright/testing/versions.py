@@ -47,7 +47,7 @@ _VARIABLES = {"kubernetes": "KUBERNETES_VERSION", "etcd": "ETCD_VERSION", "kwok"
 class Program:
     """A program of the control plane: its file name, its Go package, how to ask for its version.
 
-    `companions` are files that have to lie beside it.
+    `companions` are files that have to lie beside it. `test_main` is a Go test main of ours that is the whole program.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Program:
     package: str
     version_arguments: tuple[str, ...] = ("--version",)
     companions: tuple[str, ...] = ()
+    test_main: Path | None = None
 
     def version_of(self, path: Path) -> str | None:
         """The version that the file at `path` reports, None if it does not say or does not run."""
