@@ -83,11 +83,14 @@ class PodEvictor:
         return False
 
     def _mark(self, victim: PodInfo, preemptor: PodInfo | Regarding) -> object:
-        condition = {
+        condition: dict[str, object] = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "PreemptionByScheduler",
             "message": preempting(preemptor),
-            "lastTransitionTime": rfc3339(self._clock()),
         }
+        if victim.generation:
+            condition["observedGeneration"] = victim.generation
+        if not victim.preempted:
+            condition["lastTransitionTime"] = rfc3339(self._clock())
         return {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}

@@ -13,7 +13,7 @@ from podwright.core.objects.pod import parse_pod
 from podwright.kube import eviction
 from podwright.kube.eviction import PodEvictor
 
-VICTIM = parse_pod(make_pod("low", uid="u1"))
+VICTIM = parse_pod(make_pod("low", uid="u1", metadata={"generation": 3}))
 PREEMPTOR = parse_pod(make_pod("high", uid="u2", spec={"schedulerName": "podwright"}))
 
 
@@ -41,12 +41,21 @@ async def test_a_victim_is_marked_deleted_by_its_uid_and_told():
             "status": "True",
             "reason": "PreemptionByScheduler",
             "message": "podwright: preempting to accommodate a higher priority pod",
+            "observedGeneration": 3,
             "lastTransitionTime": "2023-11-14T22:13:20Z",
         }
     ]
     assert deletion["preconditions"] == {"uid": "u1"}
     assert told == [("low", "Preempted", "Preempted by pod u2 on node a")]
     assert begun == [True]
+
+
+async def test_a_victim_that_was_marked_before_keeps_the_time_of_it():
+    marked = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}
+    script, _, _ = await evict(says(200, {}), says(200, {}), victim=parse_pod(make_pod("low", status=marked)))
+    (condition,) = script.requests[0].body["status"]["conditions"]
+    assert "lastTransitionTime" not in condition
+    assert "observedGeneration" not in condition
 
 
 @pytest.mark.parametrize("status", [404, 409])

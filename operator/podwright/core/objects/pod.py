@@ -98,6 +98,7 @@ class PodInfo:
     """namespace/name"""
     labels: LabelSet
     resource_version: str
+    generation: int
     scheduler_name: str
     node_name: str
     nominated_node_name: str
@@ -191,6 +192,7 @@ def _parse(
         key=f"{namespace}/{name}",
         labels=labels,
         resource_version=str(metadata.get("resourceVersion") or ""),
+        generation=generation if isinstance(generation := metadata.get("generation"), int) else 0,
         scheduler_name=said.scheduler_name,
         node_name=str(spec.get("nodeName") or ""),
         nominated_node_name=str(status.get("nominatedNodeName") or ""),
