@@ -134,6 +134,8 @@ class AssignedPods:
             self._status.forget(uid)
             if not ours:
                 self._queue.delete(uid)
+                if pod.group and cache.groups.complete(pod):
+                    self._queue.move(MEMBER_ADDED, None, pod)
         event = assigned_pod_event(before, pod)
         if event is not None:
             self._queue.move(event, before, pod)
@@ -233,7 +235,7 @@ class PendingPods:
         elif nominator.node_of(uid) and (promised or before is None):
             nominator.remove(uid)
         self._queue.update(pod)
-        if before is None and pod.group:
+        if before is None and pod.group and self._cache.groups.complete(pod):
             self._queue.move(MEMBER_ADDED, None, pod, spare=uid)
         if before is not None and promised not in ("", pod.nominated_node_name):
             # Others, no more important than it, were kept off that node for its sake.

@@ -59,6 +59,28 @@ class TestWaitingForMembers:
             assert bound(rig) == {"a", "b"}
             assert rig.groups.said == [("gang", "", "")]
 
+    async def test_a_member_that_somebody_else_bound_counts(self):
+        rig = rig_with()
+        add_group(rig, make_pod_group(min_count=2))
+        member(rig, "a")
+        async with deciding(rig):
+            assert rig.counts == {"gated": 1}
+            rig.engine.assigned.put(on_node(ours("b", spec=in_group()), "n0"))
+            await settle()
+            assert bound(rig) == {"a"}
+
+    async def test_members_are_counted_once(self):
+        rig = rig_with()
+        add_group(rig, make_pod_group(min_count=1))
+        raw = member(rig, "a")
+        members = rig.engine.cache.groups.members("scheduling.k8s.io:default/gang")
+        async with deciding(rig):
+            assert (members.total, members.assumed) == (1, 1)
+            rig.confirm(raw, "n0")
+            assert (members.total, members.assumed, set(members.placed)) == (1, 0, {"default/a"})
+            rig.engine.assigned.drop("default/a", None)
+            assert members.total == 0
+
     async def test_a_lower_min_count_frees_them(self):
         rig = rig_with()
         add_group(rig, make_pod_group(min_count=3))

@@ -38,7 +38,7 @@ NODE: Final = "Node"
 POD: Final = "Pod"
 """An unscheduled pod, the one that waits."""
 UNSCHEDULED_POD: Final = "UnscheduledPod"
-"""Another pod that waits: members of a pod group ask for these. Only the coming of a pod that names a group is told."""
+"""Another member of a pod group, waiting or placed, which only GangScheduling asks for; told once there are enough of them."""
 ASSIGNED_POD: Final = "AssignedPod"
 ANY: Final = "*"
 

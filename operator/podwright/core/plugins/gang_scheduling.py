@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from podwright.core.framework.events import ASSIGNED_POD, UNSCHEDULED_POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.events import UNSCHEDULED_POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.interface import (
     CycleState,
     EnqueueExtensions,
@@ -56,7 +56,7 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         if group is None:
             name = pod.group.rpartition("/")[2]
             return unresolvable(f'waiting for pods\'s pod group "{name}" to appear in scheduling queue')
-        return unresolvable(TOO_FEW) if group.gang and groups.members(group.key).total < group.min_count else None
+        return None if not group.gang or groups.complete(pod) else unresolvable(TOO_FEW)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
         if not pod.group:
@@ -81,7 +81,6 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         ]
         return (
             EventHint(ClusterEvent(UNSCHEDULED_POD, Action.ADD), _is_a_member),
-            EventHint(ClusterEvent(ASSIGNED_POD, Action.ADD), _is_a_member),
             *group_events,
         )
 

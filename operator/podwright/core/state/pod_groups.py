@@ -23,11 +23,31 @@ class Members:
 
     waiting: dict[str, PodInfo] = field(default_factory=dict)
     placed: dict[str, PodInfo] = field(default_factory=dict)
+    assumed: int = 0
+    """How many are in both."""
 
     @property
     def total(self) -> int:
         """How many there are."""
-        return len(self.placed) + len(self.waiting.keys() - self.placed.keys())
+        return len(self.placed) + len(self.waiting) - self.assumed
+
+    def wait(self, pod: PodInfo) -> None:
+        if pod.uid not in self.waiting:
+            self.assumed += pod.uid in self.placed
+        self.waiting[pod.uid] = pod
+
+    def leave(self, uid: str) -> None:
+        if self.waiting.pop(uid, None) is not None:
+            self.assumed -= uid in self.placed
+
+    def place(self, pod: PodInfo) -> None:
+        if pod.uid not in self.placed:
+            self.assumed += pod.uid in self.waiting
+        self.placed[pod.uid] = pod
+
+    def take_off(self, uid: str) -> None:
+        if self.placed.pop(uid, None) is not None:
+            self.assumed -= uid in self.waiting
 
     def unplaced(self) -> list[PodInfo]:
         """Those without a place, in the order in which they became known."""
@@ -89,6 +109,11 @@ class PodGroups:
         """Gangs of which some members have a place, and fewer than must: what a broken-off start leaves behind."""
         return [self._groups[key] for key in self._halves if key in self._groups]
 
+    def complete(self, pod: PodInfo) -> bool:
+        """Whether the pod's group is there, and as many of its members as it needs."""
+        group = self.of(pod)
+        return group is not None and self.members(group.key).total >= group.min_count
+
     def placed(self, key: str) -> int:
         """How many members have a place: bound, or assumed."""
         return len(self.members(key).placed)
@@ -98,7 +123,7 @@ class PodGroups:
     def waits(self, pod: PodInfo) -> None:
         """A pending member is there, or changed."""
         if pod.group:
-            self._members.setdefault(pod.group, Members()).waiting[pod.uid] = pod
+            self._members.setdefault(pod.group, Members()).wait(pod)
             self._waits_in[pod.uid] = pod.group
             self._tell(pod.group)
 
@@ -106,19 +131,19 @@ class PodGroups:
         """A pod is not pending any more; one that is not known is no error."""
         key = self._waits_in.pop(uid, "")
         if key:
-            self._members[key].waiting.pop(uid, None)
+            self._members[key].leave(uid)
             self._tidy(key)
 
     # What the cache sees
 
     def pod_added(self, pod: PodInfo, _slot: int) -> None:
         if pod.group:
-            self._members.setdefault(pod.group, Members()).placed[pod.uid] = pod
+            self._members.setdefault(pod.group, Members()).place(pod)
             self._tell(pod.group)
 
     def pod_removed(self, pod: PodInfo, _slot: int) -> None:
         if pod.group and (members := self._members.get(pod.group)) is not None:
-            members.placed.pop(pod.uid, None)
+            members.take_off(pod.uid)
             self._tidy(pod.group)
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
