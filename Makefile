@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 .PHONY: help venv lock run demo cluster test test-fast lint format crds verify bench bench-core
 
 help: ## list the commands
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 venv: $(BIN)/.ready ## set up .venv from the lock file
 
@@ -42,6 +42,7 @@ format: venv ## let ruff rewrite what it can
 
 control-plane: venv ## build etcd, kube-apiserver, kubectl, … with Go into the cache
 	$(BIN)/python -m podwright.testing build
+	PYTHONPATH=tests $(BIN)/python -m tests.e2e.upstream --build
 
 cluster: venv ## start a real control plane, print its kubeconfig, run until Ctrl-C (ARGS="--nodes 20 --with kwok")
 	@$(BIN)/python -m podwright.testing up $(ARGS)
@@ -49,6 +50,10 @@ cluster: venv ## start a real control plane, print its kubeconfig, run until Ctr
 .PHONY: faults
 faults: venv ## break all that is around the operator, the long tests too, and print the figures (ARGS="-k etcd")
 	PODWRIGHT_FAULTS=all $(BIN)/python -m pytest tests/faults $(ARGS)
+
+.PHONY: e2e
+e2e: venv ## Kubernetes' own scheduling specs, with kube-scheduler and with Podwright (ARGS=--help)
+	PYTHONPATH=tests $(BIN)/python -m tests.e2e.upstream $(ARGS)
 
 bench: venv ## set Podwright beside kube-scheduler on a real control plane (ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,0 +1,54 @@
+"""`python -m tests.e2e.upstream`: Kubernetes' scheduling specs with kube-scheduler, then with Podwright."""
+
+import sys
+from collections.abc import Iterable
+
+import click
+from tests.e2e.upstream.cluster import SCHEDULERS
+from tests.e2e.upstream.specs import LEFT_OUT
+from tests.e2e.upstream.suite import Result, Verdict, build, run
+
+from podwright.testing import Binaries, BinariesMissingError, BuildError, ProcessError
+
+
+@click.command()
+@click.option("--scheduler", "schedulers", multiple=True, type=click.Choice(SCHEDULERS), help="Only with this one.")
+@click.option("--focus", multiple=True, help="Only specs with this in their name; may be given again.")
+@click.option("--all", "without_exception", is_flag=True, help="Also the specs that are left out for their length.")
+@click.option("--build", "only_build", is_flag=True, help="Only compile the specs.")
+def main(schedulers: tuple[str, ...], focus: tuple[str, ...], without_exception: bool, only_build: bool) -> None:
+    """Run Kubernetes' [sig-scheduling] specs. Each that passes with kube-scheduler has to pass with Podwright."""
+    binaries = Binaries()
+    if only_build:
+        click.echo(build(binaries))
+        return
+    left_out = {} if without_exception else LEFT_OUT
+    results = {name: _run(name, binaries, focus, left_out) for name in schedulers or SCHEDULERS}
+    for part, why in left_out.items():
+        click.echo(f"left out: {part}: {why}")
+    verdict = Verdict.of(results)
+    for name in verdict.missing:
+        click.echo(f"not with Podwright: {name}")
+    click.echo(verdict)
+    sys.exit(bool(verdict.missing))
+
+
+def _run(scheduler: str, binaries: Binaries, focus: Iterable[str], left_out: Iterable[str]) -> list[Result]:
+    click.echo(f"=== {scheduler}")
+    results = run(scheduler, binaries, focus, left_out, _tell)
+    seconds = sum(result.seconds for result in results)
+    click.echo(f"{scheduler}: {sum(result.passed for result in results)} of {len(results)} passed in {seconds:.0f} s")
+    return results
+
+
+def _tell(result: Result) -> None:
+    click.echo(f"{result.state:8} {result.seconds:6.1f} s  {result.name}")
+    if not result.passed:
+        click.echo("\n".join(f"    {line}" for line in result.message.splitlines()[:12]))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (BinariesMissingError, BuildError, ProcessError) as error:
+        sys.exit(f"error: {error}")

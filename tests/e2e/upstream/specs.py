@@ -1,0 +1,19 @@
+"""Which of Kubernetes' [sig-scheduling] specs are run, and which are left out and why.
+
+A spec is named by a part of its full text that no other has. Read `suite` next: how they are run.
+"""
+
+from collections.abc import Mapping
+
+LEFT_OUT: Mapping[str, str] = {
+    "validates that there exists conflict between pods with same hostPort": (
+        "it waits 5 minutes for a pod that must not start, and then asserts nothing about it"
+    ),
+}
+"""Specs that run with `--all` only, and why."""
+
+SLOW = ("validates various priority Pods preempt expectedly with the async preemption",)
+"""Specs that take about a minute; `make e2e` runs them, the tests do not."""
+
+GATED = "Feature:OffByDefault"
+"""The label of the specs of features that a Kubernetes cluster has off: pod groups (GenericWorkload)."""
