@@ -128,10 +128,11 @@ class RealPlace(Place):
 
 
 @contextlib.contextmanager
-def sandbox_place(folder: Path, crd: dict[str, Any]) -> Iterator[Place]:
+def sandbox_place(folder: Path, crds: Sequence[dict[str, Any]]) -> Iterator[Place]:
     with SandboxThread() as sandbox:
         api = SandboxApi(sandbox.url)
-        api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        for crd in crds:
+            api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
         port = free_port()
         kubeconfig = sandbox.write_kubeconfig(folder / "kubeconfig")
         command: Sequence[str] = [sys.executable, "-m", "podwright", "run", f"--kubeconfig={kubeconfig}"]

@@ -22,7 +22,8 @@ from podwright.testing import wait_until
 pytestmark = pytest.mark.slow
 
 FOLDER = kit.CHECKOUT / "manifests" / "examples"
-WORKLOADS = sorted([*(FOLDER / "workloads").glob("*"), *(FOLDER / "second-schedulers").glob("*")])
+WORKLOADS = sorted(path for name in ("workloads", "second-schedulers", "gangs") for path in (FOLDER / name).glob("*"))
+GROUPS = kit.CHECKOUT / "crds" / "gangs" / "scheduling.x-k8s.io_podgroups.yaml"
 OPEN = {"empty-1", "used-memory", "used-both", "with-image"}
 EMPTY = ["empty-1", "with-image"]
 ZONES = {"empty-1": "a", "used-memory": "a", "used-both": "b", "with-image": "b"}
@@ -47,13 +48,18 @@ PLACES: dict[str, tuple[str, Holds]] = {
     "custom-scheduler": ("custom-scheduler", on("used-both")),
     "my-scheduler": ("my-scheduler", on(*EMPTY)),
     "sample-scheduler": ("sample-scheduler", lambda found: len(found) == 1 and found[0] in EMPTY),
+    "training-gang": ("default", lambda found: len(found) == 3 and set(found) <= OPEN),
+    "packed-gang": ("packed-gangs", lambda found: {ZONES[name] for name in found} == {"a"}),
 }
 """By file: the policy that decides, and whether the nodes found are right."""
 PENDING = {
+    "waiting-gang": "minCount (4)",
     "pending-pod": "0/7 nodes are available: 1 node(s) were unschedulable, 2 node(s) had untolerated taint(s), "
-    "4 node(s) didn't match Pod's node affinity/selector. preemption: 0/7 nodes are available: "
+    "4 node(s) didn't match Pod's node affinity/selector. preemption: 0/7 nodes are available: ",
 }
 """By file: how the event begins, of pods that are to wait."""
+ELSEWHERE = {"workload-gang": "tests/integration/test_pod_groups.py"}
+"""By file: where it is tried, of what needs an API server of its own."""
 NAMESPACE_LABELS = {"training-pods": {"team": "ml"}}
 
 
@@ -64,11 +70,12 @@ NAMESPACE_LABELS = {"training-pods": {"team": "ml"}}
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A cluster with all policies of the examples in force."""
     if request.param == "sandbox":
-        with sandbox_place(tmp_path_factory.mktemp("examples"), files.load(files.CRD)) as found:
+        with sandbox_place(tmp_path_factory.mktemp("examples"), [files.load(files.CRD), files.load(GROUPS)]) as found:
             yield with_policies(found)
         return
     cluster = request.getfixturevalue("control_plane")
     empty(cluster.client)
+    cluster.apply(GROUPS)
     with real_place(cluster) as found:
         yield with_policies(found)
     empty(cluster.client)
@@ -92,7 +99,8 @@ def namespace(place: Place, path: Path) -> Iterator[str]:
     metadata = {"name": name, "labels": NAMESPACE_LABELS.get(path.stem, {})}
     place.api.request("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     yield name
-    for collection in (f"/apis/apps/v1/namespaces/{name}/deployments", f"/apis/apps/v1/namespaces/{name}/replicasets"):
+    for kind in ("apps/v1/{}/deployments", "apps/v1/{}/replicasets", "scheduling.x-k8s.io/v1alpha1/{}/podgroups"):
+        collection = f"/apis/{kind.format(f'namespaces/{name}')}"
         place.api.request("DELETE", collection, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
     place.api.request("DELETE", f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
     place.settle()
@@ -129,12 +137,14 @@ def test_a_pod_that_is_to_wait_says_why(place, namespace, path):
 
     wait_until(lambda: bool(notes()), 30, "there is an event")
     assert notes()[0].startswith(PENDING[path.stem])
-    (raw,) = place.items(f"/api/v1/namespaces/{namespace}/pods")
-    assert "nodeName" not in raw["spec"]
+    raws = place.items(f"/api/v1/namespaces/{namespace}/pods")
+    assert len(raws) == wanted(path)
+    assert all("nodeName" not in raw["spec"] for raw in raws)
 
 
 def test_every_example_is_tried_and_every_policy_decides():
-    assert sorted(path.stem for path in WORKLOADS) == sorted([*PLACES, *PENDING])
+    assert sorted(path.stem for path in WORKLOADS) == sorted([*PLACES, *PENDING, *ELSEWHERE])
+    assert all(f"{name}.yaml" in (kit.CHECKOUT / where).read_text() for name, where in ELSEWHERE.items())
     assert {path.stem for path in files.EXAMPLES} <= {policy for policy, _ in PLACES.values()}
 
 

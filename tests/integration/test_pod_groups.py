@@ -16,6 +16,7 @@ ZONE = "topology.kubernetes.io/zone"
 LABEL = "scheduling.x-k8s.io/pod-group"
 GATES = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
 CRD = kit.CHECKOUT / "crds" / "gangs"
+EXAMPLES = kit.CHECKOUT / "manifests" / "examples" / "gangs"
 SERVED = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
 WORKLOAD = "scheduling.k8s.io/v1beta1"
 PLUGINS = "scheduling.x-k8s.io/v1alpha1"
@@ -296,6 +297,13 @@ def test_gangs_at_scale_are_placed_whole_or_not_at_all(case):
         wait_until(lambda: any(case.all_said_no(name, 50) for name in names), 60, "the third says that it waits")
         assert sorted(len(case.places(name)) for name in names) == [0, 50, 50]
         assert kit.over_committed(case.cluster) == {}
+
+
+def test_the_example_of_the_workload_api_is_placed(case):
+    case.nodes(1, cpu="8")
+    with kit.running(case.cluster):
+        case.cluster.kubectl("apply", "-n", case.namespace, "-f", str(EXAMPLES / "workload-gang.yaml"))
+        case.wait_placed("pair", 2)
 
 
 # The custom resource
