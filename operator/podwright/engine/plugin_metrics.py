@@ -27,51 +27,63 @@ class Stopwatch:
         self._took(event, self.start() - started)
 
 
+class _Family:
+    """A histogram with labels whose children are looked up once: they hardly grow in number."""
+
+    def __init__(
+        self, name: str, text: str, labels: list[str], buckets: list[float], registry: CollectorRegistry
+    ) -> None:
+        self._family = Histogram(name, text, labels, buckets=buckets, registry=registry)
+        self._known: dict[tuple[str, ...], Histogram] = {}
+
+    def of(self, *labels: str) -> Histogram:
+        known = self._known.get(labels)
+        if known is None:
+            known = self._known[labels] = self._family.labels(*labels)
+        return known
+
+
 class PluginMetrics:
     """Implements the Observer of core/framework/measured.py."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._plugins = Histogram(
+        self._plugins = _Family(
             "scheduler_plugin_execution_duration_seconds",
             "Duration for running a plugin at an extension point, of one attempt in ten.",
             ["plugin", "extension_point", "status"],
-            buckets=exponential(0.00001, 1.5, 20),
-            registry=registry,
+            exponential(0.00001, 1.5, 20),
+            registry,
         )
-        self._points = Histogram(
+        self._points = _Family(
             "scheduler_framework_extension_point_duration_seconds",
             "Duration for running all plugins of an extension point, of one attempt in ten.",
             ["extension_point", "status", "profile"],
-            buckets=exponential(0.0001, 2, 12),
-            registry=registry,
+            exponential(0.0001, 2, 12),
+            registry,
         )
-        self._hints = Histogram(
+        self._hints = _Family(
             "scheduler_queueing_hint_execution_duration_seconds",
             "Duration for running a queueing hint of a plugin, of one call in sixteen.",
             ["plugin", "event", "hint"],
-            buckets=exponential(0.00001, 1.5, 20),
-            registry=registry,
+            exponential(0.00001, 1.5, 20),
+            registry,
         )
-        self._events = Histogram(
+        self._events = _Family(
             "scheduler_event_handling_duration_seconds",
             "Duration for handling an event of the cluster.",
             ["event"],
-            buckets=exponential(0.0001, 2, 12),
-            registry=registry,
+            exponential(0.0001, 2, 12),
+            registry,
         )
-        self._known_events: dict[str, Histogram] = {}
 
     def plugin_took(self, plugin: str, point: str, status: str, seconds: float) -> None:
-        self._plugins.labels(plugin, point, status).observe(seconds)
+        self._plugins.of(plugin, point, status).observe(seconds)
 
     def point_took(self, point: str, status: str, profile: str, seconds: float) -> None:
-        self._points.labels(point, status, profile).observe(seconds)
+        self._points.of(point, status, profile).observe(seconds)
 
     def hint_took(self, plugin: str, event: str, result: str, seconds: float) -> None:
-        self._hints.labels(plugin, event, result).observe(seconds)
+        self._hints.of(plugin, event, result).observe(seconds)
 
     def event_took(self, event: str, seconds: float) -> None:
-        known = self._known_events.get(event)
-        if known is None:
-            known = self._known_events[event] = self._events.labels(event)
-        known.observe(seconds)
+        self._events.of(event).observe(seconds)
