@@ -21,9 +21,9 @@ from podwright.kube.signals import catch_signals
 
 log = logging.getLogger(__name__)
 
-RUSH_SECONDS: Final = 5.0
+RUSH_SECONDS: Final = 10.0
 """How long Kopf waits for the first rush at most."""
-QUIET_SECONDS: Final = 1.0
+QUIET_SECONDS: Final = 2.0
 """What is left after the last decision: bindings and their events."""
 
 

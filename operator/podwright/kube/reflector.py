@@ -107,21 +107,24 @@ class Reflector:
         await asyncio.sleep(max(least, pause * (0.5 + self._below(1000) / 1000)))
 
     async def _list(self) -> None:
-        """All objects, page by page; what was known and did not come is dropped."""
+        """All objects, page by page; what was known and did not come is dropped.
+
+        The server makes the next page while we take in the one before.
+        """
         seen: set[str] = set()
-        params = {**self._selectors, "limit": str(PAGE)}
-        while True:
-            page = await self._http.insist("GET", self.resource.collection, params=params)
-            for raw in page.get("items") or ():
-                try:
-                    seen.add(self._take(raw))
-                except (KeyError, TypeError, AttributeError) as error:
-                    self._leave_out(raw, error)
-            following = page["metadata"].get("continue")
-            if not following:
-                break
-            params["continue"] = following
-            await asyncio.sleep(0)
+        asked = self._ask("")
+        try:
+            while True:
+                page = await asked
+                following = page["metadata"].get("continue")
+                if following:
+                    asked = self._ask(following)
+                    await asyncio.sleep(0)  # the request goes out first
+                self._take_in(page, seen)
+                if not following:
+                    break
+        finally:
+            asked.cancel()
         for key in self._known - seen:
             self._sink.drop(key, None)
         self._known = seen
@@ -129,6 +132,19 @@ class Reflector:
         self._recovered()
         self.lists += 1
         self.synced.set()
+
+    def _ask(self, following: str) -> asyncio.Task[Any]:
+        params = {**self._selectors, "limit": str(PAGE), **({"continue": following} if following else {})}
+        return asyncio.create_task(
+            self._http.insist("GET", self.resource.collection, params=params), name="podwright list"
+        )
+
+    def _take_in(self, page: Mapping[str, Any], seen: set[str]) -> None:
+        for raw in page.get("items") or ():
+            try:
+                seen.add(self._take(raw))
+            except (KeyError, TypeError, AttributeError) as error:
+                self._leave_out(raw, error)
 
     def _leave_out(self, raw: object, error: Exception) -> None:
         """Without a name it cannot be told from others of its like, so only the first is told of."""

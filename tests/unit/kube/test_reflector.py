@@ -87,6 +87,25 @@ async def test_lists_in_pages_then_watches_from_the_lists_version():
         assert 300 <= int(watch.query["timeoutSeconds"]) < 600
 
 
+async def test_the_next_page_is_asked_for_before_the_one_before_is_taken_in():
+    journal = []
+
+    class Paged:
+        async def insist(self, _method, _path, params):
+            journal.append(params.get("continue", "first"))
+            following = {"first": "second", "second": None}[journal[-1]]
+            return {"metadata": {"resourceVersion": "9", "continue": following}, "items": [item(journal[-1], 1)]}
+
+    class Journal(Picture):
+        def put(self, raw):
+            journal.append(f"put {self.key(raw)}")
+
+    reflector = Reflector(Paged(), NODE, Journal())
+    await reflector._list()
+    assert journal == ["first", "second", "put first", "put second"]
+    assert reflector.synced.is_set()
+
+
 async def test_selectors_go_with_every_request():
     options = {"field_selector": "spec.nodeName=", "label_selector": "app=web", "resource": POD}
     async with reflecting(page(version=1), **options) as (_, script, _r):
