@@ -58,10 +58,24 @@ e2e: venv ## Kubernetes' own scheduling specs, with kube-scheduler and with Podw
 bench: venv ## set Podwright beside kube-scheduler on a real control plane (ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
 
+# The order is that of importance, and each line adds to the result whatever became of the others; the same command goes on
+# where it was broken off, and tries again what failed.
+PREPARED ?= $(HOME)/.cache/podwright/benchmarks
+FULL = $(BIN)/python -m benchmarks --resume --output $(RESULT) --data $(PREPARED) --pairs 5
+PAIR := --series podwright --series kube_scheduler
+bench-full: venv ## all that a release shows, into RESULT=FILE; about an hour on two cores (ARGS=--prepare: only prepare)
+	-$(FULL) --set full $(PAIR) --series null:2 $(ARGS)
+	-$(FULL) --workload SchedulingBasic --size 1000Nodes --mode live --rate 50 --pods 1000 $(PAIR) --series null:1 $(ARGS)
+	-$(FULL) --set start $(PAIR) --series null:1 $(ARGS)
+	-$(FULL) --workload SchedulingBasic --size 1000Nodes --series podwright_kopf $(ARGS)
+	-$(FULL) --set scale $(PAIR) --series null:1 $(ARGS)
+	-$(FULL) --workload SchedulingBasic --size 1000Nodes --mode live $(PAIR) --series null:1 $(ARGS)
+	test -n "$(ARGS)" || $(BIN)/python -m benchmarks.core.decisions --json $(RESULT:.json=-core.json)
+
 bench-table: venv ## write the README's section on speed from the result it names, or from RESULT=FILE
 	$(BIN)/python -m benchmarks.report $(RESULT) --readme README.md
 
-.PHONY: profile bench-table
+.PHONY: profile bench-table bench-full
 profile: venv ## where the operator's time goes under a workload: flame graph and top functions (ARGS=--help)
 	$(BIN)/python -m benchmarks.profiler $(ARGS)
 
