@@ -146,6 +146,8 @@ class Bindings:
         pod, node_name, framework = flight.queued.pod, flight.placement.node_name, flight.live.framework
         state = flight.placement.state
         works = framework.at(Point.PRE_BIND) and framework.pre_bind_plugins(state, pod, node_name)
+        if flight.waiting is not None and flight.waiting.allowed:
+            flight.waiting = None  # the rest of its gang came in the same breath
         if flight.waiting is not None or works:
             status = await self._held(flight, pre_bind=bool(works))
             if status is not None:

@@ -27,6 +27,11 @@ class WaitingPod:
         """The plugins that have not allowed it yet."""
         return tuple(self._timers)
 
+    @property
+    def allowed(self) -> bool:
+        """Whether all plugins have allowed it."""
+        return self._verdict.done() and self._verdict.result() is None
+
     def allow(self, plugin: str) -> None:
         """One plugin no longer objects."""
         timer = self._timers.pop(plugin, None)

@@ -59,6 +59,15 @@ class TestWaitingForMembers:
             assert bound(rig) == {"a", "b"}
             assert rig.groups.said == [("gang", "", "")]
 
+    async def test_members_that_come_together_show_no_node_that_they_expect(self):
+        rig = rig_with()
+        add_group(rig, make_pod_group(min_count=3))
+        for name in "abc":
+            member(rig, name, cpu="1")
+        async with deciding(rig):
+            assert bound(rig) == {"a", "b", "c"}
+            assert rig.status.written == []
+
     async def test_a_member_that_somebody_else_bound_counts(self):
         rig = rig_with()
         add_group(rig, make_pod_group(min_count=2))
