@@ -20,6 +20,8 @@ NODES = 3
 DEFAULT_SCHEDULER = "default-scheduler"
 _SYSTEM_PODS = ("kube-proxy", "fluentd-elasticsearch", "node-problem-detector")
 """Without a pod of each on each node the specs take the cluster for unwell, and wait a minute for them."""
+_WORKLOAD_GATES = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
+_WORKLOAD_API = {"scheduling.k8s.io/v1beta1": True}
 _MORE_STAGES = Path(__file__).with_name("kubelet.yaml")
 _LEFT_TO_A_KUBELET = (
     {"key": ".spec.containers.[].lifecycle.preStop", "operator": "DoesNotExist"},
@@ -31,9 +33,10 @@ Json = dict[str, Any]
 
 
 @contextmanager
-def cluster(scheduler: str, binaries: Binaries | None = None) -> Iterator[ControlPlane]:
-    """A running cluster whose default scheduler is one of SCHEDULERS."""
-    with ControlPlane(binaries=binaries, disabled_admission=()) as control_plane:
+def cluster(scheduler: str, binaries: Binaries | None = None, *, pod_groups: bool = False) -> Iterator[ControlPlane]:
+    """A running cluster whose default scheduler is one of SCHEDULERS; with `pod_groups` it has Kubernetes' Workload API."""
+    gates = {"feature_gates": _WORKLOAD_GATES, "runtime_config": _WORKLOAD_API} if pod_groups else {}
+    with ControlPlane(binaries=binaries, disabled_admission=(), **gates) as control_plane:
         flags = [f"--root-ca-file={control_plane.certificate_authority}"]
         control_plane.start_controller_manager(["*"], flags)
         stages = control_plane.folder / "stages.yaml"

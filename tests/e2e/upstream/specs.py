@@ -15,5 +15,5 @@ LEFT_OUT: Mapping[str, str] = {
 SLOW = ("validates various priority Pods preempt expectedly with the async preemption",)
 """Specs that take about a minute; `make e2e` runs them, the tests do not."""
 
-GATED = "Feature:OffByDefault"
-"""The label of the specs of features that a Kubernetes cluster has off: pod groups (GenericWorkload)."""
+POD_GROUPS = "FeatureGate:GenericWorkload"
+"""The label of the specs of pod groups, a feature that a Kubernetes cluster has off; `--pod-groups` runs them too."""

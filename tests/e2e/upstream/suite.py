@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.e2e.upstream.cluster import NODES, cluster
-from tests.e2e.upstream.specs import GATED, LEFT_OUT
+from tests.e2e.upstream.specs import LEFT_OUT, POD_GROUPS
 
 from podwright.testing import Binaries, ControlPlane, Process
 from podwright.testing.build import build_test
@@ -54,14 +54,11 @@ class Verdict:
     @classmethod
     def of(cls, results: Mapping[str, Sequence[Result]]) -> Self:
         """The verdict on results by scheduler."""
-        reference = results.get("kube-scheduler")
         ours = results.get("podwright", ())
-        wanted = {
-            result.name for result in (ours if reference is None else reference) if result.passed or not reference
-        }
+        reference = results.get("kube-scheduler")
+        chosen = ours if reference is None else [result for result in reference if result.passed]
+        wanted = {result.name for result in chosen} if ours else set()
         missing = wanted - {result.name for result in ours if result.passed}
-        if "podwright" not in results:
-            wanted, missing = set(), set()
         return cls(len(wanted - missing), len(wanted), tuple(sorted(missing)), reference is not None)
 
     def __str__(self) -> str:
@@ -80,15 +77,17 @@ def run(
     focus: Iterable[str] = (),
     without: Iterable[str] = LEFT_OUT,
     tell: Callable[[Result], None] = lambda _: None,
+    *,
+    pod_groups: bool = False,
 ) -> list[Result]:
     """Run the specs on a new cluster with this default scheduler.
 
     `focus` are parts of the names of those to run, all if empty, `without` of those not to run. `tell` is called with each
-    result at once. Raises ProcessError.
+    result at once. With `pod_groups` the cluster has them, and their specs are run too. Raises ProcessError.
     """
     program = build(binaries)
-    with cluster(scheduler, binaries) as control_plane:
-        process = control_plane.start_process("specs", [program, *_flags(control_plane, focus, without)])
+    with cluster(scheduler, binaries, pod_groups=pod_groups) as control_plane:
+        process = control_plane.start_process("specs", [program, *_flags(control_plane, focus, without, pod_groups)])
         results = []
         for result in _results(process):
             if result.ran:
@@ -100,12 +99,12 @@ def run(
         return results
 
 
-def _flags(control_plane: ControlPlane, focus: Iterable[str], without: Iterable[str]) -> list[str]:
+def _flags(control_plane: ControlPlane, focus: Iterable[str], without: Iterable[str], pod_groups: bool) -> list[str]:
     flags = [
         f"-kubeconfig={control_plane.kubeconfig}",
         "-provider=skeleton",
         f"-num-nodes={NODES}",
-        f"-ginkgo.label-filter=!{GATED}",
+        f"-ginkgo.label-filter={'' if pod_groups else f'!{POD_GROUPS}'}",
         f"-ginkgo.timeout={_LONGEST}",
         "-ginkgo.seed=1",
         "-ginkgo.v",
