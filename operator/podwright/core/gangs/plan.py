@@ -156,6 +156,8 @@ def decide(planner: Planner, pods: Sequence[PodInfo], now: float) -> GangDecisio
     if not isinstance(decision, GangRejection):
         return decision
     found = preempt(planner.framework, planner.cache, planner.group, pods, lambda: planner.plan(pods), now)
+    if isinstance(found, GangPlacement):
+        return found
     message = ", ".join(text for text in (decision.message, found.message) if text)
     if isinstance(found, GangPreemption):
         return replace(decision, message=message, preemption=found)

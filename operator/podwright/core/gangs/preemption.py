@@ -36,10 +36,10 @@ def preempt(
     pods: Sequence[PodInfo],
     replan: Callable[[], GangDecision],
     now: float,
-) -> GangPreemption | Status:
+) -> GangPreemption | GangPlacement | Status:
     """Who must go for the group's waiting `pods` to fit, or why nobody can help. Leaves the cache as it was.
 
-    `replan` plans the group on the cache as it is when called. `now` in seconds since the epoch. The texts are what the
+    A placement: nobody need go after all, because the group was planned otherwise than before. `replan` plans the group on the cache as it is when called. `now` in seconds since the epoch. The texts are what the
     group's own message ends with. Without DefaultPreemption at PostFilter a group preempts nobody: a Status without text.
     """
     if not pods or not any(isinstance(plugin, DefaultPreemption) for plugin in framework.at(Point.POST_FILTER)):
@@ -71,7 +71,7 @@ def preempt(
 
 def _select(
     framework: Framework, cache: Cache, found: GangPlacement, units: list[Unit], aside: Aside, now: float
-) -> GangPreemption:
+) -> GangPreemption | GangPlacement:
     units.sort(key=importance(now))
     violating, others = split_by_budget(units, list(cache.store.list("PodDisruptionBudget")))
     victims: list[Unit] = []
@@ -81,6 +81,8 @@ def _select(
             if not reprieve.spares(unit):
                 victims.append(unit)
                 violations += count
+    if not victims:
+        return found
     victims.sort(key=importance(now))
     going = tuple(pod for unit in victims for pod in unit.pods)
     return GangPreemption(
