@@ -196,8 +196,10 @@ class GroupSink:
                 spec = {name: value for name, value in raw["spec"].items() if name != "schedulingConstraints"}
                 raw = {**raw, "spec": spec}
             metadata = raw["metadata"]
-            before = self._engine.cache.store.get(self._kind, metadata["name"], metadata.get("namespace") or "")
-            news = before is None or _essence(before) != _essence(raw)
+            cache = self._engine.cache
+            before = cache.store.get(self._kind, metadata["name"], metadata.get("namespace") or "")
+            unknown = before is None or cache.groups.get(self._key(self.key(raw))) is None
+            news = unknown or _essence(before or {}) != _essence(raw)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._engine.complaints.about("PodGroup", self.key(raw), error)
             return
@@ -207,7 +209,10 @@ class GroupSink:
     def drop(self, key: str, raw: Mapping[str, Any] | None) -> None:
         self.known.discard(key)
         self._objects.drop(key, raw)
-        self._writer.forget(group_key(APIS[self._kind], *key.split("/", 1)))
+        self._writer.forget(self._key(key))
+
+    def _key(self, name: str) -> str:
+        return group_key(APIS[self._kind], *name.split("/", 1))
 
 
 class _Bell:
