@@ -15,7 +15,7 @@ from podwright.testing import Binaries, BinariesMissingError, BuildError, Proces
 @click.option("--scheduler", "schedulers", multiple=True, type=click.Choice(SCHEDULERS), help="Only with this one.")
 @click.option("--focus", multiple=True, help="Only specs with this in their name; may be given again.")
 @click.option("--all", "without_exception", is_flag=True, help="Also the specs that are left out for their length.")
-@click.option("--pod-groups", is_flag=True, help="Also the specs of pod groups, on a cluster that has them.")
+@click.option("--pod-groups/--no-pod-groups", default=True, help="Whether the cluster has them; their specs need it.")
 @click.option("--build", "only_build", is_flag=True, help="Only compile the specs.")
 def main(
     schedulers: tuple[str, ...], focus: tuple[str, ...], without_exception: bool, pod_groups: bool, only_build: bool

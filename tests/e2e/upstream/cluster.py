@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 
 @contextmanager
-def cluster(scheduler: str, binaries: Binaries | None = None, *, pod_groups: bool = False) -> Iterator[ControlPlane]:
+def cluster(scheduler: str, binaries: Binaries | None = None, *, pod_groups: bool = True) -> Iterator[ControlPlane]:
     """A running cluster whose default scheduler is one of SCHEDULERS; with `pod_groups` it has Kubernetes' Workload API."""
     gates = {"feature_gates": _WORKLOAD_GATES, "runtime_config": _WORKLOAD_API} if pod_groups else {}
     with ControlPlane(binaries=binaries, disabled_admission=(), **gates) as control_plane:

@@ -12,8 +12,12 @@ LEFT_OUT: Mapping[str, str] = {
 }
 """Specs that run with `--all` only, and why."""
 
-SLOW = ("validates various priority Pods preempt expectedly with the async preemption",)
-"""Specs that take about a minute; `make e2e` runs them, the tests do not."""
+SLOW = (
+    "validates various priority Pods preempt expectedly with the async preemption",
+    "runs ReplicaSets to verify preemption running path",
+    "should spread the pods of a replication controller across zones",
+)
+"""The specs that take longest; `make e2e` runs them, the tests do not."""
 
 POD_GROUPS = "FeatureGate:GenericWorkload"
-"""The label of the specs of pod groups, a feature that a Kubernetes cluster has off; `--pod-groups` runs them too."""
+"""The label of the specs of pod groups, a feature that a Kubernetes cluster has off by default."""

@@ -78,12 +78,12 @@ def run(
     without: Iterable[str] = LEFT_OUT,
     tell: Callable[[Result], None] = lambda _: None,
     *,
-    pod_groups: bool = False,
+    pod_groups: bool = True,
 ) -> list[Result]:
     """Run the specs on a new cluster with this default scheduler.
 
     `focus` are parts of the names of those to run, all if empty, `without` of those not to run. `tell` is called with each
-    result at once. With `pod_groups` the cluster has them, and their specs are run too. Raises ProcessError.
+    result at once. Without `pod_groups` the cluster has none, and their specs are not run. Raises ProcessError.
     """
     program = build(binaries)
     with cluster(scheduler, binaries, pod_groups=pod_groups) as control_plane:

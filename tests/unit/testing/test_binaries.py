@@ -92,3 +92,24 @@ def test_a_build_that_fails_names_the_log_and_leaves_nothing(machine, monkeypatc
         Binaries(report=said.append).path("etcd")
     assert "building it with Go" in said[0]
     assert Binaries().find("etcd") is None
+
+
+def test_a_go_test_main_is_compiled_once_for_each_text_of_it(machine, monkeypatch):
+    (machine / "upstream.mod").write_text("replace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n)\n")
+    go = install(machine / "go", f'{{"GoMod": "{machine / "upstream.mod"}"}}')
+    compile_it = f'test "$1 $2" = "test -c" || exit 0\necho . >> {machine / "compiled"}\n'
+    go.write_text(go.read_text() + compile_it + 'while [ "$1" != -o ]; do shift; done\ncp some_test.go "$2"\n')
+    monkeypatch.setattr(build, "go_command", lambda: str(go))
+    main = machine / "some_test.go"
+
+    main.write_text("package one")
+    first = build.build_test(main, Versions(kubernetes="1.37.0"), lambda _: None)
+    assert build.build_test(main, Versions(kubernetes="1.37.0"), lambda _: None) == first
+    assert first.read_text() == "package one"
+    module = machine / "cache" / "kubernetes-1.37.0" / "some_test" / "go.mod"
+    assert "replace k8s.io/api => k8s.io/api v0.37.0" in module.read_text()
+
+    main.write_text("package two")
+    second = build.build_test(main, Versions(kubernetes="1.37.0"), lambda _: None)
+    assert (first.read_text(), second.read_text()) == ("package one", "package two")
+    assert (machine / "compiled").read_text().split() == [".", "."]
