@@ -12,7 +12,7 @@ from podwright.core.framework.errors import PluginError, in_words
 from podwright.core.framework.events import ClusterEvent, EventHint
 from podwright.core.framework.interface import MAX_SCORE, Bools, FilterResult, PostFilterResult, PreFilterResult
 from podwright.core.framework.profile import Point
-from podwright.core.framework.status import Code, Status
+from podwright.core.framework.status import SKIP, Code, Status
 
 T = TypeVar("T")
 _TRUSTED: Final = "podwright.core.plugins."
@@ -36,9 +36,9 @@ def fault(plugin: Any, point: Point, problem: str) -> PluginError:
 
 
 def status_of(plugin: Any, point: Point, answer: Any) -> Status | None:
-    """A Status stamped with the plugin's name, or None for success."""
-    if answer is None:
-        return None
+    """A Status stamped with the plugin's name, or None for success. The common Skip is passed on as it is."""
+    if answer is None or answer is SKIP:
+        return answer
     if not isinstance(answer, Status):
         raise fault(plugin, point, f"returned {_kind(answer)}, expected a Status or None")
     if not isinstance(answer.reasons, tuple) or not all(isinstance(reason, str) for reason in answer.reasons):

@@ -31,6 +31,8 @@ class Point(Enum):
     BIND = ("bind", interface.BindPlugin)
     POST_BIND = ("postBind", interface.PostBindPlugin)
 
+    __hash__ = object.__hash__  # a member is itself and nothing else; Enum's own is no C
+
     @property
     def key(self) -> str:
         return str(self.value[0])

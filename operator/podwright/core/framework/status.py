@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -57,7 +57,7 @@ class Status:
 
     def by(self, plugin: str) -> Status:
         """The same, stamped with the plugin's name unless it has one."""
-        return self if self.plugin else replace(self, plugin=plugin)
+        return self if self.plugin else Status(self.code, self.reasons, plugin)
 
 
 SKIP: Final = Status(Code.SKIP)
