@@ -72,6 +72,22 @@ async def test_a_pod_that_could_not_be_parsed_can_be_regarded():
         assert script.requests[0].body["regarding"]["name"] == "bad"
 
 
+async def test_another_object_than_a_pod_can_be_related():
+    async with recording() as (recorder, script):
+        group = Regarding("default", "gang", "u9", "7", "podwright", "PodGroup", "scheduling.k8s.io/v1beta1")
+        recorder.record(POD, "Normal", "Preempted", "Preempting", "Preempted by podgroup u9 on node cluster", group)
+        await recorder.flush(5)
+        assert script.requests[0].body["related"] == {
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "kind": "PodGroup",
+            "namespace": "default",
+            "name": "gang",
+            "uid": "u9",
+            "resourceVersion": "7",
+        }
+        assert script.requests[0].body["reportingController"] == "podwright"
+
+
 async def test_what_repeats_becomes_a_series_and_is_then_only_counted():
     async with recording() as (recorder, script):
         for _ in range(5):

@@ -10,6 +10,7 @@ from builders import make_pod
 from engine_kit import FakeRecorder
 from http_kit import api, hangs_up, says
 from podwright.core.objects.pod import parse_pod
+from podwright.engine.ports import Regarding
 from podwright.kube import eviction
 from podwright.kube.eviction import PodEvictor
 
@@ -17,12 +18,12 @@ VICTIM = parse_pod(make_pod("low", uid="u1", metadata={"generation": 3}))
 PREEMPTOR = parse_pod(make_pod("high", uid="u2", spec={"schedulerName": "podwright"}))
 
 
-async def evict(*answers, victim=VICTIM):
+async def evict(*answers, victim=VICTIM, preemptor=PREEMPTOR, where="a"):
     """What was asked of the server, what was told, and whether the deletion has begun."""
     async with api(*answers) as (http, script):
         recorder, begun = FakeRecorder(), []
         evictor = PodEvictor(http, recorder, lambda: 1_700_000_000.0)
-        evictor.evict(victim, PREEMPTOR, "a", begun.append)
+        evictor.evict(victim, preemptor, where, begun.append)
         await asyncio.gather(*evictor.tasks)
         return script, recorder.events, begun
 
@@ -56,6 +57,14 @@ async def test_a_victim_that_was_marked_before_keeps_the_time_of_it():
     (condition,) = script.requests[0].body["status"]["conditions"]
     assert "lastTransitionTime" not in condition
     assert "observedGeneration" not in condition
+
+
+async def test_a_pod_group_that_preempts_is_called_so():
+    group = Regarding("default", "gang", "u9", "7", "podwright", "PodGroup", "scheduling.k8s.io/v1beta1")
+    script, told, _ = await evict(says(200, {}), says(200, {}), preemptor=group, where="cluster")
+    (condition,) = script.requests[0].body["status"]["conditions"]
+    assert condition["message"] == "podwright: preempting to accommodate a higher priority podgroup"
+    assert told == [("low", "Preempted", "Preempted by podgroup u9 on node cluster")]
 
 
 @pytest.mark.parametrize("status", [404, 409])
