@@ -27,8 +27,9 @@ def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
     versions = {WORKLOAD: True}
     with ControlPlane(binaries=binaries, feature_gates=GATES, runtime_config=versions) as cluster:
         kit.install(cluster)
-        meek = {"metadata": {"name": "meek"}, "value": 0, "preemptionPolicy": "Never"}
-        cluster.client.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **meek})
+        for name, value, policy in (("meek", 0, "Never"), ("eager", 1000, "PreemptLowerPriority")):
+            priority = {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
+            cluster.client.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **priority})
         yield cluster
 
 
@@ -61,12 +62,12 @@ class Case:
 
     def group(self, name: str, min_count: int | None, **spec) -> dict:
         policy = {"basic": {}} if min_count is None else {"gang": {"minCount": min_count}}
-        return self._create(WORKLOAD, name, {"schedulingPolicy": policy, **spec})
+        return self.create(WORKLOAD, name, {"schedulingPolicy": policy, **spec})
 
     def custom_group(self, name: str, min_member: int, **spec) -> dict:
-        return self._create(PLUGINS, name, {"minMember": min_member, **spec})
+        return self.create(PLUGINS, name, {"minMember": min_member, **spec})
 
-    def _create(self, version: str, name: str, spec: dict) -> dict:
+    def create(self, version: str, name: str, spec: dict) -> dict:
         metadata = {"name": name, "namespace": self.namespace}
         return self.cluster.client.create(
             {"apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
@@ -93,9 +94,9 @@ class Case:
     def wait_placed(self, group: str, count: int) -> None:
         wait_until(lambda: len(self.places(group)) == count, 60, f"{count} of {group} are bound")
 
-    def wait_passed_over(self, group: str) -> None:
+    def wait_passed_over(self, group: str, cpu: str | None = "10m") -> None:
         """Waits until a pod that came later is bound, and none of the group."""
-        self.cluster.client.create(pod("plain", self.namespace, scheduler=OURS, cpu="10m", memory=None))
+        self.cluster.client.create(pod("plain", self.namespace, scheduler=OURS, cpu=cpu, memory=None))
         raw = pod("plain", self.namespace)
         wait_until(lambda: bool(self.cluster.client.read(raw)["spec"].get("nodeName")), 60, "a plain pod is bound")
         assert self.places(group) == []
@@ -297,6 +298,41 @@ def test_gangs_at_scale_are_placed_whole_or_not_at_all(case):
         assert kit.over_committed(case.cluster) == {}
 
 
+def test_a_gang_preempts_as_much_as_it_needs_and_nothing_that_does_not_help(case):
+    case.nodes(2)
+    victims = {"schedulingGroup": None, "terminationGracePeriodSeconds": 0}
+    case.members("low", range(4), **victims)
+    with kit.running(case.cluster):
+        case.wait_placed("low", 4)
+        large = case.group("large", 5, priorityClassName="eager")
+        case.members("large", range(5), priorityClassName="eager")
+        case.wait_condition(large, "False", "Unschedulable")
+        case.wait_passed_over("large", cpu=None)
+        assert len(case.places("low")) == 4
+        group = case.group("train", 3, priorityClassName="eager")
+        case.members("train", range(3), priorityClassName="eager")
+        case.wait_placed("train", 3)
+        case.wait_condition(group, "True", "Scheduled")
+        assert len(case.places("low")) == 1
+        assert len(kit.events(case.cluster, case.namespace, "Preempted")) == 3
+
+
+def test_a_group_that_is_disrupted_as_a_whole_goes_as_a_whole_and_says_so(case):
+    case.nodes(2)
+    victims = {"terminationGracePeriodSeconds": 0}
+    with kit.running(case.cluster):
+        group = case.group("low", 3, disruptionMode={"all": {}})
+        case.members("low", range(3), **victims)
+        case.wait_placed("low", 3)
+        urgent = pod("urgent", case.namespace, scheduler=OURS, cpu="2", memory=None, priorityClassName="eager")
+        case.cluster.client.create(urgent)
+        wait_until(lambda: bool(case.cluster.client.read(urgent)["spec"].get("nodeName")), 60, "it has a node")
+        assert case.places("low") == []
+        found = lambda: kit.condition(case.cluster.client.read(group), "DisruptionTarget")  # noqa: E731
+        wait_until(lambda: said(found()) == ("True", "PreemptionByScheduler"), 30, "the group says so")
+        assert said(case.condition(group)) == ("True", "Scheduled")
+
+
 def test_the_example_of_the_workload_api_is_placed(case):
     case.nodes(1, cpu="8")
     with kit.running(case.cluster):
@@ -392,6 +428,19 @@ def test_min_resources_hold_a_custom_group_back(custom_case):
         assert "minResources" in case.wait_condition(group, "False", "Unschedulable")
         case.cluster.client.create(node("another", cpu="2"))
         case.wait_placed("train", 2)
+
+
+def test_an_alpha_version_alone_will_do(binaries):
+    version = "scheduling.k8s.io/v1alpha3"
+    with ControlPlane(binaries=binaries, feature_gates=GATES, runtime_config={version: True}) as cluster:
+        kit.install(cluster)
+        case = Case(cluster, "default")
+        case.nodes(1)
+        with kit.running(cluster, "--pod-intake=watch"):
+            group = case.create(version, "train", {"schedulingPolicy": {"gang": {"minCount": 2}}})
+            case.members("train", range(2))
+            case.wait_placed("train", 2)
+            case.wait_condition(group, "True", "Scheduled")
 
 
 @pytest.mark.slow

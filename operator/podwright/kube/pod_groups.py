@@ -32,7 +32,7 @@ LOOK_SECONDS: Final = 10.0
 ESTABLISH_SECONDS: Final = (0.2, 10.0)
 """How often, and for how long, it is asked whether a CRD that has changed is served by now."""
 GONE_SECONDS: Final = 20.0
-"""How long an API must be missing to be gone: an API server that starts may deny it for a moment."""
+"""How long an API must be missing to be gone, unless its CRD is seen to go: an API server that starts may deny it for a moment."""
 SYNC_SECONDS: Final = 30.0
 
 Start = Callable[[str, Reflector], "asyncio.Task[None]"]
@@ -65,17 +65,17 @@ class PodGroupKeeper:
         self._with_topology = gates.enabled("TopologyAwareWorkloadScheduling")
         self._held: dict[str, _Held] = {}
         self._problems: dict[str, str] = {}
-        self._crd_changed = asyncio.Event()
+        self._crd = _Seen()
 
     @property
     def reflectors(self) -> Mapping[str, Reflector]:
         """Those that are running, by name."""
         return {_name(held.resource): held.reflector for held in self._held.values()}
 
-    async def look(self) -> bool:
-        """Asks what is served, and follows it. Whether something has changed. Raises ClusterError."""
+    async def look(self, *kinds: str) -> bool:
+        """Asks what is served of these kinds, or of all, and follows it. Whether something has changed. Raises ClusterError."""
         changed = False
-        for kind in self._kinds:
+        for kind in kinds or self._kinds:
             changed = await self._look_at(kind) or changed
         return changed
 
@@ -84,31 +84,32 @@ class PodGroupKeeper:
         async with asyncio.TaskGroup() as tasks:
             if crds_watchable:
                 name = f"metadata.name={CRD_NAME}"
-                crds = Reflector(self._http, CRD, _Bell(self._crd_changed), field_selector=name)
+                crds = Reflector(self._http, CRD, self._crd, field_selector=name)
                 tasks.create_task(crds.run(), name="podwright CRD of pod groups")
             while True:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_SECONDS):
-                        await self._crd_changed.wait()
+                        await self._crd.changed.wait()
                 try:
-                    await (self._look_closely() if self._crd_changed.is_set() else self._follow())
+                    await (self._look_closely() if self._crd.changed.is_set() else self._follow())
                 except ClusterError as error:
                     log.info("cannot ask which pod groups are served: %s", error)
 
     async def _look_closely(self) -> None:
-        """A CRD that is there is served a moment later."""
-        self._crd_changed.clear()
+        """A CRD that has come or gone is served, or no longer, a moment later."""
+        self._crd.changed.clear()
         pause, longest = ESTABLISH_SECONDS
         loop = asyncio.get_running_loop()
         ends = loop.time() + longest
-        while not await self._follow() and loop.time() < ends:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._crd_changed.wait()
-                    return
+        while (PLUGINS_KIND in self._held) != self._crd.there and loop.time() < ends:
+            if not await self._follow(PLUGINS_KIND):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._crd.changed.wait()
+                        return
 
-    async def _follow(self) -> bool:
-        if not await self.look():
+    async def _follow(self, *kinds: str) -> bool:
+        if not await self.look(*kinds):
             return False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SYNC_SECONDS):
@@ -144,7 +145,8 @@ class PodGroupKeeper:
         now = asyncio.get_running_loop().time()
         if held.missing_since is None:
             held.missing_since = now
-        if now < held.missing_since + GONE_SECONDS:
+        sure = kind == PLUGINS_KIND and self._crd.there is False
+        if not sure and now < held.missing_since + GONE_SECONDS:
             return False
         self._let_go(kind, held)
         if found is not None:
@@ -215,20 +217,23 @@ class GroupSink:
         return group_key(APIS[self._kind], *name.split("/", 1))
 
 
-class _Bell:
-    """A sink that rings for whatever happens."""
+class _Seen:
+    """A sink that remembers whether the one object is there; None: not known. `changed` is set for whatever happens to it."""
 
-    def __init__(self, rung: asyncio.Event) -> None:
-        self._rung = rung
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        self.there: bool | None = None
 
     def key(self, raw: Mapping[str, Any]) -> str:
         return str(raw["metadata"]["name"])
 
     def put(self, _raw: Mapping[str, Any]) -> None:
-        self._rung.set()
+        self.there = True
+        self.changed.set()
 
     def drop(self, _key: str, _raw: Mapping[str, Any] | None) -> None:
-        self._rung.set()
+        self.there = False
+        self.changed.set()
 
 
 def _essence(raw: Mapping[str, Any]) -> tuple[Any, ...]:

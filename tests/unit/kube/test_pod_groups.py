@@ -145,19 +145,41 @@ async def test_another_version_takes_over_when_the_server_is_upgraded(monkeypatc
         assert counts(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
 
 
-async def test_a_crd_that_comes_is_seen_at_once(monkeypatch):
+async def test_a_crd_that_comes_or_goes_is_followed_at_once(monkeypatch):
     monkeypatch.setattr(module, "ESTABLISH_SECONDS", (0.01, 10.0))
     server = Server()
-    async with keeping(server) as (keeper, rig):
+    crd = {"metadata": {"name": "podgroups.scheduling.x-k8s.io"}}
+    async with keeping(server) as (keeper, rig), asyncio.timeout(5):
         running = asyncio.create_task(keeper.run(crds_watchable=False))
-        keeper._crd_changed.set()
+        keeper._crd.put(crd)
         await asyncio.sleep(0.05)
         server.served = {CUSTOM}
-        async with asyncio.timeout(5):
-            while not counts(rig, labels={GROUP_LABEL: "gang"}):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: counts(rig, labels={GROUP_LABEL: "gang"}))
+        keeper._held[PLUGINS_KIND].reflector.synced.set()
+        keeper._crd.drop("podgroups.scheduling.x-k8s.io", None)
+        server.served = set()
+        await until(lambda: not counts(rig, labels={GROUP_LABEL: "gang"}))
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_crd_that_is_followed_already_is_not_asked_for_again_and_again():
+    server = Server(CUSTOM)
+    async with keeping(server) as (keeper, _), asyncio.timeout(5):
+        await keeper.look()
+        asked = len(server.asked)
+        running = asyncio.create_task(keeper.run(crds_watchable=False))
+        keeper._crd.put({})
+        await until(lambda: not keeper._crd.changed.is_set())
+        await asyncio.sleep(0.05)
+        assert len(server.asked) == asked
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(holds):
+    while not holds():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
 
 
 # On the way into the store
