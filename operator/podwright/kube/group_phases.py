@@ -116,6 +116,11 @@ class PodGroupPhases:
 
     # Members with a node
 
+    @property
+    def members(self) -> int:
+        """How many there are, in all groups."""
+        return len(self._by_uid)
+
     def placed(self, raw: Mapping[str, Any]) -> None:
         """A pod with a node is there, or changed. Never raises."""
         try:
@@ -210,6 +215,8 @@ class _Watched:
         labels = raw["metadata"].get("labels")
         if labels and (GROUP_LABEL in labels or OLD_GROUP_LABEL in labels):
             self._phases.placed(raw)
+        elif self._phases.members:
+            self._phases.gone(raw["metadata"].get("uid"))
 
     def drop(self, key: str, raw: Mapping[str, Any] | None) -> None:
         self._sink.drop(key, raw)

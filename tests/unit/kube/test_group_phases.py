@@ -120,6 +120,15 @@ def test_pods_that_finish_or_go_are_not_lost_from_the_counts():
     assert (said["phase"], said["scheduled"], said["running"]) == ("Scheduling", 2, 2)
 
 
+def test_a_pod_that_leaves_the_group_no_longer_counts():
+    setting = Setting()
+    for name in "abc":
+        setting.bound(name, "Running")
+    assert setting.said() == fields("Running", 3, 3)
+    setting.bound("c", "Running", labels={"app": "web"})
+    assert setting.said() == fields("Pending", 2, 2, scheduleStartTime=NOW)
+
+
 def test_nothing_is_said_while_nothing_changes():
     setting = Setting()
     setting.bound("a", "Running")
