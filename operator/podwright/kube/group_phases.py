@@ -88,6 +88,7 @@ class PodGroupPhases:
         """By group: its uid, and what we said of it last."""
         self._changed: set[str] = set()
         self._any = asyncio.Event()
+        self._begun = False
         engine.cache.groups.listen(self._touch)
 
     def watching(self, sink: Sink) -> Sink:
@@ -98,9 +99,15 @@ class PodGroupPhases:
         """Says what has changed until it is cancelled, once the caches are `complete`."""
         await complete.wait()
         await asyncio.sleep(SETTLE_SECONDS)
+        self._begun = True
         while True:
             await self._any.wait()
             await asyncio.sleep(GATHER_SECONDS)
+            self.say()
+
+    def finish(self) -> None:
+        """What is left to say at the end; nothing if too little was known ever to begin."""
+        if self._begun:
             self.say()
 
     def say(self) -> None:

@@ -268,8 +268,7 @@ class Runtime:
             await _cancelled([self._deciding])
         if self._started:
             await self.engine.stop(self.options.grace * FLUSH_SHARE)
-            if self._complete.is_set():
-                self._phases.say()
+            self._phases.finish()
         for flush in (self._status.flush, self._group_status.flush, self._recorder.flush):
             await flush(max(0.1, ends - loop.time()))
         await _cancelled([*self._tasks, *self._evictor.tasks])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from builders import make_pod
 from engine_kit import OURS, Rig
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
+from podwright.kube import group_phases as module
 from podwright.kube.group_phases import Counts, PodGroupPhases, phase
 
 KEY = f"{PLUGINS_API}:ml/train"
@@ -178,6 +181,24 @@ def test_a_group_of_another_scheduler_is_left_to_it():
     assert setting.said() is None
     setting.bound("d", "Running")
     assert setting.said() == fields("Running", 4, 4)
+
+
+async def test_nothing_is_said_before_all_is_known(monkeypatch):
+    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
+    setting = Setting()
+    setting.bound("a")
+    setting.phases.finish()
+    complete = asyncio.Event()
+    running = asyncio.create_task(setting.phases.run(complete))
+    await asyncio.sleep(0.01)
+    setting.phases.finish()
+    assert setting.written == []
+    complete.set()
+    await asyncio.sleep(0.01)
+    setting.phases.finish()
+    assert [said["scheduled"] for said in setting.written] == [1]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 def test_a_pod_that_makes_no_sense_is_passed_over():
