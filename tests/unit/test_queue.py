@@ -1,69 +1,13 @@
 import sys
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from builders import make_pod
 from podwright.core.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.status import unresolvable
 from podwright.core.objects.pod import parse_pod
-from podwright.core.queue import SchedulingQueue, hinting, scheduling_queue
-
-NODE_ADDED = ClusterEvent(NODE, Action.ADD)
-POD_GONE = ClusterEvent(ASSIGNED_POD, Action.DELETE)
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
-class Harness:
-    """A queue with plugin Fit (helped by nodes), Spread (by pods that go, never by those called `no`), Gate and Wait."""
-
-    def __init__(self):
-        self.clock = Clock()
-        self.incoming = []
-        self.hinted = []
-        self.hints = {
-            "Fit": (EventHint(NODE_ADDED),),
-            "Spread": (EventHint(POD_GONE, lambda _pod, before, _after: Hint.SKIP if before == "no" else Hint.QUEUE),),
-            "Gate": (EventHint(ClusterEvent(POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)),),
-            "Wait": (EventHint(NODE_ADDED),),
-        }
-        self.queue = SchedulingQueue(
-            self.clock,
-            sort_key=lambda pod, queued_at: (-pod.priority, queued_at),
-            pre_enqueue=lambda pod: unresolvable("gated").by("Gate") if pod.gates else None,
-            hints_of=lambda _pod: self.hints,
-            on_incoming=lambda queue, event: self.incoming.append((queue, event)),
-            on_hint=lambda *seen: self.hinted.append(seen),
-        )
-
-    def pod(self, name, *, gates=(), **more):
-        return parse_pod(make_pod(name, spec={"schedulingGates": [{"name": gate} for gate in gates]}, **more))
-
-    def add(self, name, **more):
-        self.queue.add(self.pod(name, **more))
-
-    def pop(self):
-        queued = self.queue.pop()
-        return queued and queued.pod.name
-
-    def rejected(self, name, *plugins, **more):
-        """Adds a pod and has its attempt rejected by the plugins."""
-        self.add(name)
-        queued = self.queue.pop()
-        self.queue.reject(queued, plugins, **more)
-        return queued
-
-    def counts(self):
-        return {place: n for place, n in self.queue.counts().items() if n}
+from podwright.core.queue import hinting, scheduling_queue
+from queue_kit import NODE_ADDED, POD_GONE, Harness
 
 
 @pytest.fixture
@@ -481,95 +425,3 @@ def test_a_pods_time_in_the_queue_starts_when_its_gate_opens(h):
     h.clock.now += 50
     h.queue.fault(queued)
     assert (queued.queued_at, queued.ready_at) == (1000.0, 1050.0)
-
-
-class QueueMachine(RuleBasedStateMachine):
-    """No pod is ever lost, in two places, or tried while it is gated."""
-
-    def __init__(self):
-        super().__init__()
-        self.h = Harness()
-        self.known = set()
-        self.flying = {}
-        self.count = 0
-
-    @rule(gated=st.booleans(), priority=st.integers(0, 2))
-    def add(self, gated, priority):
-        self.count += 1
-        self.h.add(f"p{self.count}", gates=["g"] if gated else (), priority=priority)
-        self.known.add(f"default/p{self.count}")
-
-    @rule()
-    def pop(self):
-        queued = self.h.queue.pop()
-        if queued is not None:
-            assert queued.uid in self.known
-            assert queued.uid not in self.flying
-            assert not queued.pod.gates
-            self.flying[queued.uid] = queued
-
-    @precondition(lambda self: self.flying)
-    @rule(data=st.data(), how=st.sampled_from(["done", "fault", "Fit", "Spread", "pending"]))
-    def land(self, data, how):
-        uid = data.draw(st.sampled_from(sorted(self.flying)))
-        queued = self.flying.pop(uid)
-        if how == "done":
-            self.h.queue.done(uid)
-            self.known.discard(uid)
-        elif how == "fault":
-            self.h.queue.fault(queued)
-        elif how == "pending":
-            self.h.queue.reject(queued, (), pending=["Wait"])
-        else:
-            self.h.queue.reject(queued, [how])
-
-    @precondition(lambda self: self.known)
-    @rule(data=st.data())
-    def delete(self, data):
-        uid = data.draw(st.sampled_from(sorted(self.known)))
-        self.h.queue.delete(uid)
-        self.known.discard(uid)
-
-    @precondition(lambda self: self.known)
-    @rule(data=st.data(), label=st.sampled_from(["a", "b"]))
-    def update_and_ungate(self, data, label):
-        uid = data.draw(st.sampled_from(sorted(self.known)))
-        self.h.queue.update(self.h.pod(uid.removeprefix("default/"), labels={"l": label}))
-
-    @precondition(lambda self: self.known)
-    @rule(data=st.data())
-    def activate(self, data):
-        self.h.queue.activate(data.draw(st.sampled_from(sorted(self.known))))
-
-    @rule(event=st.sampled_from([NODE_ADDED, POD_GONE]), what=st.sampled_from(["no", "yes"]))
-    def happen(self, event, what):
-        self.h.queue.move(event, what)
-
-    @rule(seconds=st.sampled_from([0.3, 1, 5, 40, 400]))
-    def wait(self, seconds):
-        self.h.clock.now += seconds
-
-    @invariant()
-    def every_pod_is_in_exactly_one_place(self):
-        assert len(self.h.queue) == len(self.known)
-        flying = len(self.known & set(self.flying))
-        assert sum(self.h.queue.counts().values()) == len(self.known) - flying
-
-    def teardown(self):
-        """Whatever happened: after the events and the time that every plugin asks for, each pod is tried."""
-        for uid, queued in self.flying.items():
-            if uid in self.known:
-                self.h.queue.fault(queued)
-        for uid in self.known:
-            self.h.queue.update(self.h.pod(uid.removeprefix("default/"), labels={"l": "end"}))
-        self.h.clock.now += 400
-        self.h.queue.activate_all()
-        self.h.clock.now += 400
-        popped = set()
-        while (queued := self.h.queue.pop()) is not None:
-            popped.add(queued.uid)
-        assert popped == self.known
-
-
-QueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestQueueMachine = QueueMachine.TestCase
