@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import operator_kit as kit
@@ -19,16 +21,29 @@ from fault_proxy import FaultProxy
 from podwright.testing import ControlPlane, node, pod, wait_until
 
 OURS = "podwright"
+WARM_UP = 100
+"""Pods that an operator binds before its memory is measured for the first time: it has done all it does at least once then."""
+MEMORY_BACK = 1.2
+"""After a fault no more memory than so many times that of before."""
+
+
+def memory(operator: kit.Operator, what: str = "RssAnon") -> float:
+    """MiB of its own that the operator holds; with VmHWM the most, with what it shares."""
+    status = Path(f"/proc/{operator.process.pid}/status").read_text()
+    found = re.search(rf"^{what}:\s+(\d+) kB", status, re.MULTILINE)
+    assert found is not None
+    return int(found[1]) / 1024
 
 
 @dataclass
 class Arena:
-    """A cluster in which things go wrong. `tell` takes the figures of the test."""
+    """A cluster in which things go wrong. `told` takes the figures of the test."""
 
     cluster: ControlPlane
     namespace: str
     ledger: Ledger
-    tell: Callable[..., None]
+    told: Callable[..., None]
+    memories: list[str] = field(default_factory=list)
     operators: list[kit.Operator] = field(default_factory=list)
 
     # Making things happen
@@ -90,52 +105,35 @@ class Arena:
             options["kubeconfig"] = proxy.kubeconfig(direct)
         operator = kit.start(self.cluster, *arguments, **options)
         self.operators.append(operator)
+        self.ledger.slack.pids.append(operator.process.pid)
         return operator
 
     @contextmanager
-    def running(self, proxy: FaultProxy | None = None, *arguments: str, **options: Any) -> Iterator[kit.Operator]:
-        """An operator that lives through the block: it must still be there at its end, and end in peace."""
+    def running(
+        self, proxy: FaultProxy | None = None, *arguments: str, warm: bool = True, **options: Any
+    ) -> Iterator[kit.Operator]:
+        """An operator that lives through the block: at its end it must be there, hold no more memory, and end in peace.
+
+        `warm`: it binds some pods before, which are gone at the start of the block; else nothing is said of its memory.
+        """
         operator = self.start(proxy, *arguments, **options)
         try:
+            before = self._warm(operator) if warm else 0.0
             yield operator
             assert operator.process.alive, operator.process.log_tail(40)
+            if warm:
+                self.wait_memory(operator, before)
         finally:
             operator.process.stop(30)
         assert operator.process.returncode == 0, operator.process.log_tail(40)
 
-    # Waiting
-
-    def bound(self, scheduler: str = OURS) -> int:
-        """Pods that this scheduler bound, as the ledger has it."""
-        return sum(1 for b in list(self.ledger.bindings.values()) if b.scheduler == scheduler)
-
-    def wait_bound(self, count: int, timeout: float = 60, scheduler: str = OURS) -> None:
-        wait_until(lambda: self.bound(scheduler) >= count, timeout, f"{count} pods of {scheduler} are bound")
-
-    def wait_calm(self, timeout: float = 60) -> None:
-        """Every pod is bound or was told that it fits nowhere, and none waits without cause."""
-        ends = time.monotonic() + timeout
-        while found := self.unsettled():
-            if time.monotonic() > ends:
-                raise TimeoutError(f"not calm within {timeout:g} s: {found[:5]}")
-            time.sleep(0.3)
-
-    def unsettled(self, schedulers: Sequence[str] = (OURS,)) -> list[str]:
-        """Pods that wait and should not, or were not told why."""
-        found = waits_without_cause(self.cluster)
-        for raw in kit.pods(self.cluster):
-            if raw["spec"].get("nodeName") or raw["spec"]["schedulerName"] not in schedulers:
-                continue
-            if kit.condition(raw).get("reason") != "Unschedulable":
     def _warm(self, operator: kit.Operator) -> float:
         """Its memory, MiB, after some work."""
         self.pods(WARM_UP, "warm", cpu="1m", memory="1Mi")
         self.wait_bound(WARM_UP)
         self.delete_pods()
         for kind in ("pods", "assumed_pods"):
-            wait_until(
-                lambda kind=kind: operator.metric("scheduler_cache_size", type=kind) == 0, 60, "a cold start"
-            )
+            wait_until(lambda kind=kind: operator.metric("scheduler_cache_size", type=kind) == 0, 60, "a cold start")
         self.ledger.forget_gone()
         return memory(operator)
 
@@ -165,6 +163,30 @@ class Arena:
         memories = {"memory_in_MiB": "; ".join(self.memories)} if self.memories else {}
         self.told(**figures, **memories, machine_late_by_seconds=f"{self.ledger.slack.worst:.1f}")
 
+    # Waiting
+
+    def bound(self, scheduler: str = OURS) -> int:
+        """Pods that this scheduler bound, as the ledger has it."""
+        return sum(1 for b in list(self.ledger.bindings.values()) if b.scheduler == scheduler)
+
+    def wait_bound(self, count: int, timeout: float = 60, scheduler: str = OURS) -> None:
+        wait_until(lambda: self.bound(scheduler) >= count, timeout, f"{count} pods of {scheduler} are bound")
+
+    def wait_calm(self, timeout: float = 60) -> None:
+        """Every pod is bound or was told that it fits nowhere, and none waits without cause."""
+        ends = time.monotonic() + timeout
+        while found := self.unsettled():
+            if time.monotonic() > ends:
+                raise TimeoutError(f"not calm within {timeout:g} s: {found[:5]}")
+            time.sleep(0.3)
+
+    def unsettled(self, schedulers: Sequence[str] = (OURS,)) -> list[str]:
+        """Pods that wait and should not, or were not told why."""
+        found = waits_without_cause(self.cluster)
+        for raw in kit.pods(self.cluster):
+            if raw["spec"].get("nodeName") or raw["spec"]["schedulerName"] not in schedulers:
+                continue
+            if kit.condition(raw).get("reason") != "Unschedulable":
                 found.append(f"{raw['metadata']['name']} was not told why it waits: {kit.condition(raw)}")
         return found
 

@@ -20,12 +20,13 @@ from typing import Any
 
 import yaml
 
+from fault_slack import Slack
 from podwright.core.objects.node import Node, parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.testing import ControlPlane
 
-NOTICED: float = 3.0
-"""Seconds within which a change made by somebody else must be taken into account, on a machine that does other things too."""
+NOTICED: float = 1.0
+"""Seconds within which a change made by somebody else must be taken into account; what the machine was late counts extra."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Ledger:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._versions = {"pods": "", "nodes": ""}
+        self.slack = Slack(cluster, self._stop)
         self.bindings: dict[str, Binding] = {}
         self.moved: list[str] = []
         self.gone: dict[str, float] = {}
@@ -137,26 +139,32 @@ class Ledger:
         """When the last pod was bound; 0 if none was."""
         return max((binding.at for binding in list(self.bindings.values())), default=0.0)
 
-    def careless(self, schedulers: set[str], *, alone: bool = True, within: float = NOTICED) -> list[str]:
-        """Bindings by these schedulers to nodes which, for so many seconds already, had no room for them or were not there.
+    def careless(self, schedulers: set[str], *, alone: bool = True, within: float | None = None) -> list[str]:
+        """Bindings by these schedulers to nodes which, for so long already, had no room for them or were not there.
 
         What is free is counted from all pods whose binding was known then, ours as well as a rival's. Our own
         latest ones count in full, since we need no watch to know them, if we were `alone` in binding them.
+        `within`: so many seconds, whatever the machine; if not given, NOTICED and what the machine was late meanwhile.
         """
         own = schedulers if alone else set()
+        by_node: dict[str, list[Binding]] = {}
+        for binding in sorted(self.bindings.values(), key=lambda b: b.version):
+            by_node.setdefault(binding.node_name, []).append(binding)
         return [
             f"{binding.pod.key} on {binding.node_name}: {why}"
-            for binding in sorted(self.bindings.values(), key=lambda b: b.version)
-            if binding.scheduler in schedulers and (why := self._why_careless(binding, own, within))
+            for there in by_node.values()
+            for i, binding in enumerate(there)
+            if binding.scheduler in schedulers and (why := self._why_careless(binding, there[:i], own, within))
         ]
 
     def noticed_within(self, schedulers: set[str], *, alone: bool = True) -> float:
         """The shortest of a few times, in seconds, after which no binding missed any more what others had done."""
-        times = (0.1, 0.2, 0.5, 1.0, 2.0, NOTICED)
+        times = (0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0)
         return next((t for t in times if not self.careless(schedulers, alone=alone, within=t)), float("inf"))
 
-    def _why_careless(self, binding: Binding, own: set[str], within: float) -> str:
-        known = binding.at - within
+    def _why_careless(self, binding: Binding, earlier: list[Binding], own: set[str], within: float | None) -> str:
+        """`earlier`: what was bound to the same node before."""
+        known = binding.at - (NOTICED + self.slack.before(binding.at) if within is None else within)
         # Which came first the resource versions tell: the two watches of this ledger may lag behind each other.
         changes = [c for c in self.nodes.get(binding.node_name, ()) if c.version < binding.version]
         recent = [c for c in changes if c.at > known]
@@ -165,9 +173,7 @@ class Ledger:
         if states and all(node is None for node in states):
             return "no such node any more"
         requested = Counter[str]()
-        for other in self.bindings.values():
-            if other.node_name != binding.node_name or other.version >= binding.version:
-                continue
+        for other in earlier:
             mine = other.scheduler in own
             if self.gone.get(other.pod.uid, binding.at) <= binding.at or (other.at > known and not mine):
                 continue
@@ -181,6 +187,11 @@ class Ledger:
                 return ""
         return f"requested {dict(requested)}, no room any more" if states else ""
 
+    def forget_gone(self) -> None:
+        """What was bound and is gone is nobody's business any more."""
+        for uid in self.gone.keys() & self.bindings.keys():
+            del self.bindings[uid]
+
 
 @contextmanager
 def written(cluster: ControlPlane) -> Iterator[Ledger]:
@@ -191,6 +202,7 @@ def written(cluster: ControlPlane) -> Iterator[Ledger]:
         thread = threading.Thread(target=ledger._follow, args=(plural,), name=f"ledger of {plural}", daemon=True)
         ledger._threads.append(thread)
         thread.start()
+    ledger._threads.append(ledger.slack.start())
     try:
         yield ledger
     finally:
@@ -213,7 +225,9 @@ def waits_without_cause(cluster: ControlPlane) -> list[str]:
     found = []
     for pod in parsed:
         wanted = {"pods": 1, **pod.requests.amounts}
+        if pod.node_name or pod.terminating:
+            continue
         fits = [name for name, left in free.items() if all(left[r] >= n for r, n in wanted.items())]
-        if not pod.node_name and not pod.terminating and fits:
+        if fits:
             found.append(f"{pod.key}: would fit on {fits[:3]}")
     return found

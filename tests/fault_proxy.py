@@ -101,6 +101,8 @@ class FaultProxy:
         self._watches: set[Watch] = set()
         self._session: aiohttp.ClientSession
         self._runner: web.AppRunner
+        self._held = Counter[Only]()
+        self._released = asyncio.Event()
         self.faults: Sequence[Faults] = ()
         self.tamper: Tamper = _untouched
         self.injected: Counter[str] = Counter()
@@ -161,6 +163,36 @@ class FaultProxy:
         self.injected[what] += count
         return count
 
+    # Requests that are held
+
+    def hold(self, only: Only) -> None:
+        """From now on these requests come no further, until `release`."""
+        self._held[only] = 0
+
+    def held(self) -> int:
+        """How many requests are held at this moment."""
+        return self._held.total()
+
+    def release(self) -> None:
+        """Lets all go on that is held."""
+
+        async def release() -> None:
+            self._held.clear()
+            self._released.set()
+            self._released = asyncio.Event()
+
+        self._run(release())
+
+    async def _wait_held(self, method: str, path: str) -> None:
+        for only in [only for only in self._held if only(method, path)]:
+            self._held[only] += 1
+            self.injected["held"] += 1
+            try:
+                await self._released.wait()
+            finally:
+                if only in self._held:
+                    self._held[only] -= 1
+
     # The server
 
     def _run(self, work: Any) -> Any:
@@ -196,6 +228,7 @@ class FaultProxy:
         path, watching = request.path, request.query.get("watch") in ("1", "true")
         self.requests[request.method] += 1
         body = await request.read()
+        await self._wait_held(request.method, path)
         fault = await self._fate(request.method, path)
         if fault == CUT:
             return _cut(request)

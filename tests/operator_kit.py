@@ -58,9 +58,11 @@ class Operator:
         return self.get("/readyz")[0] == 200
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples that have these labels."""
+        """The sum of a metric's samples that have these labels; 0 if nobody answers."""
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
         lines = self.get("/metrics")[1].splitlines()
+        families = [line.split(" ")[2] for line in lines if line.startswith("# TYPE ")]
+        assert not lines or any(name.startswith(family) for family in families), f"there is no metric {name}"
         found = [line for line in lines if line.split("{")[0].split(" ")[0] == name and all(w in line for w in wanted)]
         return sum(float(line.rsplit(" ", 1)[1]) for line in found)
 

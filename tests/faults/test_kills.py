@@ -34,7 +34,7 @@ def kill_over_and_over(arena: Arena, kills: int, intake: str) -> None:
     placed = sum(1 for node in before.values() if node)
     assert placed >= kills
     began = time.monotonic()
-    with arena.running(None, f"--pod-intake={intake}"):
+    with arena.running(None, f"--pod-intake={intake}", warm=False):
         arena.wait_bound(pods)
         arena.wait_calm()
     arena.verify()

@@ -53,7 +53,7 @@ def test_an_unreliable_network_from_the_start_on(arena: Arena, intake: str) -> N
     with FaultProxy(arena.cluster) as proxy:
         proxy.faults = [Faults({CUT: 0.04, "500": 0.04, "504": 0.02, "429": 0.02, ANSWER_LOST: 0.04}, delay=0.05)]
         started = time.monotonic()
-        with arena.running(proxy, f"--pod-intake={intake}"):
+        with arena.running(proxy, f"--pod-intake={intake}", warm=False):
             arena.wait_bound(PODS, 90)
             proxy.faults = []
             arena.wait_calm()

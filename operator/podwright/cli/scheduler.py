@@ -25,6 +25,8 @@ RUSH_SECONDS: Final = 10.0
 """How long Kopf waits for the first rush at most."""
 QUIET_SECONDS: Final = 2.0
 """What is left after the last decision: bindings and their events."""
+KOPF_ENDS_SECONDS: Final = 2.0
+"""How long Kopf may take to end once all else has. It only watches; a watch that was broken it would wait for, for 5 s at least."""
 
 
 async def run(options: Options) -> None:
@@ -42,12 +44,21 @@ async def run(options: Options) -> None:
             await stopping
             log.info("stopping: bindings under way are finished first")
             await runtime.stop()
-            await keeping
+            await _kopf_has_ended(keeping)
         else:
             starting.cancel()
     finally:
         stopping.cancel()
         await runtime.stop()
+
+
+async def _kopf_has_ended(keeping: asyncio.Task[None]) -> None:
+    done, _ = await asyncio.wait({keeping}, timeout=KOPF_ENDS_SECONDS)
+    if done:
+        await keeping
+    else:
+        log.info("Kopf takes its time to end; nothing waits for it")
+        keeping.cancel()
 
 
 async def _keep_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
