@@ -28,7 +28,7 @@ from podwright.engine.decisions import annotations_of
 from podwright.engine.failures import Failures
 from podwright.engine.flights import Flight, Flights
 from podwright.engine.intake import AssignedPods
-from podwright.engine.last_look import obstacle
+from podwright.engine.last_look import LookAfterwards, obstacle
 from podwright.engine.live import Live
 from podwright.engine.metrics import SCHEDULED, Metrics
 from podwright.engine.ports import Recorder, StatusWriter
@@ -77,6 +77,7 @@ class Bindings:
         self.slots = Slots(clock, at_once)
         """For Bindings that are with the API server; who waits in Permit or PreBind has none."""
         self._expectations = expectations
+        self.afterwards = LookAfterwards(cache, recorder)
         self._unconfirmed: deque[tuple[float, PodInfo]] = deque()
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -218,6 +219,7 @@ class Bindings:
             self._metrics.after_flush.inc()
         note = f"Successfully assigned {pod.key} to {node_name}"
         self._recorder.record(pod, "Normal", "Scheduled", "Binding", note)
+        self.afterwards.bound(pod, node_name)
         if self._cache.is_assumed(queued.uid):
             self._unconfirmed.append((now + CONFIRM_SECONDS, pod))
 

@@ -25,12 +25,14 @@ def node_event(before: Node | None, after: Node) -> ClusterEvent | None:
     if before is None:
         return NODE_ADDED
     action = Action(0)
-    if before.taints != after.taints or before.unschedulable != after.unschedulable:
+    if before.taints != after.taints or (before.unschedulable and not after.unschedulable):
         action |= Action.UPDATE_NODE_TAINT
     if before.allocatable != after.allocatable:
         action |= Action.UPDATE_NODE_ALLOCATABLE
     if before.labels != after.labels:
         action |= Action.UPDATE_NODE_LABEL
+    if before.conditions != after.conditions:
+        action |= Action.UPDATE_NODE_CONDITION
     if before.annotations != after.annotations:
         action |= Action.UPDATE_NODE_ANNOTATION
     if before.declared_features != after.declared_features:
@@ -43,6 +45,7 @@ def same_node(before: Node, after: Node) -> bool:
     return (
         node_event(before, after) is None
         and before.uid == after.uid
+        and before.unschedulable == after.unschedulable
         and before.images == after.images
         and before.terminating == after.terminating
     )

@@ -206,6 +206,7 @@ class Engine:
         looks = 0
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            self._bindings.afterwards.look()
             try:
                 await self._bindings.confirm_late()
             except Exception:

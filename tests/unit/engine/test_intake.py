@@ -166,7 +166,6 @@ def changed_node(**options):
         pytest.param({}, None, id="nothing"),
         pytest.param({"labels": {"zone": "a"}}, Action.UPDATE_NODE_LABEL, id="a label"),
         pytest.param({"taints": [{"key": "k", "effect": "NoSchedule"}]}, Action.UPDATE_NODE_TAINT, id="a taint"),
-        pytest.param({"unschedulable": True}, Action.UPDATE_NODE_TAINT, id="cordoned"),
         pytest.param({"allocatable": {"cpu": "9"}}, Action.UPDATE_NODE_ALLOCATABLE, id="allocatable"),
         pytest.param({"annotations": {"a": "b"}}, Action.UPDATE_NODE_ANNOTATION, id="an annotation"),
         pytest.param({"declared_features": ["F"]}, Action.UPDATE_NODE_DECLARED_FEATURE, id="a declared feature"),
@@ -181,6 +180,31 @@ def test_what_changed_about_a_node(after, action):
     before, node = changed_node(), changed_node(**after)
     assert node_event(before, node) == (None if action is None else ClusterEvent(NODE, action))
     assert same_node(before, node) == (action is None)
+
+
+def test_only_a_node_that_is_uncordoned_may_help():
+    free, cordoned = changed_node(), changed_node(unschedulable=True)
+    assert node_event(cordoned, free) == ClusterEvent(NODE, Action.UPDATE_NODE_TAINT)
+    assert node_event(free, cordoned) is None
+    assert not same_node(free, cordoned)
+
+
+def test_a_condition_that_changes_is_an_event_and_a_heartbeat_is_none():
+    def beat(ready, at):
+        raw = make_node("a")
+        raw["status"]["conditions"] = [{"type": "Ready", "status": ready, "lastHeartbeatTime": at}]
+        return parse_node(raw)
+
+    first = beat("True", "2026-01-01T00:00:00Z")
+    assert same_node(first, beat("True", "2026-01-01T00:00:10Z"))
+    assert node_event(first, beat("False", "2026-01-01T00:00:20Z")) == ClusterEvent(NODE, Action.UPDATE_NODE_CONDITION)
+
+
+@pytest.mark.parametrize("conditions", [None, "Ready", [7], [{"status": "True"}], {"Ready": "True"}])
+def test_conditions_that_make_no_sense_are_left_out(conditions):
+    raw = make_node("a")
+    raw["status"]["conditions"] = conditions
+    assert parse_node(raw).conditions == {}
 
 
 def test_a_new_image_is_taken_in_but_wakes_nobody():

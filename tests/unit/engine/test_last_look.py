@@ -60,3 +60,26 @@ async def test_a_profile_without_the_fit_filter_may_overfill_nodes():
     async with deciding(rig):
         await settle()
         assert rig.cluster.bound == [("web", "a")]
+
+
+@pytest.mark.parametrize(
+    ("news", "told"),
+    [
+        pytest.param("the node is gone", ['bound to node "a", which is gone'], id="the news comes after the Binding"),
+        pytest.param("the pod is gone, too", [], id="the pod garbage collector was faster"),
+        pytest.param("nothing", [], id="all is well"),
+    ],
+)
+async def test_a_pod_bound_to_a_node_that_was_gone_is_told_of(news, told):
+    rig = Rig()
+    rig.node("a")
+    raw = rig.pod("web")
+    async with deciding(rig):
+        rig.confirm(raw, "a")
+        if news != "nothing":
+            rig.engine.nodes.drop("a", None)
+        if news == "the pod is gone, too":
+            rig.engine.assigned.drop("default/web", raw)
+        for _ in range(2):
+            rig.engine._bindings.afterwards.look()
+        assert rig.recorder.notes("NodeNotFound") == told

@@ -30,6 +30,8 @@ class Node:
     declared_features: frozenset[str] = frozenset()
     resource_version: str = ""
     terminating: bool = False
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    """The status of each condition by its type: `Ready` is `True`."""
     image_names: tuple[tuple[tuple[str, ...], int], ...] = field(default=())
     """Per image: its names and its size, as the node lists them."""
 
@@ -47,6 +49,16 @@ def parse_node(raw: Mapping[str, Any]) -> Node:
         return _parse(raw, metadata, name)
     except InvalidObjectError as error:
         raise error.of("Node", name) from error
+
+
+def _conditions(given: Any) -> dict[str, str]:
+    """What cannot be understood is left out: nothing of ours depends on it."""
+    found = given if isinstance(given, list) else ()
+    return {
+        str(condition["type"]): str(condition.get("status") or "")
+        for condition in found
+        if isinstance(condition, Mapping) and condition.get("type")
+    }
 
 
 def _parse(raw: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> Node:
@@ -75,5 +87,6 @@ def _parse(raw: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> No
         declared_features=frozenset(str(f) for f in as_list(status.get("declaredFeatures"), "status.declaredFeatures")),
         resource_version=str(metadata.get("resourceVersion") or ""),
         terminating=bool(metadata.get("deletionTimestamp")),
+        conditions=_conditions(status.get("conditions")),
         image_names=tuple(listed),
     )
