@@ -23,9 +23,13 @@ class Budgets:
             namespace = str(budget["metadata"].get("namespace") or "")
             self._rules.setdefault(namespace, []).append((budget, [_allowed(budget)]))
 
+    def __bool__(self) -> bool:
+        """There are any."""
+        return bool(self._rules)
+
     def violations(self, pods: Iterable[PodInfo]) -> int:
         """How many of these pods overdraw a budget, on top of those asked about before."""
-        return sum(map(self._violates, pods)) if self._rules else 0
+        return sum(map(self._violates, pods))
 
     def _violates(self, pod: PodInfo) -> bool:
         if not pod.labels:

@@ -95,14 +95,14 @@ class _Stage:
 
     def take_off(self, unit: Unit) -> None:
         for other in unit.pods:
-            home = self._home(unit, other)
+            home = self.node if unit.whole is None else self._home(other)
             if home is self.node:
                 home.remove(other)
             self.runner.remove_pod(self.state, self.pod, other, home)
 
     def put_back(self, unit: Unit) -> None:
         for other in unit.pods:
-            home = self._home(unit, other)
+            home = self.node if unit.whole is None else self._home(other)
             if home is self.node:
                 home.add(other)
             self.runner.add_pod(self.state, self.pod, other, home)
@@ -110,9 +110,7 @@ class _Stage:
     def rejection(self) -> Status | None:
         return self.runner.filter_node_with_nominated(self.state, self.pod, self.node)
 
-    def _home(self, unit: Unit, other: PodInfo) -> NodeInfo:
-        if unit.whole is None:
-            return self.node
+    def _home(self, other: PodInfo) -> NodeInfo:
         home = self.cache.placement(other.uid)
         return self.node if home is None or home.name == self.node.name else home
 

@@ -18,9 +18,9 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.pod_groups import PodGroups
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Unit:
-    """Pods that go together. `grouped`: they belong to a group of the Workload API, which makes them more important."""
+    """Pods that go together; never changed. `grouped`: they belong to a group of the Workload API, which makes them more important."""
 
     pods: tuple[PodInfo, ...]
     priority: int
@@ -79,8 +79,11 @@ def importance(now: float) -> Callable[[Unit], tuple[int, bool, int, float]]:
     """
 
     def key(unit: Unit) -> tuple[int, bool, int, float]:
-        started = min(now if pod.start_time is None else pod.start_time for pod in unit.pods)
-        return -unit.priority, not unit.grouped, -len(unit.pods), started
+        pods = unit.pods
+        started = (
+            pods[0].start_time if len(pods) == 1 else min(now if p.start_time is None else p.start_time for p in pods)
+        )
+        return -unit.priority, not unit.grouped, -len(pods), now if started is None else started
 
     return key
 
@@ -93,6 +96,8 @@ def split_by_budget(
     A unit violates if any of its pods does; with it comes how many do.
     """
     left = Budgets(budgets)
+    if not left:
+        return [], list(units)
     violating: list[tuple[Unit, int]] = []
     others: list[Unit] = []
     for unit in units:
