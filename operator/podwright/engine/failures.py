@@ -69,6 +69,8 @@ class Failures:
         if self._queue.get(queued.uid) is not queued:
             return
         nominated = decision.nominated_node
+        if nominated is None and not (decision.post_filter_status and framework.at(Point.POST_FILTER)):
+            nominated = ""  # There was nobody who could have kept a promise of before.
         if nominated is not None:
             self._nominate(queued.pod, nominated)
         self._tell(queued.pod, REASON_UNSCHEDULABLE, decision.message, nominated)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from engine_kit import Rig, deciding, on_node, ours, settle
+import pytest
+
+from engine_kit import Rig, custom_policy, deciding, on_node, ours, settle
 
 TWO = {"cpu": "2"}
 
@@ -125,3 +127,17 @@ async def test_a_pod_that_loses_its_promise_makes_room_for_others():
         rig.engine.pending.put({**promised, "status": {}})
         await settle()
         assert rig.cluster.bound == [("small", "a")]
+
+
+@pytest.mark.parametrize("why", ["there is no node", "nobody preempts"])
+async def test_a_promise_that_nobody_can_keep_is_over(why):
+    rig = Rig()
+    if why == "nobody preempts":
+        rig.node("a", allocatable={"cpu": "1"})
+        policy = custom_policy("postFilter", "DefaultPreemption")
+        policy["spec"]["plugins"] = {"postFilter": {"disabled": [{"name": "*"}]}}
+        assert rig.engine.live.apply(policy).accepted
+    rig.engine.pending.put(ours("web", requests={"cpu": "2"}, status={"nominatedNodeName": "gone"}))
+    async with deciding(rig):
+        assert [node for _, _, node in rig.status.written] == [""]
+        assert rig.engine.cache.nominator.node_of("default/web") == ""
