@@ -1,0 +1,142 @@
+"""Pod groups of the custom resource on the real API server: what their status says, and that they may come and go."""
+
+from __future__ import annotations
+
+import pytest
+
+import operator_kit as kit
+from pod_group_kit import LABEL, OURS, Case, install_crd, remove_crd
+from podwright.testing import ControlPlane, node, pod, wait_until
+
+
+@pytest.fixture(scope="module")
+def installed(control_plane: ControlPlane) -> ControlPlane:
+    kit.install(control_plane)
+    return control_plane
+
+
+@pytest.fixture
+def case(installed: ControlPlane, empty_cluster: ControlPlane, namespace: str) -> Case:
+    install_crd(empty_cluster)
+    return Case(empty_cluster, namespace)
+
+
+def test_a_custom_group_shows_in_its_status_how_far_it_is(case):
+    case.nodes(2)
+    with kit.running(case.cluster, "--pod-intake=watch"):
+        group = case.custom_group("train", 3)
+        assert case.wait_phase(group, "Pending") == {
+            "phase": "Pending", "scheduled": 0, "running": 0, "succeeded": 0, "failed": 0,
+        }  # fmt: skip
+        job = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "2f2c6d52-1b1e-4f47-9c5a-6f1f2f0e3d11"}
+        owned = [pod(f"train-{i}", case.namespace, scheduler=OURS, cpu="1", labels={LABEL: "train"}) for i in range(3)]
+        for raw in owned:
+            raw["metadata"]["ownerReferences"] = [job]
+        case.cluster.bulk.create(owned)
+        case.wait_placed("train", 3)
+        status = case.wait_phase(group, "Scheduled")
+        assert (status["scheduled"], status["running"]) == (3, 0)
+        assert status["occupiedBy"] == f"{case.namespace}/train"
+        started = status["scheduleStartTime"]
+        case.set_phase(["train-0", "train-1", "train-2"], "Running")
+        status = case.wait_phase(group, "Running")
+        assert (status["running"], status["scheduleStartTime"]) == (3, started)
+        case.set_phase(["train-0", "train-1", "train-2"], "Succeeded")
+        status = case.wait_phase(group, "Finished")
+        assert (status["running"], status["succeeded"]) == (0, 3)
+        version = case.cluster.client.read(group)["metadata"]["resourceVersion"]
+        for raw in owned:
+            case.cluster.client.delete(raw)
+        case.cluster.client.create(pod("after", case.namespace, scheduler=OURS))
+        kit.wait_bound(case.cluster, case.namespace, 1)
+        assert case.cluster.client.read(group)["metadata"]["resourceVersion"] == version
+
+
+def test_a_custom_group_says_why_it_waits_and_when_a_member_fails(case):
+    case.nodes(1)
+    with kit.running(case.cluster, "--pod-intake=watch"):
+        group = case.custom_group("train", 3)
+        case.members("train", range(3), custom=True)
+        case.wait_phase(group, "Scheduling")
+        assert "3" in case.wait_condition(group, "False", "Unschedulable")
+        assert case.places("train") == []
+        case.cluster.client.create(node("another", cpu="2"))
+        case.wait_placed("train", 3)
+        case.wait_condition(group, "True", "Scheduled")
+        case.set_phase(["train-0", "train-1"], "Running")
+        case.set_phase(["train-2"], "Failed")
+        status = case.wait_phase(group, "Failed")
+        assert (status["running"], status["failed"]) == (2, 1)
+
+
+def test_an_operator_that_starts_anew_goes_on_with_a_custom_groups_status(case):
+    case.nodes(2)
+    with kit.running(case.cluster, "--pod-intake=watch"):
+        group = case.custom_group("train", 3)
+        case.members("train", range(3), custom=True)
+        case.wait_placed("train", 3)
+        case.set_phase(["train-0", "train-1", "train-2"], "Running")
+        status = case.wait_phase(group, "Running")
+    case.set_phase(["train-0"], "Succeeded")
+    with kit.running(case.cluster, "--pod-intake=watch"):
+        wait_until(lambda: case.status(group).get("succeeded") == 1, 60, "one has succeeded")
+        assert case.status(group) == status | {"running": 2, "succeeded": 1}
+
+
+def test_a_pod_of_another_scheduler_does_not_make_a_custom_group_complete(case):
+    case.nodes(2)
+    with kit.running(case.cluster, "--pod-intake=watch"):
+        group = case.custom_group("train", 3)
+        case.members("train", range(2), custom=True)
+        case.members("train", [2], custom=True, scheduler="somebody-else")
+        case.wait_phase(group, "Pending")
+        case.wait_passed_over("train")
+
+
+def test_min_resources_hold_a_custom_group_back(case):
+    case.nodes(2)
+    with kit.running(case.cluster, "--pod-intake=watch"):
+        group = case.custom_group("train", 2, minResources={"cpu": "5"})
+        case.members("train", range(2), custom=True)
+        assert "minResources" in case.wait_condition(group, "False", "Unschedulable")
+        case.cluster.client.create(node("another", cpu="2"))
+        case.wait_placed("train", 2)
+
+
+@pytest.mark.slow
+def test_the_custom_resource_may_come_and_go_while_the_operator_runs(case):
+    case.nodes(4)
+    remove_crd(case.cluster)
+    with kit.running(case.cluster, "--pod-intake=watch") as operator:
+        case.members("early", range(2), custom=True)
+        case.wait_placed("early", 2)
+        install_crd(case.cluster)
+        wait_until(lambda: "x-k8s.io/v1alpha1 are scheduled as groups" in operator.log(), 30, "it is noticed")
+        case.members("train", range(2), custom=True)
+        case.wait_passed_over("train")
+        group = case.custom_group("train", 3)
+        case.members("train", [2], custom=True)
+        case.wait_placed("train", 3)
+        case.wait_phase(group, "Scheduled")
+        remove_crd(case.cluster)
+        wait_until(lambda: "x-k8s.io/v1alpha1 are gone" in operator.log(), 90, "that is noticed, too")
+        case.members("late", range(2), custom=True)
+        case.wait_placed("late", 2)
+    install_crd(case.cluster)
+    assert "Traceback" not in operator.log()
+
+
+def test_an_api_server_that_restarts_lets_no_group_go(case):
+    """While it starts it may say that it knows of no pod groups."""
+    case.nodes(2)
+    with kit.running(case.cluster, "--pod-intake=watch") as operator:
+        group = case.custom_group("train", 3)
+        case.members("train", range(2), custom=True)
+        case.wait_phase(group, "Pending")
+        case.cluster.api_server.kill()
+        case.cluster.api_server.start()
+        case.wait_passed_over("train")
+        case.members("train", [2], custom=True)
+        case.wait_placed("train", 3)
+        case.wait_phase(group, "Scheduled")
+        assert "are gone" not in operator.log().rpartition("caches are complete")[2]
