@@ -15,7 +15,15 @@ from podwright.core.framework.features import Features
 from podwright.core.plugins import PLUGINS
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md", "docs/gangs.md", "manifests/examples/README.md")
+NAMES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/architecture.md",
+    "docs/gangs.md",
+    "docs/metrics.md",
+    "manifests/examples/README.md",
+)
 DOCUMENTS = [ROOT / name for name in NAMES] + sorted((ROOT / "docs" / "adr").glob("*.md"))
 SNIPPET = re.compile(r"<!-- file: (?P<file>\S+) -->\n```\w*\n(?P<text>.*?)```", re.DOTALL)
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 
 import pytest
 
@@ -220,3 +222,26 @@ async def test_what_is_kept_and_cached_is_counted():
     rig.engine.queue.pop()
     assert values(rig, "scheduler_inflight_events") == {("PodPopped",): 1}
     assert values(rig, "scheduler_cache_size") == {("nodes",): 1, ("pods",): 0, ("assumed_pods",): 0}
+
+
+def test_every_metric_is_documented_with_its_labels_and_no_other():
+    text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    documented = {
+        name: tuple(re.findall(r"`(\w+)`", labels))
+        for name, labels in re.findall(r"^\| `(\w+)` \| ([^|]*)\|", text, re.MULTILINE)
+    }
+    registry = Rig().engine.metrics.registry
+    there = {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in registry.collect()
+        if family.name.startswith(("scheduler_", "podwright_"))
+    }
+    assert there == set(documented)
+    collectors = {
+        getattr(collector, "_name", ""): collector._labelnames
+        for collector in registry._collector_to_names
+        if hasattr(collector, "_labelnames")
+    }
+    for name, labels in collectors.items():
+        if name.startswith(("scheduler_", "podwright_")):
+            assert documented.get(name, documented.get(f"{name}_total")) == tuple(labels), name
