@@ -120,7 +120,7 @@ def _run(plan: Plan, journal: Journal, binaries: Binaries, folder: Path, output:
 
 def _print(plan: Plan, journal: Journal) -> None:
     console = Console(width=110)
-    asked: list[tuple[Workload, str]] = [(each, settings.mode) for each in plan.workloads for settings in plan.settings]
+    asked: list[tuple[Workload, str]] = [(each, settings.mode) for each in plan.workloads for settings in plan.of(each)]
     for workload, mode in asked:
         for entry in summarize(journal.of(workload, mode), {}):
             console.print(table(entry))

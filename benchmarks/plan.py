@@ -27,11 +27,17 @@ class Plan:
     series: list[tuple[Series, int]]
     minutes: float = 0.0
 
+    def of(self, workload: Workload) -> list[Settings]:
+        """How this workload is measured: one that makes no sense as a backlog is measured live instead."""
+        if not workload.only_live:
+            return self.settings
+        return list(dict.fromkeys(replace(settings, backlog=False) for settings in self.settings))
+
     def rounds(self) -> Iterator["Run"]:
         """All runs in their order."""
         for pair in range(max(times for _, times in self.series)):
             for workload in self.workloads:
-                for settings in self.settings:
+                for settings in self.of(workload):
                     for series, times in self.series:
                         if pair < times:
                             yield Run(workload, settings, series, pair)

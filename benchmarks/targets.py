@@ -62,7 +62,7 @@ def _verdicts(entry: Json) -> Iterator[Verdict]:
         yield _ratio(entry, "p99_ms", 1.0)
         yield Verdict("own p50_ms", 10, entry[OURS]["p50_ms"])
         yield Verdict("own p99_ms", 50, entry[OURS]["p99_ms"])
-    if mode != "backlog" or size in _scaled():
+    if mode != ("live" if name in _only_live() else "backlog") or size in _scaled():
         return
     if name == "StartUp":
         yield _ratio(entry, "start_s", 1.5)
@@ -102,6 +102,11 @@ def constrained() -> frozenset[str]:
     """Workloads whose measured pods carry affinity or topology spread constraints."""
     keys = {"affinity", "topologySpreadConstraints"}
     return frozenset(each.name for each in load() if keys & each.measured.template.get("spec", {}).keys())
+
+
+@cache
+def _only_live() -> frozenset[str]:
+    return frozenset(each.name for each in load() if each.only_live)
 
 
 @cache

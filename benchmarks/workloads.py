@@ -118,6 +118,7 @@ class Workload:
     preparation: tuple[Preparation, ...]
     meanwhile: tuple[Churn | DeletePods, ...]
     measured: CreatePods
+    only_live: bool = False
 
     @property
     def title(self) -> str:
@@ -152,6 +153,7 @@ def _sizes(test: Json) -> Iterator[Workload]:
             tuple(op for op in operations if not isinstance(op, Churn | DeletePods) and op is not measured[0]),
             tuple(op for op in operations if isinstance(op, Churn | DeletePods)),
             measured[0],
+            test.get("onlyLive", False),
         )
 
 

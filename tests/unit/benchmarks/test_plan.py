@@ -74,6 +74,14 @@ def test_runs_at_different_rates_and_sizes_are_different_runs():
     assert {key.mode for key in keys} == {"backlog", "live", "live, 50 pods/s"}
 
 
+def test_a_workload_that_makes_no_sense_as_a_backlog_is_measured_live_and_once():
+    both = [Settings(), Settings(backlog=False)]
+    workload = replace(BASIC, only_live=True)
+    assert {run.key.mode for run in plan([workload], both).rounds()} == {"live"}
+    assert len(list(plan([workload], both).rounds())) == 5
+    assert [run.key.mode for run in plan([workload]).rounds()] == ["live"] * 5
+
+
 def test_a_run_that_fails_is_told_and_the_others_go_on(measured, tmp_path):
     measured.fail = {(BASIC.title, "podwright")}
     journal, failures = carried_out(plan(), tmp_path)

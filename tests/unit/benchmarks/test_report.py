@@ -43,8 +43,9 @@ def reached(made):
     ],
 )
 def test_a_rate_reaches_its_target_or_does_not(workload, enough):
-    assert reached(entry(workload, pods_per_s=float(enough)))["pods_per_s"]
-    assert not reached(entry(workload, pods_per_s=enough - 1.0))["pods_per_s"]
+    mode = "live" if workload == "PreemptionBasic" else "backlog"
+    assert reached(entry(workload, mode=mode, pods_per_s=float(enough)))["pods_per_s"]
+    assert not reached(entry(workload, mode=mode, pods_per_s=enough - 1.0))["pods_per_s"]
 
 
 @pytest.mark.parametrize(("null", "is_reached"), [(133.0, True), (134.0, False)])
@@ -76,7 +77,8 @@ def test_other_targets(made, figure, expected):
 
 
 def test_what_is_not_aimed_at_has_no_verdict():
-    assert set(reached(entry("PreemptionBasic"))) == {"pods_per_s"}
+    assert set(reached(entry("MixedSchedulingBasePod"))) == {"pods_per_s"}
+    assert not verdicts(entry("PreemptionBasic"))
     assert reached(entry("StartUp", "5000Nodes", nodes=5000)).keys() == {"start_s"}
     assert not verdicts(entry(size="15000Nodes", nodes=15000))
     assert not verdicts({**entry(), "ratio": {}} | {"mode": "live"})
