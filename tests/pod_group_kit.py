@@ -27,6 +27,11 @@ def remove_crd(cluster: ControlPlane) -> None:
     wait_until(lambda: cluster.client.raw("GET", SERVED)[0] == 404, 30, "the custom pod group is gone")
 
 
+def remove_groups(cluster: ControlPlane, namespace: str) -> None:
+    """All custom groups of a namespace."""
+    cluster.client.request("DELETE", SERVED.replace("podgroups", f"namespaces/{namespace}/podgroups"))
+
+
 class Case:
     """Groups and members in one namespace."""
 

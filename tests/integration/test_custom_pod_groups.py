@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 import operator_kit as kit
-from pod_group_kit import LABEL, OURS, Case, install_crd, remove_crd
+from pod_group_kit import LABEL, OURS, Case, install_crd, remove_crd, remove_groups
 from podwright.testing import ControlPlane, node, pod, wait_until
 
 
@@ -16,9 +18,10 @@ def installed(control_plane: ControlPlane) -> ControlPlane:
 
 
 @pytest.fixture
-def case(installed: ControlPlane, empty_cluster: ControlPlane, namespace: str) -> Case:
+def case(installed: ControlPlane, empty_cluster: ControlPlane, namespace: str) -> Iterator[Case]:
     install_crd(empty_cluster)
-    return Case(empty_cluster, namespace)
+    yield Case(empty_cluster, namespace)
+    remove_groups(empty_cluster, namespace)
 
 
 def test_a_custom_group_shows_in_its_status_how_far_it_is(case):

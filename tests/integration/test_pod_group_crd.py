@@ -41,6 +41,7 @@ def test_kubectl_shows_how_far_a_group_is(served, namespace):
     header, line = served.kubectl("get", "pg", "-n", namespace).splitlines()
     assert header.split() == ["NAME", "PHASE", "MINMEMBER", "SCHEDULED", "RUNNING", "SUCCEEDED", "FAILED", "AGE"]
     assert line.split()[:5] == ["training", "Running", "3", "3", "2"]
+    served.client.delete(body)
 
 
 @pytest.mark.parametrize(
