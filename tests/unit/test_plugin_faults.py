@@ -10,7 +10,7 @@ from podwright.api.kube_scheduler_configuration import convert_profile
 from podwright.core.cycle import Fault, Placement, Rejection, schedule
 from podwright.core.framework import interface as fw
 from podwright.core.framework.errors import PluginError, in_words
-from podwright.core.framework.events import NODE, Action, ClusterEvent
+from podwright.core.framework.events import NODE, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.features import Features
 from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Code, Status, unschedulable
@@ -168,7 +168,18 @@ def test_from_pre_bind_on_a_broken_plugin_is_named(point, name, extra, method):
         asyncio.run(getattr(fwk, name)(fw.CycleState(), POD, "a", *extra))
 
 
-@pytest.mark.parametrize("hints", [boom, giving([ClusterEvent(NODE, Action.ADD)]), giving(5)])
+@pytest.mark.parametrize(
+    "hints",
+    [
+        pytest.param(boom, id="it raises"),
+        pytest.param(giving(5), id="a number"),
+        pytest.param(giving([ClusterEvent(NODE, Action.ADD)]), id="an event without a hint"),
+        pytest.param(giving([EventHint("NodeAdd")]), id="a label for an event"),
+        pytest.param(giving([EventHint(ClusterEvent(NODE, "Add"))]), id="an action in words"),
+        pytest.param(giving([EventHint(ClusterEvent(None, Action.ADD))]), id="no kind"),
+        pytest.param(giving([EventHint(ClusterEvent(NODE, Action.ADD), Hint.SKIP)]), id="an answer for a function"),
+    ],
+)
 def test_hints_that_are_none_are_refused_when_the_profile_is_built(hints):
     bad = type(
         "Bad",

@@ -3,7 +3,7 @@
 import pytest
 
 from engine_kit import Rig, custom_policy, deciding, settle
-from podwright.core.framework.events import NODE, Action, ClusterEvent
+from podwright.core.framework.events import NODE, Action, ClusterEvent, EventHint
 from podwright.core.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
@@ -12,6 +12,7 @@ from podwright.core.framework.interface import (
     PreEnqueuePlugin,
     ReservePlugin,
 )
+from podwright.core.framework.status import unschedulable
 
 
 class Gate(Plugin, PreEnqueuePlugin):
@@ -100,3 +101,31 @@ async def test_without_any_node_a_pod_is_unschedulable_as_autoscalers_expect(mes
     async with deciding(rig):
         verdicts = [(verdict.reason, verdict.message) for _, verdict, _ in rig.status.written]
         assert verdicts == [("Unschedulable", message)]
+
+
+class Moody(Plugin, FilterPlugin, EnqueueExtensions):
+    """Rejects what is called web, and has a hint that fails."""
+
+    name = "Moody"
+    opinion = True
+
+    def filter(self, _state, pod, _node):
+        return unschedulable("not today") if self.opinion and pod.name == "web" else None
+
+    def hints(self):
+        return [EventHint(ClusterEvent(NODE, Action.ADD), lambda *_: 1 / 0)]
+
+
+async def test_a_hint_that_fails_loses_neither_its_pod_nor_the_event_for_the_others():
+    rig = Rig({"Moody": Moody})
+    rig.node("a", allocatable={"cpu": "1"})
+    assert rig.engine.live.apply(custom_policy("filter", "Moody")).accepted
+    rig.pod("web")
+    rig.pod("big", requests={"cpu": "2"})
+    async with deciding(rig):
+        assert rig.counts == {"unschedulable": 2}
+        Moody.opinion = False
+        rig.node("b", allocatable={"cpu": "4"})
+        await settle()
+        assert sorted(name for name, _ in rig.cluster.bound) == ["big", "web"]
+        assert rig.engine.cache.present("b") is not None

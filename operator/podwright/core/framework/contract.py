@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.framework.errors import PluginError, in_words
-from podwright.core.framework.events import ClusterEvent, EventHint
+from podwright.core.framework.events import Action, ClusterEvent, EventHint
 from podwright.core.framework.interface import MAX_SCORE, Bools, FilterResult, PostFilterResult, PreFilterResult
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import SKIP, Code, Status
@@ -150,6 +150,12 @@ def hints_of(plugin: Any) -> tuple[EventHint, ...]:
     for hint in hints:
         if not isinstance(hint, EventHint) or not isinstance(hint.event, ClusterEvent):
             raise PluginError(plugin.name, "hints", f"returned {_kind(hint)}, expected EventHints")
+        if not isinstance(hint.event.resource, str) or not isinstance(hint.event.action, Action):
+            raise PluginError(
+                plugin.name, "hints", f"returned the event {hint.event!r:.80}, expected a kind and an Action"
+            )
+        if hint.function is not None and not callable(hint.function):
+            raise PluginError(plugin.name, "hints", f"returned {_kind(hint.function)}, expected a function or None")
     return hints
 
 
