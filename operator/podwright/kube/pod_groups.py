@@ -74,10 +74,7 @@ class PodGroupKeeper:
 
     async def look(self, *kinds: str) -> bool:
         """Asks what is served of these kinds, or of all, and follows it. Whether something has changed. Raises ClusterError."""
-        changed = False
-        for kind in kinds or self._kinds:
-            changed = await self._look_at(kind) or changed
-        return changed
+        return any(await asyncio.gather(*(self._look_at(kind) for kind in kinds or self._kinds)))
 
     async def run(self, *, crds_watchable: bool) -> None:
         """Looks when the CRD has changed, and now and then, until it is cancelled."""
@@ -120,11 +117,8 @@ class PodGroupKeeper:
         return True
 
     async def _look_at(self, kind: str) -> bool:
-        found = None
-        for resource in CANDIDATES[kind]:
-            if await access.exists(self._http, resource):
-                found = resource
-                break
+        served = await asyncio.gather(*(access.exists(self._http, resource) for resource in CANDIDATES[kind]))
+        found = next((resource for resource, there in zip(CANDIDATES[kind], served, strict=True) if there), None)
         held = self._held.get(kind)
         if held is not None:
             return self._look_again(kind, held, found)
