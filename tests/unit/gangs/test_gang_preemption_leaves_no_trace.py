@@ -6,7 +6,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from builders import make_pod
@@ -58,20 +58,24 @@ def sieges(draw: st.DrawFn) -> Siege:
         for i in range(draw(st.integers(0, 10)))
     ]
     members = draw(st.integers(1, 4))
+    nodes = [room(name, draw(st.integers(1, 4)), zone) for name, zone in NODES.items()]
+    wanted = draw(wants)
+    note(f"{[node['status']['allocatable']['cpu'] for node in nodes]} {wanted} {placed}")
     siege = Siege(
-        [room(name, draw(st.integers(1, 4)), zone) for name, zone in NODES.items()],
+        nodes,
         placed,
         members=members,
         min_count=draw(st.integers(1, members)),
         groups=[group_of("single", draw(st.sampled_from((None, 50)))), group_of("whole", 50, whole=True)],
         budgets=[budget("x", draw(st.integers(0, 2)), {"app": "x"})],
-        member={"labels": {"app": "gang"}, "spec": draw(wants)},
+        member={"labels": {"app": "gang"}, "spec": wanted},
     )
     for i in range(draw(st.integers(0, 2))):
         assumed = parse_pod(make_pod(f"a{i}", requests={"cpu": "1"}, priority=10, labels={"app": draw(apps)}))
         siege.cache.assume(assumed, draw(st.sampled_from(list(NODES))))
     for pod in siege.members[: draw(st.integers(0, members))]:
         siege.cache.nominator.add(pod, draw(st.sampled_from(list(NODES))))
+    note(f"nominated: {[(n, [p.name for p in siege.cache.nominator.on(n)]) for n in NODES]}")
     if draw(st.booleans()):
         other = parse_pod(make_pod("promised", requests={"cpu": "1"}, priority=draw(st.sampled_from((10, 200)))))
         siege.cache.nominator.add(other, draw(st.sampled_from(list(NODES))))
@@ -118,9 +122,11 @@ def everything(siege: Siege) -> dict[str, Any]:
 def test_the_search_leaves_everything_as_it_was_and_asks_no_less_than_it_must(siege):
     before = everything(siege)
     found = siege.preempt()
+    note(f"found {found}")
     assert everything(siege) == before
     with mock.patch.object(reprieve, "_is_known", return_value=False):
         thorough = siege.preempt()
+    note(f"thorough {thorough}")
     assert type(thorough) is type(found)
     if isinstance(found, GangPreemption):
         assert found.nominations == thorough.nominations

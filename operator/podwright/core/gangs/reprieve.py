@@ -124,12 +124,10 @@ class Reprieve:
             self._cache.nominator.add(pod, node_name)
 
     def spares(self, unit: Unit) -> bool:
-        """Whether the unit may stay; then it is back on the cache, unless it makes no difference to any member."""
+        """Whether the unit may stay; then it is back on the cache: whom it turns away nowhere it may help elsewhere."""
         homes = [(pod, self._aside.home(pod)) for pod in unit.pods]
         beside = self._reach.on({home for _, home in homes})
         near = self._reach.of(homes, touched=bool(beside))
-        if not beside and not near:
-            return True
         self._aside.put_back(unit.pods)
         fits = self._fit_in_turn(near | beside) if near else self._fit_by_node(beside)
         if not fits:
