@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import operator_kit as kit
 from fault_kit import Arena
 from podwright.testing import wait_until
 
@@ -49,12 +50,17 @@ def send(arena: Arena, nodes: list[dict[str, Any]], until: float, sent: list[int
     arena.cluster.client.close()
 
 
+def told(arena: Arena) -> bool:
+    return all(kit.condition(raw).get("reason") == "Unschedulable" for raw in kit.pods(arena.cluster))
+
+
 def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
 def test_ten_thousand_pods_wait_while_nodes_send_their_heartbeats(arena: Arena, intake: str) -> None:
     nodes = arena.nodes(NODES, cpu="1")
@@ -63,7 +69,7 @@ def test_ten_thousand_pods_wait_while_nodes_send_their_heartbeats(arena: Arena, 
         waiting = lambda: operator.metric("scheduler_pending_pods", queue="unschedulable")  # noqa: E731
         attempts = lambda: operator.metric("scheduler_schedule_attempts_total", result="unschedulable")  # noqa: E731
         wait_until(lambda: waiting() == PODS, 120, "all pods wait")
-        arena.wait_calm(300)
+        wait_until(lambda: told(arena), 300, "all pods were told why they wait")
         pid, sent = operator.process.pid, list[int]()
         tried, began, used = attempts(), time.monotonic(), cpu_seconds(operator.process.pid)
         ends = began + SECONDS

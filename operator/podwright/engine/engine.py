@@ -206,8 +206,8 @@ class Engine:
         looks = 0
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
-            self._bindings.afterwards.look()
             try:
+                self._bindings.afterwards.look()
                 await self._bindings.confirm_late()
             except Exception:
                 log.exception("confirming late bindings failed")
