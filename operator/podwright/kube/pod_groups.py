@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 CANDIDATES: Final[Mapping[str, tuple[Resource, ...]]] = {KIND: POD_GROUPS, PLUGINS_KIND: PLUGINS_POD_GROUPS}
 CRD_NAME: Final = f"podgroups.{PLUGINS_API}"
-LOOK_SECONDS: Final = 10.0
+LOOK_SECONDS: Final = 30.0
 ESTABLISH_SECONDS: Final = (0.2, 10.0)
 """How often, and for how long, it is asked whether a CRD that has changed is served by now."""
 GONE_SECONDS: Final = 20.0
