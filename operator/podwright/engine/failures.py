@@ -74,8 +74,8 @@ class Failures:
         if nominated is not None:
             self._nominate(queued.pod, nominated)
         self._tell(queued.pod, REASON_UNSCHEDULABLE, decision.message, nominated)
-        if nominated:
-            self._preemptions.carry_out(framework, queued.pod, nominated, decision.victims)
+        if nominated and decision.post_filter is not None:
+            self._preemptions.carry_out(framework, queued.pod, decision.post_filter)
 
     def rejected_in_group(self, queued: QueuedPod, decision: GangRejection, nominated: str, seconds: float) -> None:
         """Its group was not placed. A member that fitted nowhere says why; the others say what their group lacks."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from podwright.core.framework.interface import HoldsPreemptors
+from podwright.core.framework.interface import HoldsPreemptors, PostFilterResult
 from podwright.core.framework.profile import Point
 from podwright.core.framework.runtime import Framework
 from podwright.core.gangs.decisions import GangPreemption
@@ -84,11 +84,13 @@ class Preemptions:
         self._clock = clock
         self._wake = wake
 
-    def carry_out(self, framework: Framework, pod: PodInfo, node_name: str, victims: tuple[PodInfo, ...]) -> None:
-        """The pod is nominated to the node; its victims are to make room."""
-        self._metrics.preemption_victims.observe(len(victims))
-        self._clear_lower((node_name,), pod.priority, {pod.uid})
-        self._make_room(framework, _Preemptor((pod.uid,), pod, node_name), victims)
+    def carry_out(self, framework: Framework, pod: PodInfo, wanted: PostFilterResult) -> None:
+        """The pod is nominated to a node; its victims are to make room."""
+        preemptor = _Preemptor((pod.uid,), pod, wanted.nominated_node)
+        self._metrics.preemption_victims.observe(len(wanted.victims))
+        self._by_preemptor.violated(preemptor.kind, wanted.violations)
+        self._clear_lower((wanted.nominated_node,), pod.priority, {pod.uid})
+        self._make_room(framework, preemptor, wanted.victims)
 
     def carry_out_gang(self, framework: Framework, members: Sequence[PodInfo], preemption: GangPreemption) -> None:
         """The group's waiting members are nominated; all of them wait for the victims together.

@@ -141,3 +141,18 @@ async def test_a_promise_that_nobody_can_keep_is_over(why):
     async with deciding(rig):
         assert [node for _, _, node in rig.status.written] == [""]
         assert rig.engine.cache.nominator.node_of("default/web") == ""
+
+
+async def test_evictions_that_overdraw_a_budget_are_counted():
+    rig = crowded(waits=False)
+    budget = {
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    rig.engine.objects("PodDisruptionBudget").put(budget)
+    rig.engine.assigned.put(on_node(ours("one", requests={"cpu": "1"}, priority=0, labels={"app": "db"}), "a"))
+    rig.pod("high", requests=TWO, priority=10)
+    async with deciding(rig):
+        count = rig.engine.metrics.registry.get_sample_value
+        assert count("scheduler_preemption_pdb_violations_total", {"preemptor": "pod"}) == 1

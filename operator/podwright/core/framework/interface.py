@@ -172,6 +172,8 @@ class PostFilterResult:
     victims: tuple[PodInfo, ...] = ()
     details: Any = None
     """How the plugin came to it, for whoever explains decisions."""
+    violations: int = 0
+    """Victims whose eviction overdraws a PodDisruptionBudget."""
 
 
 @runtime_checkable

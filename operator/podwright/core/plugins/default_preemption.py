@@ -101,7 +101,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
             return PostFilterResult("", (), run), unschedulable(self._why_not(run))
         best = acceptable(list(run.candidates.values()), self.handle.now())[0]
         text = f"found a potential placement for pod on node {best.node_name}, preempting {len(best.victims)} victims"
-        return PostFilterResult(best.node_name, best.victims, run), Status(Code.SUCCESS, (text,))
+        return PostFilterResult(best.node_name, best.victims, run, best.violations), Status(Code.SUCCESS, (text,))
 
     def _not_eligible(self, pod: PodInfo, diagnosis: NodeDiagnosis) -> str:
         if pod.preemption_policy == "Never":
