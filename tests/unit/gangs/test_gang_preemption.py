@@ -216,7 +216,7 @@ class TestBesideOthers:
         siege.cache.set_object("PersistentVolumeClaim", claim)
         assert siege.victims() == ["holder"]
 
-    def test_a_filter_that_is_not_ours_is_asked_about_every_unit(self):
+    def test_a_filter_that_looks_farther_than_it_should_is_asked_about_every_unit(self):
         class Lonely(Plugin, FilterPlugin):
             """Rejects everybody while more than one pod is placed anywhere."""
 

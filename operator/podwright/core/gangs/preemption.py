@@ -9,8 +9,8 @@ of the rules: kube-scheduler 1.37's preemption by pod groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import Point
@@ -26,6 +26,8 @@ from podwright.core.state.cache import Cache
 
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
 ONGOING: Final = "ongoing preemption on nominated nodes"
+ATTEMPTS: Final = (False, True)
+"""How thorough units are looked at: quickly, and, where a filter turns out to look farther than it seemed, one by one."""
 _PREFIX: Final = "pod group preemption: "
 
 
@@ -73,18 +75,16 @@ def _select(
     framework: Framework, cache: Cache, found: GangPlacement, units: list[Unit], aside: Aside, now: float
 ) -> GangPreemption | GangPlacement:
     units.sort(key=importance(now))
-    violating, others = split_by_budget(units, list(cache.store.list("PodDisruptionBudget")))
-    victims: list[Unit] = []
-    violations = 0
-    with Reprieve(framework, cache, found.placements, aside) as reprieve:
-        for unit, count in (*violating, *((unit, 0) for unit in others)):
-            if not reprieve.spares(unit):
-                victims.append(unit)
-                violations += count
+    budgets = list(cache.store.list("PodDisruptionBudget"))
+    for thorough in ATTEMPTS:
+        with Reprieve(framework, cache, found.placements, aside, thorough=thorough) as reprieve:
+            victims, violations = _without(units, budgets, reprieve)
+            if reprieve.holds():
+                break
+        aside.take_again(pod for unit in units if unit not in victims for pod in unit.pods)
     if not victims:
         return found
-    victims.sort(key=importance(now))
-    going = tuple(pod for unit in victims for pod in unit.pods)
+    going = tuple(pod for unit in sorted(victims, key=importance(now)) for pod in unit.pods)
     return GangPreemption(
         nominations={placement.pod.uid: placement.node_name for placement in found.placements},
         victims=going,
@@ -92,6 +92,20 @@ def _select(
         disrupted=tuple(unit.whole for unit in victims if unit.whole is not None),
         violations=violations,
     )
+
+
+def _without(
+    units: Sequence[Unit], budgets: Sequence[Mapping[str, Any]], reprieve: Reprieve
+) -> tuple[dict[Unit, None], int]:
+    """The units that must go, and how many of their pods overdraw a budget. The others are back on the cache."""
+    violating, others = split_by_budget(units, budgets)
+    victims: dict[Unit, None] = {}
+    violations = 0
+    for unit, count in (*violating, *((unit, 0) for unit in others)):
+        if not reprieve.spares(unit):
+            victims[unit] = None
+            violations += count
+    return victims, violations
 
 
 def _never(group: PodGroup, pods: Sequence[PodInfo]) -> bool:

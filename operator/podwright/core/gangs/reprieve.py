@@ -7,7 +7,7 @@ Invariant: with what came back so far they do, so that only those need be asked 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, Self
 
@@ -101,12 +101,21 @@ class Aside:
 class Reprieve:
     """See the module. Within the `with` block the members' nominations are off: each counts where it is planned."""
 
-    def __init__(self, framework: Framework, cache: Cache, placements: Sequence[Placement], aside: Aside) -> None:
+    def __init__(
+        self,
+        framework: Framework,
+        cache: Cache,
+        placements: Sequence[Placement],
+        aside: Aside,
+        *,
+        thorough: bool = False,
+    ) -> None:
+        """`thorough`: every member is asked about every unit, whatever it can reach."""
         self._framework = framework
         self._cache = cache
         self._placements = placements
         self._aside = aside
-        self._reach = Reach(framework, cache, placements)
+        self._reach = Reach(framework, cache, placements, thorough=thorough)
         self._states: dict[str, CycleState] = {}
         self._nominations: list[tuple[PodInfo, str]] = []
 
@@ -134,6 +143,10 @@ class Reprieve:
             self._aside.take_again(unit.pods)
         return fits
 
+    def holds(self) -> bool:
+        """Whether all members pass all filters beside everybody who is back."""
+        return self._fit_in_turn(range(len(self._placements)))
+
     def _fit_by_node(self, members: AbstractSet[int]) -> bool:
         """Whether the members pass the filters that look at their node alone. `members`: all those of some nodes."""
         crowded: dict[str, NodeInfo] = {}
@@ -157,7 +170,7 @@ class Reprieve:
             state.skip_filter |= _BY_DOMAIN
         return state
 
-    def _fit_in_turn(self, members: AbstractSet[int]) -> bool:
+    def _fit_in_turn(self, members: Collection[int]) -> bool:
         """Whether these members pass all filters, each with all those before it assumed and reserved."""
         held: list[tuple[CycleState, Placement]] = []
         try:
@@ -192,20 +205,21 @@ class Reprieve:
 class Reach:
     """Which members a pod that comes back can turn away, as positions in the placements. Errs on the safe side.
 
-    Those on its own node. Those that share a claim with it, and with claims, or a filter that is not one of ours, all.
+    Those on its own node. With claims that both have, or a filter that is not one of ours and adjusts its state, all.
     Members in the same domain, where their anti-affinity or spread constraints pick the pod, or its anti-affinity them:
     one pod more makes no domain's anti-affinity or skew worse but its own's. Members whose required affinity picks it,
     wherever: they may have passed as the first of their kind. Namespaces and merged selectors are not looked at.
+    Other filters are taken to look at one node, as they are in the dry run for a single pod.
     """
 
-    def __init__(self, framework: Framework, cache: Cache, placements: Sequence[Placement]) -> None:
+    def __init__(self, framework: Framework, cache: Cache, placements: Sequence[Placement], *, thorough: bool) -> None:
         plugins = framework.at(Point.FILTER)
         members = [placement.pod for placement in placements]
         self._cache = cache
         self._all = frozenset(range(len(placements)))
-        self._everything = not all(map(_is_known, plugins))
+        self._everything = thorough or any(map(_is_unknown_and_adjusts, plugins))
         self._volumes = any(pod.volumes for pod in members)
-        self.reserves = self._everything or self._volumes
+        self.reserves = thorough or self._volumes or not all(map(_is_known, plugins))
         """What Reserve does for one member matters to the next."""
         self._default_keys = frozenset().union(*map(_hard_default_keys, plugins))
         self._claims = {name for pod in members for name, _ in claims_of(pod)}
@@ -278,6 +292,10 @@ class Reach:
 
 def _is_known(plugin: Any) -> bool:
     return plugin.name in _BY_NODE | _BY_DOMAIN and PLUGINS.get(plugin.name) is type(plugin)
+
+
+def _is_unknown_and_adjusts(plugin: Any) -> bool:
+    return not _is_known(plugin) and bool(getattr(plugin, "adjusts", False))
 
 
 def _hard_default_keys(plugin: Any) -> frozenset[str]:
