@@ -224,7 +224,9 @@ class TestPlugins:
             rig.engine.live.apply(custom_policy("reserve", "Reserver"))
             rig.pod("web")
             await settle()
+            assert ("reserve", "web") in Reserver.calls
             assert rig.counts == {"unschedulable": 2}
+            assert rig.engine.queue.get("default/big").attempts == 1
 
     @pytest.mark.parametrize("point", ["permit", "preBind"])
     async def test_a_rejection_after_the_decision_takes_everything_back(self, point):
