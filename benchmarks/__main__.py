@@ -46,6 +46,9 @@ _RUN_LABELS = ("smoke", "thin", "quick", "full", "start", "scale")
 @click.option("--podwright-argument", "arguments", multiple=True, help="A further argument of `podwright run`.")
 @click.option("--output", type=click.Path(path_type=Path), default=_RESULTS / "latest.json", help="The summary's file.")
 @click.option("--resume", is_flag=True, help="Go on where an earlier run with the same output was broken off, or add.")
+@click.option(
+    "--redo", type=float, help="With --resume: run again where others took more than this share of the machine."
+)
 @click.option("--minutes", default=0.0, help="Begin no run after so many minutes; 0: without end.")
 @click.option("--data", type=click.Path(path_type=Path), help="Keep prepared clusters in this folder, and take them.")
 @click.option("--prepare", is_flag=True, help="Only fill the --data folder.")
@@ -64,6 +67,7 @@ def main(
     arguments: tuple[str, ...],
     output: Path,
     resume: bool,
+    redo: float | None,
     minutes: float,
     data: Path | None,
     prepare: bool,
@@ -88,9 +92,11 @@ def main(
         folder.mkdir(parents=True, exist_ok=True)
         if prepare:
             prepare_all(plan, binaries, folder)
-        elif failures := _run(
-            plan, Journal(output.with_suffix(".runs.jsonl"), resume=resume), binaries, folder, output
-        ):
+            return
+        journal = Journal(output.with_suffix(".runs.jsonl"), resume=resume)
+        if redo is not None:
+            click.echo(f"{journal.drop_disturbed(redo)} disturbed runs are forgotten", err=True)
+        if failures := _run(plan, journal, binaries, folder, output):
             sys.exit("\n".join(failures))
 
 

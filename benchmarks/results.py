@@ -61,10 +61,18 @@ class Journal:
     def has(self, key: Key) -> bool:
         return any(record.key == key for record in self.records)
 
+    def drop_disturbed(self, share: float) -> int:
+        """Forget the runs during which others took more than this share of the machine; how many those were."""
+        kept = [record for record in self.records if record.figures.get("others_cpu_share", 0.0) <= share]
+        dropped = len(self.records) - len(kept)
+        self.records = kept
+        self._path.write_text("".join(_line(record) for record in kept))
+        return dropped
+
     def append(self, record: Record) -> None:
         self.records.append(record)
         with self._path.open("a") as file:
-            file.write(json.dumps(asdict(record)) + "\n")
+            file.write(_line(record))
 
     def of(self, workload: Workload, mode: str) -> list[Record]:
         return [
@@ -72,6 +80,10 @@ class Journal:
             for record in self.records
             if (record.key.workload, record.key.size, record.key.mode) == (workload.name, workload.size, mode)
         ]
+
+
+def _line(record: Record) -> str:
+    return json.dumps(asdict(record)) + "\n"
 
 
 def summarize(records: Iterable[Record], machine: Json) -> list[Json]:

@@ -96,3 +96,13 @@ def test_an_entry_names_all_commits_that_its_runs_were_made_by():
     runs = [Record(first.key, 10, first.figures, "aaa"), Record(second.key, 10, second.figures, "bbb")]
     (entry,) = summarize(runs, {"cpus": 2, "commit": "ccc"})
     assert entry["machine"] == {"cpus": 2, "commit": "aaa, bbb"}
+
+
+def test_runs_that_others_disturbed_are_forgotten_in_the_file_too(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    journal = Journal(path, resume=False)
+    for pair, share in enumerate([0.01, 0.3, 0.05]):
+        journal.append(record("null", pair, others_cpu_share=share))
+    assert journal.drop_disturbed(0.05) == 1
+    assert [each.key.pair for each in Journal(path, resume=True).records] == [0, 2]
+    assert not journal.has(record("null", 1).key)
