@@ -185,11 +185,15 @@ def _with_nominated(
     alive: Bools,
 ) -> Bools:
     """Looks again at the nodes to which others are nominated; their stages in the diagnosis are replaced."""
+    kept = framework.findings(state, pod)
     for name in cache.nominator.nodes():
         info = cache.present(name)
-        if info is None or not framework.nominated_before(pod, name):
+        if info is None or not (nominated := framework.nominated_before(pod, name)):
             continue
-        status = framework.filter_node_with_nominated(state, pod, info)
+        known = None if kept is None else kept.get(info, nominated)
+        status = framework.filter_node_with_nominated(state, pod, info) if known is None else known[0]
+        if known is None and kept is not None:
+            kept.keep(info, nominated, status)
         if status is None:
             continue
         if alive[info.slot]:

@@ -251,6 +251,9 @@ class PreFilterPlugin(ABC):
 class FilterPlugin(ABC):
     filter_all: ClassVar[Callable[..., FilterResult | None] | None] = None
     """`filter_all(self, state, pod, table)`: the same over all nodes; None: all pass."""
+    local: ClassVar[bool] = False
+    """The verdict depends on nothing but the node, the pods on it, and of the pod its requests, ports, tolerations, node
+    affinity, node name and the features that it requires; so it may be kept while these stay what they are."""
 
     @abstractmethod
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:

@@ -6,7 +6,7 @@ over all nodes at once where a plugin can, node by node where it cannot or where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from podwright.core.framework.interface import (
     PostFilterResult,
     PreFilterResult,
 )
+from podwright.core.framework.kept_verdicts import Findings, KeptVerdicts
 from podwright.core.framework.profile import Point, Profile, expand
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
 from podwright.core.objects.pod import PodInfo
@@ -71,6 +72,8 @@ class Framework:
         self._must_hold_devices = DYNAMIC_RESOURCES not in expanded.points[Point.PRE_FILTER]
         """The plugin that holds back pods which need devices is off: they are not bound blindly all the same."""
         self._adjusting = tuple(plugin for plugin in self.at(Point.PRE_FILTER) if plugin.adjusts)
+        self._not_local = frozenset(plugin.name for plugin in self.at(Point.FILTER) if not plugin.local)
+        self._verdicts: KeptVerdicts[Status | None] = KeptVerdicts()
 
     _call = staticmethod(call)
     """How plugins are called, but for one node at a time: those who measure have another one."""
@@ -209,6 +212,20 @@ class Framework:
             if status is not None:
                 return status
         return self.filter_node(state, pod, node)
+
+    def local_template(self, state: CycleState, pod: PodInfo) -> Hashable | None:
+        """What the verdicts on a node depend on besides the node, the pods on it and those nominated to it.
+
+        None: there is a filter for this pod that looks at more.
+        """
+        if not self._not_local <= state.skip_filter or pod.volumes or pod.resource_claims:
+            return None
+        needs = (pod.requests, pod.tolerations, pod.node_affinity, pod.ports, pod.node_name, pod.required_features)
+        return (*needs, pod.priority, frozenset(state.skip_filter))
+
+    def findings(self, state: CycleState, pod: PodInfo) -> Findings[Status | None] | None:
+        """Where `filter_node_with_nominated` was asked for pods like this one before; None: nothing is kept."""
+        return self._verdicts.of(self.local_template(state, pod))
 
     def nominated_before(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]:
         """Pods nominated to the node that go before this one."""

@@ -5,7 +5,7 @@ It decides; whoever runs the cycle evicts the victims and nominates the pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -24,10 +24,12 @@ from podwright.core.framework.interface import (
     PostFilterResult,
     PreEnqueuePlugin,
 )
+from podwright.core.framework.kept_verdicts import Findings, KeptVerdicts
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.evaluator import Candidate, DryRun, FilterRunner, acceptable, select_victims
 from podwright.core.preemption.units import priority_of
+from podwright.core.state.nodeinfo import NodeInfo
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
@@ -63,6 +65,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         self._runner: FilterRunner | None = None
         self._start = 0
         self._preempting: set[str] = set()
+        self._verdicts: KeptVerdicts[Candidate | Status] = KeptVerdicts()
         self._holds = handle.features.enabled("SchedulerAsyncPreemption")
 
     def use(self, runner: Any) -> None:
@@ -125,6 +128,8 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         assert self._runner is not None, "the framework attaches itself after building its plugins"
         cache = self.handle.cache
         budgets = list(cache.store.list("PodDisruptionBudget"))
+        # Budgets change without the node.
+        findings = None if budgets else self._verdicts.of(self._runner.local_template(state, pod))
         slots = diagnosis.resolvable()
         wanted = self._enough(len(slots))
         run = DryRun()
@@ -136,7 +141,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
             node = cache.node_at(int(slot))
             self._start += 1
             try:
-                found = select_victims(self._runner, state, pod, node, cache, budgets, self.handle.now())
+                found = self._victims(findings, state, pod, node, budgets)
             except PluginError as fault:
                 faults.append(fault)
                 continue
@@ -151,6 +156,24 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
             raise faults[0]
         return run
 
+    def _victims(
+        self,
+        kept: Findings[Candidate | Status] | None,
+        state: CycleState,
+        pod: PodInfo,
+        node: NodeInfo,
+        budgets: Sequence[Mapping[str, Any]],
+    ) -> Candidate | Status:
+        assert self._runner is not None
+        nominated = self._runner.nominated_before(pod, node.name)
+        known = None if kept is None else kept.get(node, nominated)
+        if known is not None:
+            return known[0]
+        found = select_victims(self._runner, state, pod, node, self.handle.cache, budgets, self.handle.now())
+        if kept is not None and _stands_alone(node):
+            kept.keep(node, nominated, found)
+        return found
+
     def _enough(self, nodes: int) -> int:
         share = nodes * self.args.min_candidate_nodes_percentage // 100
         return int(min(nodes, max(share, self.args.min_candidate_nodes_absolute)))
@@ -162,3 +185,9 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         diagnosis.absent = unresolvable(NOT_HELPFUL)
         diagnosis.considered = frozenset(diagnosis.explicit)
         return diagnosis.message()
+
+
+def _stands_alone(node: NodeInfo) -> bool:
+    """Who goes depends on the pods of the node alone: on no other member of a group, nor on what time it is."""
+    pods = node.pods.values()
+    return not any(pod.group for pod in pods) and len({pod.start_time is None for pod in pods}) < 2

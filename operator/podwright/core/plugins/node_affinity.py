@@ -110,6 +110,7 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
     """See the module."""
 
     name = "NodeAffinity"
+    local = True
     normalizes_numbers = True
     args_type = NodeAffinityArgs
 

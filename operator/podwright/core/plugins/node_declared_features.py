@@ -37,6 +37,7 @@ class NodeDeclaredFeatures(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensi
     """See the module."""
 
     name = "NodeDeclaredFeatures"
+    local = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -31,6 +31,7 @@ class NodeName(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     """See the module."""
 
     name = "NodeName"
+    local = True
 
     def hints(self) -> Sequence[EventHint]:
         return _HINTS

@@ -77,6 +77,7 @@ class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     """See the module."""
 
     name = "NodePorts"
+    local = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

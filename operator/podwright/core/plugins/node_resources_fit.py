@@ -130,6 +130,7 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sc
     """See the module."""
 
     name = "NodeResourcesFit"
+    local = True
     args_type = NodeResourcesFitArgs
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:

@@ -35,6 +35,7 @@ class NodeUnschedulable(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions
     """See the module."""
 
     name = "NodeUnschedulable"
+    local = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -53,6 +53,7 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
     """See the module."""
 
     name = "TaintToleration"
+    local = True
     normalizes_numbers = True
 
     def __init__(self, args: Any, handle: Handle) -> None:

@@ -5,7 +5,7 @@ Source of the rules: the Kubernetes documentation, "Pod Priority and Preemption"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -24,6 +24,10 @@ class FilterRunner(Protocol):
     """The part of the framework's runtime that a dry run needs."""
 
     def filter_node_with_nominated(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None: ...
+
+    def nominated_before(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]: ...
+
+    def local_template(self, state: CycleState, pod: PodInfo) -> Hashable | None: ...
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None: ...
 
