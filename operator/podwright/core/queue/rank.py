@@ -30,7 +30,7 @@ class Rank:
         if self._key is not _NONE and other._key is not _NONE:
             try:
                 return bool(self._key < other._key)
-            except Exception as error:  # noqa: BLE001 -- a stranger's key may do anything
+            except (Exception, SystemExit) as error:  # noqa: BLE001 -- a stranger's key may do anything
                 self._complain(
                     self._pod, TypeError(f"its sort key {self._key!r:.40} cannot be compared: {error!r:.200}")
                 )
