@@ -33,7 +33,7 @@ def short(entries: list[Json], core: list[Json]) -> str:
     """What was measured on, each workload beside its targets, and the targets that belong to no single one."""
     parts = [machine_line(entries)]
     rates = [entry for entry in entries if entry["mode"] in {"backlog", "live"} and entry["workload"] != "StartUp"]
-    parts.append(_table(_RATE_HEAD, (_rate_row(entry) for entry in rates)))
+    parts.append(_table(_RATE_HEAD, (row for entry in rates for row in (_rate_row(entry), *_variant_rows(entry)))))
     others = [_other_row(entry, verdict) for entry in entries for verdict in verdicts(entry) if _stands_apart(verdict)]
     scale = [_scale_row(what, verdict) for what, verdict in of_scale(entries, core).items()]
     if others or scale:
@@ -94,6 +94,21 @@ def _rate_row(entry: Json) -> Row:
         *(_cell(entry.get(series, {}), "cpu_ms_per_pod", "{:.2f}") for series in (OURS, THEIRS)),
         *_judged(entry, "cpu_ms_per_pod", cpu),
     )
+
+
+def _variant_rows(entry: Json) -> list[Row]:
+    """A row for each other way in which Podwright ran."""
+    return [
+        (
+            f"{title(entry)}, `--pod-intake={series.removeprefix(f'{OURS}_')}`",
+            _cell(entry[series], "pods_per_s", "{:,.0f}"),
+            *[""] * 5,
+            _cell(entry[series], "cpu_ms_per_pod", "{:.2f}"),
+            *[""] * 4,
+        )
+        for series in series_of(entry)
+        if series.startswith(f"{OURS}_")
+    ]
 
 
 def _judged(entry: Json, figure: str, verdict: Verdict | None) -> Row:

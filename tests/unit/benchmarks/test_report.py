@@ -105,7 +105,9 @@ def test_each_row_of_a_table_has_as_many_cells_as_its_head():
         entry(mode="live, 50 pods/s"),
         entry("TopologySpreading", pods_per_s=1.0),
     ]
+    entries[0]["podwright_kopf"] = entries[0]["podwright"]
     text = "\n".join((short(entries, [{"workload": "plain", "cost_15000_to_1500": 2.0}]), details(entries)))
+    assert "| SchedulingBasic, 1,000 nodes, `--pod-intake=kopf` | 100 |" in text
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
     assert len(tables) == 3
     for lines in tables:
