@@ -99,7 +99,7 @@ class Http:
             except ClusterError as error:
                 if not worth_retrying(error):
                     raise
-                asked = getattr(error, "retry_after", None) or 0.0
+                asked = 0.0 if _making_ready(error) else getattr(error, "retry_after", None) or 0.0
                 await asyncio.sleep(min(longest, max(asked, shortest * 2**failures)))
         return await self.call(method, path, body, params=params)
 
@@ -228,6 +228,14 @@ def new_session(credentials: Credentials, *, authenticated: bool = False) -> aio
 
 def _unreachable(error: BaseException) -> UnreachableError:
     return UnreachableError(str(error) or type(error).__name__)
+
+
+def _making_ready(error: ClusterError) -> bool:
+    """The API server has to make its cache of a kind first, since nobody asked for it before: that takes some milliseconds.
+
+    It asks for a second all the same, as it does when it has too much to do.
+    """
+    return getattr(error, "status", 0) == 429 and "initializing" in str(error)
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:

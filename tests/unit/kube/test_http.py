@@ -165,3 +165,21 @@ async def test_a_good_answer_with_a_garbled_body_is_no_answer():
     async with api(garbled) as (http, _):
         with pytest.raises(UnreachableError, match="no JSON"):
             await http.call("GET", "/api/v1/pods")
+
+
+async def test_a_kind_that_nobody_asked_for_before_is_asked_for_again_at_once(monkeypatch):
+    pauses, answers = [], ["storage is (re)initializing", "too many requests"]
+
+    async def call(*_args, **_options):
+        if answers:
+            raise ApiError(429, "TooManyRequests", answers.pop(0), retry_after=1.0)
+        return {"items": []}
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+
+    http = Http(Source(lambda _now: None, lambda: 0.0))
+    monkeypatch.setattr(http, "call", call)
+    monkeypatch.setattr("asyncio.sleep", sleep)
+    assert await http.insist("GET", "/apis/podwright.dev/v1alpha1/schedulerpolicies") == {"items": []}
+    assert pauses == [0.05, 1.0]
