@@ -1,11 +1,15 @@
-"""Buckets of histograms, and gauges that are computed when somebody looks."""
+"""Histograms that cost next to nothing to fill, and gauges that are computed when somebody looks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.utils import floatToGoString
 
 Read = Callable[[], Mapping[Any, float]]
 """The values by tuples of the labels' values."""
@@ -32,3 +36,48 @@ class OnDemand:
             for values, number in read().items():
                 family.add_metric(values, number)
             yield family
+
+
+class Tally:
+    """One histogram of a family. Not for several threads, unlike prometheus_client's, and so ten times as fast."""
+
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+
+class Tallies:
+    """A histogram with labels: a collector of its tallies."""
+
+    def __init__(
+        self, name: str, text: str, label_names: Sequence[str], bounds: Sequence[float], registry: CollectorRegistry
+    ) -> None:
+        """`bounds`: upper bounds, rising, without infinity."""
+        self.name = name
+        self.label_names = tuple(label_names)
+        self._text = text
+        self._bounds = tuple(bounds)
+        self._tallies: dict[tuple[str, ...], Tally] = {}
+        registry.register(self)
+
+    def of(self, *labels: str) -> Tally:
+        """The tally with these values of the labels."""
+        known = self._tallies.get(labels)
+        if known is None:
+            known = self._tallies[labels] = Tally(self._bounds)
+        return known
+
+    def collect(self) -> Iterable[Metric]:
+        family = HistogramMetricFamily(self.name, self._text, labels=self.label_names)
+        names = [*map(floatToGoString, self._bounds), "+Inf"]
+        for labels, tally in self._tallies.items():
+            buckets = list(zip(names, accumulate(map(float, tally.counts)), strict=True))
+            family.add_metric(labels, buckets, tally.total)
+        yield family

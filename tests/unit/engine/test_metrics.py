@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
 from builders import make_node
 from engine_kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
 from podwright.core.framework.interface import FilterPlugin, PermitPlugin, Plugin, ScorePlugin
 from podwright.core.framework.status import Code, Status
 from podwright.core.queue import hinting
+from podwright.engine.buckets import Tallies
 from podwright.engine.plugin_metrics import ONE_ATTEMPT_IN
 
 
@@ -80,7 +82,7 @@ async def test_pods_enter_queues_as_often_as_they_do():
         assert rig.cluster.bound == [("big", "a")]
 
 
-async def test_one_attempt_in_ten_is_measured_from_filter_to_bind():
+async def test_one_attempt_in_so_many_is_measured_from_filter_to_bind():
     rig = Rig({"PerNode": PerNode})
     for name in ("a", "b"):
         rig.node(name)
@@ -238,10 +240,24 @@ def test_every_metric_is_documented_with_its_labels_and_no_other():
     }
     assert there == set(documented)
     collectors = {
-        getattr(collector, "_name", ""): collector._labelnames
+        getattr(collector, "name", getattr(collector, "_name", "")): getattr(
+            collector, "label_names", getattr(collector, "_labelnames", None)
+        )
         for collector in registry._collector_to_names
-        if hasattr(collector, "_labelnames")
+        if hasattr(collector, "label_names") or hasattr(collector, "_labelnames")
     }
     for name, labels in collectors.items():
         if name.startswith(("scheduler_", "podwright_")):
             assert documented.get(name, documented.get(f"{name}_total")) == tuple(labels), name
+
+
+def test_a_tally_is_the_histogram_that_prometheus_would_have():
+    seen = [0.0, 0.5, 1.0, 1.5, 4.0, 4.1, 100.0]
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    tallies = Tallies("seconds", "What was seen.", ["of"], [1.0, 2.0, 4.0], ours)
+    histogram = Histogram("seconds", "What was seen.", ["of"], buckets=[1.0, 2.0, 4.0], registry=theirs)
+    for value in seen:
+        tallies.of("it").observe(value)
+        histogram.labels("it").observe(value)
+    expected = [line for line in generate_latest(theirs).decode().splitlines() if "_created" not in line]
+    assert generate_latest(ours).decode().splitlines() == expected
