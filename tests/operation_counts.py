@@ -146,7 +146,9 @@ def _counted(least: int, passes: list[str]) -> type[np.ndarray]:
 
         def __getitem__(self, key: Any) -> Any:
             answer = super().__getitem__(key)
-            if isinstance(answer, np.ndarray) and not np.may_share_memory(answer.view(np.ndarray), self.view(np.ndarray)):
+            if isinstance(answer, np.ndarray) and not np.may_share_memory(
+                answer.view(np.ndarray), self.view(np.ndarray)
+            ):
                 _note("take", (self if _size(answer) * 2 >= least else answer,))
             return answer
 

@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 from benchmarks.core.decisions import different, plain, preferred_affinity, required_anti_affinity, spread
+
 from operation_counts import Operations, count
 
 FEW, MANY = 250, 1000
@@ -50,7 +51,6 @@ def counted(placed, pending, nodes) -> Operations:
 def test_a_decision_does_no_more_than_it_did(placed, pending, bound):
     found, larger = counted(placed, pending, FEW), counted(placed, pending, MANY)
     bytes_per_node = (larger.temporary_bytes - found.temporary_bytes) / (MANY - FEW)
-    print(found, bytes_per_node)
     assert found.calls <= bound.calls * SLACK
     assert found.c_calls <= bound.c_calls * SLACK
     assert found.passes <= bound.passes + 1
