@@ -132,16 +132,24 @@ class Arena:
         self.pods(WARM_UP, "warm", cpu="1m", memory="1Mi")
         self.wait_bound(WARM_UP)
         self.delete_pods()
-        for kind in ("pods", "assumed_pods"):
-            wait_until(lambda kind=kind: operator.metric("scheduler_cache_size", type=kind) == 0, 60, "a cold start")
+        self.wait_emptied(operator)
         self.ledger.forget_gone()
         return memory(operator)
+
+    def wait_emptied(self, operator: kit.Operator) -> None:
+        """Waits until it knows of no pods any more."""
+
+        def left() -> float:
+            kept = [operator.metric("scheduler_cache_size", type=of) for of in ("pods", "assumed_pods")]
+            return sum(kept) + operator.metric("scheduler_pending_pods")
+
+        wait_until(lambda: left() == 0, 180, "the operator knows of no pods")
 
     def delete_pods(self) -> None:
         """Deletes all pods of the namespace, and waits until the ledger knows."""
         path = f"/api/v1/namespaces/{self.namespace}/pods"
         mine = {raw["metadata"]["uid"] for raw in self.cluster.client.items(path)}
-        ends = time.monotonic() + 300
+        ends = time.monotonic() + 900
         while self.cluster.client.get(path, limit="1")["items"] and time.monotonic() < ends:
             with suppress(OSError):  # many pods take longer than a request may
                 self.cluster.client.request("DELETE", path, query={"gracePeriodSeconds": "0"})

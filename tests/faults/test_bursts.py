@@ -21,7 +21,7 @@ PODS = int(os.environ.get("PODWRIGHT_BURST", "20000"))
 def test_20000_pods_at_once(arena: Arena) -> None:
     room = PODS * 95 // 100
     arena.nodes(room // 100, cpu="64", memory="256Gi", pods="100")
-    with arena.running(None, "--pod-intake=kopf") as operator:
+    with arena.running(None, "--pod-intake=watch") as operator:
         operator.process.pause()
         arena.pods(PODS, cpu="100m")
         operator.process.resume()
