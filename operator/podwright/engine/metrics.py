@@ -5,9 +5,18 @@ What can be asked for (queue lengths, cache sizes) is computed when somebody scr
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
 
 from podwright.engine.buckets import OnDemand, Read, exponential
 from podwright.engine.plugin_metrics import PluginMetrics
@@ -134,6 +143,8 @@ class Metrics:
         self.bad_objects = Counter(
             "podwright_bad_objects", "Objects that could not be understood.", ["kind"], registry=registry
         )
+        blocks = Gauge("podwright_memory_blocks", "Blocks of memory that Python objects hold.", registry=registry)
+        blocks.set_function(sys.getallocatedblocks)
 
     def attempts(self, result: str, profile: str) -> Attempts:
         """Counter and histogram of attempts with this result."""

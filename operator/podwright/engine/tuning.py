@@ -26,7 +26,11 @@ def settle() -> None:
 
 
 def give_back() -> None:
-    """Lets the C library return what is free to the system, which after a burst it does not do by itself. Some milliseconds."""
+    """Frees young garbage, and lets the C library return what is free to the system, which it does not do by itself after a burst.
+
+    Some milliseconds: THRESHOLDS keeps the young generation small enough.
+    """
+    gc.collect(0)
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
