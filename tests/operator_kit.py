@@ -42,6 +42,8 @@ class Operator:
 
     process: Process
     port: int
+    log_begins: int = 0
+    """Where its lines begin in the log, which operators of one name share."""
 
     def get(self, path: str) -> tuple[int, str]:
         """A GET on its health port: code and text; 0 if nobody answers."""
@@ -67,7 +69,8 @@ class Operator:
         return sum(float(line.rsplit(" ", 1)[1]) for line in found)
 
     def log(self) -> str:
-        return self.process.log.read_text()
+        """What it has said."""
+        return self.process.log.read_bytes()[self.log_begins :].decode()
 
 
 def install(cluster: ControlPlane) -> None:
@@ -94,8 +97,9 @@ def start(
         "PYTHONWARNINGS": "default",
         **(environ or {}),
     }
+    earlier = {path: path.stat().st_size for path in cluster.logs.glob("*.log")}
     process = cluster.start_process(name, [*WAYS[way], *arguments], settings)
-    operator = Operator(process, port)
+    operator = Operator(process, port, earlier.get(process.log, 0))
     if ready:
         wait_ready(operator)
     return operator

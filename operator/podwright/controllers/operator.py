@@ -19,6 +19,8 @@ from podwright.kube.signals import catch_signals
 log = logging.getLogger(__name__)
 
 RESTART_SECONDS: Final = (0.5, 30.0)
+END_SECONDS: Final = 7.0
+"""How long Kopf may take to end; it waits 5 s for its watches."""
 STEADY_SECONDS: Final = 60.0
 """Kopf that ran for so long failed for a new reason."""
 
@@ -81,9 +83,29 @@ async def _run_kopf(stop: asyncio.Event, stale: asyncio.Event) -> None:
     try:
         tasks = await kopf.spawn_tasks(standalone=True, clusterwide=True, stop_flag=ends)
         catch_signals(stop)  # Kopf has taken them for itself
-        await kopf.run_tasks(tasks, ignored=others)
+        await _see_to_its_end(tasks, others)
     finally:
         relay.cancel()
+
+
+async def _see_to_its_end(tasks: Collection[asyncio.Task[Any]], others: NotKopfs) -> None:
+    """Until one of Kopf's root tasks ends, and then all of them have, or END_SECONDS are over. Raises what Kopf failed of.
+
+    A watch that is cut while Kopf ends asks for a new login, and nobody is left to answer it.
+    """
+    runner = asyncio.create_task(kopf.run_tasks(tasks, ignored=others), name="podwright Kopf")
+    await asyncio.wait({runner, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+    failed = [task for task in tasks if task.done() and not task.cancelled() and task.exception() is not None]
+    await asyncio.wait({runner}, timeout=END_SECONDS)
+    if runner.done():
+        return runner.result()
+    log.warning("Kopf does not end by itself; it is left behind")
+    for task in asyncio.all_tasks():
+        if task is runner or task not in others:
+            task.cancel()
+    for task in failed:
+        task.result()
+    return None
 
 
 async def _relay(causes: Collection[asyncio.Event], effect: asyncio.Event) -> None:

@@ -73,6 +73,35 @@ class TestSettings:
             assert pauses[-1] == 10.0
 
 
+class StuckKopf:
+    """Kopf of which a root task fails, whereupon it waits for another one that never ends, and will not be cancelled."""
+
+    def __init__(self):
+        self.started = 0
+        self.cancelled = 0
+
+    async def spawn_tasks(self, **_):
+        self.started += 1
+        return [asyncio.create_task(self.fail()), asyncio.create_task(self.hang())]
+
+    async def fail(self):
+        raise RuntimeError("a watch was refused")
+
+    async def hang(self):
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                if self.cancelled % 2 == 0:
+                    raise
+
+    async def run_tasks(self, tasks, *, ignored):
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
 class FakeKopf:
     """Kopf's two calls; `ends` says how each run ends: an error, or None to end when it is told to."""
 
@@ -121,6 +150,20 @@ class TestKeepingKopf:
         await until(lambda: made.started == 3)
         stop.set()
         await asyncio.wait_for(task, 5)
+        assert "Kopf ended: RuntimeError" in caplog.text
+
+    async def test_one_that_does_not_end_is_left_behind(self, fake, monkeypatch, caplog):
+        fake()
+        made = StuckKopf()
+        monkeypatch.setattr(operator, "kopf", made)
+        monkeypatch.setattr(operator, "END_SECONDS", 0.01)
+        stop = asyncio.Event()
+        task = asyncio.create_task(operator._keep_kopf(stop, runtime()))
+        await until(lambda: made.started == 3)
+        stop.set()
+        await asyncio.wait_for(task, 5)
+        assert made.cancelled >= 4
+        assert "Kopf does not end by itself" in caplog.text
         assert "Kopf ended: RuntimeError" in caplog.text
 
     async def test_it_is_started_anew_when_policies_come_to_be_served(self, fake):
