@@ -275,6 +275,7 @@ class Bindings:
         if self._cache.is_assumed(flight.uid):
             self._cache.forget(flight.uid)
         self._queue.done(flight.uid)
+        self._cache.groups.left(flight.uid)
         self._status.forget(flight.uid)
         self._queue.move(POD_GONE, flight.queued.pod.on(flight.placement.node_name), None)
 
@@ -323,7 +324,9 @@ class Bindings:
             placement = self._cache.placement(pod.uid)
             self._cache.forget(pod.uid)
             self._queue.move(POD_GONE, pod.on(placement.name if placement else ""), None)
-            if raw is not None:
+            if raw is None:
+                self._cache.groups.left(pod.uid)
+            else:
                 self._queue.add(parse_pod(raw))
             self._wake()
 

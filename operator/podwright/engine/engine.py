@@ -256,7 +256,7 @@ class Engine:
         try:
             live = self.live.of(queued.pod)
             if live is None:
-                self.queue.done(queued.uid)
+                self._failures.let_go(queued)
             elif queued.pod.terminating:
                 self._skip(queued)
             elif queued.pod.group and self.cache.groups.named_by(queued.pod):
@@ -284,7 +284,7 @@ class Engine:
         """A pod that is being deleted is let go."""
         note = f"skip schedule deleting pod: {queued.pod.key}"
         self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", note)
-        self.queue.done(queued.uid)
+        self._failures.let_go(queued)
 
     def _offer_gauges(self) -> None:
         offer = self.metrics.on_demand

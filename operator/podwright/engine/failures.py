@@ -18,6 +18,7 @@ from podwright.core.gangs.decisions import GangRejection
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
+from podwright.engine.changes import POD_GONE
 from podwright.engine.metrics import ERROR, UNSCHEDULABLE, Metrics
 from podwright.engine.ports import SCHEDULER_ERROR, Recorder, StatusWriter, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
@@ -84,6 +85,15 @@ class Failures:
         if isinstance(own, Rejection):
             message, plugins, pending = own.message, plugins | own.status_plugins, own.pending_plugins
         self.held_back(queued, message, plugins, seconds, pending, nominated)
+
+    def let_go(self, queued: QueuedPod) -> None:
+        """The pod is not scheduled by us any more: it leaves the queue, its group and the node that it was promised."""
+        uid, nominator = queued.uid, self._cache.nominator
+        self._queue.done(uid)
+        self._cache.groups.left(uid)
+        if nominator.node_of(uid):
+            nominator.remove(uid)
+            self._queue.move(POD_GONE, queued.pod, None, up_to_priority=queued.pod.priority)
 
     def held_back(
         self,

@@ -70,12 +70,17 @@ class Gangs:
         if group is None:
             self._failures.held_back(queued, GONE, {GangScheduling.name}, self._clock() - started)
             return
-        self.finish_halves()
+        self.finish_halves(but=group.key)
         self._try(group, self._muster(group, queued), live, started)
 
-    def finish_halves(self) -> None:
-        """Gangs that were broken off half-way, by the end of the process, say, come before others that want their room."""
+    def finish_halves(self, but: str = "") -> None:
+        """Gangs that were broken off half-way, by the end of the process, say, come before others that want their room.
+
+        `but`: the key of a group that is tried next anyway.
+        """
         for group in self._cache.groups.halves:
+            if group.key == but:
+                continue
             waiting = [self._queue.get(pod.uid) for pod in self._cache.groups.members(group.key).unplaced()]
             first = next((queued for queued in waiting if queued is not None and queued.place is Place.ACTIVE), None)
             live = None if first is None else self._live.of(first.pod)
@@ -94,8 +99,7 @@ class Gangs:
         seconds = self._clock() - started
         self._metrics.group_algorithm_seconds.observe(seconds)
         if isinstance(decision, GangPlacement):
-            self._placed(decision, members, live, started)
-            result = "scheduled"
+            result = "scheduled" if self._placed(decision, members, live, started) else "unschedulable"
         elif isinstance(decision, GangRejection):
             self._rejected(decision, members, live, started)
             result = "unschedulable" if decision.preemption is None else "waiting_on_preemption"
@@ -115,17 +119,21 @@ class Gangs:
             self._failures.faulty(member, message, member.pod.scheduler_name, seconds)
 
     def _muster(self, group: PodGroup, first: QueuedPod) -> Sequence[QueuedPod]:
-        """The members that can be tried now, in the order in which they came; they are in flight."""
-        members = []
+        """The members that can be tried now, in the order in which they came; they are in flight.
+
+        Should the first not be among those that wait, it is handed back: nobody is left in flight.
+        """
+        members: list[QueuedPod] = []
         for pod in self._cache.groups.members(group.key).unplaced():
             queued = first if pod.uid == first.uid else self._queue.take(pod.uid)
             if queued is None:
                 continue
             if queued.pod.terminating:
-                self._queue.done(queued.uid)
-                self._cache.groups.left(queued.uid)
+                self._failures.let_go(queued)
             else:
                 members.append(queued)
+        if first not in members and self._queue.get(first.uid) is first:
+            self._failures.held_back(first, GONE, {GangScheduling.name}, 0.0)
         return members
 
     def _decide(self, group: PodGroup, members: Sequence[QueuedPod], live: Live) -> GangDecision:
@@ -143,7 +151,8 @@ class Gangs:
 
     # Ends
 
-    def _placed(self, decision: GangPlacement, members: Sequence[QueuedPod], live: Live, started: float) -> None:
+    def _placed(self, decision: GangPlacement, members: Sequence[QueuedPod], live: Live, started: float) -> bool:
+        """Whether enough members have taken off; else none has."""
         queued = {member.uid: member for member in members}
         for placement in decision.placements:
             self._bindings.take_off(queued[placement.pod.uid], live, placement, started)
@@ -151,7 +160,11 @@ class Gangs:
             # A plugin changed its mind between the plan and now. No task has begun, so the others are simply stopped.
             for placement in decision.placements:
                 self._flights.cancel(placement.pod.uid, NOT_TOGETHER)
-            return
+            for rejection in decision.rejections:
+                by = rejection.status_plugins | {GangScheduling.name}
+                self._failures.held_back(queued[rejection.pod.uid], NOT_TOGETHER, by, self._clock() - started)
+            self._groups.not_scheduled(decision.group, Verdict(UNSCHEDULABLE, NOT_TOGETHER))
+            return False
         for rejection in decision.rejections:
             member = queued[rejection.pod.uid]
             self._failures.rejected(
@@ -160,6 +173,7 @@ class Gangs:
             # The group is placed; whether others must go for the rest is for another attempt, and that is made at once.
             self._queue.activate(member.uid)
         self._groups.scheduled(decision.group)
+        return True
 
     def _rejected(self, decision: GangRejection, members: Sequence[QueuedPod], live: Live, started: float) -> None:
         nominations = {} if decision.preemption is None else decision.preemption.nominations

@@ -127,6 +127,8 @@ class AssignedPods:
         known = cache.placement(uid)
         ours = known is not None and cache.is_assumed(uid)
         before = None if known is None or ours else known.pods[uid]
+        # One that we placed, and that has finished before we saw it there, makes room.
+        ended = known.pods[uid].on(known.name) if known is not None and ours and pod.finished else None
         cache.set_pod(pod)
         if before is None:
             cache.groups.left(uid)
@@ -136,9 +138,9 @@ class AssignedPods:
                 self._queue.delete(uid)
                 if pod.group and cache.groups.complete(pod):
                     self._queue.move(MEMBER_ADDED, None, pod)
-        event = assigned_pod_event(before, pod)
+        event = assigned_pod_event(before, pod) if ended is None else POD_GONE
         if event is not None:
-            self._queue.move(event, before, pod)
+            self._queue.move(event, before or ended, pod)
             self._wake()
             self._watch.stop(event.label, started)
 
@@ -235,7 +237,8 @@ class PendingPods:
         elif nominator.node_of(uid) and (promised or before is None):
             nominator.remove(uid)
         self._queue.update(pod)
-        if before is None and pod.group and self._cache.groups.complete(pod):
+        joined = before is None or before.group != pod.group
+        if joined and pod.group and self._cache.groups.complete(pod):
             self._queue.move(MEMBER_ADDED, None, pod, spare=uid)
         if before is not None and promised not in ("", pod.nominated_node_name):
             # Others, no more important than it, were kept off that node for its sake.
@@ -246,6 +249,7 @@ class PendingPods:
     def _changed_in_flight(self, pod: PodInfo, raw: Raw) -> None:
         """Should it come back, it comes back as it is now. One that is being deleted is not bound any more."""
         self._status.seen(pod.uid, raw)
+        self._cache.groups.waits(pod)
         self._queue.update(pod)
         if pod.terminating:
             self._flights.gone(pod.uid)
@@ -259,13 +263,14 @@ class PendingPods:
         if self._cache.placement(key) is not None and not self._flights.gone(key):
             return
         started = self._watch.start()
-        queued = self._queue.get(key)
         self._status.forget(key)
         self._queue.delete(key)
         self._cache.groups.left(key)
-        if queued is not None and self._cache.nominator.node_of(key):
-            self._cache.nominator.remove(key)
-            self._queue.move(POD_GONE, queued.pod, None, up_to_priority=queued.pod.priority)
+        nominator = self._cache.nominator
+        if node_name := nominator.node_of(key):
+            pod = next(pod for pod in nominator.on(node_name) if pod.uid == key)
+            nominator.remove(key)
+            self._queue.move(POD_GONE, pod, None, up_to_priority=pod.priority)
         self._wake()
         self._watch.stop(WENT, started)
 

@@ -32,16 +32,19 @@ class LookAfterwards:
         self._cache = cache
         self._recorder = recorder
         self._bound: list[tuple[PodInfo, str]] = []
+        self._looked_at: list[tuple[PodInfo, str]] = []
 
     def bound(self, pod: PodInfo, node_name: str) -> None:
         """A Binding has gone through."""
         self._bound.append((pod, node_name))
 
     def look(self) -> None:
-        """Looks at the nodes of all pods that were bound since the last look."""
-        bound, self._bound = self._bound, []
+        """Looks at the nodes of all pods that were bound since the look before the last: each is looked at twice."""
+        bound = [*self._looked_at, *self._bound]
+        self._looked_at, self._bound = self._bound, []
         for pod, node_name in bound:
             if self._cache.present(node_name) is None and self._cache.placement(pod.uid) is not None:
+                self._looked_at = [entry for entry in self._looked_at if entry[0] is not pod]
                 log.warning("pod %s was bound to node %s, which is gone", pod.key, node_name)
                 note = f'bound to node "{node_name}", which is gone'
                 self._recorder.record(pod, "Warning", MISSING, "Binding", note)

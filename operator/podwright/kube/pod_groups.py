@@ -160,6 +160,7 @@ class PodGroupKeeper:
     def _let_go(self, kind: str, held: _Held) -> None:
         del self._held[kind]
         held.task.cancel()
+        held.reflector.synced.set()  # nobody waits for its first list any more
         for key in list(held.sink.known):
             held.sink.drop(key, None)
         self._engine.cache.groups.withdraw(held.resource.group)

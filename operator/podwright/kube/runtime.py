@@ -280,6 +280,12 @@ async def _forever(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> 
     while True:
         try:
             await work()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Kopf, when it ends, cancels tasks that it takes for its own, so some part of the work was.
+            log.warning("%s was cut off; starting it again", name)
         except Exception:
             log.exception("%s failed; starting it again", name)
         await asyncio.sleep(RESTART_SECONDS)

@@ -8,7 +8,7 @@ import pytest
 
 from builders import in_group, make_pod_group
 from engine_kit import Rig, deciding, on_node, ours, settle
-from podwright.core.framework.interface import Plugin, ReservePlugin
+from podwright.core.framework.interface import PermitPlugin, Plugin, ReservePlugin
 from podwright.core.framework.status import unschedulable
 from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
 from podwright.core.plugins.gang_scheduling import TOO_FEW
@@ -222,6 +222,33 @@ class TestAllOrNothing:
             assert rig.engine.cache.pod_count == 0
             assert sum(rig.counts.values()) == 2
 
+    async def test_members_that_did_not_fit_are_not_lost_when_the_others_are_stopped(self):
+        class Denies(Plugin, PermitPlugin):
+            name = "Denies"
+            says = True
+
+            def permit(self, state, pod, node_name):
+                return (unschedulable("no") if self.says and pod.name == "p1" else None), 0
+
+        rig = rig_with(nodes=1, plugins={"Denies": Denies})
+        policy = {
+            "metadata": {"name": "p", "generation": 1},
+            "spec": {"strategy": {"type": "Custom"}, "plugins": {"permit": {"enabled": [{"name": "Denies"}]}}},
+        }
+        assert rig.engine.live.apply(policy).accepted
+        add_group(rig, make_pod_group(min_count=2))
+        for index in range(3):
+            member(rig, f"p{index}")
+        async with deciding(rig):
+            assert bound(rig) == set()
+            assert sum(rig.counts.values()) == 3
+            assert rig.groups.said[-1][1] == "Unschedulable"
+            Denies.says = False
+            rig.now += 20
+            rig.node("n1")
+            await settle()
+            assert bound(rig) == {"p0", "p1", "p2"}
+
     async def test_a_failing_attempt_loses_no_member(self, monkeypatch):
         rig = rig_with()
         add_group(rig, make_pod_group(min_count=2))
@@ -244,6 +271,41 @@ class TestAllOrNothing:
         async with deciding(rig):
             assert bound(rig) == {"a"}
             assert len(rig.engine.queue) == 0
+
+
+class TestChangedGroup:
+    def labelled(self, rig: Rig, name: str, group: str, **options: Any) -> dict[str, Any]:
+        return rig.pod(name, labels={GROUP_LABEL: group} if group else {}, requests={"cpu": "1"}, **options)
+
+    def custom(self, rig: Rig, name: str, members: int) -> None:
+        raw = {"metadata": {"name": name, "namespace": "default"}, "spec": {"minMember": members}}
+        add_group(rig, raw, PLUGINS_KIND)
+
+    async def test_a_pod_that_changes_its_group_counts_in_the_new_one_only(self):
+        rig = rig_with()
+        self.custom(rig, "one", 2)
+        self.custom(rig, "two", 2)
+        self.labelled(rig, "a", "one")
+        self.labelled(rig, "b", "two")
+        async with deciding(rig):
+            self.labelled(rig, "a", "two")
+            await settle()
+            assert bound(rig) == {"a", "b"}
+            self.labelled(rig, "c", "one")
+            await settle()
+            assert bound(rig) == {"a", "b"}
+
+    async def test_a_pod_that_leaves_its_group_goes_alone(self):
+        rig = rig_with()
+        self.custom(rig, "one", 2)
+        self.labelled(rig, "a", "one")
+        async with deciding(rig):
+            self.labelled(rig, "a", "")
+            await settle()
+            assert bound(rig) == {"a"}
+            self.labelled(rig, "b", "one")
+            await settle()
+            assert bound(rig) == {"a"}
 
 
 class TestHalves:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from podwright.core.framework.events import UNSCHEDULED_POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.events import POD, UNSCHEDULED_POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.interface import (
     CycleState,
     EnqueueExtensions,
@@ -81,12 +81,17 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         ]
         return (
             EventHint(ClusterEvent(UNSCHEDULED_POD, Action.ADD), _is_a_member),
+            EventHint(ClusterEvent(POD, Action.UPDATE_POD_LABEL), _names_another),
             *group_events,
         )
 
 
 def _is_a_member(pod: PodInfo, _before: Any, after: Any) -> Hint:
     return Hint.QUEUE if pod.group and after is not None and after.group == pod.group else Hint.SKIP
+
+
+def _names_another(_pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
+    return Hint.SKIP if before.group == after.group else Hint.QUEUE
 
 
 def _is_its_group(kind: str) -> Any:

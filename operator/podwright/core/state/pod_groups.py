@@ -121,7 +121,9 @@ class PodGroups:
     # Waiting members
 
     def waits(self, pod: PodInfo) -> None:
-        """A pending member is there, or changed."""
+        """A pending pod is there, or changed; it may name another group than before, or none."""
+        if self._waits_in.get(pod.uid, pod.group) != pod.group:
+            self.left(pod.uid)
         if pod.group:
             self._members.setdefault(pod.group, Members()).wait(pod)
             self._waits_in[pod.uid] = pod.group

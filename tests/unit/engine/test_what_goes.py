@@ -1,0 +1,80 @@
+"""Pods that go at odd moments leave nothing behind: no promise, no count, and no pod that waits for their room."""
+
+from __future__ import annotations
+
+import asyncio
+
+from builders import in_group, make_pod_group
+from engine_kit import Rig, deciding, on_node, ours, settle
+from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.pod_group import KIND
+from podwright.kube.runtime import _forever
+
+
+async def test_a_promise_ends_with_a_pod_that_was_let_go_before():
+    rig = Rig()
+    rig.node("a")
+    raw = ours("promised", requests={"cpu": "6"}, status={"nominatedNodeName": "a"})
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    rig.engine.pending.put(raw)
+    rig.pod("next", requests={"cpu": "6"})
+    async with deciding(rig):
+        assert not rig.engine.cache.nominator
+        assert rig.cluster.bound == [("next", "a")]
+
+
+async def test_a_promise_to_a_pod_that_the_queue_does_not_know_ends_when_it_goes():
+    rig = Rig()
+    rig.node("a")
+    raw = rig.pod("promised", status={"nominatedNodeName": "a"})
+    rig.engine.queue.done("default/promised")
+    rig.engine.pending.drop("default/promised", raw)
+    assert not rig.engine.cache.nominator
+
+
+async def test_a_member_that_vanishes_while_it_is_bound_is_not_counted_any_more():
+    rig = Rig()
+    rig.node("a")
+    rig.engine.objects(KIND).put(make_pod_group(min_count=1))
+    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    rig.cluster.outcomes.append(answer)
+    raw = rig.pod("gone", spec=in_group())
+    async with deciding(rig):
+        rig.engine.pending.drop("default/gone", raw)
+        answer.set_exception(ClusterError("not found", 404))
+        await settle()
+        assert rig.engine.cache.groups.members("scheduling.k8s.io:default/gang").total == 0
+
+
+async def test_the_room_of_a_pod_that_is_first_seen_finished_is_offered():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "4"})
+    raw = rig.pod("short", requests={"cpu": "4"})
+    async with deciding(rig):
+        rig.pod("waits", requests={"cpu": "4"})
+        await settle()
+        assert rig.cluster.bound == [("short", "a")]
+        rig.now += 20
+        rig.engine.assigned.put({**on_node(raw, "a"), "status": {"phase": "Succeeded"}})
+        await settle()
+        assert rig.cluster.bound[-1] == ("waits", "a")
+
+
+async def test_work_of_which_a_part_was_cancelled_by_others_goes_on(monkeypatch):
+    monkeypatch.setattr("podwright.kube.runtime.RESTART_SECONDS", 0)
+    rounds = 0
+
+    async def work() -> None:
+        nonlocal rounds
+        rounds += 1
+        part = asyncio.create_task(asyncio.sleep(60))
+        if rounds == 1:
+            part.cancel()
+        await part
+
+    task = asyncio.create_task(_forever("work", work))
+    await settle()
+    assert rounds == 2
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert task.cancelled()
