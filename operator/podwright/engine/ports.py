@@ -121,4 +121,7 @@ class Evictor(Protocol):
     def evict(
         self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
     ) -> None:
-        """Marks the victim and deletes it, if its uid still is that one. `done(True)`: its deletion has begun, or it is gone."""
+        """Marks the victim and deletes it, if its uid still is that one.
+
+        `done(True)`: its deletion has begun. `done(False)`: it could not be deleted, or was gone without our doing.
+        """
