@@ -19,7 +19,7 @@ PODS = int(os.environ.get("PODWRIGHT_BURST", "20000"))
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_20000_pods_at_once(arena: Arena) -> None:
-    room = PODS * 95 // 100
+    room = PODS * 95 // 10_000 * 100
     arena.nodes(room // 100, cpu="64", memory="256Gi", pods="100")
     with arena.running(None, "--pod-intake=watch") as operator:
         operator.process.pause()
