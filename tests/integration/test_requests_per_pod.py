@@ -61,6 +61,8 @@ def test_a_pod_that_does_not_fit_costs_a_status_and_an_event_and_nothing_while_n
     before = counts(cluster)
     with kit.running(cluster, "--pod-intake=watch"):
         wait_until(lambda: len(kit.events(cluster, namespace, "FailedScheduling")) == PODS, 60, "all are told so")
+        patched = ("PATCH", "pods/status")
+        wait_until(lambda: made(before, counts(cluster)).get(patched, 0) >= PODS, 30, "each says so")
         first = made(before, counts(cluster))
         told = counts(cluster)
         for beat in range(20):
