@@ -214,6 +214,7 @@ class Engine:
             looks += 1
             if looks >= GIVE_BACK_EVERY and self._idle is not None:
                 looks = 0
+                self.live.forget_findings()
                 tuning.give_back()
 
     async def stop(self, grace: float) -> None:

@@ -103,6 +103,13 @@ class LivePolicies:
         kept = {self.policies.default, *self.policies.live}
         self._built = {policy: live for policy, live in self._built.items() if policy in kept}
 
+    def forget_findings(self) -> None:
+        """Lets go of what was found out about nodes: it holds on to pods that may be gone."""
+        for live in self._built.values():
+            for each in (live, live.measured):
+                if each is not None:
+                    each.framework.forget_findings()
+
     def serves(self, scheduler_name: str) -> bool:
         """Whether pods may ask for a scheduler of this name."""
         return scheduler_name in self.policies.scheduler_names

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 from builders import in_group, make_pod_group
 from engine_kit import Rig, deciding, on_node, ours, settle
@@ -78,3 +80,19 @@ async def test_work_of_which_a_part_was_cancelled_by_others_goes_on(monkeypatch)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
+
+
+async def test_what_was_found_out_about_nodes_does_not_keep_pods(monkeypatch):
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "4"})
+    raw = rig.pod("there", requests={"cpu": "4"}, priority=1)
+    async with deciding(rig):
+        rig.confirm(raw, "a")
+        rig.pod("waits", requests={"cpu": "8"}, priority=5)
+        await settle()
+        kept = weakref.ref(rig.engine.cache.placement("default/there").pods["default/there"])
+        rig.engine.assigned.drop("default/there", None)
+        await settle()
+        rig.engine.live.forget_findings()
+        gc.collect()
+        assert kept() is None

@@ -56,6 +56,10 @@ class KeptVerdicts(Generic[Found]):
     def __init__(self) -> None:
         self._templates: dict[Hashable, Findings[Found]] = {}
 
+    def clear(self) -> None:
+        """Lets go of everything, and of the pods that it was found out with."""
+        self._templates.clear()
+
     def of(self, template: Hashable | None) -> Findings[Found] | None:
         """The findings for pods of this template; None for None, see `Framework.local_template`."""
         if template is None:

@@ -223,6 +223,13 @@ class Framework:
         needs = (pod.requests, pod.tolerations, pod.node_affinity, pod.ports, pod.node_name, pod.required_features)
         return (*needs, pod.priority, frozenset(state.skip_filter))
 
+    def forget_findings(self) -> None:
+        """Lets go of what is kept for pods of one template, here and in PostFilter plugins that keep something."""
+        self._verdicts.clear()
+        for plugin in self.at(Point.POST_FILTER):
+            if (forget := getattr(plugin, "forget_findings", None)) is not None:
+                forget()
+
     def findings(self, state: CycleState, pod: PodInfo) -> Findings[Status | None] | None:
         """Where `filter_node_with_nominated` was asked for pods like this one before; None: nothing is kept."""
         return self._verdicts.of(self.local_template(state, pod))

@@ -79,6 +79,10 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
     def finished(self, uid: str) -> None:
         self._preempting.discard(uid)
 
+    def forget_findings(self) -> None:
+        """Lets go of the victims that were found for pods of one template."""
+        self._verdicts.clear()
+
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if pod.uid not in self._preempting:
             return None
