@@ -88,7 +88,7 @@ async def test_what_was_found_out_about_nodes_does_not_keep_pods(monkeypatch):
     raw = rig.pod("there", requests={"cpu": "4"}, priority=1)
     async with deciding(rig):
         rig.confirm(raw, "a")
-        rig.pod("waits", requests={"cpu": "8"}, priority=5)
+        rig.pod("waits", requests={"cpu": "4"}, priority=5)
         await settle()
         kept = weakref.ref(rig.engine.cache.placement("default/there").pods["default/there"])
         rig.engine.assigned.drop("default/there", None)
