@@ -131,15 +131,27 @@ async def _removed(api: Api, names: Names, *, brought: bool) -> None:
     paths = [POLICY.path(name) for name in (names.web_policy, names.batch_policy)]
     paths += [collection(POD, names.namespace), f"/api/v1/namespaces/{names.namespace}"]
     left = [path for path in paths if not await _gone(api, path)]
-    if brought and not left:
-        # Policies that somebody else has created meanwhile would go with their kind.
-        others = True
-        with contextlib.suppress(ClusterError):
-            others = bool(await api.list(POLICY))
-        if not others and not await _gone(api, CRD.path(CRD_NAME)):
-            left.append(CRD.path(CRD_NAME))
+    if brought and not left and not await _kind_gone(api):
+        left.append(CRD.path(CRD_NAME))
     if left:
         raise DemoError(f"these could not be removed: {', '.join(left)}")
+
+
+async def _kind_gone(api: Api) -> bool:
+    """Removes the CRD and waits for it: the API server finishes after its answer. It stays with policies that somebody else has made."""
+    path = CRD.path(CRD_NAME)
+
+    async def gone() -> bool:
+        return not await api.exists(path)
+
+    try:
+        if await gone() or await api.list(POLICY):
+            return True
+        await api.delete(path)
+        await until(gone, "the CRD being removed")
+    except (ClusterError, NotInTimeError):
+        return False
+    return True
 
 
 async def _gone(api: Api, path: str) -> bool:
