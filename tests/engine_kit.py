@@ -56,9 +56,13 @@ class FakeCluster:
 class FakeRecorder:
     events: list[tuple[str, str, str]] = field(default_factory=list)
     """(pod, reason, note)"""
+    forgotten: list[str] = field(default_factory=list)
 
     def record(self, regarding: PodInfo | Regarding, kind, reason, action, note, related=None) -> None:
         self.events.append((regarding.name, reason, note))
+
+    def forget(self, uid: str) -> None:
+        self.forgotten.append(uid)
 
     def notes(self, reason: str) -> list[str]:
         return [note for _, r, note in self.events if r == reason]

@@ -118,7 +118,7 @@ class Engine:
         self._watch = Stopwatch(sources.clock, self.metrics.plugins.event_took)
         self.nodes = Nodes(cache, queue, complaints, wake, self._watch)
         cache.groups.complain = complaints.about
-        self.assigned = AssignedPods(cache, queue, status, complaints, wake, self._watch)
+        self.assigned = AssignedPods(cache, queue, status, outside.recorder, complaints, wake, self._watch)
         self.pending = PendingPods(
             cache, queue, status, outside.recorder, self.flights, complaints, wake, self.live.serves, self._watch
         )

@@ -100,6 +100,7 @@ class AssignedPods:
         cache: Cache,
         queue: SchedulingQueue,
         status: StatusWriter,
+        recorder: Recorder,
         complaints: Complaints,
         wake: Callable[[], None],
         watch: Stopwatch,
@@ -108,6 +109,7 @@ class AssignedPods:
         self._cache = cache
         self._queue = queue
         self._status = status
+        self._recorder = recorder
         self._complaints = complaints
         self._wake = wake
 
@@ -134,6 +136,7 @@ class AssignedPods:
             cache.groups.left(uid)
             cache.nominator.remove(uid)
             self._status.forget(uid)
+            self._recorder.forget(uid)
             if not ours:
                 self._queue.delete(uid)
                 if pod.group and cache.groups.complete(pod):
@@ -150,6 +153,7 @@ class AssignedPods:
         if known is not None:
             before = known.pods[key]
             self._cache.remove_pod(key)
+            self._recorder.forget(key)
             self._queue.move(POD_GONE, before, None)
             self._wake()
             self._watch.stop(POD_GONE.label, started)
@@ -264,6 +268,7 @@ class PendingPods:
             return
         started = self._watch.start()
         self._status.forget(key)
+        self._recorder.forget(key)
         self._queue.delete(key)
         self._cache.groups.left(key)
         nominator = self._cache.nominator

@@ -78,6 +78,9 @@ class Recorder(Protocol):
     ) -> None:
         """Posts an event of events.k8s.io/v1 when there is time. Never blocks and never fails."""
 
+    def forget(self, uid: str) -> None:
+        """What was said of it is over: the pod is gone, or has a node."""
+
 
 class StatusWriter(Protocol):
     """The status of pending pods."""

@@ -52,6 +52,12 @@ class _Series:
     written_at: float = 0.0
     queued: bool = False
 
+    def repeated_by(self, reason: str, action: str, related_uid: str) -> bool:
+        """Whether this is the same event once more; texts may differ."""
+        body = self.body
+        known = body["related"].get("uid", "") if "related" in body else ""
+        return body["reason"] == reason and body["action"] == action and known == related_uid
+
 
 @dataclass(slots=True)
 class _Post:
@@ -80,7 +86,8 @@ class EventRecorder:
         self._interval = 1.0 / per_second
         self._host = socket.gethostname()
         self._waiting: deque[_Post] = deque()
-        self._series: dict[tuple[str, ...], _Series] = {}
+        self._series: dict[str, list[_Series]] = {}
+        """By the uid of what they regard, or its name where it has none."""
         self._work_there = asyncio.Event()
         self._under_way = 0
         self._free_at = 0.0
@@ -99,18 +106,24 @@ class EventRecorder:
         if kind == "Normal":
             self._put(_Post(self._body(regarding, kind, reason, action, note, related)))
             return
-        key = (regarding.uid, regarding.name, reason, action, related.uid if related is not None else "")
-        series = self._series.get(key)
         now, seen = self._clock(), self._steady()
-        if series is None:
-            body = self._body(regarding, kind, reason, action, note, related)
-            self._series[key] = _Series(body, now, seen, written_at=seen)
-            self._put(_Post(body))
-            return
-        series.count += 1
-        series.last, series.seen = now, seen
-        if series.count == 2:
-            self._write(series)
+        about = self._series.setdefault(regarding.uid or regarding.name, [])
+        other = related.uid if related is not None else ""
+        for series in about:
+            if series.repeated_by(reason, action, other):
+                series.count += 1
+                series.last, series.seen = now, seen
+                if series.count == 2:
+                    self._write(series)
+                return
+        body = self._body(regarding, kind, reason, action, note, related)
+        about.append(_Series(body, now, seen, written_at=seen))
+        self._put(_Post(body))
+
+    def forget(self, uid: str) -> None:
+        for series in self._series.pop(uid, ()):
+            if series.count > series.written:
+                self._write(series)
 
     async def run(self) -> None:
         """Posts what was recorded, until it is cancelled."""
@@ -188,6 +201,7 @@ class EventRecorder:
                 log.exception("posting an event failed")
             finally:
                 self._under_way -= 1
+                del post  # the next may be long in coming
 
     async def _paced(self) -> None:
         loop = asyncio.get_running_loop()
@@ -245,13 +259,19 @@ class EventRecorder:
         """Ends series that have gone quiet and refreshes those that go on."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            now = self._steady()
-            for key, series in list(self._series.items()):
-                quiet = now - series.seen > FINISH_SECONDS
-                if series.count > series.written and (quiet or now - series.written_at > REFRESH_SECONDS):
-                    self._write(series)
-                if quiet:
+            for key, about in list(self._series.items()):
+                going_on = [series for series in about if self._goes_on(series)]
+                if going_on:
+                    self._series[key] = going_on
+                else:
                     del self._series[key]
+
+    def _goes_on(self, series: _Series) -> bool:
+        now = self._steady()
+        quiet = now - series.seen > FINISH_SECONDS
+        if series.count > series.written and (quiet or now - series.written_at > REFRESH_SECONDS):
+            self._write(series)
+        return not quiet
 
 
 def _reference(of: PodInfo | Regarding) -> dict[str, str]:

@@ -7,8 +7,6 @@ the API reference of PodGroup, and kube-scheduler's own writes. What the fields 
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +20,7 @@ from podwright.kube.answers import worth_retrying
 from podwright.kube.http import MERGE_PATCH, STRATEGIC_PATCH, Http
 from podwright.kube.resources import Resource
 from podwright.kube.times import rfc3339
+from podwright.kube.wishes import PATIENCE, Wishes, Work
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +28,6 @@ SCHEDULED: Final = "PodGroupInitiallyScheduled"
 SCHEDULED_OF_OLD: Final = "PodGroupScheduled"
 """What v1alpha2 calls it."""
 DISRUPTED: Final = "DisruptionTarget"
-WORKERS: Final = 4
-PAUSE_SECONDS: Final = 0.5
-LONGEST_PAUSE_SECONDS: Final = 30.0
-PATIENCE: Final = 5
-"""Failures of one write after which it is worth a line in the log."""
 LONGEST_MESSAGE: Final = 32_768
 """Characters that a condition's message may have."""
 
@@ -75,6 +69,10 @@ class _Wish:
     fields: Mapping[str, Any] | None = None
     tries: int = 0
 
+    def absorb(self, older: _Wish) -> None:
+        self.conditions = {**older.conditions, **self.conditions}
+        self.fields = older.fields if self.fields is None else self.fields
+
 
 class PodGroupStatusWriter:
     """Implements `GroupWriter`. `run` is the work; `clock` gives seconds since the epoch."""
@@ -84,9 +82,7 @@ class PodGroupStatusWriter:
         self._clock = clock
         self._resources: dict[str, Resource] = {}
         self._known: dict[str, _Known] = {}
-        self._wishes: dict[str, _Wish] = {}
-        self._order: asyncio.Queue[str] = asyncio.Queue()
-        self._under_way: set[str] = set()
+        self._wishes = Wishes(Work[_Wish]("the status of pod groups", self._carry_out, self._failed))
         self._without_conditions: set[str] = set()
         """Kinds whose schema has none: the API server takes them out."""
         self._refusals: set[tuple[str, int]] = set()
@@ -116,7 +112,7 @@ class PodGroupStatusWriter:
     def forget(self, key: str) -> None:
         """The group is gone."""
         self._known.pop(key, None)
-        self._wishes.pop(key, None)
+        self._wishes.drop(key)
 
     def fields_of(self, key: str) -> Mapping[str, Any]:
         """What the group's status says besides conditions; empty if it is not known."""
@@ -155,51 +151,25 @@ class PodGroupStatusWriter:
         known = self._known.get(key)
         if known is None or known.kind in self._without_conditions:
             return
-        if key in self._wishes or key in self._under_way or not condition.said_by(known.conditions.get(kind, {})):
+        if self._wishes.open(key) or not condition.said_by(known.conditions.get(kind, {})):
             self._wished(key).conditions[kind] = condition
 
     def _wished(self, key: str) -> _Wish:
         wish = self._wishes.get(key)
         if wish is None:
-            wish = self._wishes[key] = _Wish()
-            self._order.put_nowait(key)
+            wish = _Wish()
+            self._wishes.add(key, wish)
         return wish
 
     # Writing
 
     async def run(self) -> None:
         """Writes what is wished for, until it is cancelled."""
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(WORKERS):
-                workers.create_task(self._work(), name="podwright group status writer")
+        await self._wishes.run()
 
     async def flush(self, grace: float) -> None:
         """Waits until nothing waits to be written, at most `grace` seconds."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                while True:
-                    if not self._wishes and not self._under_way:
-                        return
-                    await asyncio.sleep(0.01)
-
-    async def _work(self) -> None:
-        while True:
-            key = await self._order.get()
-            # One write a group at a time: two might arrive in the wrong order. Who writes it looks again afterwards.
-            wish = None if key in self._under_way else self._wishes.pop(key, None)
-            if wish is None:
-                continue
-            self._under_way.add(key)
-            try:
-                await self._carry_out(key, wish)
-            except ClusterError as error:
-                self._failed(key, wish, error)
-            except Exception:
-                log.exception("writing the status of pod group %s failed", key)
-            finally:
-                self._under_way.discard(key)
-                if self._wishes.get(key, wish) is not wish:
-                    self._order.put_nowait(key)
+        await self._wishes.flush(grace)
 
     def _failed(self, key: str, wish: _Wish, error: ClusterError) -> None:
         if error.status in (404, 409):
@@ -214,14 +184,7 @@ class PodGroupStatusWriter:
         if lasting:
             self._refusals.add((known.kind, error.status))
             return
-        newer = self._wishes.get(key)
-        if newer is not None:
-            newer.conditions = {**wish.conditions, **newer.conditions}
-            newer.fields = wish.fields if newer.fields is None else newer.fields
-            return
-        self._wishes[key] = wish
-        pause = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2 ** min(wish.tries, 10))
-        asyncio.get_running_loop().call_later(pause, self._order.put_nowait, key)
+        self._wishes.again(key, wish)
 
     async def _carry_out(self, key: str, wish: _Wish) -> None:
         known = self._known.get(key)

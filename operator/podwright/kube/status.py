@@ -6,8 +6,6 @@ watch showed it or as we wrote it, is not written again. Source of the texts and
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,14 +18,9 @@ from podwright.kube.answers import worth_retrying
 from podwright.kube.http import STRATEGIC_PATCH, Http
 from podwright.kube.resources import POD
 from podwright.kube.times import rfc3339
+from podwright.kube.wishes import PATIENCE, Wishes, Work
 
 log = logging.getLogger(__name__)
-
-WORKERS: Final = 8
-PAUSE_SECONDS: Final = 0.5
-LONGEST_PAUSE_SECONDS: Final = 30.0
-PATIENCE: Final = 5
-"""Failures of one write after which it is worth a line in the log. It is tried again until it succeeds, or the pod is gone."""
 
 
 @dataclass(slots=True)
@@ -47,6 +40,10 @@ class _Wish:
     nominated_node: str | None
     tries: int = 0
 
+    def absorb(self, older: _Wish) -> None:
+        self.verdict = self.verdict or older.verdict
+        self.nominated_node = older.nominated_node if self.nominated_node is None else self.nominated_node
+
 
 _NOTHING: Final = Verdict("", "")
 
@@ -58,9 +55,7 @@ class PodStatusWriter:
         self._http = http
         self._clock = clock
         self._said: dict[str, _Said] = {}
-        self._wishes: dict[str, _Wish] = {}
-        self._order: asyncio.Queue[str] = asyncio.Queue()
-        self._under_way: set[str] = set()
+        self._wishes = Wishes(Work[_Wish]("the status of pods", self._carry_out, self._failed))
 
     def seen(self, uid: str, raw: Mapping[str, Any]) -> None:
         status = raw.get("status")
@@ -77,15 +72,14 @@ class PodStatusWriter:
 
     def forget(self, uid: str) -> None:
         self._said.pop(uid, None)
-        self._wishes.pop(uid, None)
+        self._wishes.drop(uid)
 
     def write(self, pod: PodInfo, verdict: Verdict | None, nominated_node: str | None) -> None:
         wish = self._wishes.get(pod.uid)
         if wish is None:
             if self._patch(_Wish(pod, verdict, nominated_node)) is None:
                 return
-            self._wishes[pod.uid] = _Wish(pod, verdict, nominated_node)
-            self._order.put_nowait(pod.uid)
+            self._wishes.add(pod.uid, _Wish(pod, verdict, nominated_node))
             return
         wish.pod = pod
         wish.verdict = verdict or wish.verdict
@@ -93,57 +87,23 @@ class PodStatusWriter:
 
     async def run(self) -> None:
         """Writes what is wished for, until it is cancelled."""
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(WORKERS):
-                workers.create_task(self._work(), name="podwright status writer")
+        await self._wishes.run()
 
     async def flush(self, grace: float) -> None:
         """Waits until nothing waits to be written, at most `grace` seconds."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                while True:
-                    if not self._wishes and not self._under_way:
-                        return
-                    await asyncio.sleep(0.01)
+        await self._wishes.flush(grace)
 
-    async def _work(self) -> None:
-        while True:
-            uid = await self._order.get()
-            # One write a pod at a time: two might arrive in the wrong order. Who writes it looks again afterwards.
-            wish = None if uid in self._under_way else self._wishes.pop(uid, None)
-            if wish is None:
-                continue
-            self._under_way.add(uid)
-            try:
-                await self._carry_out(wish)
-            except ClusterError as error:
-                self._failed(wish, error)
-            except Exception:
-                log.exception("writing the status of pod %s failed", wish.pod.key)
-            finally:
-                self._under_way.discard(uid)
-                if self._wishes.get(uid, wish) is not wish:
-                    self._order.put_nowait(uid)
-
-    def _failed(self, wish: _Wish, error: ClusterError) -> None:
+    def _failed(self, uid: str, wish: _Wish, error: ClusterError) -> None:
         if error.status in (404, 409):
-            self._said.pop(wish.pod.uid, None)
+            self._said.pop(uid, None)
             return
         wish.tries += 1
-        newer = self._wishes.get(wish.pod.uid)
         if not worth_retrying(error) or wish.tries == PATIENCE:
             log.warning("cannot write the status of pod %s: %s", wish.pod.key, error)
-        if not worth_retrying(error) or wish.pod.uid not in self._said:
-            return
-        if newer is not None:
-            newer.verdict = newer.verdict or wish.verdict
-            newer.nominated_node = wish.nominated_node if newer.nominated_node is None else newer.nominated_node
-            return
-        self._wishes[wish.pod.uid] = wish
-        pause = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2 ** min(wish.tries, 10))
-        asyncio.get_running_loop().call_later(pause, self._order.put_nowait, wish.pod.uid)
+        if worth_retrying(error) and uid in self._said:
+            self._wishes.again(uid, wish)
 
-    async def _carry_out(self, wish: _Wish) -> None:
+    async def _carry_out(self, _uid: str, wish: _Wish) -> None:
         patch = self._patch(wish)
         if patch is None:
             return

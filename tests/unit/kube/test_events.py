@@ -132,6 +132,23 @@ async def test_the_end_of_a_series_writes_its_count(monkeypatch):
         assert script.requests[-1].method == "POST"
 
 
+async def test_what_is_forgotten_ends_its_series_with_the_count_that_it_had():
+    async with recording() as (recorder, script):
+        for _ in range(4):
+            recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
+        recorder.record(OTHER, "Warning", "FailedScheduling", "Scheduling", "no room")
+        await recorder.flush(5)
+        for _ in range(3):
+            recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
+        recorder.forget(POD.uid)
+        await recorder.flush(5)
+        assert script.requests[-1].body["series"]["count"] == 7
+        recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
+        recorder.record(OTHER, "Warning", "FailedScheduling", "Scheduling", "no room")
+        await recorder.flush(5)
+        assert sorted(request.method for request in script.requests[-2:]) == ["PATCH", "POST"]
+
+
 @pytest.mark.parametrize("step", [-86_400, 86_400], ids=["a day back", "a day ahead"])
 async def test_a_series_ends_when_it_is_quiet_whatever_the_wall_clock_says(monkeypatch, step):
     monkeypatch.setattr(events, "SWEEP_SECONDS", 0.01)

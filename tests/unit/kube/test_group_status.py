@@ -10,7 +10,7 @@ import pytest
 from http_kit import api, says
 from podwright.core.objects.pod_group import KIND, PLUGINS_KIND, parse_pod_group
 from podwright.engine.ports import Verdict
-from podwright.kube import group_status as module
+from podwright.kube import wishes
 from podwright.kube.group_status import PodGroupStatusWriter
 from podwright.kube.resources import PLUGINS_POD_GROUPS, POD_GROUPS
 
@@ -146,7 +146,7 @@ async def test_of_several_wishes_the_newest_counts_and_disruption_stands_beside_
 
 
 async def test_trouble_that_may_pass_is_tried_again(monkeypatch):
-    monkeypatch.setattr(module, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(wishes, "PAUSE_SECONDS", 0.001)
     raw = group()
     async with writing(says(500), says(503)) as (writer, script):
         writer.seen(KIND, raw)

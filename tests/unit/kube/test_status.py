@@ -11,7 +11,7 @@ from builders import make_pod
 from http_kit import api, says
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.ports import Verdict
-from podwright.kube import status
+from podwright.kube import wishes
 from podwright.kube.status import PodStatusWriter
 
 NO_ROOM = Verdict("Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
@@ -107,7 +107,7 @@ async def test_nothing_is_written_for_a_pod_that_is_no_longer_pending():
 
 
 async def test_trouble_that_may_pass_is_tried_again(monkeypatch):
-    monkeypatch.setattr(status, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(wishes, "PAUSE_SECONDS", 0.001)
     raw = pending()
     async with writing(says(500), says(503)) as (writer, script):
         writer.seen("u1", raw)
@@ -130,8 +130,8 @@ async def test_a_refusal_is_not_tried_again(refusal):
 
 
 async def test_a_long_outage_loses_no_status(monkeypatch):
-    monkeypatch.setattr(status, "PAUSE_SECONDS", 0.0001)
-    monkeypatch.setattr(status, "LONGEST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(wishes, "PAUSE_SECONDS", 0.0001)
+    monkeypatch.setattr(wishes, "LONGEST_PAUSE_SECONDS", 0.001)
     raw = pending()
     async with writing(*[says(503)] * 12) as (writer, script):
         writer.seen("u1", raw)
@@ -163,7 +163,7 @@ async def test_writes_of_one_pod_are_made_one_after_the_other():
 
 
 async def test_what_a_failed_write_said_is_said_by_the_next_one(monkeypatch):
-    monkeypatch.setattr(status, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(wishes, "PAUSE_SECONDS", 0.001)
     raw = pending()
 
     async def meanwhile(request):
