@@ -24,7 +24,6 @@ from podwright.core.framework.interface import Cluster
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
-from podwright.engine import tuning
 from podwright.engine.binding import Bindings
 from podwright.engine.complaints import Complaints
 from podwright.engine.failures import Failures
@@ -37,6 +36,7 @@ from podwright.engine.plugin_metrics import ONE_ATTEMPT_IN, Stopwatch
 from podwright.engine.ports import Evictor, GroupWriter, NoGroups, Recorder, StatusWriter
 from podwright.engine.preemption import Preemptions
 from podwright.engine.slots import AT_ONCE
+from podwright.engine.tuning import Thrift
 
 log = logging.getLogger(__name__)
 
@@ -166,6 +166,7 @@ class Engine:
         )
         self._recorder = outside.recorder
         self._attempts = 0
+        self._thrift = Thrift(sources.clock)
         self._idle: asyncio.Future[None] | None = None
         self.rested = asyncio.Event()
         """Set once nothing was left to decide for the first time."""
@@ -215,7 +216,7 @@ class Engine:
             if looks >= GIVE_BACK_EVERY and self._idle is not None:
                 looks = 0
                 self.live.forget_findings()
-                tuning.give_back()
+                self._thrift.give_back(self._attempts)
 
     async def stop(self, grace: float) -> None:
         """Waits for the bindings under way, at most `grace` seconds. `run` must have been cancelled."""

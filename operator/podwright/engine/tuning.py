@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 from asyncio import sslproto
+from collections.abc import Callable
 from typing import Final
 
 THRESHOLDS: Final = (100_000, 50, 1_000)
 """Objects made before the young generation is looked at, and how many such looks before an older one is."""
 TLS_BUFFER: Final = 1 << 15
 """Bytes of the buffer that asyncio gives each TLS connection, of which there may be hundreds; its own choice is 256 KiB."""
+
+REST: Final = 1_000
+"""A look at all objects takes a pause that grows with the cluster: so many times as long there is no other."""
+_trim: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def tame() -> None:
@@ -20,17 +26,40 @@ def tame() -> None:
 
 
 def settle() -> None:
-    """Once the caches are complete: what is there now is never looked at again."""
+    """Once the caches are complete: what is there now is never looked at again.
+
+    np.unique brings numpy.ma when it is first called. In the middle of a burst its 2,500 objects would lie between those of the
+    pods, and keep the pages there when the pods have gone.
+    """
+    importlib.import_module("numpy.ma")
     gc.collect()
     gc.freeze()
 
 
-def give_back() -> None:
-    """Frees young garbage, and lets the C library return what is free to the system, which it does not do by itself after a burst.
+class Thrift:
+    """Gives memory back to the system when nothing is to do, which neither Python nor the C library does by itself after a burst.
 
-    Some milliseconds: THRESHOLDS keeps the young generation small enough.
+    A burst leaves garbage in cycles behind (connections that were closed, say) that keeps pages of others there, and only a look
+    at all objects finds it.
     """
-    gc.collect(0)
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock`: steady seconds."""
+        self._clock = clock
+        self._work_seen = -1
+        self._not_before = 0.0
+
+    def give_back(self, work_done: int) -> None:
+        """Looks at young objects, which takes some milliseconds, and at all of them if no work was done since the last time.
+
+        `work_done`: a count that rises with work.
+        """
+        began = self._clock()
+        quiet, self._work_seen = work_done == self._work_seen, work_done
+        if quiet and began >= self._not_before:
+            gc.collect()
+            self._not_before = began + REST * (self._clock() - began)
+        else:
+            gc.collect(0)
+        if _trim is not None:
+            _trim(0)

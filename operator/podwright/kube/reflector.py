@@ -188,6 +188,8 @@ class Reflector:
             if kind == "DELETED":
                 key = self._sink.key(raw)
                 self._known.discard(key)
+                if not self._known:
+                    self._known.clear()  # an empty set keeps the room that a burst took
                 self._sink.drop(key, raw)
             elif kind != "BOOKMARK":
                 self._take(raw)

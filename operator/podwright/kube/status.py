@@ -72,6 +72,8 @@ class PodStatusWriter:
 
     def forget(self, uid: str) -> None:
         self._said.pop(uid, None)
+        if not self._said:
+            self._said.clear()  # an empty dict keeps the room that a burst took
         self._wishes.drop(uid)
 
     def write(self, pod: PodInfo, verdict: Verdict | None, nominated_node: str | None) -> None:

@@ -31,7 +31,10 @@ class KeyedHeap(Generic[T]):
 
     def remove(self, key: str) -> T | None:
         entry = self._entries.pop(key, None)
-        return None if entry is None else entry[1]
+        if entry is None:
+            return None
+        self._tidy()
+        return entry[1]
 
     def peek(self) -> tuple[Any, T] | None:
         """The least rank and its item."""
@@ -48,7 +51,14 @@ class KeyedHeap(Generic[T]):
             return None
         _, _, key = heapq.heappop(self._heap)
         del self._entries[key]
+        self._tidy()
         return head[1]
+
+    def _tidy(self) -> None:
+        """What is empty keeps the room that a burst took, until it is cleared."""
+        if not self._entries:
+            self._entries.clear()
+            self._heap.clear()
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries

@@ -109,7 +109,7 @@ class SchedulingQueue:
 
     def delete(self, uid: str) -> None:
         """The pod is gone or has a node. One that is not known is no error."""
-        queued = self._pods.pop(uid, None)
+        queued = self._remove(uid)
         if queued is not None:
             self._leave(queued)
             self._land(uid)
@@ -153,7 +153,7 @@ class SchedulingQueue:
 
     def done(self, uid: str) -> None:
         """The attempt ended well: the pod leaves the queue."""
-        self._pods.pop(uid, None)
+        self._remove(uid)
         self._land(uid)
 
     def settle(self, uid: str) -> None:
@@ -361,6 +361,13 @@ class SchedulingQueue:
             pods = self._buckets[key][1]
             pods[queued.uid] = queued
             queued.buckets.append(pods)
+
+    def _remove(self, uid: str) -> QueuedPod | None:
+        queued = self._pods.pop(uid, None)
+        if not self._pods:
+            for kept in (self._pods, self._waiting, self._gated):
+                kept.clear()  # they are empty, but keep the room that a burst took
+        return queued
 
     def _leave(self, queued: QueuedPod) -> None:
         """Takes the pod out of the queue it is in."""

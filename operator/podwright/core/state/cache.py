@@ -226,6 +226,8 @@ class Cache:
 
     def _take(self, uid: str) -> None:
         info = self._placed.pop(uid)
+        if not self._placed:
+            self._placed.clear()  # an empty dict keeps the room that a burst took
         pod = info.pods[uid]
         if info.slot >= 0:
             for observer in self._observers:
