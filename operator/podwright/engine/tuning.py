@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
+import sys
 from asyncio import sslproto
 from collections.abc import Callable
 from typing import Final
@@ -17,6 +18,10 @@ TLS_BUFFER: Final = 1 << 15
 REST: Final = 1_000
 """A look at all objects takes a pause that grows with the cluster: so many times as long there is no other."""
 _trim: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
+_forget_lookups: Final[Callable[[], None]] = getattr(
+    sys, "_clear_internal_caches" if sys.version_info >= (3, 13) else "_clear_type_cache"
+)
+"""CPython's cache of attribute lookups keeps up to 4,096 names, each a string of its own where C code looked it up: np.cumsum does."""
 
 
 def tame() -> None:
@@ -57,6 +62,7 @@ class Thrift:
         began = self._clock()
         quiet, self._work_seen = work_done == self._work_seen, work_done
         if quiet and began >= self._not_before:
+            _forget_lookups()
             gc.collect()
             self._not_before = began + REST * (self._clock() - began)
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 
 
@@ -13,5 +12,5 @@ def rfc3339(seconds: float) -> str:
 
 def rfc3339_micro(seconds: float) -> str:
     """Microseconds, as metav1.MicroTime."""
-    when = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
-    return f"{when:%Y-%m-%dT%H:%M:%S}.{when.microsecond:06d}Z"
+    whole, micros = divmod(round(seconds * 1e6), 1_000_000)
+    return f"{rfc3339(whole)[:-1]}.{micros:06d}Z"
