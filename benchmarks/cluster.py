@@ -8,7 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.schedulers import BASE, Installed, install
@@ -36,11 +36,11 @@ def prepare(workload: Workload, folder: Path, binaries: Binaries, *, backlog: bo
     note = data.with_suffix(".json")
     if note.exists():
         noted = json.loads(note.read_text())
-        return Prepared(workload, data, Installed(tuple(noted["account"]), tuple(noted["arguments"])))
+        return Prepared(workload, data, Installed(tuple(noted["account"]), tuple(noted["arguments"]), noted["environ"]))
     shutil.rmtree(data, ignore_errors=True)  # left by somebody who was broken off
     with _filled(workload, binaries, backlog=backlog) as (cluster, installed):
         cluster.save_data(data)
-    note.write_text(json.dumps({"account": installed.account, "arguments": installed.arguments}))
+    note.write_text(json.dumps(asdict(installed)))
     return Prepared(workload, data, installed)
 
 

@@ -29,10 +29,11 @@ _FULL_POWER: Json = {
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """How `manifests/base` runs Podwright: as which service account, and with which arguments after `run`."""
+    """How `manifests/base` runs Podwright: as which service account, with which arguments after `run`, and in which environment."""
 
     account: tuple[str, str]
     arguments: tuple[str, ...]
+    environ: Mapping[str, str]
 
 
 def install(cluster: ControlPlane, base: Path = BASE) -> Installed:
@@ -42,10 +43,12 @@ def install(cluster: ControlPlane, base: Path = BASE) -> Installed:
     others = [body for body in documents if body is not deployment]
     cluster.apply(*sorted(others, key=lambda body: body["kind"] != "Namespace"), _FULL_POWER)
     pod = deployment["spec"]["template"]["spec"]
-    arguments = pod["containers"][0]["args"]
+    container = pod["containers"][0]
+    arguments = container["args"]
     return Installed(
         (deployment["metadata"]["namespace"], pod["serviceAccountName"]),
         tuple(arguments[arguments.index("run") + 1 :]),
+        {variable["name"]: variable["value"] for variable in container.get("env", ())},
     )
 
 
@@ -80,7 +83,7 @@ def podwright(
         given = [argument for argument in installed.arguments if not argument.startswith("--health-address")]
         given += [f"--health-address=127.0.0.1:{free_port()}", *arguments]
         command: list[str | Path] = [sys.executable, *program, "run", "--kubeconfig", kubeconfig, *given]
-        return cluster.start_process(name, command, environ)
+        return cluster.start_process(name, command, {**installed.environ, **(environ or {})})
 
     return Series(name, start)
 

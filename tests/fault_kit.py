@@ -25,8 +25,6 @@ WARM_UP = 100
 """Pods that an operator binds before its memory is measured for the first time: it has done all it does at least once then."""
 MEMORY_BACK = 1.2
 """After a fault no more memory than so many times that of before."""
-KEPT_MIB = 24
-"""And so much more of what the system gave it: the allocator keeps pages of a burst that are not quite empty. Objects get no such allowance."""
 
 
 def memory(operator: kit.Operator, what: str = "RssAnon") -> float:
@@ -39,14 +37,14 @@ def memory(operator: kit.Operator, what: str = "RssAnon") -> float:
 
 @dataclass(frozen=True)
 class Held:
-    """What an operator holds: MiB that the system gave it, and blocks of memory that its objects have of these."""
+    """What an operator holds, in MiB: what the system gave it, and what is in use of that."""
 
-    mebibytes: float
-    blocks: float
+    given: float
+    used: float
 
 
 def held_by(operator: kit.Operator) -> Held:
-    return Held(memory(operator), operator.metric("podwright_memory_blocks"))
+    return Held(memory(operator), operator.metric("podwright_memory_in_use_bytes") / 2**20)
 
 
 @dataclass
@@ -170,18 +168,18 @@ class Arena:
         wait_until(lambda: mine <= self.ledger.gone.keys(), 60, "the ledger knows that the pods are gone")
 
     def wait_memory(self, operator: kit.Operator, before: Held, timeout: float = 150) -> None:
-        """Waits until it holds no more than before: its objects, and what the system gave it for them, give or take."""
+        """Waits until it holds no more than before, give or take."""
         began = time.monotonic()
         after = held_by(operator)
-        while after.blocks > MEMORY_BACK * before.blocks or after.mebibytes > MEMORY_BACK * before.mebibytes + KEPT_MIB:
+        while after.given > MEMORY_BACK * before.given or after.used > MEMORY_BACK * before.used:
             assert time.monotonic() < began + timeout, f"{after} are held, {before} were before"
             time.sleep(0.5)
             after = held_by(operator)
         took = time.monotonic() - began
         most = memory(operator, "VmHWM") - memory(operator, "RssFile")
         self.memories.append(
-            f"{before.mebibytes:.0f} -> {after.mebibytes:.0f} after {took:.0f} s (at most {most:.0f}), "
-            f"objects' share {after.blocks / before.blocks:.2f} times"
+            f"{before.given:.0f} -> {after.given:.0f} after {took:.0f} s (at most {most:.0f}), "
+            f"in use {before.used:.0f} -> {after.used:.0f}"
         )
 
     def tell(self, **figures: Any) -> None:

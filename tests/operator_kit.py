@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ def start(
         "PODWRIGHT_KUBECONFIG": str(kubeconfig),
         "PODWRIGHT_HEALTH_ADDRESS": f"127.0.0.1:{port}",
         "PYTHONWARNINGS": "default",
+        **deployed_environ(),
         **(environ or {}),
     }
     earlier = {path: path.stat().st_size for path in cluster.logs.glob("*.log")}
@@ -103,6 +105,13 @@ def start(
     if ready:
         wait_ready(operator)
     return operator
+
+
+@cache
+def deployed_environ() -> Mapping[str, str]:
+    """The environment that manifests/base gives the operator."""
+    container = yaml.safe_load((BASE / "deployment.yaml").read_text())["spec"]["template"]["spec"]["containers"][0]
+    return {variable["name"]: variable["value"] for variable in container["env"]}
 
 
 def wait_ready(operator: Operator, timeout: float = 60) -> None:

@@ -1,7 +1,6 @@
 """20,000 pods at once, on room for 19,000.
 
-The operator stands still while they are created, so that it meets all of them at the same moment, behind watches that the API server
-has closed for being slow. PODWRIGHT_BURST sets another number.
+They are created as fast as the API server takes them, while the operator decides. PODWRIGHT_BURST sets another number.
 """
 
 from __future__ import annotations
@@ -22,10 +21,9 @@ def test_20000_pods_at_once(arena: Arena) -> None:
     room = PODS * 95 // 10_000 * 100
     arena.nodes(room // 100, cpu="64", memory="256Gi", pods="100")
     with arena.running(None, "--pod-intake=watch") as operator:
-        operator.process.pause()
-        arena.pods(PODS, cpu="100m")
-        operator.process.resume()
         met = time.monotonic()
+        arena.pods(PODS, cpu="100m")
+        created = time.monotonic()
         arena.wait_bound(room, 600)
         bound = arena.ledger.latest()
         arena.wait_calm(300)
@@ -37,6 +35,7 @@ def test_20000_pods_at_once(arena: Arena) -> None:
     arena.tell(
         pods=PODS,
         bound=room,
+        seconds_to_create=f"{created - met:.1f}",
         seconds_to_bind=f"{bound - met:.1f}",
         pods_a_second=f"{room / (bound - met):.0f}",
         seconds_to_calm=f"{calm - met:.1f}",

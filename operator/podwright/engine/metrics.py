@@ -5,7 +5,6 @@ What can be asked for (queue lengths, cache sizes) is computed when somebody scr
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 
 from prometheus_client import (
@@ -20,6 +19,7 @@ from prometheus_client import (
 
 from podwright.engine.buckets import OnDemand, Read, exponential
 from podwright.engine.plugin_metrics import PluginMetrics
+from podwright.engine.tuning import memory_in_use
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 
@@ -143,8 +143,12 @@ class Metrics:
         self.bad_objects = Counter(
             "podwright_bad_objects", "Objects that could not be understood.", ["kind"], registry=registry
         )
-        blocks = Gauge("podwright_memory_blocks", "Blocks of memory that Python objects hold.", registry=registry)
-        blocks.set_function(sys.getallocatedblocks)
+        in_use = Gauge(
+            "podwright_memory_in_use_bytes",
+            "Memory in use, without what the C library keeps for later.",
+            registry=registry,
+        )
+        in_use.set_function(memory_in_use)
 
     def attempts(self, result: str, profile: str) -> Attempts:
         """Counter and histogram of attempts with this result."""

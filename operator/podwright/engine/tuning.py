@@ -17,7 +17,8 @@ TLS_BUFFER: Final = 1 << 15
 
 REST: Final = 1_000
 """A look at all objects takes a pause that grows with the cluster: so many times as long there is no other."""
-_trim: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
+_libc: Final = ctypes.CDLL(None)
+_trim: Final = getattr(_libc, "malloc_trim", None)
 _forget_lookups: Final[Callable[[], None]] = getattr(
     sys, "_clear_internal_caches" if sys.version_info >= (3, 13) else "_clear_type_cache"
 )
@@ -39,6 +40,30 @@ def settle() -> None:
     importlib.import_module("numpy.ma")
     gc.collect()
     gc.freeze()
+
+
+class _MallInfo(ctypes.Structure):
+    """`struct mallinfo2` of the GNU C library, all in bytes or counts."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"
+        )
+    )  # fmt: skip
+
+
+def memory_in_use() -> int:
+    """Bytes that the C library has given out and not got back; 0 where it cannot tell.
+
+    With PYTHONMALLOC=malloc these are those of all objects, else those of large ones, and whole arenas of the others.
+    """
+    ask = getattr(_libc, "mallinfo2", None)
+    if ask is None:
+        return 0
+    ask.restype = _MallInfo
+    told = ask()
+    return int(told.uordblks + told.hblkhd)
 
 
 class Thrift:
