@@ -35,7 +35,7 @@ class Wish(Protocol):
 W = TypeVar("W", bound=Wish)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Work(Generic[W]):
     """`what` is written in words, how to do it, and what to do when the API server would not: `again` or nothing."""
 
