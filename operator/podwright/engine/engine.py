@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 SLICE_SECONDS: Final = 0.003
 """How long the loop goes on before it gives way."""
 HOUSEKEEPING_SECONDS: Final = 5.0
-GIVE_BACK_EVERY: Final = 3
+GIVE_BACK_EVERY: Final = 2
 """How often the house is kept until memory that is free is given back, if nothing is to be decided then."""
 FLUSH_SECONDS: Final = 1.0
 """The queue moves what has waited long enough when it is asked for the next pod, so it is asked this often at least."""

@@ -242,6 +242,20 @@ async def test_connections_that_a_burst_left_behind_are_closed_in_time(monkeypat
         assert wire._idle == []
 
 
+async def test_a_few_connections_stay_warm_for_longer(monkeypatch):
+    monkeypatch.setattr(module, "SURPLUS_SECONDS", 0.02)
+    monkeypatch.setattr(module, "KEPT_WARM", 1)
+    async with connected(plain(), plain(), plain(), plain()) as (wire, script):
+        await asyncio.gather(ask(wire), ask(wire), ask(wire))
+        async with asyncio.timeout(5):
+            while sum(writer.is_closing() for writer in script.writers) < 2:  # noqa: ASYNC110 -- what the server sees
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert len(wire._idle) == 1
+        await ask(wire)
+        assert script.connections == 3
+
+
 async def test_bytes_that_nobody_asked_for_end_the_connection():
     async with connected(plain(), plain()) as (wire, script):
         await ask(wire)
