@@ -8,7 +8,6 @@ of the series, as client-go's broadcaster does. Posting keeps below a rate, and 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 from collections import deque
@@ -25,6 +24,7 @@ from podwright.kube.answers import worth_retrying
 from podwright.kube.http import STRATEGIC_PATCH, Http
 from podwright.kube.resources import EVENT
 from podwright.kube.times import rfc3339_micro
+from podwright.kube.wishes import until_idle
 
 log = logging.getLogger(__name__)
 
@@ -134,12 +134,7 @@ class EventRecorder:
 
     async def flush(self, grace: float) -> None:
         """Waits until all is posted, at most `grace` seconds."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                while True:
-                    if not self._waiting and not self._under_way:
-                        return
-                    await asyncio.sleep(0.01)
+        await until_idle(lambda: bool(self._waiting or self._under_way), grace)
 
     def _body(
         self,

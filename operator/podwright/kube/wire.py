@@ -18,9 +18,9 @@ from podwright.kube.answers import Answer, UnreachableError
 CONNECT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 45.0
 """An idle connection that is older is not used again, but closed: the server may be about to."""
-SURPLUS_SECONDS: Final = 10.0
 KEPT_WARM: Final = 8
-"""Connections beyond these, left behind by a burst, are closed sooner: each holds some 50 KB."""
+SURPLUS_SECONDS: Final = 10.0
+"""When idle connections beyond KEPT_WARM, left behind by a burst, are closed: each holds buffers."""
 KEPT_IDLE: Final = 512
 """As many as Bindings at once: making a connection costs more CPU than all that a pod is worth of otherwise."""
 _HEAD_LIMIT: Final = 1 << 16

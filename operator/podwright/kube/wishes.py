@@ -23,6 +23,16 @@ PATIENCE: Final = 5
 """Failures of one write after which it is worth a line in the log."""
 
 
+async def until_idle(busy: Callable[[], bool], grace: float) -> None:
+    """Waits as long as it is busy, at most `grace` seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(grace):
+            while True:
+                if not busy():
+                    return
+                await asyncio.sleep(0.01)
+
+
 class Wish(Protocol):
     """What is to be written about one object. `tries`: how often that failed."""
 
@@ -88,12 +98,7 @@ class Wishes(Generic[W]):
 
     async def flush(self, grace: float) -> None:
         """Waits until nothing waits to be written, at most `grace` seconds."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                while True:
-                    if not self._waiting and not self._under_way:
-                        return
-                    await asyncio.sleep(0.01)
+        await until_idle(lambda: bool(self._waiting or self._under_way), grace)
 
     async def _write_all(self) -> None:
         while True:
