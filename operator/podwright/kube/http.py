@@ -104,18 +104,19 @@ class Http:
         return await self.call(method, path, body, params=params)
 
     @asynccontextmanager
-    async def stream(
-        self, path: str, params: Mapping[str, str], silence: float
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A GET whose answer is read piece by piece. After `silence` seconds without a byte reading raises TimeoutError.
+    async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A GET whose answer is read piece by piece, for as long as it takes.
 
         Raises ApiError if it is refused and UnreachableError if there is no answer; errors while reading are aiohttp's.
         """
         link = await self._open()
         url = URL(link.credentials.server + path, encoded=True).with_query(dict(params))
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         try:
-            response = await link.session.get(url, headers=link.headers, timeout=timeout, read_bufsize=STREAM_BUFFER)
+            async with asyncio.timeout(REQUEST_SECONDS):
+                response = await link.session.get(
+                    url, headers=link.headers, timeout=timeout, read_bufsize=STREAM_BUFFER
+                )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unreachable(error) from error
         try:

@@ -26,7 +26,11 @@ PAGE: Final = 500
 WATCH_SECONDS: Final = (300, 600)
 """How long one watch request lasts: a random time within, as in client-go."""
 SILENCE_SECONDS: Final = 80.0
-"""Bookmarks come about every minute: a longer silence means that nobody is there."""
+"""Bookmarks come about every minute, but not to a kind that has not moved since the watch began: after that long we ask."""
+_REARM_SECONDS: Final = 1.0
+"""The end of the silence is put off at most that often."""
+_NOBODY: Final = "nobody"
+"""A name to ask for where only the version of the answer counts."""
 BACKOFF_SECONDS: Final = (0.05, 5.0)
 QUICK_END_SECONDS: Final = 1.0
 """A watch that ends sooner, and in order, is answered with a pause like a failure."""
@@ -67,6 +71,8 @@ class Reflector:
         self._known: set[str] = set()
         self._left_out: set[str] = set()
         self._version = ""
+        self._rest = b""
+        """The beginning of an event whose end has not come."""
         self._failures = 0
         self._selectors = {
             name: value
@@ -168,15 +174,50 @@ class Reflector:
             "resourceVersion": self._version,
             "timeoutSeconds": str(shortest + self._below(longest - shortest)),
         }
-        async with self._http.stream(self.resource.collection, params, SILENCE_SECONDS) as response:
-            rest = b""
-            async for chunk in response.content.iter_any():
-                self._recovered()
-                lines = (rest + chunk if rest else chunk).split(b"\n")
-                rest = lines.pop()
-                for line in lines:
-                    if line:
-                        self._event(line)
+        self._rest = b""
+        async with self._http.stream(self.resource.collection, params) as response:
+            while not await self._read(response):
+                if await self._missed_something():
+                    raise TimeoutError(f"nothing came for {SILENCE_SECONDS:g} s")
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bool:
+        """Takes in what comes. True at the end of the watch, False after a silence: it can be read on then."""
+        clock = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(SILENCE_SECONDS) as limit:
+                armed = clock()
+                async for chunk in response.content.iter_any():
+                    self._recovered()
+                    if clock() > armed + _REARM_SECONDS:
+                        armed = clock()
+                        limit.reschedule(armed + SILENCE_SECONDS)
+                    self._events(chunk)
+        except TimeoutError:
+            if limit.expired():
+                return False
+            raise
+        return True
+
+    async def _missed_something(self) -> bool:
+        """Whether the API server's cache of this kind is ahead of us. Raises as `call` does.
+
+        It keeps a bookmark back while it has nothing newer than the version that the watch began with, so silence alone says
+        nothing. Resource versions of a kind can be compared since Kubernetes 1.35.
+        """
+        params = {"resourceVersion": "0", "fieldSelector": f"metadata.name={_NOBODY}"}
+        page = await self._http.call("GET", self.resource.collection, params=params)
+        theirs = page["metadata"]["resourceVersion"]
+        try:
+            return int(theirs) > int(self._version)
+        except ValueError:
+            return True
+
+    def _events(self, chunk: bytes) -> None:
+        lines = (self._rest + chunk if self._rest else chunk).split(b"\n")
+        self._rest = lines.pop()
+        for line in lines:
+            if line:
+                self._event(line)
 
     def _event(self, line: bytes) -> None:
         try:

@@ -2,13 +2,16 @@
 
 A Binding and its event cost 60 µs of CPU each on this, 175 µs on aiohttp, which is most of what a pod costs us outside its
 decision (docs/adr has the figures). Watches, lists over a proxy and everything unusual stay with aiohttp: see `http`.
-One request at a time on a connection; the one used last is used next. Nothing is sent twice: whoever needs that decides it.
+One request at a time on a connection; the oldest that is free is used next, so that those that stay after a burst are those that
+were there before it, and no memory of theirs lies between that of the burst. Nothing is sent twice: whoever needs that decides it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Any, Final
 
 from yarl import URL
@@ -38,7 +41,8 @@ class Wire:
         self._authority = url.authority
         self._context = context
         self._idle: list[_Connection] = []
-        """The one used last comes last."""
+        """A heap: the oldest comes first."""
+        self._numbers = count()
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
         self._head = b""
@@ -73,10 +77,10 @@ class Wire:
         await asyncio.sleep(0)
 
     def _take(self) -> _Connection | None:
-        oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
+        since = asyncio.get_running_loop().time() - IDLE_SECONDS
         while self._idle:
-            connection = self._idle.pop()
-            if connection.open and connection.used_at >= oldest:
+            connection = heappop(self._idle)
+            if connection.open and connection.used_at >= since:
                 return connection
             connection.close()
         return None
@@ -104,7 +108,7 @@ class Wire:
         if self._closed or len(self._idle) >= KEPT_IDLE:
             connection.close()
             return
-        self._idle.append(connection)
+        heappush(self._idle, connection)
         if self._sweeper is None:
             self._sweep_later()
 
@@ -112,15 +116,16 @@ class Wire:
         """The connection is gone."""
         if not self._closed and connection in self._idle:
             self._idle.remove(connection)
+            heapify(self._idle)
 
     def _sweep(self) -> None:
         """Closes what has long been idle: a burst leaves many connections behind."""
         self._sweeper = None
-        now, surplus = asyncio.get_running_loop().time(), len(self._idle) - KEPT_WARM
-        idle, self._idle = self._idle, []
+        now = asyncio.get_running_loop().time()
+        idle, self._idle = sorted(self._idle), []
         for place, connection in enumerate(idle):
-            if connection.used_at > now - (SURPLUS_SECONDS if place < surplus else IDLE_SECONDS):
-                self._idle.append(connection)
+            if connection.used_at > now - (IDLE_SECONDS if place < KEPT_WARM else SURPLUS_SECONDS):
+                self._idle.append(connection)  # still in order, so still a heap
             else:
                 connection.close()
         if self._idle:
@@ -135,6 +140,7 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
+        self._number = next(wire._numbers)  # noqa: SLF001 -- its own
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[Answer] | None = None
@@ -146,6 +152,9 @@ class _Connection(asyncio.Protocol):
         self.status = 0
         self.open = False
         self.used_at = self._loop.time()
+
+    def __lt__(self, other: _Connection) -> bool:
+        return self._number < other._number
 
     async def ask(self, request: bytes, timeout: float) -> Answer:
         assert self._transport is not None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
-from http_kit import api, forever, hangs_up, says, served, streams
+from http_kit import api, forever, hangs_up, says, served
+from podwright.kube import http as module
 from podwright.kube.credentials import Credentials, Loaded, Source
 from podwright.kube.http import ApiError, Http, UnreachableError
 
@@ -106,20 +107,22 @@ async def test_a_token_that_is_due_is_read_again_before_it_is_refused():
         await http.close()
 
 
-async def test_a_stream_that_falls_silent_ends():
-    async with (
-        api(streams({"a": 1}, then=forever)) as (http, _),
-        http.stream("/watch", {"watch": "1"}, 0.1) as response,
-    ):
-        assert await response.content.readline() == b'{"a":1}\n'
-        with pytest.raises(TimeoutError):
-            await response.content.readline()
+async def test_a_stream_whose_answer_does_not_begin_is_given_up(monkeypatch):
+    monkeypatch.setattr(module, "REQUEST_SECONDS", 0.1)
+
+    async def never(_request):
+        await forever()
+
+    async with api(never) as (http, _):
+        with pytest.raises(UnreachableError):
+            async with http.stream("/watch", {"watch": "1"}):
+                pass
 
 
 async def test_a_stream_that_is_refused_says_why():
     async with api(says(410)) as (http, _):
         with pytest.raises(ApiError) as refused:
-            async with http.stream("/watch", {}, 1):
+            async with http.stream("/watch", {}):
                 pass
         assert refused.value.status == 410
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
+import orjson
 import pytest
+from aiohttp import web
 
 from http_kit import api, forever, hangs_up, says, streams
 from podwright.kube import reflector as module
@@ -53,10 +55,10 @@ def expired():
 
 
 @asynccontextmanager
-async def reflecting(*answers, resource=NODE, **options):
-    """A running reflector; when the answers run out its watch stays open."""
+async def reflecting(*answers, resource=NODE, default=None, **options):
+    """A running reflector; when the answers run out its watch stays open, or the default is what it gets."""
     picture = Picture()
-    async with api(*answers, default=streams(then=forever)) as (http, script):
+    async with api(*answers, default=default or streams(then=forever)) as (http, script):
         reflector = Reflector(http, resource, picture, **options)
         task = asyncio.create_task(reflector.run())
         try:
@@ -157,10 +159,46 @@ async def test_after_410_between_pages_it_starts_over():
         assert picture.there["b"] == "2"
 
 
-async def test_a_silent_watch_is_given_up(monkeypatch):
+async def test_a_silent_watch_is_given_up_if_the_server_has_moved_on(monkeypatch):
     monkeypatch.setattr(module, "SILENCE_SECONDS", 0.05)
     async with reflecting(
-        page(version=1), streams(then=forever), streams(event("ADDED", item("a", 2)), then=forever)
+        page(version=9),
+        streams(then=forever),
+        page(version=10),
+        streams(event("ADDED", item("a", 10)), then=forever),
+    ) as (picture, script, reflector):
+        await until(lambda: "a" in picture.there)
+        probe, again = script.requests[2:4]
+        assert (probe.query["resourceVersion"], probe.query["fieldSelector"]) == ("0", "metadata.name=nobody")
+        assert (again.query["watch"], again.query["resourceVersion"]) == ("1", "9")
+        assert reflector.lists == 1
+
+
+async def test_a_silent_watch_goes_on_if_there_was_nothing_to_tell(monkeypatch):
+    """kube-apiserver sends no bookmark while a kind has not moved since its watch began."""
+    monkeypatch.setattr(module, "SILENCE_SECONDS", 0.05)
+    line = orjson.dumps(event("ADDED", item("a", 10))) + b"\n"
+
+    async def halting(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(line[:20])
+        await until(lambda: len(script.requests) >= 4)
+        await response.write(line[20:])
+        await forever()
+        return response
+
+    same = page(version=9)
+    async with reflecting(same, halting, same, same, default=same) as (picture, script, _):
+        await until(lambda: "a" in picture.there)
+        assert [request.query.get("watch") for request in script.requests[:4]] == [None, "1", None, None]
+
+
+@pytest.mark.parametrize("answer", [pytest.param(hangs_up(), id="no answer"), pytest.param(says(500), id="an error")])
+async def test_a_silent_watch_of_which_nothing_can_be_learned_is_given_up(monkeypatch, answer):
+    monkeypatch.setattr(module, "SILENCE_SECONDS", 0.05)
+    async with reflecting(
+        page(version=9), streams(then=forever), answer, streams(event("ADDED", item("a", 10)), then=forever)
     ) as (picture, *_):
         await until(lambda: "a" in picture.there)
 

@@ -95,6 +95,10 @@ class NodeInfo:
         self.scoring_memory -= known.requests.scoring_memory
         for port in known.ports:
             self.ports.remove(port)
+        if not self.pods:
+            # What is left is zeros, in the room that a burst took.
+            self.pods.clear()
+            requested.clear()
 
     def clone(self) -> NodeInfo:
         copy = NodeInfo(self.name)
