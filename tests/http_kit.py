@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from podwright.kube.client_metrics import ClientMetrics
 from podwright.kube.credentials import Credentials, Loaded, Source
 from podwright.kube.http import Http
 
@@ -89,11 +90,13 @@ async def forever() -> None:
 
 
 @asynccontextmanager
-async def api(*answers: Answer, default: Answer | None = None) -> AsyncIterator[tuple[Http, Script]]:
+async def api(
+    *answers: Answer, default: Answer | None = None, metrics: ClientMetrics | None = None
+) -> AsyncIterator[tuple[Http, Script]]:
     """An `Http` and the script of the server that it talks to."""
     async with served(*answers, default=default) as (url, script):
         source = Source(lambda _now: Loaded(Credentials(url, None, (("Authorization", "Bearer t"),))), lambda: 0.0)
-        http = Http(source)
+        http = Http(source, metrics)
         try:
             yield http, script
         finally:

@@ -1,4 +1,4 @@
-"""Histograms that cost next to nothing to fill, and gauges that are computed when somebody looks."""
+"""Histograms and counters that cost next to nothing to fill, and gauges that are computed when somebody looks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
 Read = Callable[[], Mapping[Any, float]]
@@ -89,4 +89,29 @@ class Tallies:
         for labels, tally in self._tallies.items():
             buckets = list(zip(names, accumulate(map(float, tally.counts)), strict=True))
             family.add_metric(labels, buckets, tally.total)
+        yield family
+
+
+class Counts:
+    """A counter with labels. Not for several threads. A number of it is an array of one, `of(...)[0] += 1` counts."""
+
+    def __init__(self, name: str, text: str, label_names: Sequence[str], registry: CollectorRegistry) -> None:
+        """`name` without `_total`, which is added."""
+        self.name = name
+        self.label_names = tuple(label_names)
+        self._text = text
+        self._counts: dict[tuple[str, ...], array[int]] = {}
+        registry.register(self)
+
+    def of(self, *labels: str) -> array[int]:
+        """The number with these values of the labels."""
+        known = self._counts.get(labels)
+        if known is None:
+            known = self._counts[labels] = array("q", (0,))
+        return known
+
+    def collect(self) -> Iterable[Metric]:
+        family = CounterMetricFamily(self.name, self._text, labels=self.label_names)
+        for labels, count in self._counts.items():
+            family.add_metric(labels, count[0])
         yield family

@@ -12,16 +12,19 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from time import perf_counter
 from typing import Any, Final
 
 import aiohttp
 import orjson
 from multidict import CIMultiDict
+from prometheus_client import CollectorRegistry
 from yarl import URL
 
 from podwright import __version__
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.answers import Answer, ApiError, UnreachableError, worth_retrying
+from podwright.kube.client_metrics import NO_ANSWER, ClientMetrics, HostMetrics
 from podwright.kube.credentials import Credentials, Headers, Source
 from podwright.kube.wire import CONNECT_SECONDS, Wire
 
@@ -45,8 +48,9 @@ __all__ = ["Answer", "ApiError", "Http", "UnreachableError", "new_session"]
 class Http:
     """The holder of the session. Close it at the end."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, metrics: ClientMetrics | None = None) -> None:
         self._source = source
+        self._metrics = metrics or ClientMetrics(CollectorRegistry())
         self._link: _Link | None = None
         self._retired: list[_Link] = []
         self._closed = False
@@ -118,7 +122,9 @@ class Http:
                     url, headers=link.headers, timeout=timeout, read_bufsize=STREAM_BUFFER
                 )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            link.metrics.opened(NO_ANSWER)
             raise _unreachable(error) from error
+        link.metrics.opened(response.status)
         try:
             if response.status == 401:
                 await self._refused(link)
@@ -145,7 +151,7 @@ class Http:
             return link
         if link is not None:
             self._retired.append(link)
-        link = self._link = _Link(credentials)
+        link = self._link = _Link(credentials, self._metrics.of(URL(credentials.server).authority))
         return link
 
     async def _refused(self, link: _Link) -> _Link:
@@ -164,8 +170,9 @@ class Http:
 class _Link:
     """The connections of one set of credentials."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Credentials, metrics: HostMetrics) -> None:
         self.credentials = credentials
+        self.metrics = metrics
         self.headers = CIMultiDict(credentials.headers)
         self.session = new_session(credentials)
         self._wire: Wire | None = None
@@ -190,8 +197,17 @@ class _Link:
         return True
 
     async def send(self, method: str, path: str, body: bytes | None, content_type: str, timeout: float) -> Answer:
-        if self._wire is not None:
-            return await self._wire.send(method, path, body, content_type, timeout)
+        started, status = perf_counter(), NO_ANSWER
+        try:
+            sent = self._ask if self._wire is None else self._wire.send
+            answer = await sent(method, path, body, content_type, timeout)
+            status = answer.status
+            return answer
+        finally:
+            self.metrics.answered(method, status, perf_counter() - started)
+
+    async def _ask(self, method: str, path: str, body: bytes | None, content_type: str, timeout: float) -> Answer:
+        """Over aiohttp, for what `wire` cannot: a proxy."""
         headers = self.headers.copy()
         if body is not None:
             headers["Content-Type"] = content_type

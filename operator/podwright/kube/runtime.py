@@ -30,6 +30,7 @@ from podwright.engine.metrics import Metrics
 from podwright.engine.plugins import load_plugins
 from podwright.kube import access, credentials
 from podwright.kube.audit import PendingAudit
+from podwright.kube.client_metrics import ClientMetrics
 from podwright.kube.cluster import ApiCluster
 from podwright.kube.events import EventRecorder
 from podwright.kube.eviction import PodEvictor
@@ -61,8 +62,8 @@ class Runtime:
         """Raises ConfigError for credentials that make no sense, RegistryError for plugins that cannot be loaded."""
         self.options = options
         self.source = credentials.load(options.kubeconfig, options.context, time.time, time.monotonic)
-        self.http = Http(self.source)
         self.metrics = Metrics()
+        self.http = Http(self.source, ClientMetrics(self.metrics.registry))
         recorder = self._recorder = EventRecorder(
             self.http, time.time, self.metrics.events_dropped.inc, steady=time.monotonic
         )
