@@ -12,14 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.interface import Cluster, ClusterError
+from podwright.core.framework.interface import Cluster
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
@@ -119,16 +120,24 @@ class Bindings:
     async def _fly(self, flight: Flight) -> None:
         try:
             status = await self._outcome(flight)
-            if status is None:
-                self._bound(flight)
-            elif flight.posted:
-                await self._read_back(flight, status)
-            else:
-                self._land(flight, status)
+            try:
+                await self._end(flight, status)
+            except Exception:
+                # Whatever went wrong, the pod must not be left between queue and node.
+                log.exception("pod %s: the end of its binding failed; reading it back", flight.queued.pod.key)
+                await self._read_back(flight, status or Status(Code.ERROR, ("the end of the binding failed",)))
         finally:
             self.slots.leave(flight)
-        self._flights.remove(flight)
-        self._wake()
+            self._flights.remove(flight)
+            self._wake()
+
+    async def _end(self, flight: Flight, status: Status | None) -> None:
+        if status is None:
+            self._bound(flight)
+        elif flight.posted:
+            await self._read_back(flight, status)
+        else:
+            self._land(flight, status)
 
     async def _outcome(self, flight: Flight) -> Status | None:
         try:
@@ -240,16 +249,16 @@ class Bindings:
 
     async def _read_back(self, flight: Flight, status: Status) -> None:
         pod = flight.queued.pod
-        raw = await self._read(pod)
+        found = await self._read(pod)
         if not self._cache.is_assumed(pod.uid):
             self._confirmed_meanwhile(flight, status)
-        elif raw is None:
+        elif found is None:
             self._vanished(flight)
-        elif not raw["spec"].get("nodeName"):
+        elif not found.node_name:
             self._land(flight, status)
         else:
-            self._is_on(flight, raw["spec"]["nodeName"])
-            self._assigned.take(parse_pod(raw))
+            self._is_on(flight, found.node_name)
+            self._assigned.take(found)
 
     def _confirmed_meanwhile(self, flight: Flight, status: Status) -> None:
         """The watch has spoken while we asked."""
@@ -289,20 +298,22 @@ class Bindings:
         for fault in flight.live.framework.unreserve(placement.state, flight.queued.pod, placement.node_name):
             log.warning("pod %s: %s", flight.queued.pod.key, fault)
 
-    async def _read(self, pod: PodInfo) -> Any:
-        """The pod as the API server has it, None if it is gone or another one has its name. Asks until it is told."""
+    async def _read(self, pod: PodInfo) -> PodInfo | None:
+        """The pod as the API server has it, None if it is gone or another one has its name. Asks until it is told.
+
+        Any error will do to ask again: without an answer the pod would be neither waiting nor on its node.
+        """
         shortest, longest = READ_BACK_SECONDS
         pause = shortest
         while True:
             try:
                 raw = await self._cluster.get("Pod", pod.name, pod.namespace)
-            except ClusterError as error:
+                return None if raw is None or raw["metadata"].get("uid") != pod.uid else _understood(raw, pod)
+            except Exception as error:  # noqa: BLE001 -- see above
                 if pause == shortest:
-                    log.warning("pod %s: cannot read it back yet: %s", pod.key, error)
-                await asyncio.sleep(pause)
-                pause = min(longest, 2 * pause)
-                continue
-            return None if raw is None or raw["metadata"].get("uid") != pod.uid else raw
+                    log.warning("pod %s: cannot read it back yet: %s", pod.key, str(error) or repr(error))
+            await asyncio.sleep(pause)
+            pause = min(longest, 2 * pause)
 
     # Confirmation
 
@@ -314,20 +325,20 @@ class Bindings:
             _, pod = self._unconfirmed.popleft()
             if not self._cache.is_assumed(pod.uid) or self._flights.get(pod.uid) is not None:
                 continue
-            raw = await self._read(pod)
+            found = await self._read(pod)
             if not self._cache.is_assumed(pod.uid):
                 continue
-            if raw is not None and raw["spec"].get("nodeName"):
-                self._assigned.take(parse_pod(raw))
+            if found is not None and found.node_name:
+                self._assigned.take(found)
                 continue
-            log.warning("pod %s was bound but is %s", pod.key, "gone" if raw is None else "pending")
+            log.warning("pod %s was bound but is %s", pod.key, "gone" if found is None else "pending")
             placement = self._cache.placement(pod.uid)
             self._cache.forget(pod.uid)
             self._queue.move(POD_GONE, pod.on(placement.name if placement else ""), None)
-            if raw is None:
+            if found is None:
                 self._cache.groups.left(pod.uid)
             else:
-                self._queue.add(parse_pod(raw))
+                self._queue.add(found)
             self._wake()
 
     async def drain(self, grace: float) -> None:
@@ -337,3 +348,13 @@ class Bindings:
         for task in list(self.tasks):
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+def _understood(raw: Mapping[str, Any], pod: PodInfo) -> PodInfo:
+    """What was read back; where that cannot be understood (any more), the pod as we know it, on the node that it has."""
+    try:
+        return parse_pod(raw)
+    except InvalidObjectError as error:
+        log.warning("pod %s: read back, but %s", pod.key, error)
+        node_name = raw["spec"].get("nodeName")
+        return pod.on(node_name) if node_name else pod

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from podwright.core.framework.interface import ClusterError
+
+CONFLICT: Final = 409
 
 
 class ApiError(ClusterError):
@@ -55,3 +57,8 @@ def worth_retrying(error: BaseException) -> bool:
     return isinstance(error, UnreachableError) or (
         isinstance(error, ApiError) and (error.status == 429 or error.status >= 500)
     )
+
+
+def another_of_its_name(error: ClusterError) -> bool:
+    """Whether a patch was refused because the object of that name has another uid: to the API server a change of the uid."""
+    return error.status == 422 and "metadata.uid" in str(error)

@@ -1,8 +1,9 @@
 """Events for people, as kube-scheduler writes them: events.k8s.io/v1, repeated ones as series, posted behind the bindings.
 
 `record` only queues. When more wait than may, the newest are dropped and counted. The first warning about a pod is an event;
-its second makes that event a series; from then on it is only counted, and the count is written now and then and at the end
-of the series, as client-go's broadcaster does. Posting keeps below a rate, and gives up after a few tries.
+the same once more makes that event a series; from then on it is only counted, and the count is written now and then and at the
+end of the series, as client-go's broadcaster does. A warning whose text has changed is a new event (with client-go it is, because
+the pod's condition and with it the pod changes too). Posting keeps below a rate, and gives up after a few tries.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class _Series:
     written_at: float = 0.0
     queued: bool = False
 
-    def repeated_by(self, reason: str, action: str, related_uid: str) -> bool:
-        """Whether this is the same event once more; texts may differ."""
+    def like(self, reason: str, action: str, related_uid: str) -> bool:
+        """Whether this says the same but for the text."""
         body = self.body
         known = body["related"].get("uid", "") if "related" in body else ""
         return body["reason"] == reason and body["action"] == action and known == related_uid
@@ -110,20 +111,29 @@ class EventRecorder:
         about = self._series.setdefault(regarding.uid or regarding.name, [])
         other = related.uid if related is not None else ""
         for series in about:
-            if series.repeated_by(reason, action, other):
+            if not series.like(reason, action, other):
+                continue
+            if series.body["note"] == note:
                 series.count += 1
                 series.last, series.seen = now, seen
                 if series.count == 2:
                     self._write(series)
                 return
+            self._close(series)
+            about.remove(series)
+            break
         body = self._body(regarding, kind, reason, action, note, related)
         about.append(_Series(body, now, seen, written_at=seen))
         self._put(_Post(body))
 
     def forget(self, uid: str) -> None:
         for series in self._series.pop(uid, ()):
-            if series.count > series.written:
-                self._write(series)
+            self._close(series)
+
+    def _close(self, series: _Series) -> None:
+        """Nothing will be added to it."""
+        if series.count > series.written:
+            self._write(series)
 
     async def run(self) -> None:
         """Posts what was recorded, until it is cancelled."""
@@ -152,7 +162,7 @@ class EventRecorder:
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
-                "name": f"{regarding.name[:230]}.{int(now * 1e9) + self._serial % 1000:x}",
+                "name": f"{regarding.name[:230].rstrip('-.')}.{int(now * 1e9) + self._serial % 1000:x}",
                 "namespace": regarding.namespace,
             },
             "eventTime": rfc3339_micro(now),
@@ -168,18 +178,19 @@ class EventRecorder:
             body["related"] = _reference(related)
         return body
 
-    def _put(self, post: _Post) -> None:
+    def _put(self, post: _Post) -> bool:
+        """Whether there was room for it."""
         if len(self._waiting) >= self._limit:
             self._dropped()
-            return
+            return False
         self._waiting.append(post)
         if not self._work_there.is_set():
             self._work_there.set()
+        return True
 
     def _write(self, series: _Series) -> None:
         if not series.queued:
-            series.queued = True
-            self._put(_Post(None, series))
+            series.queued = self._put(_Post(None, series))
 
     async def _work(self) -> None:
         while True:
@@ -194,6 +205,7 @@ class EventRecorder:
                 await self._post(post)
             except Exception:
                 log.exception("posting an event failed")
+                self._dropped()
             finally:
                 self._under_way -= 1
                 del post  # the next may be long in coming

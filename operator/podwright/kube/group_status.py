@@ -16,7 +16,7 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import APIS, KIND, PodGroup, group_key
 from podwright.core.state.store import key_of
 from podwright.engine.ports import Verdict
-from podwright.kube.answers import worth_retrying
+from podwright.kube.answers import CONFLICT, another_of_its_name, worth_retrying
 from podwright.kube.http import MERGE_PATCH, STRATEGIC_PATCH, Http
 from podwright.kube.resources import Resource
 from podwright.kube.times import rfc3339
@@ -172,19 +172,19 @@ class PodGroupStatusWriter:
         await self._wishes.flush(grace)
 
     def _failed(self, key: str, wish: _Wish, error: ClusterError) -> None:
-        if error.status in (404, 409):
-            return  # gone, or another one of its name
+        if error.status == 404 or another_of_its_name(error):
+            return
         known = self._known.get(key)
         if known is None:
             return
         wish.tries += 1
-        lasting = not worth_retrying(error)
+        lasting = error.status != CONFLICT and not worth_retrying(error)
         if wish.tries == PATIENCE or (lasting and (known.kind, error.status) not in self._refusals):
             log.warning("cannot write the status of pod group %s: %s", key, error)
         if lasting:
             self._refusals.add((known.kind, error.status))
             return
-        self._wishes.again(key, wish)
+        self._wishes.again(key, wish, getattr(error, "retry_after", None) or 0.0)
 
     async def _carry_out(self, key: str, wish: _Wish) -> None:
         known = self._known.get(key)

@@ -25,7 +25,7 @@ from podwright import __version__
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.answers import Answer, ApiError, UnreachableError, worth_retrying
 from podwright.kube.client_metrics import NO_ANSWER, ClientMetrics, HostMetrics
-from podwright.kube.credentials import Credentials, Headers, Source
+from podwright.kube.credentials import ConfigError, Credentials, Headers, Source
 from podwright.kube.wire import CONNECT_SECONDS, Wire
 
 JSON: Final = "application/json"
@@ -54,6 +54,8 @@ class Http:
         self._link: _Link | None = None
         self._retired: list[_Link] = []
         self._closed = False
+        self._began = False
+        """There were credentials once."""
 
     async def send(
         self,
@@ -65,7 +67,7 @@ class Http:
     ) -> Answer:
         """Sends a request whose body is JSON already. `path` starts with a slash and is encoded. `timeout` in seconds.
 
-        Raises UnreachableError, and ConfigError if no credentials can be had.
+        Raises UnreachableError, also where there are no credentials any more; ConfigError and OSError where there never were.
         """
         link = self._link
         if link is None or self._source.due:
@@ -143,9 +145,15 @@ class Http:
         self._link = None
 
     async def _open(self) -> _Link:
-        credentials = await self._source.current()
+        try:
+            credentials = await self._source.current()
+        except (ConfigError, OSError) as error:
+            if not self._began:
+                raise  # nothing to wait for
+            raise UnreachableError(f"no credentials: {error}") from error
         if self._closed:
             raise UnreachableError("the connection was closed")
+        self._began = True
         link = self._link
         if link is not None and link.takes(credentials):
             return link

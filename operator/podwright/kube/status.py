@@ -14,7 +14,7 @@ from typing import Any, Final
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.ports import Verdict
-from podwright.kube.answers import worth_retrying
+from podwright.kube.answers import CONFLICT, another_of_its_name, worth_retrying
 from podwright.kube.http import STRATEGIC_PATCH, Http
 from podwright.kube.resources import POD
 from podwright.kube.times import rfc3339
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 class _Said:
     """What a pending pod's status says. `status`: of the condition PodScheduled, empty without one."""
 
+    version: str
     generation: int
     status: str
     verdict: Verdict
@@ -62,7 +63,11 @@ class PodStatusWriter:
         status = status if isinstance(status, Mapping) else {}
         generation = raw["metadata"].get("generation")
         said = _Said(
-            generation if isinstance(generation, int) else 0, "", _NOTHING, str(status.get("nominatedNodeName") or "")
+            str(raw["metadata"].get("resourceVersion") or ""),
+            generation if isinstance(generation, int) else 0,
+            "",
+            _NOTHING,
+            str(status.get("nominatedNodeName") or ""),
         )
         for condition in status.get("conditions") or ():
             if isinstance(condition, Mapping) and condition.get("type") == "PodScheduled":
@@ -96,14 +101,15 @@ class PodStatusWriter:
         await self._wishes.flush(grace)
 
     def _failed(self, uid: str, wish: _Wish, error: ClusterError) -> None:
-        if error.status in (404, 409):
+        if error.status == 404 or another_of_its_name(error):
             self._said.pop(uid, None)
             return
         wish.tries += 1
-        if not worth_retrying(error) or wish.tries == PATIENCE:
+        passing = error.status == CONFLICT or worth_retrying(error)
+        if not passing or wish.tries == PATIENCE:
             log.warning("cannot write the status of pod %s: %s", wish.pod.key, error)
-        if worth_retrying(error) and uid in self._said:
-            self._wishes.again(uid, wish)
+        if passing and uid in self._said:
+            self._wishes.again(uid, wish, getattr(error, "retry_after", None) or 0.0)
 
     async def _carry_out(self, _uid: str, wish: _Wish) -> None:
         patch = self._patch(wish)
@@ -116,11 +122,12 @@ class PodStatusWriter:
         if wish.nominated_node is not None:
             said.nominated_node = wish.nominated_node
         try:
-            await self._http.call("PATCH", POD.path(pod.name, pod.namespace, "status"), patch, STRATEGIC_PATCH)
-        except ClusterError:
+            answer = await self._http.call("PATCH", POD.path(pod.name, pod.namespace, "status"), patch, STRATEGIC_PATCH)
+        except BaseException:
             if self._said.get(pod.uid) is said:
                 self._said[pod.uid] = before
             raise
+        said.version = str((answer.get("metadata") or {}).get("resourceVersion") or "")
 
     def _patch(self, wish: _Wish) -> dict[str, Any] | None:
         """What has to be written so that the status is as wished; None if it is so already, or the pod is not pending."""
@@ -141,4 +148,7 @@ class PodStatusWriter:
             status["conditions"] = [condition]
         if wish.nominated_node is not None and said.nominated_node != wish.nominated_node:
             status["nominatedNodeName"] = wish.nominated_node or None
-        return {"metadata": {"uid": wish.pod.uid}, "status": status} if status else None
+        # With the version a pod that was bound meanwhile is not called unschedulable after all.
+        return (
+            {"metadata": {"uid": wish.pod.uid, "resourceVersion": said.version}, "status": status} if status else None
+        )

@@ -80,15 +80,15 @@ class Wishes(Generic[W]):
         """Whether something waits or is being written."""
         return key in self._waiting or key in self._under_way
 
-    def again(self, key: str, wish: W) -> None:
-        """Later once more, after a pause that grows; as part of a newer wish if there is one."""
+    def again(self, key: str, wish: W, least: float = 0.0) -> None:
+        """Later once more, after a pause of `least` seconds that grows; as part of a newer wish if there is one."""
         newer = self._waiting.get(key)
         if newer is not None:
             newer.absorb(wish)
             return
         self._waiting[key] = wish
         pause = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2 ** min(wish.tries, 10))
-        asyncio.get_running_loop().call_later(pause, self._order.put_nowait, key)
+        asyncio.get_running_loop().call_later(max(least, pause), self._order.put_nowait, key)
 
     async def run(self) -> None:
         """Writes what is wished for, until it is cancelled."""

@@ -105,6 +105,63 @@ class TestFailedBindings:
             await asyncio.sleep(0.2)
             assert not rig.engine.cache.is_assumed("default/web")
 
+    @pytest.mark.parametrize(
+        "trouble",
+        [
+            pytest.param(ZeroDivisionError("of another kind"), id="an error of another kind"),
+            pytest.param({"kind": "Status"}, id="an answer that is no pod"),
+        ],
+    )
+    async def test_whatever_goes_wrong_while_it_is_read_back_it_is_not_lost(self, monkeypatch, trouble):
+        monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
+        rig = Rig()
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")]
+        answers = [trouble, trouble, rig.pod("web")]
+
+        async def get(*_):
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        monkeypatch.setattr(rig.cluster, "get", get)
+        async with deciding(rig):
+            await asyncio.sleep(0.1)
+            assert rig.counts == {"backoff": 1}
+            assert rig.placed_on("web") == ""
+            assert len(rig.engine.flights) == 0
+
+    @pytest.mark.parametrize("node", ["a", ""], ids=["bound", "not bound"])
+    async def test_read_back_as_something_that_cannot_be_understood_it_is_where_it_says(self, node):
+        rig = Rig()
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")]
+        raw = rig.pod("web")
+        bad = {**on_node(raw, node), "spec": {**raw["spec"], "nodeName": node, "containers": "none"}}
+        rig.cluster.objects["Pod", "web"] = bad
+        async with deciding(rig):
+            assert rig.placed_on("web") == node
+            assert rig.counts == ({} if node else {"backoff": 1})
+
+    async def test_a_fault_of_our_own_at_the_end_does_not_lose_the_pod(self, monkeypatch):
+        rig = Rig()
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")]
+        rig.cluster.objects["Pod", "web"] = rig.pod("web")
+        faults = [ZeroDivisionError("ours")]
+        land = rig.engine._bindings._land
+
+        def once(*arguments):
+            if faults:
+                raise faults.pop()
+            land(*arguments)
+
+        monkeypatch.setattr(rig.engine._bindings, "_land", once)
+        async with deciding(rig):
+            assert rig.counts == {"backoff": 1}
+            assert len(rig.engine.flights) == 0
+
     async def test_while_there_are_no_answers_only_so_many_pods_are_tried(self, monkeypatch):
         monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
         rig = Rig(bindings_at_once=2)

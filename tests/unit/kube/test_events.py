@@ -100,6 +100,35 @@ async def test_what_repeats_becomes_a_series_and_is_then_only_counted():
         assert second.headers["Content-Type"] == "application/strategic-merge-patch+json"
 
 
+async def test_another_text_is_another_event_and_ends_the_series_of_the_one_before():
+    async with recording() as (recorder, script):
+        for note in ("no cpu", "no cpu", "no cpu", "no memory", "no memory"):
+            recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", note)
+            await recorder.flush(5)
+        told = [(r.method, r.body.get("note") or r.body["series"]["count"]) for r in script.requests]
+        assert told == [("POST", "no cpu"), ("PATCH", 2), ("PATCH", 3), ("POST", "no memory"), ("PATCH", 2)]
+
+
+async def test_a_series_for_which_there_was_no_room_is_written_later():
+    async with recording(waiting_at_most=1) as (recorder, script):
+        recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
+        await recorder.flush(5)
+        recorder.record(OTHER, "Normal", "Scheduled", "Binding", "fine")
+        recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
+        await recorder.flush(5)
+        recorder.forget(POD.uid)
+        await recorder.flush(5)
+        assert script.requests[-1].body["series"]["count"] == 2
+
+
+async def test_a_name_that_is_cut_is_still_a_name():
+    long = Regarding("default", "a" * 229 + "-" + "b" * 20, "u9", "3", "podwright")
+    async with recording() as (recorder, script):
+        recorder.record(long, "Normal", "Scheduled", "Binding", "fine")
+        await recorder.flush(5)
+        assert re.fullmatch(r"a{229}\.[0-9a-f]{16}", script.requests[0].body["metadata"]["name"])
+
+
 async def test_pods_and_reasons_are_told_apart():
     async with recording() as (recorder, script):
         recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")

@@ -7,7 +7,7 @@ import pytest
 
 from http_kit import api, forever, hangs_up, says, served
 from podwright.kube import http as module
-from podwright.kube.credentials import Credentials, Loaded, Source
+from podwright.kube.credentials import ConfigError, Credentials, Loaded, Source
 from podwright.kube.http import ApiError, Http, UnreachableError
 
 
@@ -85,6 +85,44 @@ async def test_refused_credentials_are_loaded_anew_and_the_request_is_sent_again
         assert await http.call("GET", "/two") == {"ok": True}
         assert tokens_sent(script) == ["Bearer 1", "Bearer 1", "Bearer 2"]
         await http.close()
+
+
+async def test_credentials_that_cannot_be_renewed_for_now_are_like_a_server_that_is_away():
+    """A credential plugin may fail for a while: who can wait for the server can wait for it."""
+    async with served(default=says(200, {})) as (url, script):
+        tokens = Tokens(url, lasts=60)
+        times = [0.0]
+        trouble = []
+
+        def loader(now):
+            if trouble:
+                raise trouble[0]
+            return tokens(now)
+
+        http = Http(Source(loader, lambda: times[-1]))
+        await http.call("GET", "/one")
+        times.append(60.0)
+        for error in (ConfigError("plugin aws ended with 255"), OSError("too many open files")):
+            trouble[:] = [error]
+            with pytest.raises(UnreachableError, match=str(error)):
+                await http.call("GET", "/two")
+            with pytest.raises(UnreachableError):
+                async with http.stream("/watch", {}):
+                    pass
+        trouble.clear()
+        await http.call("GET", "/three")
+        assert script.asked == ["GET /one", "GET /three"]
+        await http.close()
+
+
+async def test_credentials_that_make_no_sense_at_the_start_are_said_to():
+    def loader(_now):
+        raise ConfigError("no current context")
+
+    http = Http(Source(loader, lambda: 0.0))
+    with pytest.raises(ConfigError):
+        await http.call("GET", "/one")
+    await http.close()
 
 
 async def test_credentials_that_stay_refused_are_an_error():

@@ -30,7 +30,7 @@ async def writing(*answers, default=None):
 
 
 def pending(**status_fields):
-    return make_pod("web", uid="u1", metadata={"generation": 3}, status=status_fields)
+    return make_pod("web", uid="u1", metadata={"generation": 3, "resourceVersion": "1"}, status=status_fields)
 
 
 def scheduled(verdict, **fields):
@@ -47,7 +47,10 @@ async def test_a_verdict_is_patched_with_the_generation_it_is_about():
         assert (request.method, request.path) == ("PATCH", "/api/v1/namespaces/default/pods/web/status")
         assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
         condition = scheduled(NO_ROOM, observedGeneration=3, lastTransitionTime="2023-11-14T22:13:20Z")
-        assert request.body == {"metadata": {"uid": "u1"}, "status": {"conditions": [condition]}}
+        assert request.body == {
+            "metadata": {"uid": "u1", "resourceVersion": "1"},
+            "status": {"conditions": [condition]},
+        }
 
 
 @pytest.mark.parametrize("again", [pytest.param("written", id="by us"), pytest.param("seen", id="as the watch shows")])
@@ -118,7 +121,84 @@ async def test_trouble_that_may_pass_is_tried_again(monkeypatch):
         assert script.requests[0].body == script.requests[2].body
 
 
-@pytest.mark.parametrize("refusal", [403, 404, 409, 422])
+async def until_asked(script, times):
+    async with asyncio.timeout(5):
+        while len(script.requests) < times:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def test_a_pod_that_changed_meanwhile_is_written_to_as_it_is_now(monkeypatch):
+    """It may have been bound: then the watch takes it away, and the verdict with it."""
+    monkeypatch.setattr(wishes, "PAUSE_SECONDS", 0.001)
+    raw = pending()
+
+    async def changed(request):
+        writer.seen("u1", {**raw, "metadata": {**raw["metadata"], "resourceVersion": "7"}})
+        return await says(409)(request)
+
+    async with writing(changed) as (writer, script):
+        writer.seen("u1", raw)
+        writer.write(parse_pod(raw), NO_ROOM, None)
+        await until_asked(script, 2)
+        versions = [request.body["metadata"]["resourceVersion"] for request in script.requests]
+        assert versions == ["1", "7"]
+
+
+async def test_after_a_write_the_next_one_is_to_the_version_that_came_of_it():
+    raw = pending()
+    async with writing(default=says(200, {"metadata": {"resourceVersion": "8"}})) as (writer, script):
+        writer.seen("u1", raw)
+        for text in ("one", "two"):
+            writer.write(parse_pod(raw), Verdict("Unschedulable", text), None)
+            await writer.flush(5)
+        assert [request.body["metadata"]["resourceVersion"] for request in script.requests] == ["1", "8"]
+
+
+async def test_another_pod_of_its_name_is_left_alone(caplog):
+    raw = pending()
+    immutable = 'Pod "web" is invalid: metadata.uid: Invalid value: "u1": field is immutable'
+    async with writing(says(422, {"reason": "Invalid", "message": immutable})) as (writer, script):
+        writer.seen("u1", raw)
+        for text in ("one", "two"):
+            writer.write(parse_pod(raw), Verdict("Unschedulable", text), None)
+            await writer.flush(5)
+        assert len(script.requests) == 1
+        assert caplog.records == []
+
+
+async def test_the_pause_that_the_server_asks_for_is_kept(monkeypatch):
+    monkeypatch.setattr(wishes, "PAUSE_SECONDS", 0.001)
+    pauses = []
+    loop = asyncio.get_running_loop()
+    later = loop.call_later
+
+    def noted(seconds, *work):
+        pauses.append(seconds)
+        return later(min(seconds, 0.001), *work)
+
+    raw = pending()
+    async with writing(says(429, **{"Retry-After": "77"})) as (writer, script):
+        writer.seen("u1", raw)
+        monkeypatch.setattr(loop, "call_later", noted)
+        writer.write(parse_pod(raw), NO_ROOM, None)
+        await until_asked(script, 2)
+        assert 77.0 in pauses
+
+
+async def test_an_error_of_another_kind_leaves_the_verdict_unsaid(monkeypatch):
+    raw = pending()
+    async with writing() as (writer, script):
+        writer.seen("u1", raw)
+        with monkeypatch.context() as broken:
+            broken.setattr(writer._http, "call", lambda *_: 1 / 0)
+            writer.write(parse_pod(raw), NO_ROOM, None)
+            await writer.flush(5)
+        writer.write(parse_pod(raw), NO_ROOM, None)
+        await writer.flush(5)
+        assert len(script.requests) == 1
+
+
+@pytest.mark.parametrize("refusal", [403, 404, 422])
 async def test_a_refusal_is_not_tried_again(refusal):
     raw = pending()
     async with writing(says(refusal)) as (writer, script):

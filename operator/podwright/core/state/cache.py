@@ -240,7 +240,7 @@ class Cache:
     def _write_usage(self, info: NodeInfo, pod: PodInfo) -> None:
         requested = info.requested
         for resource in pod.requests.amounts:
-            self.table.set_usage(info.slot, resource, requested.get(resource, 0))
+            self.table.set_usage(info.slot, resource, requested[resource])
         self._write_counts(info)
 
     def _write_counts(self, info: NodeInfo) -> None:

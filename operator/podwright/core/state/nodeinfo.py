@@ -60,7 +60,7 @@ class NodeInfo:
         self.node: Node | None = None
         self.slot = -1
         self.pods: dict[str, PodInfo] = {}
-        self.requested: dict[str, int] = {}
+        self.requested: dict[str, int] = {"cpu": 0, "memory": 0}
         self.scoring_cpu = 0
         self.scoring_memory = 0
         self.ports = UsedPorts()
@@ -96,9 +96,7 @@ class NodeInfo:
         for port in known.ports:
             self.ports.remove(port)
         if not self.pods:
-            # What is left is zeros, in the room that a burst took.
-            self.pods.clear()
-            requested.clear()
+            self.pods.clear()  # an empty dict keeps the room that a burst took
 
     def clone(self) -> NodeInfo:
         copy = NodeInfo(self.name)
