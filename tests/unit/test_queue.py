@@ -173,6 +173,21 @@ def test_an_attempt_for_want_of_events_is_known_as_such(h):
     assert not queued.was_flushed
 
 
+def test_an_attempt_after_the_gate_has_opened_is_due_to_that_however_long_it_was_shut(h):
+    h.add("p", gates=["g"])
+    h.clock.now += 400
+    assert h.pop() is None
+    h.queue.update(h.pod("p"))
+    assert not h.queue.pop().was_flushed
+
+
+def test_a_gate_that_time_has_opened_is_known_as_such(h):
+    h.add("p", gates=["g"])
+    h.queue._pre_enqueue = lambda _pod: None
+    h.clock.now += 400
+    assert h.queue.pop().was_flushed
+
+
 def test_a_plugin_without_hints_is_helped_by_any_event(h):
     h.rejected("p", "Extender")
     h.queue.move(POD_GONE)

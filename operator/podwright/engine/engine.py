@@ -29,7 +29,7 @@ from podwright.engine.complaints import Complaints
 from podwright.engine.failures import Failures
 from podwright.engine.flights import Flights, NotingCluster
 from podwright.engine.gangs import Gangs
-from podwright.engine.intake import AssignedPods, Nodes, Objects, PendingPods
+from podwright.engine.intake import NAMESPACE, AssignedPods, Namespaces, Nodes, Objects, PendingPods
 from podwright.engine.live import EngineHandle, LivePolicies
 from podwright.engine.metrics import Metrics
 from podwright.engine.plugin_metrics import ONE_ATTEMPT_IN, Stopwatch
@@ -120,7 +120,16 @@ class Engine:
         cache.groups.complain = complaints.about
         self.assigned = AssignedPods(cache, queue, status, outside.recorder, complaints, wake, self._watch)
         self.pending = PendingPods(
-            cache, queue, status, outside.recorder, self.flights, complaints, wake, self.live.serves, self._watch
+            cache,
+            queue,
+            status,
+            outside.recorder,
+            self.flights,
+            complaints,
+            wake,
+            self.live.serves,
+            self.live.of,
+            self._watch,
         )
         preemptions = Preemptions(
             cache,
@@ -133,6 +142,7 @@ class Engine:
             self.metrics,
             sources.clock,
             wake,
+            self.assigned.going,
         )
         self._failures = Failures(cache, queue, outside.recorder, status, preemptions, self.metrics)
         self._bindings = Bindings(
@@ -174,6 +184,8 @@ class Engine:
 
     def objects(self, kind: str) -> Objects:
         """The stream of one kind of the object store."""
+        if kind == NAMESPACE:
+            return Namespaces(self.cache, self.queue, self.complaints, self.wake, self.live.of, self._watch)
         return Objects(kind, self.cache, self.queue, self.complaints, self.wake, self._watch)
 
     def policies_changed(self) -> None:

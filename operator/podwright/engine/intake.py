@@ -7,7 +7,8 @@ whichever way they are watched; a pod that leaves that stream was bound or is go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 from podwright.core.objects.node import parse_node
@@ -33,6 +34,9 @@ Raw = Mapping[str, Any]
 CAME: Final = "UnscheduledPodAdd"
 CHANGED: Final = "UnscheduledPodUpdate"
 WENT: Final = "UnscheduledPodDelete"
+PolicyOf = Callable[[PodInfo], object]
+"""What decides about a pod: the same object for as long as it is the same policy."""
+NAMESPACE: Final = "Namespace"
 SELECTING_ONLY: Final = ("ReplicaSet", "StatefulSet", "ReplicationController")
 """Kinds of which only what they select is needed."""
 
@@ -112,9 +116,17 @@ class AssignedPods:
         self._recorder = recorder
         self._complaints = complaints
         self._wake = wake
+        self._going: set[str] = set()
 
     def key(self, raw: Raw) -> str:
         return str(raw["metadata"]["uid"])
+
+    def going(self, uid: str) -> None:
+        """We have deleted the pod: it counts as terminating from now on, also while the watch shows it as it was before."""
+        known = self._cache.placement(uid)
+        if known is not None:
+            self._going.add(uid)
+            self.take(known.pods[uid].on(known.name))
 
     def put(self, raw: Raw) -> None:
         try:
@@ -126,6 +138,8 @@ class AssignedPods:
         """The pod has a node: it is confirmed where we put it, or was put there by somebody else."""
         started = self._watch.start()
         cache, uid = self._cache, pod.uid
+        if uid in self._going:
+            pod = replace(pod, terminating=True, preempted=True)
         known = cache.placement(uid)
         ours = known is not None and cache.is_assumed(uid)
         before = None if known is None or ours else known.pods[uid]
@@ -152,6 +166,7 @@ class AssignedPods:
         known = self._cache.placement(key)
         if known is not None:
             before = known.pods[key]
+            self._going.discard(key)
             self._cache.remove_pod(key)
             self._recorder.forget(key)
             self._queue.move(POD_GONE, before, None)
@@ -172,6 +187,7 @@ class PendingPods:
         complaints: Complaints,
         wake: Callable[[], None],
         serves: Callable[[str], bool],
+        policy_of: PolicyOf,
         watch: Stopwatch,
     ) -> None:
         self._watch = watch
@@ -183,6 +199,7 @@ class PendingPods:
         self._complaints = complaints
         self._wake = wake
         self._serves = serves
+        self._policy_of = policy_of
 
     def is_ours(self, raw: Raw) -> bool:
         """Whether a pod asks for a scheduler that we are, and has no node. Never raises."""
@@ -229,7 +246,7 @@ class PendingPods:
         queued = self._queue.get(uid)
         if self._cache.placement(uid) is not None:
             if queued is not None:
-                self._changed_in_flight(pod, raw)
+                self._changed_in_flight(queued.pod, pod, raw)
             return
         self._status.seen(uid, raw)
         self._cache.groups.waits(pod)
@@ -240,7 +257,7 @@ class PendingPods:
             nominator.add(pod, pod.nominated_node_name)
         elif nominator.node_of(uid) and (promised or before is None):
             nominator.remove(uid)
-        self._queue.update(pod)
+        self._update(before, pod)
         joined = before is None or before.group != pod.group
         if joined and pod.group and self._cache.groups.complete(pod):
             self._queue.move(MEMBER_ADDED, None, pod, spare=uid)
@@ -250,13 +267,23 @@ class PendingPods:
         self._wake()
         self._watch.stop(CAME if before is None else CHANGED, started)
 
-    def _changed_in_flight(self, pod: PodInfo, raw: Raw) -> None:
+    def _changed_in_flight(self, before: PodInfo, pod: PodInfo, raw: Raw) -> None:
         """Should it come back, it comes back as it is now. One that is being deleted is not bound any more."""
         self._status.seen(pod.uid, raw)
         self._cache.groups.waits(pod)
-        self._queue.update(pod)
+        self._update(before, pod)
         if pod.terminating:
             self._flights.gone(pod.uid)
+
+    def _update(self, before: PodInfo | None, pod: PodInfo) -> None:
+        """Into the queue. A label may put the pod under another policy, whose verdict is not known yet."""
+        self._queue.update(pod)
+        if (
+            before is not None
+            and before.labels is not pod.labels
+            and self._policy_of(before) is not self._policy_of(pod)
+        ):
+            self._queue.reconsider(pod.uid)
 
     def _refuse(self, raw: Raw, error: Exception) -> None:
         text = self._complaints.about("Pod", _name(raw), error)
@@ -311,7 +338,7 @@ class Objects:
             before = self._cache.store.get(self._kind, name, namespace)
             if before is not None and _alike(self._kind, before, kept):
                 return
-            self._cache.set_object(self._kind, kept)
+            self._set(kept)
             self._moved(before, kept, started)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._complaints.about(self._kind, _name(raw), error)
@@ -321,14 +348,55 @@ class Objects:
         before = self._cache.store.get(self._kind, name, namespace)
         if before is not None:
             started = self._watch.start()
-            self._cache.remove_object(self._kind, name, namespace)
+            self._remove(name, namespace)
             self._moved(before, None, started)
+
+    def _set(self, kept: Raw) -> None:
+        self._cache.set_object(self._kind, kept)
+
+    def _remove(self, name: str, namespace: str) -> None:
+        self._cache.remove_object(self._kind, name, namespace)
 
     def _moved(self, before: Raw | None, after: Raw | None, started: float) -> None:
         event = object_event(self._kind, before, after)
         self._queue.move(event, before, after)
         self._wake()
         self._watch.stop(event.label, started)
+
+
+class Namespaces(Objects):
+    """The stream of namespaces, whose labels say which policies decide about their pods."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        complaints: Complaints,
+        wake: Callable[[], None],
+        policy_of: PolicyOf,
+        watch: Stopwatch,
+    ) -> None:
+        super().__init__(NAMESPACE, cache, queue, complaints, wake, watch)
+        self._policy_of = policy_of
+
+    def _set(self, kept: Raw) -> None:
+        metadata = kept["metadata"]
+        with self._labelled(metadata["name"], metadata.get("labels") or {}):
+            super()._set(kept)
+
+    def _remove(self, name: str, namespace: str) -> None:
+        with self._labelled(name, {}):
+            super()._remove(name, namespace)
+
+    @contextmanager
+    def _labelled(self, name: str, labels: object) -> Iterator[None]:
+        """The namespace gets these labels; its pods that are under another policy then are tried again."""
+        pods = () if labels == self._cache.namespace_labels(name) else self._queue.undecided(name)
+        before = [(pod, self._policy_of(pod)) for pod in pods]
+        yield
+        for pod, policy in before:
+            if self._policy_of(pod) is not policy:
+                self._queue.reconsider(pod.uid)
 
 
 def _trimmed(kind: str, raw: Raw) -> Raw:

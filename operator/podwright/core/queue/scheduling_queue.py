@@ -246,6 +246,31 @@ class SchedulingQueue:
         self._leave(queued)
         self._activate(queued, _FORCED)
 
+    def fail(self, uid: str) -> None:
+        """What the pod waited for has failed: it is tried again after the backoff of an error; unknown or active is no error."""
+        queued = self._pods.get(uid)
+        if queued is None or queued.place is Place.ACTIVE:
+            return
+        if queued.place is Place.IN_FLIGHT:
+            self._record(EVERYTHING_CHANGED, None, None, only=uid)
+            return
+        self._leave(queued)
+        queued.errors += 1
+        queued.unschedulable_plugins = queued.pending_plugins = frozenset()
+        queued.timestamp = self._clock()
+        queued.start_backoff(self._initial_backoff, self._max_backoff)
+        self._retry(queued, _ATTEMPT_FAILED, skip_backoff=False)
+
+    def reconsider(self, uid: str) -> None:
+        """Another policy decides about this pod now: what `activate_all` does for all, for one; unknown is no error."""
+        queued = self._pods.get(uid)
+        if queued is None:
+            return
+        if queued.place is Place.IN_FLIGHT:
+            self._record(EVERYTHING_CHANGED, None, None, only=uid)
+        elif queued.place in (Place.UNSCHEDULABLE, Place.GATED):
+            self._requeue_if_worth(queued, Happened(EVERYTHING_CHANGED, None, None))
+
     def activate_all(self) -> None:
         """Queues every rejected pod again: a policy changed, so what rejected them may no longer be in force."""
         self.move(EVERYTHING_CHANGED)
@@ -275,6 +300,12 @@ class SchedulingQueue:
     def get(self, uid: str) -> QueuedPod | None:
         """A pod that is in the queue or in flight."""
         return self._pods.get(uid)
+
+    def undecided(self, namespace: str) -> list[PodInfo]:
+        """The namespace's pods that wait for an event or are in flight: those to which `reconsider` does something."""
+        flying = (self._pods[uid] for uid in self._in_flight if uid in self._pods)
+        candidates = (*self._waiting.values(), *self._gated.values(), *flying)
+        return [queued.pod for queued in candidates if queued.pod.namespace == namespace]
 
     def uids(self) -> list[str]:
         """All pods that are in the queue or in flight."""
@@ -339,7 +370,7 @@ class SchedulingQueue:
         queued.gated_by = status.plugin
         if queued.place is not Place.GATED:
             self._on_incoming(Place.UNSCHEDULABLE.value, event)
-            queued.was_flushed = False
+        queued.was_flushed = False  # time did not help it; what does later is an event
         queued.place = Place.GATED
         self._gated[queued.uid] = queued
         self._index(queued, {status.plugin, *queued.rejectors})
