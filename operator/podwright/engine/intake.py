@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from podwright.core.objects.node import parse_node
@@ -124,9 +125,9 @@ class AssignedPods:
     def going(self, uid: str) -> None:
         """We have deleted the pod: it counts as terminating from now on, also while the watch shows it as it was before."""
         known = self._cache.placement(uid)
-        if known is not None:
+        if known is not None and not self._cache.is_assumed(uid):
             self._going.add(uid)
-            self.take(known.pods[uid].on(known.name))
+            self.take(known.pods[uid])
 
     def put(self, raw: Raw) -> None:
         try:
@@ -163,10 +164,10 @@ class AssignedPods:
 
     def drop(self, key: str, _raw: Raw | None) -> None:
         started = self._watch.start()
+        self._going.discard(key)
         known = self._cache.placement(key)
         if known is not None:
             before = known.pods[key]
-            self._going.discard(key)
             self._cache.remove_pod(key)
             self._recorder.forget(key)
             self._queue.move(POD_GONE, before, None)

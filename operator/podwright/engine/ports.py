@@ -126,5 +126,5 @@ class Evictor(Protocol):
     ) -> None:
         """Marks the victim and deletes it, if its uid still is that one.
 
-        `done(True)`: its deletion has begun. `done(False)`: it could not be deleted, or was gone without our doing.
+        `done(True)`: its deletion has begun, or it was gone already. `done(False)`: it could not be deleted.
         """

@@ -71,7 +71,9 @@ class Preemptions:
         metrics: Metrics,
         clock: Callable[[], float],
         wake: Callable[[], None],
+        going: Callable[[str], None],
     ) -> None:
+        """`going` is told the uid of each pod whose deletion has begun."""
         self._cache = cache
         self._queue = queue
         self._flights = flights
@@ -83,6 +85,7 @@ class Preemptions:
         self._by_preemptor = PreemptionMetrics(metrics.registry)
         self._clock = clock
         self._wake = wake
+        self._going = going
 
     def carry_out(self, framework: Framework, pod: PodInfo, wanted: PostFilterResult) -> None:
         """The pod is nominated to a node; its victims are to make room."""
@@ -150,7 +153,9 @@ class Preemptions:
 
         def answered(victim: str, begun: bool) -> None:
             awaited.discard(victim)
-            if not begun:
+            if begun:
+                self._going(victim)
+            else:
                 failed.append(victim)
             if not awaited:
                 for holder in holders:
@@ -169,8 +174,13 @@ class Preemptions:
     def _release(self, uid: str, *, failed: bool, there: bool) -> None:
         """The preemptor need not be held any more. Mostly its last victim is still `there`, and its end will be an event;
         of a failure, and of an end that came while the preemptor was held, nobody will tell it.
+
+        What refused one eviction may refuse the next, so a failure has the backoff of an error.
         """
         queued = self._queue.get(uid)
-        if queued is not None and (failed or (queued.place is Place.GATED and not there)):
+        if failed:
+            self._queue.fail(uid)
+            self._wake()
+        elif queued is not None and queued.place is Place.GATED and not there:
             self._queue.activate(uid)
             self._wake()

@@ -14,7 +14,7 @@ from typing import Final
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.ports import Recorder, Regarding, preempted_by, preempting
-from podwright.kube.answers import worth_retrying
+from podwright.kube.answers import CONFLICT, another_of_its_name, worth_retrying
 from podwright.kube.http import STRATEGIC_PATCH, Http
 from podwright.kube.resources import POD
 from podwright.kube.times import rfc3339
@@ -48,20 +48,21 @@ class PodEvictor:
     async def _evict(
         self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
     ) -> None:
-        begun = False
+        going = False
         try:
             async with self._turn:
-                begun = await self._delete(victim, preemptor)
-            if begun:
+                ours = await self._delete(victim, preemptor)
+            going = True
+            if ours:
                 note = preempted_by(preemptor, node_name)
                 self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, preemptor)
         except ClusterError as error:
             log.warning("cannot preempt pod %s: %s", victim.key, error)
         finally:
-            done(begun)
+            done(going)
 
     async def _delete(self, victim: PodInfo, preemptor: PodInfo | Regarding) -> bool:
-        """Whether we have begun the victim's deletion. Raises ClusterError."""
+        """Whether the victim goes by our doing; False if it was gone. Raises ClusterError."""
         lost = False
         for attempt in range(TRIES):
             deleting = False
@@ -72,10 +73,10 @@ class PodEvictor:
                 deleting = True
                 await self._http.call("DELETE", path, options)
             except ClusterError as error:
-                if error.status in (404, 409):
+                if error.status == 404 or another_of_its_name(error) or (deleting and error.status == CONFLICT):
                     return lost  # gone after a deletion of ours that had no good answer: that was it
                 lost = lost or deleting
-                if not worth_retrying(error) or attempt + 1 == TRIES:
+                if not (error.status == CONFLICT or worth_retrying(error)) or attempt + 1 == TRIES:
                     raise
                 await asyncio.sleep(0.1 * 2**attempt)
             else:

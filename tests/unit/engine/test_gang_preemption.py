@@ -89,11 +89,15 @@ class TestTheGroupWaits:
             await settle()
             assert len(rig.cluster.bound) == 2
 
-    async def test_after_an_eviction_that_failed_the_group_tries_again_at_once(self):
+    async def test_after_evictions_that_failed_the_group_tries_again_after_the_backoff_of_an_error(self):
         rig = siege()
         async with deciding(rig):
-            rig.evictor.answers["low0"](True)
+            rig.evictor.answers["low0"](False)
             rig.evictor.answers["low1"](False)
+            await settle()
+            assert sorted(name for name, _, _ in rig.evictor.evicted) == ["low0", "low1"]
+            rig.now += 2
+            rig.engine.wake()
             await settle()
             assert sorted(name for name, _, _ in rig.evictor.evicted) == ["low0", "low0", "low1", "low1"]
 

@@ -57,14 +57,48 @@ async def test_a_victim_that_is_gone_before_the_answer_comes_leaves_nobody_waiti
         assert rig.cluster.bound == [("high", "a")]
 
 
-async def test_after_an_eviction_that_failed_the_preemptor_tries_again_at_once():
+async def test_after_an_eviction_that_failed_the_preemptor_tries_again_after_the_backoff_of_an_error():
+    """At once it would meet the same refusal, over and over, as fast as the API server can refuse."""
     rig = crowded()
     rig.pod("high", requests=TWO, priority=10)
     async with deciding(rig):
-        rig.evictor.answers["one"](True)
-        rig.evictor.answers["two"](False)
+        for _ in range(2):
+            before = len(rig.evictor.evicted)
+            for answer in rig.evictor.answers.values():
+                answer(False)
+            await settle()
+            assert rig.counts == {"backoff": 1}
+            assert len(rig.evictor.evicted) == before
+            rig.now += 2
+            rig.engine.wake()
+            await settle()
+            assert len(rig.evictor.evicted) == before + 2
+
+
+async def test_a_victim_that_goes_is_not_evicted_again_though_the_watch_is_late():
+    rig = crowded(waits=False)
+    rig.node("b", allocatable={"cpu": "1"})
+    spare = on_node(ours("spare", requests={"cpu": "1"}, priority=0), "b")
+    rig.engine.assigned.put(spare)
+    rig.pod("high", requests=TWO, priority=10)
+    async with deciding(rig):
+        assert evicted(rig) == ["one", "two"]
+        rig.engine.assigned.put(on_node(ours("one", requests={"cpu": "1"}, priority=0, labels={"late": "yes"}), "a"))
+        for _ in range(3):
+            rig.engine.assigned.drop("default/spare", None)
+            rig.engine.assigned.put(spare)
+            rig.now += 20
+            rig.engine.wake()
+            await settle()
+        assert evicted(rig) == ["one", "two"]
+        for name in ("one", "two"):
+            rig.engine.assigned.drop(f"default/{name}", None)
+        rig.now += 20
+        rig.engine.wake()
         await settle()
-        assert evicted(rig) == ["one", "one", "two", "two"]
+        assert rig.cluster.bound == [("high", "a")]
+        rig.engine.assigned.put(on_node(ours("one", requests={"cpu": "0"}, priority=0), "a"))
+        assert not rig.engine.cache.placement("default/one").pods["default/one"].terminating
 
 
 async def test_a_preemptor_that_is_deleted_meanwhile_is_forgotten():

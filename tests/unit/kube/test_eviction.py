@@ -67,10 +67,27 @@ async def test_a_pod_group_that_preempts_is_called_so():
     assert told == [("low", "Preempted", "Preempted by podgroup u9 on node cluster")]
 
 
-@pytest.mark.parametrize("status", [404, 409])
-async def test_a_victim_that_is_gone_or_another_one_is_not_told_of(status):
-    _, told, begun = await evict(says(status))
-    assert (told, begun) == ([], [False])
+IMMUTABLE = {"reason": "Invalid", "message": 'Pod "low" is invalid: metadata.uid: field is immutable'}
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param([says(404)], id="it is gone"),
+        pytest.param([says(422, IMMUTABLE)], id="another one has its name"),
+        pytest.param([says(200, {}), says(409)], id="another one has had its name since"),
+    ],
+)
+async def test_a_victim_that_went_without_our_doing_is_not_told_of(answers):
+    script, told, going = await evict(*answers)
+    assert (told, going) == ([], [True])
+    assert len(script.requests) == len(answers)
+
+
+async def test_a_mark_that_met_another_change_is_made_again():
+    script, told, going = await evict(says(409), says(200, {}), says(200, {}))
+    assert len(script.requests) == 3
+    assert (len(told), going) == (1, [True])
 
 
 async def test_one_that_is_being_deleted_already_is_left_alone():
@@ -92,14 +109,14 @@ async def test_a_refusal_is_reported(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("answers", "begun"),
+    ("answers", "ours"),
     [
         pytest.param([says(200, {}), hangs_up(), says(404)], True, id="the deletion went through, its answer was lost"),
         pytest.param([hangs_up(), says(404)], False, id="somebody else deleted it before we asked"),
     ],
 )
-async def test_a_deletion_without_an_answer_is_looked_into(answers, begun):
-    script, told, found = await evict(*answers)
-    assert found == [begun]
-    assert bool(told) is begun
+async def test_a_deletion_without_an_answer_is_looked_into(answers, ours):
+    script, told, going = await evict(*answers)
+    assert going == [True]
+    assert bool(told) is ours
     assert len(script.requests) == len(answers)

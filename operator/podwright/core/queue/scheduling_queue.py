@@ -13,7 +13,7 @@ rules: KEP-4247 (queueing hints) and kube-scheduler's documented backoff.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from podwright.core.framework.events import ANY, ClusterEvent
@@ -21,14 +21,13 @@ from podwright.core.framework.status import Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.heap import KeyedHeap
 from podwright.core.queue.hinting import ALWAYS, EVERYTHING_CHANGED, Happened, Hinting, Hints, OnHint, registered
+from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.queued_pod import INITIAL_BACKOFF, MAX_BACKOFF, Place, QueuedPod
 from podwright.core.queue.updates import pod_update
 
 MAX_UNSCHEDULABLE: Final = 300.0
 """Seconds after which a pod is tried again even if nothing happened."""
 FLUSH_INTERVAL: Final = 30.0
-MAX_RECORDED: Final = 10_000
-"""Events kept for pods in flight. One that is in flight for longer counts as settled."""
 
 _POD_ADD: Final = "UnscheduledPodAdd"
 _ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
@@ -72,9 +71,7 @@ class SchedulingQueue:
         self._waiting: dict[str, QueuedPod] = {}
         self._gated: dict[str, QueuedPod] = {}
         self._buckets: dict[tuple[int, str], tuple[Hints, dict[str, QueuedPod]]] = {}
-        self._in_flight: dict[str, int] = {}
-        self._happened: list[Happened] = []
-        self._happened_base = 0
+        self._in_flight = InFlight()
         self._next_flush = clock() + FLUSH_INTERVAL
 
     # Intake
@@ -112,7 +109,7 @@ class SchedulingQueue:
         queued = self._remove(uid)
         if queued is not None:
             self._leave(queued)
-            self._land(uid)
+            self._in_flight.end(uid)
 
     # Attempts
 
@@ -154,14 +151,14 @@ class SchedulingQueue:
     def done(self, uid: str) -> None:
         """The attempt ended well: the pod leaves the queue."""
         self._remove(uid)
-        self._land(uid)
+        self._in_flight.end(uid)
 
     def settle(self, uid: str) -> None:
         """The attempt stands, and only the outside can undo it: what happens is not recorded for the pod any more.
 
         It stays in flight. Whatever it then fails for counts as an error, because nobody knows what it has missed.
         """
-        self._land(uid)
+        self._in_flight.end(uid)
 
     def reject(
         self, queued: QueuedPod, plugins: Iterable[str], pending: Iterable[str] = (), *, count: bool = True
@@ -173,7 +170,7 @@ class SchedulingQueue:
         that is not its own).
         """
         if self._pods.get(queued.uid) is not queued:
-            self._land(queued.uid)
+            self._in_flight.end(queued.uid)
             return
         rejecting, waiting = frozenset(plugins), frozenset(pending)
         if queued.uid not in self._in_flight or not (rejecting or waiting):
@@ -187,7 +184,7 @@ class SchedulingQueue:
     def fault(self, queued: QueuedPod) -> None:
         """The attempt failed with an error: it is tried again after its backoff, whatever happens."""
         if self._pods.get(queued.uid) is not queued:
-            self._land(queued.uid)
+            self._in_flight.end(queued.uid)
             return
         queued.errors += 1
         queued.unschedulable_plugins = queued.pending_plugins = frozenset()
@@ -197,22 +194,27 @@ class SchedulingQueue:
         queued.timestamp = self._clock()
         queued.was_flushed = False
         queued.start_backoff(self._initial_backoff, self._max_backoff)
-        missed = self._land(queued.uid)
-        if not queued.rejectors:
-            self._retry(queued, _ATTEMPT_FAILED, skip_backoff=False)
-            return
         helped = at_once = False
-        for happened in missed:
-            if happened.only not in ("", queued.uid):
-                continue
-            if plugins := self._hinting.worth(queued.rejectors, queued.pod, happened):
-                helped, at_once = True, _skips_backoff(queued, plugins, happened)
-                if at_once or not queued.pending_plugins:
-                    break
-        if helped:
+        if queued.rejectors:
+            helped, at_once = self._helped_meanwhile(queued)
+        self._in_flight.end(queued.uid)
+        if helped or not queued.rejectors:
             self._retry(queued, _ATTEMPT_FAILED, skip_backoff=at_once)
         else:
             self._wait(queued)
+
+    def _helped_meanwhile(self, queued: QueuedPod) -> tuple[bool, bool]:
+        """Whether something may have helped the pod while it was in flight, and if so, whether it skips its backoff."""
+        rejectors, helped = queued.rejectors, False
+        for event, occurrences in self._in_flight.missed(queued.uid):
+            asked = self._hinting.asked(rejectors, queued.pod, event)
+            for happened in occurrences if asked else ():
+                if plugins := self._hinting.worth(asked, queued.pod, happened):
+                    helped = True
+                    at_once = _skips_backoff(queued, plugins, happened)
+                    if at_once or not queued.pending_plugins:
+                        return True, at_once
+        return helped, False
 
     # Events
 
@@ -295,7 +297,7 @@ class SchedulingQueue:
 
     def in_flight_events(self) -> Mapping[str, int]:
         """What is kept for pods in flight: events by label, and the pods themselves as `PodPopped`."""
-        return Counter(happened.event.label for happened in self._happened) + Counter(PodPopped=len(self._in_flight))
+        return self._in_flight.counts()
 
     def get(self, uid: str) -> QueuedPod | None:
         """A pod that is in the queue or in flight."""
@@ -336,7 +338,7 @@ class SchedulingQueue:
     def _depart(self, queued: QueuedPod) -> QueuedPod:
         queued.place = Place.IN_FLIGHT
         queued.attempts += 1
-        self._in_flight[queued.uid] = self._happened_base + len(self._happened)
+        self._in_flight.begin(queued.uid)
         return queued
 
     def _activate(self, queued: QueuedPod, event: str) -> None:
@@ -427,23 +429,7 @@ class SchedulingQueue:
                     self._retry(queued, _TIME_IS_UP, skip_backoff=False)
 
     def _record(self, event: ClusterEvent, before: Any, after: Any, only: str = "") -> None:
-        if self._in_flight:
-            self._happened.append(Happened(event, before, after, only))
-            if len(self._happened) > MAX_RECORDED:
-                self._land(min(self._in_flight, key=self._in_flight.__getitem__))
-
-    def _land(self, uid: str) -> Sequence[Happened]:
-        """Ends the pod's flight; returns what happened meanwhile, and forgets what nobody in flight waits for."""
-        start = self._in_flight.pop(uid, None)
-        missed = () if start is None else self._happened[start - self._happened_base :]
-        if not self._in_flight:
-            self._happened_base += len(self._happened)
-            self._happened.clear()
-        elif start == self._happened_base and self._happened:
-            oldest = min(self._in_flight.values())
-            del self._happened[: oldest - self._happened_base]
-            self._happened_base = oldest
-        return missed
+        self._in_flight.record(Happened(event, before, after, only))
 
 
 def _skips_backoff(queued: QueuedPod, helped: set[str], happened: Happened) -> bool:
