@@ -6,7 +6,7 @@ from builders import make_pod
 from podwright.core.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.status import unresolvable
 from podwright.core.objects.pod import parse_pod
-from podwright.core.queue import hinting, scheduling_queue
+from podwright.core.queue import hinting, in_flight
 from queue_kit import NODE_ADDED, POD_GONE, Harness
 
 
@@ -218,7 +218,7 @@ def test_a_settled_pod_that_fails_is_tried_again_whatever_happened(h):
     queued = h.queue.pop()
     h.queue.settle(queued.uid)
     h.queue.move(NODE_ADDED)
-    assert h.queue._happened == []
+    assert h.queue.in_flight_events() == {}
     h.queue.reject(queued, ["Spread"])
     assert h.counts() == {"backoff": 1}
     assert h.pop() is None
@@ -227,7 +227,7 @@ def test_a_settled_pod_that_fails_is_tried_again_whatever_happened(h):
 
 
 def test_so_many_events_are_kept_for_pods_in_flight(h, monkeypatch):
-    monkeypatch.setattr(scheduling_queue, "MAX_RECORDED", 2)
+    monkeypatch.setattr(in_flight, "MAX_RECORDED", 2)
     h.add("long")
     long = h.queue.pop()
     h.queue.move(NODE_ADDED)
@@ -235,7 +235,7 @@ def test_so_many_events_are_kept_for_pods_in_flight(h, monkeypatch):
     short = h.queue.pop()
     for _ in range(2):
         h.queue.move(NODE_ADDED)
-    assert len(h.queue._happened) == 2
+    assert h.queue.in_flight_events()["NodeAdd"] == 2
     h.queue.reject(short, ["Spread"])
     assert h.counts() == {"unschedulable": 1}
     h.queue.reject(long, ["Spread"])

@@ -116,7 +116,7 @@ class TestPlugins:
         rig.pod("web")
         async with deciding(rig):
             rig.node("b")
-            assert rig.engine.queue._happened == []
+            assert rig.engine.queue.in_flight_events() == {}
             Slow.gate.set_exception(ZeroDivisionError("a bug"))
             await settle()
             assert rig.counts == {"backoff": 1}

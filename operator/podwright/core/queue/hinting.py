@@ -22,6 +22,8 @@ ALWAYS: Final = (EventHint(EVERYTHING_CHANGED),)
 """The hints of a plugin that has none: any event may help."""
 SAMPLED: Final = 16
 """One hint in so many is measured: ten thousand pods may be asked about for one event."""
+KEPT: Final = 256
+"""Sets of rejecting plugins for which is kept who asked for what; policies that are gone have some, too."""
 ERROR: Final = "Error"
 
 
@@ -42,6 +44,23 @@ class Hinting:
         self._hints_of = hints_of
         self._on_hint = on_hint
         self._asked = 0
+        self._matching: dict[tuple[int, frozenset[str]], tuple[Hints, dict[ClusterEvent, frozenset[str]]]] = {}
+
+    def asked(self, plugins: frozenset[str], pod: PodInfo, event: ClusterEvent) -> frozenset[str]:
+        """Those of the plugins whose hints are registered for such an event. Looked up once for pods that the same ones rejected."""
+        if event.resource == ANY:
+            return plugins
+        hints = self._hints_of(pod)
+        key = (id(hints), plugins)
+        known = self._matching.get(key)
+        if known is None:
+            if len(self._matching) >= KEPT:
+                self._matching.clear()
+            known = self._matching[key] = (hints, {})
+        found = known[1].get(event)
+        if found is None:
+            found = known[1][event] = frozenset(name for name in plugins if registered(hints, name, event))
+        return found
 
     def worth(self, plugins: Iterable[str], pod: PodInfo, happened: Happened) -> set[str]:
         """Those of the plugins which say that the event may help the pod."""
@@ -86,4 +105,4 @@ def _ask(function: Callable[[PodInfo, Any, Any], Any], pod: PodInfo, happened: H
 
 def registered(hints: Hints, plugin: str, event: ClusterEvent) -> bool:
     """Whether a hint of the plugin is registered for such an event."""
-    return any(hint.event.matches(event) for hint in hints.get(plugin, ()))
+    return any(hint.event.matches(event) for hint in hints.get(plugin, ALWAYS))

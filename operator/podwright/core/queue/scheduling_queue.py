@@ -20,7 +20,7 @@ from podwright.core.framework.events import ANY, ClusterEvent
 from podwright.core.framework.status import Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.heap import KeyedHeap
-from podwright.core.queue.hinting import ALWAYS, EVERYTHING_CHANGED, Happened, Hinting, Hints, OnHint, registered
+from podwright.core.queue.hinting import EVERYTHING_CHANGED, Happened, Hinting, Hints, OnHint, registered
 from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.queued_pod import INITIAL_BACKOFF, MAX_BACKOFF, Place, QueuedPod
 from podwright.core.queue.updates import pod_update
@@ -387,10 +387,9 @@ class SchedulingQueue:
     def _index(self, queued: QueuedPod, plugins: Iterable[str]) -> None:
         hints = self._hints_of(queued.pod)
         for plugin in plugins:
-            known = hints if plugin in hints else {plugin: ALWAYS}
             key = (id(hints), plugin)
             if key not in self._buckets:
-                self._buckets[key] = (known, {})
+                self._buckets[key] = (hints, {})
             pods = self._buckets[key][1]
             pods[queued.uid] = queued
             queued.buckets.append(pods)
