@@ -40,6 +40,7 @@ from podwright.kube.health import HealthServer
 from podwright.kube.http import Http
 from podwright.kube.options import Options, parse_address
 from podwright.kube.pod_groups import PodGroupKeeper
+from podwright.kube.pod_resources import known_pods
 from podwright.kube.policies import PolicyKeeper
 from podwright.kube.reflector import Reflector, Sink
 from podwright.kube.resources import CRD, NODE, POD, POLICY, STORED
@@ -83,7 +84,7 @@ class Runtime:
         self.policies_allowed = False
         """Whether policies may be watched, now or once their kind is there."""
         self.crds_watchable = False
-        self._health = HealthServer(self.metrics.registry, self.missing)
+        self._health = HealthServer(self.metrics.registry, self.missing, self._pods)
         self._reflectors: dict[str, Reflector] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._deciding: asyncio.Task[None] | None = None
@@ -110,6 +111,9 @@ class Runtime:
         """What keeps us from deciding yet."""
         missing = [name for name, reflector in self._reflectors.items() if not reflector.synced.is_set()]
         return missing if self._started else [*missing, "start"]
+
+    def _pods(self) -> Iterable[PodInfo]:
+        return known_pods(self.engine.cache, self.engine.queue) if self._started else ()
 
     # Start
 

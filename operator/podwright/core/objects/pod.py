@@ -28,8 +28,8 @@ from podwright.core.objects.declared_features import required_features
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.pod_group import group_of
-from podwright.core.objects.requests import requests_of, says_nothing
-from podwright.core.objects.resources import Requests
+from podwright.core.objects.requests import limits_of, requests_of, says_nothing
+from podwright.core.objects.resources import Limits, Requests
 from podwright.core.objects.selectors import as_labels, as_list, as_mapping
 from podwright.core.objects.taints import Tolerations, parse_tolerations
 
@@ -111,6 +111,7 @@ class PodInfo:
     owner: Owner | None
     gates: tuple[str, ...]
     requests: Requests
+    limits: Limits
     node_affinity: NodeAffinity
     pod_affinity: PodAffinity
     spread: SpreadConstraints
@@ -205,6 +206,7 @@ def _parse(
         owner=_controller(metadata),
         gates=said.gates,
         requests=said.requests if says_nothing(status) else requests_of(spec, status),
+        limits=said.limits,
         node_affinity=said.node_affinity,
         pod_affinity=said.pod_affinity,
         spread=said.spread,
@@ -239,6 +241,7 @@ class _Spec:
     preemption_policy: str
     gates: tuple[str, ...]
     requests: Requests
+    limits: Limits
     node_affinity: NodeAffinity
     pod_affinity: PodAffinity
     spread: SpreadConstraints
@@ -291,6 +294,7 @@ def _parse_spec(spec: Mapping[str, Any], namespace: str) -> _Spec:
             for g in as_list(spec.get("schedulingGates"), "spec.schedulingGates")
         ),
         requests=requests_of(spec, {}),
+        limits=limits_of(spec),
         node_affinity=node_affinity_of(spec, any_bound=True),
         pod_affinity=pod_affinity_of(spec, namespace),
         spread=spread_constraints_of(spec),

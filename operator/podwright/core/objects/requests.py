@@ -1,4 +1,4 @@
-"""A pod's requests: containers, init containers, sidecars, overhead, pod-level resources, resize in place.
+"""A pod's requests: containers, init containers, sidecars, overhead, pod-level resources, resize in place. And its limits.
 
 While a pod is being resized three lists count: what its spec asks, what the kubelet has allocated and what is in force.
 Each is summed over the pod first, and of the sums the greatest counts; if the kubelet called the resize infeasible,
@@ -10,9 +10,10 @@ InPlacePodLevelResourcesVerticalScaling are taken to be on; an API server withou
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.resources import (
     CPU,
@@ -20,6 +21,8 @@ from podwright.core.objects.resources import (
     DEFAULT_MILLI_CPU,
     HUGE_PAGES_PREFIX,
     MEMORY,
+    NO_LIMITS,
+    Limits,
     Requests,
     amounts_of,
     in_report_order,
@@ -31,6 +34,7 @@ from podwright.core.objects.selectors import as_list, as_mapping
 Nanos = dict[str, int]
 
 _by_source: Final[Interner[Requests]] = Interner()
+_limits: Final[Interner[Limits]] = Interner()
 _by_amounts: Final[weakref.WeakValueDictionary[object, Requests]] = weakref.WeakValueDictionary()
 _DEFAULTS: Final[Mapping[str, int]] = {CPU: DEFAULT_MILLI_CPU * 10**6, MEMORY: DEFAULT_MEMORY * 10**9}
 _NO_DEFAULTS: Final[Mapping[str, int]] = {}
@@ -69,6 +73,50 @@ def _share(requests: Requests) -> Requests:
         frozenset(requests.pending.items()),
     )
     return _by_amounts.setdefault(key, requests)
+
+
+def limits_of(spec: Mapping[str, Any]) -> Limits:
+    """What the pod may take, for those who look at it from outside: nothing is decided by it, so nonsense is none.
+
+    Containers, init containers and sidecars as with requests; overhead comes on top of limits that there are. Pods of one
+    template share the result.
+    """
+    try:
+        containers = [_limits_in(c) for c in as_list(spec.get("containers"), "spec.containers")]
+        init_containers = [_limits_in(c) for c in as_list(spec.get("initContainers"), "spec.initContainers")]
+        level = as_mapping(spec.get("resources"), "spec.resources").get("limits")
+        if not level and not any(own for own, _ in (*containers, *init_containers)):
+            return NO_LIMITS
+        overhead = spec.get("overhead")
+        source = (containers, init_containers, level, overhead)
+        return _limits.get(source, lambda: _parse_limits(containers, init_containers, level, overhead))
+    except InvalidObjectError:
+        return NO_LIMITS
+
+
+_Source = tuple[object, bool]
+"""A container's limits, and whether it is a sidecar."""
+
+
+def _limits_in(item: object) -> _Source:
+    container = as_mapping(item, "containers")
+    own = as_mapping(container.get("resources"), "containers.resources").get("limits")
+    return own, container.get("restartPolicy") == "Always"
+
+
+def _parse_limits(
+    containers: Sequence[_Source], init_containers: Sequence[_Source], level: object, overhead: object
+) -> Limits:
+    def parsed(sources: Sequence[_Source]) -> list[_Container]:
+        return [_Container(parse_amounts(own, "limits"), None, None, sidecar=sidecar) for own, sidecar in sources]
+
+    pod = _Pod(
+        parsed(containers), parsed(init_containers), {}, {}, None, None, resized=False, infeasible=False, plain=True
+    )
+    total = _sum(pod, _spec_of, _NO_DEFAULTS)
+    total.update(_pod_level(parse_amounts(level, "spec.resources.limits")))
+    _add(total, {name: n for name, n in parse_amounts(overhead, "spec.overhead").items() if total.get(name)})
+    return Limits(tuple(pair for pair in sorted(amounts_of(total).items()) if pair[1]))
 
 
 # What the result depends on, cheaply

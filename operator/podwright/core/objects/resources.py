@@ -54,6 +54,16 @@ class Requests:
     pending: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Limits:
+    """A pod's limits by its spec, as pairs of resource and positive amount: milli-CPU, and whole units of everything else."""
+
+    amounts: tuple[tuple[str, int], ...]
+
+
+NO_LIMITS: Final = Limits(())
+
+
 @lru_cache(maxsize=4096)
 def is_qualified_name(name: str) -> bool:
     """A label key: an optional DNS domain and a slash, then up to 63 letters, digits, dashes, underscores and dots."""
