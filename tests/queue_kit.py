@@ -43,7 +43,9 @@ class Harness:
         )
 
     def pod(self, name, *, gates=(), **more):
-        return parse_pod(make_pod(name, spec={"schedulingGates": [{"name": gate} for gate in gates]}, **more))
+        return parse_pod(
+            make_pod(name, spec={"schedulingGates": [{"name": gate} for gate in gates]}, **more), keep_raw=True
+        )
 
     def add(self, name, **more):
         self.queue.add(self.pod(name, **more))

@@ -45,6 +45,8 @@ class QueuedPod:
     flushed_at: float = 0.0
     was_flushed: bool = False
     """Its attempt is due to the time that it had waited, not to an event."""
+    told: tuple[str, str, str | None, float] | None = None
+    """What people were told of it last: reason, message, nominated node, and when."""
     buckets: list[dict[str, QueuedPod]] = field(default_factory=list)
 
     @property

@@ -153,6 +153,29 @@ class SchedulingQueue:
         self._remove(uid)
         self._in_flight.end(uid)
 
+    def join(self, queued: QueuedPod, fellow: QueuedPod) -> None:
+        """Hands a popped pod back untried: its group backs off, and it waits as long as this fellow member, who is backing off.
+
+        It is not taken out of that backoff early, since whoever comes next would be, too.
+        """
+        self._in_flight.end(queued.uid)
+        if self._pods.get(queued.uid) is not queued:
+            return
+        queued.attempts -= 1
+        queued.rejections = max(queued.rejections, fellow.rejections)
+        queued.errors = max(queued.errors, fellow.errors)
+        queued.unschedulable_plugins = queued.pending_plugins = frozenset()
+        queued.backoff_until = fellow.backoff_until
+        queued.place = Place.BACKOFF
+        self._back_off(queued)
+        self._on_incoming(Place.BACKOFF.value, _ATTEMPT_FAILED)
+
+    def hasten(self, queued: QueuedPod) -> None:
+        """An active pod goes before others of its importance, as if it had come first of all."""
+        if queued.place is Place.ACTIVE:
+            queued.timestamp = 0.0
+            self._active.push(queued.uid, self._sort_key(queued.pod, queued.timestamp), queued)
+
     def settle(self, uid: str) -> None:
         """The attempt stands, and only the outside can undo it: what happens is not recorded for the pod any more.
 
