@@ -5,7 +5,10 @@ What can be asked for (queue lengths, cache sizes) is computed when somebody scr
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -15,13 +18,31 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
+    disable_created_metrics,
 )
 
-from podwright.engine.buckets import OnDemand, Read, exponential
+from podwright import __version__
+from podwright.engine.buckets import OnDemand, Read, Tallies, Tally, exponential
 from podwright.engine.plugin_metrics import PluginMetrics
 from podwright.engine.tuning import memory_in_use
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
+
+_MAJOR, _MINOR = __version__.split(".")[:2]
+_BUILD: Final = {
+    "major": _MAJOR,
+    "minor": _MINOR,
+    "git_version": f"v{__version__}",
+    "git_commit": "",
+    "git_tree_state": "",
+    "build_date": "",
+    "go_version": "",
+    "compiler": platform.python_implementation().lower(),
+    "platform": f"{sys.platform}/{platform.machine()}",
+}
+"""By component-base's labels; Podwright's version, not that of Kubernetes."""
+
+_ATTEMPTS: Final = (*map(str, range(15)), "15+")
 
 
 class Attempts:
@@ -29,7 +50,7 @@ class Attempts:
 
     __slots__ = ("_count", "_duration")
 
-    def __init__(self, count: Counter, duration: Histogram) -> None:
+    def __init__(self, count: Counter, duration: Histogram | Tally) -> None:
         self._count = count
         self._duration = duration
 
@@ -42,6 +63,8 @@ class Metrics:
     """One registry; `text()` of kube/health.py shows it."""
 
     def __init__(self) -> None:
+        # When a series began is nothing that kube-scheduler tells; it would double the number of series.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
@@ -55,12 +78,12 @@ class Metrics:
             ["result", "profile"],
             registry=registry,
         )
-        self._attempt_seconds = Histogram(
+        self._attempt_seconds = Tallies(
             "scheduler_scheduling_attempt_duration_seconds",
             "Duration of an attempt, algorithm and binding.",
             ["result", "profile"],
-            buckets=exponential(0.001, 2, 15),
-            registry=registry,
+            exponential(0.001, 2, 15),
+            registry,
         )
         self.algorithm_seconds = Histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
@@ -87,14 +110,13 @@ class Metrics:
             buckets=exponential(0.001, 2, 15),
             registry=registry,
         )
-        self._sli_seconds = Histogram(
+        self._sli_seconds = Tallies(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "From a pod's entry into the queue until it was bound, all attempts included.",
             ["attempts"],
-            buckets=exponential(0.01, 2, 20),
-            registry=registry,
+            exponential(0.01, 2, 20),
+            registry,
         )
-        self._sli = {n: self._sli_seconds.labels(str(n) if n < 15 else "15+") for n in range(16)}
         self.pod_attempts = Histogram(
             "scheduler_pod_scheduling_attempts",
             "Attempts that a bound pod took.",
@@ -143,6 +165,8 @@ class Metrics:
         self.bad_objects = Counter(
             "podwright_bad_objects", "Objects that could not be understood.", ["kind"], registry=registry
         )
+        build = Gauge("kubernetes_build_info", "Which version this is.", list(_BUILD), registry=registry)
+        build.labels(**_BUILD).set(1)
         in_use = Gauge(
             "podwright_memory_in_use_bytes",
             "Memory in use, without what the C library keeps for later.",
@@ -155,7 +179,7 @@ class Metrics:
         key = (result, profile)
         known = self._profiles.get(key)
         if known is None:
-            known = Attempts(self._attempts.labels(*key), self._attempt_seconds.labels(*key))
+            known = Attempts(self._attempts.labels(*key), self._attempt_seconds.of(*key))
             self._profiles[key] = known
         return known
 
@@ -179,7 +203,7 @@ class Metrics:
 
     def bound(self, seconds: float, attempts: int) -> None:
         """A pod was bound that long after it entered the queue."""
-        self._sli[min(attempts, 15)].observe(seconds)
+        self._sli_seconds.of(_ATTEMPTS[min(attempts, 15)]).observe(seconds)
         self.pod_attempts.observe(attempts)
 
     def on_demand(self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:

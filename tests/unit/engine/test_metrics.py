@@ -7,15 +7,18 @@ import re
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 from builders import make_node
 from engine_kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
+from podwright import __version__
 from podwright.core.framework.interface import FilterPlugin, PermitPlugin, Plugin, ScorePlugin
 from podwright.core.framework.status import Code, Status
 from podwright.core.queue import hinting
-from podwright.engine.buckets import Tallies
+from podwright.engine.buckets import Counts, Tallies
 from podwright.engine.plugin_metrics import ONE_ATTEMPT_IN
+
+SLI = "scheduler_pod_scheduling_sli_duration_seconds"
 
 
 def values(rig, name):
@@ -38,6 +41,16 @@ class PerNode(Plugin, FilterPlugin, ScorePlugin):
 
     def score(self, _state, _pod, _node):
         return 1
+
+
+class Broken(Plugin, FilterPlugin):
+    """Fails for the pods that say so."""
+
+    name = "Broken"
+
+    def filter(self, _state, pod, _node):
+        if "broken" in pod.labels:
+            raise ZeroDivisionError("a bug")
 
 
 class Waiter(Plugin, PermitPlugin):
@@ -251,6 +264,135 @@ def test_every_metric_is_documented_with_its_labels_and_no_other():
             assert documented.get(name, documented.get(f"{name}_total")) == tuple(labels), name
 
 
+async def test_attempts_count_by_how_they_ended():
+    rig = Rig({"Broken": Broken})
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.engine.live.apply(custom_policy("filter", "Broken"))
+    for name in ("web", "api"):
+        rig.pod(name, requests={"cpu": "100m"})
+    rig.pod("big", requests={"cpu": "2"})
+    rig.pod("broken", labels={"broken": "yes"})
+    async with deciding(rig):
+        ended = {("scheduled", "podwright"): 2, ("unschedulable", "podwright"): 1, ("error", "podwright"): 1}
+        assert values(rig, "scheduler_schedule_attempts_total") == ended
+        assert values(rig, "scheduler_scheduling_attempt_duration_seconds_count") == ended
+        assert values(rig, "scheduler_scheduling_algorithm_duration_seconds_count") == {(): 4}
+
+
+@pytest.mark.parametrize(
+    ("attempt", "seconds", "result"),
+    [
+        pytest.param("bound", 5.0, "scheduled", id="from the decision until the pod is bound"),
+        pytest.param("turned down", 0.75, "unschedulable", id="until a binding was turned down"),
+        pytest.param("failed", 2.0, "error", id="until a binding failed"),
+    ],
+)
+async def test_an_attempt_lasts_until_its_binding_has_ended(attempt, seconds, result):
+    rig = Rig({"Slow": Slow})
+    rig.node("a")
+    Slow.gate = asyncio.get_running_loop().create_future()
+    rig.engine.live.apply(custom_policy("preBind", "Slow"))
+    rig.pod("web")
+    async with deciding(rig):
+        assert values(rig, "scheduler_schedule_attempts_total") == {}
+        rig.now += seconds
+        if attempt == "failed":
+            Slow.gate.set_exception(ZeroDivisionError("a bug"))
+        else:
+            Slow.gate.set_result(None if attempt == "bound" else Status(Code.UNSCHEDULABLE, ("no",)))
+        await settle()
+        assert values(rig, "scheduler_schedule_attempts_total") == {(result, "podwright"): 1}
+        assert values(rig, "scheduler_scheduling_attempt_duration_seconds_sum") == {(result, "podwright"): seconds}
+
+
+async def test_a_bound_pod_tells_how_long_it_waited_and_how_many_attempts_it_took():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.pod("web", requests={"cpu": "2"})
+    async with deciding(rig):
+        assert values(rig, SLI + "_count") == {}
+        rig.now += 7
+        rig.node("b", allocatable={"cpu": "2"})
+        await settle()
+        assert rig.cluster.bound == [("web", "b")]
+        assert values(rig, SLI + "_sum") == {("2",): 7}
+        assert values(rig, SLI + "_count") == {("2",): 1}
+        assert values(rig, "scheduler_pod_scheduling_attempts_sum") == {(): 2}
+        assert values(rig, "scheduler_pod_scheduling_attempts_count") == {(): 1}
+
+
+@pytest.mark.parametrize(("attempts", "label"), [(1, "1"), (14, "14"), (15, "15+"), (16, "15+"), (40, "15+")])
+async def test_pods_of_fifteen_attempts_and_more_are_told_together(attempts, label):
+    rig = Rig()
+    rig.node("a")
+    rig.pod("web")
+    rig.engine.queue.get("default/web").attempts = attempts - 1
+    async with deciding(rig):
+        assert values(rig, SLI + "_count") == {(label,): 1}
+        assert values(rig, "scheduler_pod_scheduling_attempts_sum") == {(): attempts}
+
+
+@pytest.mark.parametrize(
+    ("metric", "first", "factor", "count"),
+    [
+        ("scheduler_scheduling_attempt_duration_seconds", 0.001, 2, 15),
+        ("scheduler_scheduling_algorithm_duration_seconds", 0.001, 2, 15),
+        (SLI, 0.01, 2, 20),
+        ("scheduler_pod_scheduling_attempts", 1, 2, 5),
+        ("scheduler_permit_wait_duration_seconds", 0.001, 2, 15),
+        ("scheduler_preemption_victims", 1, 2, 7),
+        ("scheduler_preemption_goroutines_duration_seconds", 0.01, 2, 20),
+        ("scheduler_framework_extension_point_duration_seconds", 0.0001, 2, 12),
+        ("scheduler_plugin_execution_duration_seconds", 0.00001, 1.5, 20),
+        ("scheduler_event_handling_duration_seconds", 0.0001, 2, 12),
+    ],
+)
+async def test_buckets_are_those_of_kube_scheduler(metric, first, factor, count):
+    rig = Rig({"Waiter": Waiter})
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.engine.live.apply(custom_policy("permit", "Waiter"))
+    rig.engine.assigned.put(on_node(ours("low", requests={"cpu": "1"}, priority=0), "a"))
+    rig.pod("web", requests={"cpu": "1"}, priority=10)
+    rig.pod("small")
+    async with deciding(rig):
+        (waiting,) = rig.engine.flights.waiting()
+        waiting.allow("Waiter")
+        await settle()
+        assert rig.evictor.evicted
+        bounds = {
+            float(sample.labels["le"])
+            for family in rig.engine.metrics.registry.collect()
+            for sample in family.samples
+            if sample.name == f"{metric}_bucket"
+        }
+        assert sorted(bounds) == pytest.approx([*(first * factor**n for n in range(count)), float("inf")])
+
+
+async def test_no_series_says_when_it_began():
+    rig = Rig()
+    rig.node("a")
+    rig.pod("web")
+    async with deciding(rig):
+        text = generate_latest(rig.engine.metrics.registry).decode()
+        assert "scheduler_schedule_attempts_total{" in text
+        assert "_created" not in text
+
+
+def test_the_version_is_told():
+    (labels,) = (
+        sample.labels
+        for family in Rig().engine.metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "kubernetes_build_info"
+    )
+    assert labels["git_version"] == f"v{__version__}"
+    assert __version__.startswith(f"{labels['major']}.{labels['minor']}.")
+    assert set(labels) == {
+        *("major", "minor", "git_version", "git_commit", "git_tree_state", "build_date"),
+        *("go_version", "compiler", "platform"),
+    }
+
+
 def test_a_tally_is_the_histogram_that_prometheus_would_have():
     seen = [0.0, 0.5, 1.0, 1.5, 4.0, 4.1, 100.0]
     ours, theirs = CollectorRegistry(), CollectorRegistry()
@@ -259,5 +401,16 @@ def test_a_tally_is_the_histogram_that_prometheus_would_have():
     for value in seen:
         tallies.of("it").observe(value)
         histogram.labels("it").observe(value)
+    expected = [line for line in generate_latest(theirs).decode().splitlines() if "_created" not in line]
+    assert generate_latest(ours).decode().splitlines() == expected
+
+
+def test_counts_are_the_counter_that_prometheus_would_have():
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    counts = Counts("seen", "What was seen.", ["by", "of"], ours)
+    counter = Counter("seen", "What was seen.", ["by", "of"], registry=theirs)
+    for number, labels in enumerate([("a", "b"), ("a", "c"), ("a", "b")], 1):
+        counts.of(*labels)[0] += number
+        counter.labels(*labels).inc(number)
     expected = [line for line in generate_latest(theirs).decode().splitlines() if "_created" not in line]
     assert generate_latest(ours).decode().splitlines() == expected
