@@ -22,7 +22,7 @@ from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster
 from podwright.core.objects.pod import PodInfo
-from podwright.core.queue import QueuedPod, SchedulingQueue
+from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 from podwright.core.state.cache import Cache
 from podwright.engine.binding import Bindings
 from podwright.engine.complaints import Complaints
@@ -83,8 +83,10 @@ class Engine:
         bindings_at_once: int = AT_ONCE,
         scheduler_name: str = DEFAULT_SCHEDULER_NAME,
         queue_sort: str = QUEUE_SORT,
+        waits: Waits = DEFAULT_WAITS,
     ) -> None:
-        """`scheduler_name`: whose pods the built-in default policy takes; `queue_sort`: the plugin that orders the queue.
+        """`scheduler_name`: whose pods the built-in default policy takes; `queue_sort`: the plugin that orders the queue;
+        `waits`: how long pods wait in it.
 
         Raises ProfileError or PluginError where that plugin is none.
         """
@@ -112,6 +114,7 @@ class Engine:
             self.live.hints_of,
             on_incoming=self.metrics.incoming,
             on_hint=self.metrics.plugins.hint_took,
+            waits=waits,
         )
         handle.waiting = self.flights.waiting
         cache, queue, status, complaints, wake = self.cache, self.queue, outside.status, self.complaints, self.wake
@@ -198,7 +201,7 @@ class Engine:
     async def run(self) -> None:
         """Schedules until it is cancelled."""
         clock, queue, slots = self.sources.clock, self.queue, self._bindings.slots
-        self._gangs.finish_halves()
+        self._gangs.halves_first()
         turn_ends = clock() + SLICE_SECONDS
         while True:
             queued = queue.pop()

@@ -26,6 +26,8 @@ from podwright.engine.preemption import PREEMPTING, Preemptions
 
 log = logging.getLogger(__name__)
 
+TELL_AGAIN: Final = 300.0
+"""Seconds after which people are told again of a member of a group what they were told before."""
 NOTE_BYTES: Final = 1024
 """The API server takes no longer note in an event."""
 
@@ -74,7 +76,7 @@ class Failures:
             nominated = ""  # There was nobody who could have kept a promise of before.
         if nominated is not None:
             self._nominate(queued.pod, nominated)
-        self._tell(queued.pod, REASON_UNSCHEDULABLE, decision.message, nominated)
+        self._tell(queued, REASON_UNSCHEDULABLE, decision.message, nominated)
         if nominated and decision.post_filter is not None:
             self._preemptions.carry_out(framework, queued.pod, decision.post_filter)
 
@@ -84,7 +86,7 @@ class Failures:
         message, plugins, pending = decision.message, decision.plugins, decision.pending_plugins
         if isinstance(own, Rejection):
             message, plugins, pending = own.message, plugins | own.status_plugins, own.pending_plugins
-        self.held_back(queued, message, plugins, seconds, pending, nominated)
+        self.held_back(queued, message, plugins, seconds, pending, nominated, once=True)
 
     def let_go(self, queued: QueuedPod) -> None:
         """The pod is not scheduled by us any more: it leaves the queue, its group and the node that it was promised."""
@@ -103,13 +105,18 @@ class Failures:
         seconds: float,
         pending: Collection[str] = (),
         nominated: str = "",
+        *,
+        once: bool = False,
     ) -> None:
-        """These plugins rejected the pod before a node was chosen; a promise of a node ends, unless there is a new one."""
+        """These plugins rejected the pod before a node was chosen; a promise of a node ends, unless there is a new one.
+
+        `once`: what was said last is not said again.
+        """
         self._metrics.attempts(UNSCHEDULABLE, queued.pod.scheduler_name).observe(seconds)
         self._queue.reject(queued, plugins, pending)
         if self._queue.get(queued.uid) is queued:
             self._nominate(queued.pod, nominated)
-            self._tell(queued.pod, REASON_UNSCHEDULABLE, message, nominated)
+            self._tell(queued, REASON_UNSCHEDULABLE, message, nominated, once=once)
 
     def turned_down(
         self, queued: QueuedPod, status: Status, profile: str, seconds: float, *, settled: bool = False
@@ -130,22 +137,31 @@ class Failures:
         message = f"0/1 nodes are available: {', '.join(reasons)}." if reasons else "0/1 nodes are available:"
         self._told(queued, REASON_UNSCHEDULABLE, message)
 
-    def faulty(self, queued: QueuedPod, message: str, profile: str, seconds: float) -> None:
-        """The attempt failed with an error."""
+    def faulty(self, queued: QueuedPod, message: str, profile: str, seconds: float, *, once: bool = False) -> None:
+        """The attempt failed with an error. `once`: what was said last is not said again."""
         self._metrics.attempts(ERROR, profile).observe(seconds)
         self._queue.fault(queued)
-        self._told(queued, SCHEDULER_ERROR, message)
-        log.warning("pod %s: %s; trying again", queued.pod.key, message)
+        if self._told(queued, SCHEDULER_ERROR, message, once=once):
+            log.warning("pod %s: %s; trying again", queued.pod.key, message)
 
-    def _told(self, queued: QueuedPod, reason: str, message: str) -> None:
+    def _told(self, queued: QueuedPod, reason: str, message: str, *, once: bool = False) -> bool:
         """A node that it was promised is not where it goes, so the promise is over, in memory and in its status."""
         self._cache.nominator.remove(queued.uid)
-        if self._queue.get(queued.uid) is queued:
-            self._tell(queued.pod, reason, message, "")
+        if self._queue.get(queued.uid) is not queued:
+            return True
+        return self._tell(queued, reason, message, "", once=once)
 
-    def _tell(self, pod: PodInfo, reason: str, message: str, nominated: str | None) -> None:
-        self._recorder.record(pod, "Warning", "FailedScheduling", "Scheduling", shortened(message))
-        self._status.write(pod, Verdict(reason, message), nominated)
+    def _tell(self, queued: QueuedPod, reason: str, message: str, nominated: str | None, *, once: bool = False) -> bool:
+        """Whether there was anything to say."""
+        before, queued.told = queued.told, None
+        if once:
+            queued.told = (reason, message, nominated, queued.timestamp)
+            if before is not None and before[:3] == queued.told[:3] and queued.timestamp < before[3] + TELL_AGAIN:
+                queued.told = before
+                return False
+        self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", shortened(message))
+        self._status.write(queued.pod, Verdict(reason, message), nominated)
+        return True
 
     def _nominate(self, pod: PodInfo, node_name: str) -> None:
         if node_name:

@@ -1,7 +1,7 @@
-"""Attempts at pod groups: a member that is popped brings all that wait, and they are planned and carried out together.
+"""Attempts at pod groups: a member that is popped brings others that wait, and they are planned and carried out together.
 
-    popped ─► the others taken ─► core.gangs ─► placed: all take off, or none does
-                                           └─► rejected, faulty: all go back to the queue, and the group's status says why
+    popped ─► musters ─► core.gangs ─► placed: all take off, or none does
+                                └─► rejected, faulty: all go back to the queue, and the group's status says why
 
 All of it happens between two turns of the loop, so nothing comes between a plan and what becomes of it.
 """
@@ -24,13 +24,13 @@ from podwright.engine.failures import Failures
 from podwright.engine.flights import Flights
 from podwright.engine.live import Live, LivePolicies
 from podwright.engine.metrics import Metrics
+from podwright.engine.musters import GONE, Musters
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, GroupWriter, Verdict
 from podwright.engine.preemption import Preemptions
 
 log = logging.getLogger(__name__)
 
 NOT_TOGETHER: Final = "another pod of the pod group could not be placed"
-GONE: Final = "the pod group is gone"
 
 
 class Gangs:
@@ -63,6 +63,7 @@ class Gangs:
         self._clock = clock
         self._wall = wall
         self._below = below
+        self._musters = Musters(cache, queue, failures, clock)
 
     def attempt(self, queued: QueuedPod, live: Live, started: float) -> None:
         """One attempt at the popped pod's group. The pod must name one that counts."""
@@ -70,24 +71,35 @@ class Gangs:
         if group is None:
             self._failures.held_back(queued, GONE, {GangScheduling.name}, self._clock() - started)
             return
-        self.finish_halves(but=group.key)
-        self._try(group, self._muster(group, queued), live, started)
+        self._finish_halves(group, queued)
+        self._try(group, queued, live, started)
 
-    def finish_halves(self, but: str = "") -> None:
-        """Gangs that were broken off half-way, by the end of the process, say, come before others that want their room.
-
-        `but`: the key of a group that is tried next anyway.
-        """
+    def halves_first(self) -> None:
+        """Gangs that were broken off half-way, by the end of the process, say, come before others of their importance."""
         for group in self._cache.groups.halves:
-            if group.key == but:
-                continue
-            waiting = [self._queue.get(pod.uid) for pod in self._cache.groups.members(group.key).unplaced()]
-            first = next((queued for queued in waiting if queued is not None and queued.place is Place.ACTIVE), None)
-            live = None if first is None else self._live.of(first.pod)
-            if first is not None and live is not None and self._queue.take(first.uid) is not None:
-                self._try(group, self._muster(group, first), live, self._clock())
+            for queued in self._active(group):
+                self._queue.hasten(queued)
 
-    def _try(self, group: PodGroup, members: Sequence[QueuedPod], live: Live, started: float) -> None:
+    def _finish_halves(self, but: PodGroup, popped: QueuedPod) -> None:
+        """Halves that are no less important than the popped pod of another group come before it: they want its room."""
+        key = self._live.sort_key(popped.pod, 0.0)
+        for group in self._cache.groups.halves:
+            first = None if group is but else next(iter(self._active(group)), None)
+            if first is None or key < self._live.sort_key(first.pod, 0.0):
+                continue
+            live = self._live.of(first.pod)
+            if live is not None and self._queue.take(first.uid) is not None:
+                self._try(group, first, live, self._clock())
+
+    def _active(self, group: PodGroup) -> Sequence[QueuedPod]:
+        """The group's members whose turn it is, in the order in which they came."""
+        waiting = (self._queue.get(pod.uid) for pod in self._cache.groups.members(group.key).unplaced())
+        return [queued for queued in waiting if queued is not None and queued.place is Place.ACTIVE]
+
+    def _try(self, group: PodGroup, first: QueuedPod, live: Live, started: float) -> None:
+        members = self._musters.muster(group, first)
+        if not members:
+            return
         try:
             self._attempt(group, members, live, started)
         except Exception as error:
@@ -106,7 +118,7 @@ class Gangs:
         else:
             self._faulty(decision, members, seconds)
             result = "error"
-        profile = members[0].pod.scheduler_name if members else ""
+        profile = members[0].pod.scheduler_name
         self._metrics.group_attempts(result, profile).observe(self._clock() - started)
 
     def _give_back(self, members: Sequence[QueuedPod], message: str, seconds: float) -> None:
@@ -117,24 +129,6 @@ class Gangs:
             if self._cache.is_assumed(member.uid):
                 self._cache.forget(member.uid)
             self._failures.faulty(member, message, member.pod.scheduler_name, seconds)
-
-    def _muster(self, group: PodGroup, first: QueuedPod) -> Sequence[QueuedPod]:
-        """The members that can be tried now, in the order in which they came; they are in flight.
-
-        Should the first not be among those that wait, it is handed back: nobody is left in flight.
-        """
-        members: list[QueuedPod] = []
-        for pod in self._cache.groups.members(group.key).unplaced():
-            queued = first if pod.uid == first.uid else self._queue.take(pod.uid)
-            if queued is None:
-                continue
-            if queued.pod.terminating:
-                self._failures.let_go(queued)
-            else:
-                members.append(queued)
-        if first not in members and self._queue.get(first.uid) is first:
-            self._failures.held_back(first, GONE, {GangScheduling.name}, 0.0)
-        return members
 
     def _decide(self, group: PodGroup, members: Sequence[QueuedPod], live: Live) -> GangDecision:
         for other in members:
@@ -187,5 +181,5 @@ class Gangs:
 
     def _faulty(self, decision: GangFault, members: Sequence[QueuedPod], seconds: float) -> None:
         for member in members:
-            self._failures.faulty(member, decision.message, member.pod.scheduler_name, seconds)
+            self._failures.faulty(member, decision.message, member.pod.scheduler_name, seconds, once=True)
         self._groups.not_scheduled(decision.group, Verdict(SCHEDULER_ERROR, decision.message))

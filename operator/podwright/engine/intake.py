@@ -260,7 +260,8 @@ class PendingPods:
             nominator.remove(uid)
         self._update(before, pod)
         joined = before is None or before.group != pod.group
-        if joined and pod.group and self._cache.groups.complete(pod):
+        # Others of a group that was complete already are none the wiser: whether it changes anything, its own attempt tells.
+        if joined and pod.group and self._cache.groups.just_complete(pod):
             self._queue.move(MEMBER_ADDED, None, pod, spare=uid)
         if before is not None and promised not in ("", pod.nominated_node_name):
             # Others, no more important than it, were kept off that node for its sake.

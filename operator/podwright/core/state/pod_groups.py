@@ -114,6 +114,11 @@ class PodGroups:
         group = self.of(pod)
         return group is not None and self.members(group.key).total >= group.min_count
 
+    def just_complete(self, pod: PodInfo) -> bool:
+        """Whether the pod's group is there, and as many of its members as it needs, but not one more."""
+        group = self.of(pod)
+        return group is not None and self.members(group.key).total == group.min_count
+
     def placed(self, key: str) -> int:
         """How many members have a place: bound, or assumed."""
         return len(self.members(key).placed)
