@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import ssl
 import threading
 import time
@@ -84,13 +85,13 @@ class Ledger:
         """All there is, and the end of what was; what happened in between is known from what it left."""
         listed = self._cluster.client.request("GET", f"/api/v1/{plural}")
         take, items = (self._take_pod if plural == "pods" else self._take_node), listed["items"]
-        for raw in items:
-            take("ADDED", raw)
         there = {raw["metadata"]["uid" if plural == "pods" else "name"] for raw in items}
         version = int(listed["metadata"]["resourceVersion"])
-        if plural == "pods":
+        if plural == "pods":  # first: what is listed may have got its place from what is gone
             self.gone.update(dict.fromkeys(self.bindings.keys() - there - self.gone.keys(), time.monotonic()))
-        else:
+        for raw in items:
+            take("ADDED", raw)
+        if plural == "nodes":
             for name in self.nodes.keys() - there:
                 self.nodes[name].append(NodeChange(None, time.monotonic(), version))
         self._versions[plural] = listed["metadata"]["resourceVersion"]
@@ -170,12 +171,12 @@ class Ledger:
         recent = [c for c in changes if c.at > known]
         before = [c for c in changes if c.at <= known]
         states = [c.node for c in (*before[-1:], *recent)]
-        if states and all(node is None for node in states):
-            return "no such node any more"
+        if all(node is None for node in states):
+            return "no such node any more" if states else "there never was such a node"
         requested = Counter[str]()
         for other in earlier:
             mine = other.scheduler in own
-            if self.gone.get(other.pod.uid, binding.at) <= binding.at or (other.at > known and not mine):
+            if self.gone.get(other.pod.uid, math.inf) <= binding.at or (other.at > known and not mine):
                 continue
             requested["pods"] += 1
             requested.update(other.pod.requests.amounts)
@@ -185,7 +186,7 @@ class Ledger:
                 continue
             if all(requested[r] + n <= node.allocatable.get(r, 0) for r, n in wanted.items()):
                 return ""
-        return f"requested {dict(requested)}, no room any more" if states else ""
+        return f"requested {dict(requested)}, no room any more"
 
     def forget_gone(self) -> None:
         """What was bound and is gone is nobody's business any more."""
