@@ -6,7 +6,7 @@ from builders import make_pod
 from podwright.core.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.status import unresolvable
 from podwright.core.objects.pod import parse_pod
-from podwright.core.queue import SchedulingQueue
+from podwright.core.queue import DEFAULT_WAITS, SchedulingQueue
 
 NODE_ADDED = ClusterEvent(NODE, Action.ADD)
 POD_GONE = ClusterEvent(ASSIGNED_POD, Action.DELETE)
@@ -23,7 +23,7 @@ class Clock:
 class Harness:
     """A queue with plugin Fit (helped by nodes), Spread (by pods that go, never by those called `no`), Gate and Wait."""
 
-    def __init__(self):
+    def __init__(self, waits=DEFAULT_WAITS):
         self.clock = Clock()
         self.incoming = []
         self.hinted = []
@@ -40,6 +40,7 @@ class Harness:
             hints_of=lambda _pod: self.hints,
             on_incoming=lambda queue, event: self.incoming.append((queue, event)),
             on_hint=lambda *seen: self.hinted.append(seen),
+            waits=waits,
         )
 
     def pod(self, name, *, gates=(), **more):

@@ -6,7 +6,7 @@ from builders import make_pod
 from podwright.core.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.status import unresolvable
 from podwright.core.objects.pod import parse_pod
-from podwright.core.queue import hinting, in_flight
+from podwright.core.queue import Waits, hinting, in_flight
 from queue_kit import NODE_ADDED, POD_GONE, Harness
 
 
@@ -60,6 +60,27 @@ def test_backoff_doubles_to_ten_seconds_and_ends_on_whole_seconds(h):
         h.clock.now = queued.backoff_until + 1.4
     assert [round(wait + 0.4) for wait in waits] == [1, 2, 4, 8, 10, 10]
     assert queued.backoff_until == int(queued.backoff_until)
+
+
+def test_backoff_starts_and_ends_where_it_is_told():
+    h = Harness(Waits(initial_backoff=3, max_backoff=7))
+    h.add("p")
+    waits = []
+    for _ in range(3):
+        queued = h.queue.pop()
+        h.queue.fault(queued)
+        waits.append(queued.backoff_until - h.clock.now)
+        h.clock.now = queued.backoff_until + 1
+    assert waits == [3, 6, 7]
+
+
+def test_a_pod_that_nothing_helps_waits_as_long_as_it_is_told():
+    h = Harness(Waits(max_unschedulable=600))
+    h.rejected("p", "Fit")
+    h.clock.now += 599
+    assert h.pop() is None
+    h.clock.now += 31
+    assert h.pop() == "p"
 
 
 def test_errors_and_rejections_count_apart(h):

@@ -11,7 +11,14 @@ from typing import Any
 import click
 
 from podwright.core.framework.registry import RegistryError
-from podwright.kube.options import Options, OptionsError, parse_address, parse_feature_gates, parse_scheduler_name
+from podwright.kube.options import (
+    Options,
+    OptionsError,
+    parse_address,
+    parse_duration,
+    parse_feature_gates,
+    parse_scheduler_name,
+)
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -26,6 +33,13 @@ def _feature_gates(_context: click.Context, _parameter: click.Parameter, value: 
 def _address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     try:
         return value and ":".join(map(str, parse_address(value)))
+    except OptionsError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _duration(_context: click.Context, _parameter: click.Parameter, value: str) -> float:
+    try:
+        return parse_duration(value)
     except OptionsError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -61,6 +75,19 @@ def _scheduler_name(_context: click.Context, _parameter: click.Parameter, value:
     help="A folder of plugin files (*.py); may be given again.",
 )
 @click.option("--queue-sort", default="PrioritySort", help="The plugin that orders the queue, of all policies.")
+@click.option(
+    "--pod-initial-backoff-seconds",
+    type=click.IntRange(1),
+    default=1,
+    help="The backoff after a pod's first failed attempt; it doubles with each further one.",
+)
+@click.option("--pod-max-backoff-seconds", type=click.IntRange(1), default=10, help="The longest backoff.")
+@click.option(
+    "--pod-max-in-unschedulable-pods-duration",
+    default="5m",
+    callback=_duration,
+    help="After so long a pod that nothing has helped is tried again all the same.",
+)
 @click.option("--health-address", callback=_address, help="host:port for /healthz, /livez, /readyz and /metrics.")
 @click.option("--grace", type=click.FloatRange(0), default=20.0, help="Seconds that bindings under way get at the end.")
 @click.option(
@@ -75,9 +102,13 @@ def run(log_level: str, **options: Any) -> None:
     from podwright.kube.access import AccessError  # noqa: PLC0415
     from podwright.kube.credentials import ConfigError  # noqa: PLC0415
 
+    try:
+        chosen = Options(**options)
+    except OptionsError as error:
+        raise click.UsageError(str(error)) from error
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
     try:
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(scheduler.run(Options(**options)))
+            asyncio.run(scheduler.run(chosen))
     except (AccessError, ConfigError, RegistryError, OSError) as error:
         raise click.ClickException(str(error)) from error

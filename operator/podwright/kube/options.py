@@ -10,7 +10,9 @@ from typing import Final, Literal
 
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.scheduler_policy import DEFAULT_SCHEDULER_NAME
+from podwright.core.framework.durations import seconds_of
 from podwright.core.framework.features import DEFAULTS
+from podwright.core.queue import Waits
 
 PodIntake = Literal["kopf", "watch"]
 PREFIX: Final = "PODWRIGHT_"
@@ -26,7 +28,7 @@ class Options:
 
     `health_address` is host:port for health and metrics, None for none; `grace` the seconds that bindings under way get at
     the end; `scheduler_name` the name that the built-in default policy serves; `plugin_dirs` folders of plugin files;
-    `queue_sort` the plugin that orders the queue.
+    `queue_sort` the plugin that orders the queue. The last three are kube-scheduler's, the duration in seconds.
     """
 
     kubeconfig: str | None = None
@@ -38,10 +40,26 @@ class Options:
     grace: float = 20.0
     plugin_dirs: tuple[str, ...] = ()
     queue_sort: str = QUEUE_SORT
+    pod_initial_backoff_seconds: int = 1
+    pod_max_backoff_seconds: int = 10
+    pod_max_in_unschedulable_pods_duration: float = 300.0
 
     def __post_init__(self) -> None:
         """Raises OptionsError for what no place that options come from may say."""
         parse_scheduler_name(self.scheduler_name)
+        if self.pod_initial_backoff_seconds <= 0:
+            raise OptionsError("pod-initial-backoff-seconds must be greater than 0")
+        if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
+            raise OptionsError("pod-max-backoff-seconds must not be less than pod-initial-backoff-seconds")
+
+    @property
+    def waits(self) -> Waits:
+        """How long pods wait in the queue."""
+        return Waits(
+            float(self.pod_initial_backoff_seconds),
+            float(self.pod_max_backoff_seconds),
+            self.pod_max_in_unschedulable_pods_duration,
+        )
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Options:
@@ -64,6 +82,13 @@ class Options:
             health_address=given("HEALTH_ADDRESS"),
             grace=parse_grace(given("GRACE") or "20"),
             queue_sort=given("QUEUE_SORT") or QUEUE_SORT,
+            pod_initial_backoff_seconds=_whole(
+                "POD_INITIAL_BACKOFF_SECONDS", given("POD_INITIAL_BACKOFF_SECONDS") or "1"
+            ),
+            pod_max_backoff_seconds=_whole("POD_MAX_BACKOFF_SECONDS", given("POD_MAX_BACKOFF_SECONDS") or "10"),
+            pod_max_in_unschedulable_pods_duration=parse_duration(
+                given("POD_MAX_IN_UNSCHEDULABLE_PODS_DURATION") or "5m"
+            ),
             plugin_dirs=tuple(filter(None, (given("PLUGIN_DIRS") or "").split(os.pathsep))),
         )
 
@@ -96,6 +121,24 @@ def parse_grace(text: str) -> float:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
         raise OptionsError(f"{PREFIX}GRACE: {text!r} is no number of seconds")
+    return seconds
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise OptionsError(f"{PREFIX}{name}: {text!r} is no whole number") from error
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration as Go writes it, `5m`; it cannot be negative. Raises OptionsError."""
+    try:
+        seconds = seconds_of(text)
+    except ValueError:
+        seconds = -1.0
+    if seconds < 0:
+        raise OptionsError(f"{text!r} is no duration such as 5m or 1m30s")
     return seconds
 
 

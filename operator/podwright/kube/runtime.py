@@ -170,6 +170,7 @@ class Runtime:
                 metrics=self.metrics,
                 scheduler_name=options.scheduler_name,
                 queue_sort=options.queue_sort,
+                waits=options.waits,
             )
         except (PluginError, ProfileError) as error:
             raise RegistryError([f"the built-in policy cannot be built: {error}"]) from error

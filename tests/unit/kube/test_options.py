@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from podwright import __version__
 from podwright.cli.main import main
+from podwright.core.queue import Waits
 from podwright.kube.options import Options, OptionsError, parse_address, parse_feature_gates
 
 
@@ -21,6 +22,9 @@ def test_the_environment_says_what_the_command_line_would():
         "PODWRIGHT_GRACE": "7.5",
         "PODWRIGHT_PLUGIN_DIRS": "a:b",
         "PODWRIGHT_QUEUE_SORT": "Smallest",
+        "PODWRIGHT_POD_INITIAL_BACKOFF_SECONDS": "2",
+        "PODWRIGHT_POD_MAX_BACKOFF_SECONDS": "30",
+        "PODWRIGHT_POD_MAX_IN_UNSCHEDULABLE_PODS_DURATION": "1m30s",
     }
     assert Options.from_environment(environ) == Options(
         kubeconfig="k",
@@ -32,6 +36,9 @@ def test_the_environment_says_what_the_command_line_would():
         grace=7.5,
         plugin_dirs=("a", "b"),
         queue_sort="Smallest",
+        pod_initial_backoff_seconds=2,
+        pod_max_backoff_seconds=30,
+        pod_max_in_unschedulable_pods_duration=90.0,
     )
     assert Options.from_environment({}) == Options()
 
@@ -45,6 +52,25 @@ def test_an_intake_that_does_not_exist_is_refused():
 def test_a_grace_that_is_no_number_of_seconds_is_refused(text):
     with pytest.raises(OptionsError, match=f"PODWRIGHT_GRACE: '{text}' is no number of seconds"):
         Options.from_environment({"PODWRIGHT_GRACE": text})
+
+
+@pytest.mark.parametrize(
+    ("environ", "problem"),
+    [
+        ({"POD_INITIAL_BACKOFF_SECONDS": "1.5"}, "PODWRIGHT_POD_INITIAL_BACKOFF_SECONDS: '1.5' is no whole number"),
+        ({"POD_INITIAL_BACKOFF_SECONDS": "0"}, "pod-initial-backoff-seconds must be greater than 0"),
+        ({"POD_MAX_BACKOFF_SECONDS": "soon"}, "PODWRIGHT_POD_MAX_BACKOFF_SECONDS: 'soon' is no whole number"),
+        (
+            {"POD_INITIAL_BACKOFF_SECONDS": "11"},
+            "pod-max-backoff-seconds must not be less than pod-initial-backoff-seconds",
+        ),
+        ({"POD_MAX_IN_UNSCHEDULABLE_PODS_DURATION": "300"}, "'300' is no duration"),
+        ({"POD_MAX_IN_UNSCHEDULABLE_PODS_DURATION": "-5m"}, "'-5m' is no duration"),
+    ],
+)
+def test_waits_that_make_no_sense_are_refused(environ, problem):
+    with pytest.raises(OptionsError, match=problem):
+        Options.from_environment({f"PODWRIGHT_{name}": value for name, value in environ.items()})
 
 
 @pytest.mark.parametrize("name", ["", " "])
@@ -90,12 +116,32 @@ def test_addresses(text, expected):
         (["--scheduler-name", ""], "'--scheduler-name': the scheduler name must not be empty"),
         (["--pod-intake", "poll"], "'poll' is not one of"),
         (["--kubeconfig", "/no/such/file"], "/no/such/file is not there"),
+        (["--pod-initial-backoff-seconds", "0"], "0 is not in the range x>=1"),
+        (["--pod-initial-backoff-seconds", "1.5"], "'1.5' is not a valid integer"),
+        (["--pod-max-in-unschedulable-pods-duration", "5"], "'5' is no duration such as 5m or 1m30s"),
+        (
+            ["--pod-initial-backoff-seconds", "5", "--pod-max-backoff-seconds", "4"],
+            "Error: pod-max-backoff-seconds must not be less than pod-initial-backoff-seconds",
+        ),
     ],
 )
 def test_the_command_line_says_what_is_wrong(arguments, problem):
     done = CliRunner().invoke(main, ["run", *arguments])
     assert done.exit_code != 0
     assert problem in done.output
+
+
+def test_the_command_line_says_how_long_pods_wait(monkeypatch):
+    started = []
+
+    async def start(options):
+        started.append(options.waits)
+
+    monkeypatch.setattr("podwright.cli.scheduler.run", start)
+    flags = ["--pod-initial-backoff-seconds=2", "--pod-max-backoff-seconds=20"]
+    for arguments in ([], [*flags, "--pod-max-in-unschedulable-pods-duration=10m"]):
+        assert CliRunner().invoke(main, ["run", *arguments]).exit_code == 0
+    assert started == [Waits(1, 10, 300), Waits(2, 20, 600)]
 
 
 def test_the_version():

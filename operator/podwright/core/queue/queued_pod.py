@@ -8,9 +8,19 @@ from typing import Final
 
 from podwright.core.objects.pod import PodInfo
 
-INITIAL_BACKOFF: Final = 1.0
-"""Seconds after the first failed attempt; it doubles with each further one."""
-MAX_BACKOFF: Final = 10.0
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds. The backoff after the first failed attempt, which doubles with each further one; the longest backoff; and after
+    how long an unschedulable or gated pod is looked at again even if nothing happened. The defaults are kube-scheduler's.
+    """
+
+    initial_backoff: float = 1.0
+    max_backoff: float = 10.0
+    max_unschedulable: float = 300.0
+
+
+DEFAULT_WAITS: Final = Waits()
 
 
 class Place(Enum):
@@ -57,13 +67,13 @@ class QueuedPod:
     def rejectors(self) -> frozenset[str]:
         return self.unschedulable_plugins | self.pending_plugins
 
-    def start_backoff(self, initial: float, longest: float) -> None:
+    def start_backoff(self, waits: Waits) -> None:
         """Sets `backoff_until` by the failures so far, on a whole second as kube-scheduler does."""
         failures = self.errors or self.rejections
         if not failures:
             self.backoff_until = 0.0
             return
-        wait = min(longest, initial * 2.0 ** min(failures - 1, 30))
+        wait = min(waits.max_backoff, waits.initial_backoff * 2.0 ** min(failures - 1, 30))
         self.backoff_until = float(int(self.timestamp + wait))
 
     def backing_off(self, now: float) -> bool:

@@ -6,7 +6,7 @@
     gated ────┘ (an event that its gate's plugin asked for, and every 5 minutes)
 
 Invariants: a pod is in exactly one place; an event that comes while a pod is in flight is looked at when its attempt
-fails; no pod stays unschedulable for longer than 5 minutes. A pure state machine: the clock is passed in. Source of the
+fails; no pod stays unschedulable for longer than `Waits` says. A pure state machine: the clock is passed in. Source of the
 rules: KEP-4247 (queueing hints) and kube-scheduler's documented backoff.
 """
 
@@ -22,11 +22,9 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.heap import KeyedHeap
 from podwright.core.queue.hinting import EVERYTHING_CHANGED, Happened, Hinting, Hints, OnHint, registered
 from podwright.core.queue.in_flight import InFlight
-from podwright.core.queue.queued_pod import INITIAL_BACKOFF, MAX_BACKOFF, Place, QueuedPod
+from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
 from podwright.core.queue.updates import pod_update
 
-MAX_UNSCHEDULABLE: Final = 300.0
-"""Seconds after which a pod is tried again even if nothing happened."""
 FLUSH_INTERVAL: Final = 30.0
 
 _POD_ADD: Final = "UnscheduledPodAdd"
@@ -53,8 +51,7 @@ class SchedulingQueue:
         *,
         on_incoming: Callable[[str, str], None] = lambda _queue, _event: None,
         on_hint: OnHint = lambda _plugin, _event, _result, _seconds: None,
-        initial_backoff: float = INITIAL_BACKOFF,
-        max_backoff: float = MAX_BACKOFF,
+        waits: Waits = DEFAULT_WAITS,
     ) -> None:
         self._clock = clock
         self._sort_key = sort_key
@@ -62,8 +59,7 @@ class SchedulingQueue:
         self._hints_of = hints_of
         self._on_incoming = on_incoming
         self._hinting = Hinting(clock, hints_of, on_hint)
-        self._initial_backoff = initial_backoff
-        self._max_backoff = max_backoff
+        self._waits = waits
         self._pods: dict[str, QueuedPod] = {}
         self._active: KeyedHeap[QueuedPod] = KeyedHeap()
         self._backoff: KeyedHeap[QueuedPod] = KeyedHeap()
@@ -216,7 +212,7 @@ class SchedulingQueue:
     def _fail(self, queued: QueuedPod) -> None:
         queued.timestamp = self._clock()
         queued.was_flushed = False
-        queued.start_backoff(self._initial_backoff, self._max_backoff)
+        queued.start_backoff(self._waits)
         helped = at_once = False
         if queued.rejectors:
             helped, at_once = self._helped_meanwhile(queued)
@@ -283,7 +279,7 @@ class SchedulingQueue:
         queued.errors += 1
         queued.unschedulable_plugins = queued.pending_plugins = frozenset()
         queued.timestamp = self._clock()
-        queued.start_backoff(self._initial_backoff, self._max_backoff)
+        queued.start_backoff(self._waits)
         self._retry(queued, _ATTEMPT_FAILED, skip_backoff=False)
 
     def reconsider(self, uid: str) -> None:
@@ -445,7 +441,7 @@ class SchedulingQueue:
             self._next_flush = now + FLUSH_INTERVAL
             self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket[1]}
             for queued in [*self._waiting.values(), *self._gated.values()]:
-                if now - max(queued.timestamp, queued.flushed_at) > MAX_UNSCHEDULABLE:
+                if now - max(queued.timestamp, queued.flushed_at) > self._waits.max_unschedulable:
                     queued.flushed_at, queued.was_flushed = now, True
                     self._leave(queued)
                     self._retry(queued, _TIME_IS_UP, skip_backoff=False)
@@ -459,4 +455,4 @@ def _skips_backoff(queued: QueuedPod, helped: set[str], happened: Happened) -> b
     return happened.event.resource != ANY and bool(helped & queued.pending_plugins)
 
 
-__all__ = ["EVERYTHING_CHANGED", "QueuedPod", "SchedulingQueue"]
+__all__ = ["DEFAULT_WAITS", "EVERYTHING_CHANGED", "QueuedPod", "SchedulingQueue", "Waits"]
