@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import os
 import ssl
 import tempfile
@@ -26,7 +27,10 @@ TOKEN_FILE_SECONDS: Final = 60.0
 """How long a token read from a file is used before the file is read again; the kubelet rotates it well before it ends."""
 LEAST_SECONDS: Final = 10.0
 """How long credentials are used at least, unless they are refused: by a clock that is ahead all that are issued are over."""
+FAILED_SECONDS: Final = 2.0
+"""When credentials that could not be loaded are tried again: each try may start a program."""
 
+log = logging.getLogger(__name__)
 
 Headers = tuple[tuple[str, str], ...]
 """Names and values; a name may come more than once."""
@@ -55,7 +59,8 @@ class Source:
     """Credentials that stay fresh. Loading may read files or start a program, so it runs in a thread.
 
     `loader` gets the time in seconds since the epoch, from `clock`, which may step; what passes since then is measured
-    with `steady`, which may not. `current` raises ConfigError when nothing usable is found.
+    with `steady`, which may not. `current` raises ConfigError or OSError when nothing usable is found. Where credentials cannot be
+    renewed, those that were not refused are used on; in any case the next try is some seconds later.
     """
 
     def __init__(
@@ -69,6 +74,8 @@ class Source:
         self._steady = steady or clock
         self._credentials: Credentials | None = None
         self._renew_at = float("-inf")
+        self._refused = False
+        self._failure: Exception | None = None
         self._lock = asyncio.Lock()
 
     @property
@@ -79,15 +86,28 @@ class Source:
     async def current(self) -> Credentials:
         """The credentials to use now."""
         credentials = self._credentials
-        if credentials is not None and not self.due:
+        if credentials is not None and not self._refused and not self.due:
             return credentials
         async with self._lock:
-            if self._credentials is None or self.due:
-                now = self._clock()
-                loaded = await asyncio.to_thread(self._loader, now)
-                self._credentials = loaded.credentials
-                self._renew_at = self._steady() + max(LEAST_SECONDS, loaded.renew_at - now)
+            if self.due:
+                await self._load()
+            if self._failure is not None and (self._refused or self._credentials is None):
+                raise self._failure
+            assert self._credentials is not None
             return self._credentials
+
+    async def _load(self) -> None:
+        now = self._clock()
+        try:
+            loaded = await asyncio.to_thread(self._loader, now)
+        except (ConfigError, OSError) as error:
+            if self._failure is None and self._credentials is not None:
+                log.warning("cannot renew the credentials: %s", error)
+            self._failure = error
+            self._renew_at = self._steady() + FAILED_SECONDS
+            return
+        self._credentials, self._failure, self._refused = loaded.credentials, None, False
+        self._renew_at = self._steady() + max(LEAST_SECONDS, loaded.renew_at - now)
 
     def forget(self) -> None:
         """The next `current()` loads anew."""
@@ -95,7 +115,8 @@ class Source:
 
     def refused(self, credentials: Credentials) -> None:
         """The server answered 401 to these: the next `current()` loads anew."""
-        if self._credentials is credentials:
+        if self._credentials is credentials and not self._refused:
+            self._refused = True
             self.forget()
 
 

@@ -26,12 +26,13 @@ from podwright.core.framework.interface import ClusterError
 from podwright.kube.answers import Answer, ApiError, UnreachableError, worth_retrying
 from podwright.kube.client_metrics import NO_ANSWER, ClientMetrics, HostMetrics
 from podwright.kube.credentials import ConfigError, Credentials, Headers, Source
-from podwright.kube.wire import CONNECT_SECONDS, Wire
+from podwright.kube.wire import CONNECT_SECONDS, JSON, Wire
 
-JSON: Final = "application/json"
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+"""What to accept where only the metadata of listed objects counts."""
 USER_AGENT: Final = f"podwright/{__version__}"
 REQUEST_SECONDS: Final = 30.0
 INSIST_TRIES: Final = 5
@@ -64,6 +65,7 @@ class Http:
         body: bytes | None = None,
         content_type: str = JSON,
         timeout: float | None = None,
+        accept: str = JSON,
     ) -> Answer:
         """Sends a request whose body is JSON already. `path` starts with a slash and is encoded. `timeout` in seconds.
 
@@ -73,10 +75,10 @@ class Http:
         if link is None or self._source.due:
             link = await self._open()
         seconds = REQUEST_SECONDS if timeout is None else timeout
-        answer = await link.send(method, path, body, content_type, seconds)
+        answer = await link.send(method, path, body, content_type, seconds, accept)
         if answer.status == 401:
             link = await self._refused(link)
-            answer = await link.send(method, path, body, content_type, seconds)
+            answer = await link.send(method, path, body, content_type, seconds, accept)
         return answer
 
     async def call(
@@ -87,13 +89,21 @@ class Http:
         content_type: str = JSON,
         params: Mapping[str, str] | None = None,
         timeout: float | None = None,
+        accept: str = JSON,
     ) -> Any:
         """Sends an object, returns the answer's JSON. Raises ApiError and UnreachableError."""
         data = None if body is None else orjson.dumps(body)
         target = f"{path}?{URL.build(query=dict(params)).raw_query_string}" if params else path
-        return (await self.send(method, target, data, content_type, timeout)).json()
+        return (await self.send(method, target, data, content_type, timeout, accept)).json()
 
-    async def insist(self, method: str, path: str, body: object = None, params: Mapping[str, str] | None = None) -> Any:
+    async def insist(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        params: Mapping[str, str] | None = None,
+        accept: str = JSON,
+    ) -> Any:
         """`call` for what does no harm when it is sent twice: a few tries while that may help. Raises as `call` does.
 
         Work of many requests would otherwise never end where one in ten of them fails.
@@ -101,13 +111,13 @@ class Http:
         shortest, longest = INSIST_PAUSES
         for failures in range(INSIST_TRIES - 1):
             try:
-                return await self.call(method, path, body, params=params)
+                return await self.call(method, path, body, params=params, accept=accept)
             except ClusterError as error:
                 if not worth_retrying(error):
                     raise
                 asked = 0.0 if _making_ready(error) else getattr(error, "retry_after", None) or 0.0
                 await asyncio.sleep(min(longest, max(asked, shortest * 2**failures)))
-        return await self.call(method, path, body, params=params)
+        return await self.call(method, path, body, params=params, accept=accept)
 
     @asynccontextmanager
     async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -157,21 +167,24 @@ class Http:
         link = self._link
         if link is not None and link.takes(credentials):
             return link
+        new = self._link = _Link(credentials, self._metrics.of(URL(credentials.server).authority))
         if link is not None:
-            self._retired.append(link)
-        link = self._link = _Link(credentials, self._metrics.of(URL(credentials.server).authority))
-        return link
+            await self._retire(link)
+        return new
+
+    async def _retire(self, link: _Link) -> None:
+        """Streams and requests on its connections may end there, until the next one retires."""
+        self._retired.append(link)
+        while len(self._retired) > 1:
+            await self._retired.pop(0).close()
 
     async def _refused(self, link: _Link) -> _Link:
         """Other credentials than those of `link`, whichever of many refused requests is the first to ask."""
         if self._link is link:
             log.info("the API server no longer accepts our credentials; loading them again")
             self._source.refused(link.credentials)
-            # Streams and requests that still run on the old connections may end there.
-            self._retired.append(link)
             self._link = None
-            while len(self._retired) > 1:
-                await self._retired.pop(0).close()
+            await self._retire(link)
         return await self._open()
 
 
@@ -188,7 +201,7 @@ class _Link:
             self._wire = Wire(credentials.server, credentials.ssl_context, self._wire_headers())
 
     def _wire_headers(self) -> Headers:
-        return (("User-Agent", USER_AGENT), ("Accept", JSON), *self.credentials.headers)
+        return (("User-Agent", USER_AGENT), *self.credentials.headers)
 
     def takes(self, credentials: Credentials) -> bool:
         """Whether these credentials can use the connections as they are; if so, they do from now on."""
@@ -204,19 +217,24 @@ class _Link:
             self._wire.use(self._wire_headers())
         return True
 
-    async def send(self, method: str, path: str, body: bytes | None, content_type: str, timeout: float) -> Answer:
+    async def send(
+        self, method: str, path: str, body: bytes | None, content_type: str, timeout: float, accept: str
+    ) -> Answer:
         started, status = perf_counter(), NO_ANSWER
         try:
             sent = self._ask if self._wire is None else self._wire.send
-            answer = await sent(method, path, body, content_type, timeout)
+            answer = await sent(method, path, body, content_type, timeout, accept)
             status = answer.status
             return answer
         finally:
             self.metrics.answered(method, status, perf_counter() - started)
 
-    async def _ask(self, method: str, path: str, body: bytes | None, content_type: str, timeout: float) -> Answer:
+    async def _ask(
+        self, method: str, path: str, body: bytes | None, content_type: str, timeout: float, accept: str
+    ) -> Answer:
         """Over aiohttp, for what `wire` cannot: a proxy."""
         headers = self.headers.copy()
+        headers["Accept"] = accept
         if body is not None:
             headers["Content-Type"] = content_type
         url = URL(self.credentials.server + path, encoded=True)

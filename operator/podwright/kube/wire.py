@@ -9,6 +9,8 @@ were there before it, and no memory of theirs lies between that of the burst. No
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import ssl
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -18,7 +20,10 @@ from yarl import URL
 
 from podwright.kube.answers import Answer, UnreachableError
 
+JSON: Final = "application/json"
 CONNECT_SECONDS: Final = 10.0
+ADDRESS_SECONDS: Final = 3.0
+"""Where a name has several addresses, how long one may take before the next is tried."""
 IDLE_SECONDS: Final = 45.0
 """An idle connection that is older is not used again, but closed: the server may be about to."""
 KEPT_WARM: Final = 8
@@ -45,6 +50,8 @@ class Wire:
         self._numbers = count()
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
+        self._answered = ""
+        """The address by which the server was reached last."""
         self._head = b""
         self.use(headers)
 
@@ -55,9 +62,11 @@ class Wire:
             raise ValueError("a header contains a line break")
         self._head = ("\r\n".join(lines) + "\r\n").encode("latin-1")
 
-    async def send(self, method: str, path: str, body: bytes | None, content_type: str, timeout: float) -> Answer:
+    async def send(
+        self, method: str, path: str, body: bytes | None, content_type: str, timeout: float, accept: str = JSON
+    ) -> Answer:
         """One request and its answer. `timeout` in seconds, for all of it. Raises UnreachableError."""
-        start = f"{method} {self._prefix}{path} HTTP/1.1\r\n".encode()
+        start = f"{method} {self._prefix}{path} HTTP/1.1\r\nAccept: {accept}\r\n".encode()
         if body is None:
             request = b"".join((start, self._head, b"\r\n"))
         else:
@@ -88,19 +97,36 @@ class Wire:
     async def _connect(self) -> _Connection:
         if self._closed:
             raise UnreachableError("the connection was closed")
-        loop = asyncio.get_running_loop()
-        secure: dict[str, Any] = {}
-        if self._context is not None:
-            secure = {"ssl": self._context, "ssl_handshake_timeout": CONNECT_SECONDS, "ssl_shutdown_timeout": 1.0}
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(self), self._host, self._port, **secure
-                )
+                return await self._reach()
         except TimeoutError:
             raise UnreachableError(f"no connection to {self._authority} after {CONNECT_SECONDS:g} s") from None
         except (OSError, ssl.SSLError) as error:
             raise UnreachableError(str(error) or type(error).__name__) from error
+
+    async def _reach(self) -> _Connection:
+        """By the address that answered last, else by those of the host in turn. Raises OSError and ssl.SSLError."""
+        if self._answered:
+            with contextlib.suppress(OSError):
+                return await self._try(self._answered, ADDRESS_SECONDS)
+        found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        *others, last = dict.fromkeys(str(info[4][0]) for info in found)
+        for address in others:
+            with contextlib.suppress(OSError):
+                return await self._try(address, ADDRESS_SECONDS)
+        return await self._try(last, CONNECT_SECONDS)
+
+    async def _try(self, address: str, seconds: float) -> _Connection:
+        """A connection by one address. Raises OSError, which TimeoutError is, and ssl.SSLError, which is one too."""
+        secure: dict[str, Any] = {}
+        if self._context is not None:
+            limits = {"ssl_handshake_timeout": CONNECT_SECONDS, "ssl_shutdown_timeout": 1.0}
+            secure = {"ssl": self._context, "server_hostname": self._host, **limits}
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(seconds):
+            _, connection = await loop.create_connection(lambda: _Connection(self), address, self._port, **secure)
+        self._answered = address
         return connection
 
     def _free(self, connection: _Connection) -> None:

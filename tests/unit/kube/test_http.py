@@ -87,32 +87,85 @@ async def test_refused_credentials_are_loaded_anew_and_the_request_is_sent_again
         await http.close()
 
 
-async def test_credentials_that_cannot_be_renewed_for_now_are_like_a_server_that_is_away():
-    """A credential plugin may fail for a while: who can wait for the server can wait for it."""
+class Troubled(Tokens):
+    """A loader that fails while there is `trouble`; `tries` counts how often it was asked."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, lasts=60)
+        self.trouble: Exception | None = None
+        self.tries = 0
+
+    def __call__(self, now: float) -> Loaded:
+        self.tries += 1
+        if self.trouble is not None:
+            raise self.trouble
+        return super().__call__(now)
+
+
+TROUBLES = [ConfigError("plugin aws ended with 255"), OSError("too many open files")]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=str)
+async def test_credentials_that_cannot_be_renewed_for_now_are_used_until_they_are_refused(trouble):
     async with served(default=says(200, {})) as (url, script):
-        tokens = Tokens(url, lasts=60)
-        times = [0.0]
-        trouble = []
-
-        def loader(now):
-            if trouble:
-                raise trouble[0]
-            return tokens(now)
-
-        http = Http(Source(loader, lambda: times[-1]))
+        tokens, times = Troubled(url), [0.0]
+        http = Http(Source(tokens, lambda: times[-1]))
         await http.call("GET", "/one")
         times.append(60.0)
-        for error in (ConfigError("plugin aws ended with 255"), OSError("too many open files")):
-            trouble[:] = [error]
-            with pytest.raises(UnreachableError, match=str(error)):
-                await http.call("GET", "/two")
-            with pytest.raises(UnreachableError):
-                async with http.stream("/watch", {}):
-                    pass
-        trouble.clear()
+        tokens.trouble = trouble
+        for _ in range(5):
+            await http.call("GET", "/two")
+        assert (tokens_sent(script), tokens.tries) == (["Bearer 1"] * 6, 2)
+        tokens.trouble = None
+        times.append(63.0)
         await http.call("GET", "/three")
-        assert script.asked == ["GET /one", "GET /three"]
+        assert tokens_sent(script)[-1] == "Bearer 2"
         await http.close()
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=str)
+async def test_without_credentials_for_now_it_is_as_if_the_server_were_away(trouble):
+    """A credential plugin may fail for a while: who can wait for the server can wait for it."""
+    async with served(says(200, {}), says(401), default=says(200, {})) as (url, script):
+        tokens, times = Troubled(url), [0.0]
+        http = Http(Source(tokens, lambda: times[-1]))
+        await http.call("GET", "/one")
+        tokens.trouble = trouble
+        for _ in range(5):
+            with pytest.raises(UnreachableError, match=str(trouble)):
+                await http.call("GET", "/two")
+        with pytest.raises(UnreachableError):
+            async with http.stream("/watch", {}):
+                pass
+        assert (len(script.requests), tokens.tries) == (2, 2)
+        tokens.trouble = None
+        times.append(3.0)
+        await http.call("GET", "/three")
+        assert tokens_sent(script)[-1] == "Bearer 2"
+        await http.close()
+
+
+async def test_connections_of_credentials_that_were_renewed_are_closed_in_time():
+    """A plugin that issues certificates brings a new TLS context each time."""
+    async with served(default=says(200, {})) as (url, _):
+        hosts = iter([url, url.replace("127.0.0.1", "localhost")] * 3)
+        http = Http(Source(lambda now: Loaded(Credentials(next(hosts), None, ()), now), time := Ticks()))
+        links = []
+        for _ in range(4):
+            await http.call("GET", "/one")
+            links.append(http._link)
+            time.now += 60.0
+        assert [link.session.closed for link in links] == [True, True, False, False]
+        await http.close()
+
+
+class Ticks:
+    """A clock that stands still until it is set."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 async def test_credentials_that_make_no_sense_at_the_start_are_said_to():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import asynccontextmanager
 
 import pytest
@@ -76,7 +77,7 @@ async def test_the_request_is_as_it_should_be():
         ((head, body),) = script.requests
         port = wire._port
         assert head == (
-            b"POST /clusters/one/api/v1/pods HTTP/1.1\r\n"
+            b"POST /clusters/one/api/v1/pods HTTP/1.1\r\nAccept: application/json\r\n"
             b"Host: 127.0.0.1:%d\r\nAuthorization: Bearer t\r\n"
             b"Content-Type: application/json\r\nContent-Length: 7\r\n\r\n" % port
         )
@@ -192,6 +193,38 @@ async def test_an_answer_cut_off_in_the_middle_is_an_error():
     with pytest.raises(UnreachableError, match="lost"):
         await ask(wire)
     server.close()
+
+
+def silent(port):
+    """Where packets vanish: a full backlog that nobody takes from."""
+    listening = socket.socket()
+    listening.bind(("127.0.0.2", port))
+    listening.listen(0)
+    crowd = [socket.socket() for _ in range(4)]
+    for one in crowd:
+        one.setblocking(False)
+        one.connect_ex(("127.0.0.2", port))
+    return [listening, *crowd]
+
+
+@pytest.mark.parametrize("refuses", [True, False], ids=["refuses", "is silent"])
+async def test_where_one_address_of_the_server_does_not_answer_the_next_one_is_tried(monkeypatch, refuses):
+    monkeypatch.setattr(module, "ADDRESS_SECONDS", 0.2)
+    async with connected(plain(), *[[plain()[:5], plain()[5:]]] * 2) as (wire, script):
+        sockets = [] if refuses else silent(wire._port)
+        asked = []
+
+        async def two(*_arguments, **_options):
+            asked.append(1)
+            return [(0, 0, 0, "", (address, 0)) for address in ("127.0.0.2", "127.0.0.1")]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", two)
+        await ask(wire)
+        await asyncio.gather(ask(wire), ask(wire))
+        assert script.connections == 2
+        assert asked == [1]  # the one that answered is known
+        for one in sockets:
+            one.close()
 
 
 async def test_no_answer_in_time_is_an_error_and_a_late_one_reaches_nobody():
