@@ -15,13 +15,15 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.events import EventHint
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, Handle, WaitingPod
-from podwright.core.framework.measured import MeasuredFramework, Observer
+from podwright.core.framework.measured import MeasuredFramework
 from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.rank import ranked
 from podwright.core.state.cache import Cache
 from podwright.engine.complaints import Complaints
+from podwright.engine.measured_preemption import measuring
+from podwright.engine.plugin_metrics import PluginMetrics
 
 _NO_HINTS: Mapping[str, Sequence[EventHint]] = {}
 
@@ -66,12 +68,12 @@ class LivePolicies:
         queue_sort: str = QUEUE_SORT,
         *,
         clock: Callable[[], float],
-        observer: Observer,
+        observer: PluginMetrics,
     ) -> None:
         """`clock` and `observer` are for measuring plugins. Raises ProfileError or PluginError if there is no such queue sort plugin, or it cannot be built."""
         self._clock = clock
         self._observer = observer
-        self._classes = classes
+        self._classes = measuring(classes, clock, observer)
         self._handle = handle
         self._complaints = complaints
         self._built: dict[CompiledPolicy, Live] = {}

@@ -11,7 +11,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from podwright.engine.buckets import Tallies, exponential
+from podwright.engine.buckets import Counts, Tallies, exponential
 
 ONE_ATTEMPT_IN: Final = 50
 
@@ -60,6 +60,20 @@ class PluginMetrics:
             registry,
         )
 
+        self._preemptions = Tallies(
+            "scheduler_preemption_evaluation_duration_seconds",
+            "Duration of the search for victims.",
+            ["preemptor", "result"],
+            exponential(0.001, 2, 16),
+            registry,
+        )
+        self._group_preemptions = Counts(
+            "scheduler_workload_preemption_attempts",
+            "Attempts of pod groups at preemption, by the code that they ended with.",
+            ["result"],
+            registry,
+        )
+
     def plugin_took(self, plugin: str, point: str, status: str, seconds: float) -> None:
         self._plugins.of(plugin, point, status).observe(seconds)
 
@@ -71,3 +85,11 @@ class PluginMetrics:
 
     def event_took(self, event: str, seconds: float) -> None:
         self._events.of(event).observe(seconds)
+
+    def preemption_evaluated(self, preemptor: str, result: str, seconds: float) -> None:
+        """Victims were looked for, for a `pod` or a `podgroup`; whether there are any or not."""
+        self._preemptions.of(preemptor, result).observe(seconds)
+
+    def group_preempted(self, result: str) -> None:
+        """A pod group tried to preempt."""
+        self._group_preemptions.of(result)[0] += 1

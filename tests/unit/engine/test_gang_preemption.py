@@ -134,6 +134,50 @@ class TestTheGroupWaits:
             assert rig.engine.cache.pod_count == 2
 
 
+class TestAttemptsAreCounted:
+    ATTEMPTS = "scheduler_workload_preemption_attempts_total"
+    EVALUATIONS = "scheduler_preemption_evaluation_duration_seconds_count"
+
+    def counts(self, rig, result):
+        """Attempts, and searches for victims, that ended like this."""
+        return (
+            metric(rig, self.ATTEMPTS, result=result),
+            metric(rig, self.EVALUATIONS, preemptor="podgroup", result=result),
+        )
+
+    async def test_with_victims_and_while_these_are_going(self):
+        rig = siege()
+        rig.node("n2")
+        rig.engine.assigned.put(lesser(2))
+        async with deciding(rig):
+            assert self.counts(rig, "Success") == (1, 1)
+            for name in list(rig.evictor.answers):
+                going = lesser(int(name[-1]), metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+                going["status"] = {"conditions": [GOING]}
+                rig.engine.assigned.put(going)
+                rig.evictor.answers[name](True)
+            rig.now += 400
+            rig.engine.wake()
+            await settle()
+            assert self.counts(rig, "Success") == (2, 1)
+
+    async def test_without_victims_that_would_help(self):
+        rig = siege()
+        rig.engine.assigned.put({**lesser(1), "spec": {**lesser(1)["spec"], "priority": 100}})
+        async with deciding(rig):
+            assert self.counts(rig, "Unschedulable") == (1, 1)
+            assert self.counts(rig, "Success") == (None, None)
+
+    async def test_of_a_group_that_may_not_preempt_without_a_search(self):
+        rig = siege(members=0)
+        rig.node("n0")
+        rig.engine.assigned.put(lesser(0))
+        add_group(rig, make_pod_group("gang", 1, priority=10))
+        rig.pod("m0", requests=ALL, priority=10, spec={**in_group(), "preemptionPolicy": "Never"})
+        async with deciding(rig):
+            assert self.counts(rig, "Unschedulable") == (1, None)
+
+
 class TestOthers:
     async def test_lesser_promises_of_all_its_nodes_are_taken_back_and_the_others_kept(self):
         rig = siege()

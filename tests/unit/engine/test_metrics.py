@@ -195,6 +195,31 @@ async def test_attempts_at_preemption_count_with_and_without_victims():
         assert values(rig, "scheduler_preemption_goroutines_execution_total") == {("error",): 1}
 
 
+async def test_searches_for_victims_are_measured_by_how_they_ended():
+    class Deliberate(Plugin, FilterPlugin):
+        """Takes a second for each look at a node."""
+
+        name = "Deliberate"
+
+        def filter(self, _state, _pod, _node):
+            rig.now += 1
+
+    rig = Rig({"Deliberate": Deliberate})
+    rig.engine.live.apply(custom_policy("filter", "Deliberate"))
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.engine.assigned.put(on_node(ours("low", requests={"cpu": "1"}, priority=0), "a"))
+    rig.pod("high", requests={"cpu": "1"}, priority=10)
+    rig.pod("shy", requests={"cpu": "1"}, priority=10, spec={"preemptionPolicy": "Never"})
+    rig.evictor.waits = True
+    async with deciding(rig):
+        name = "scheduler_preemption_evaluation_duration_seconds"
+        assert values(rig, f"{name}_count") == {("pod", "Success"): 1, ("pod", "Unschedulable"): 1}
+        seconds = values(rig, f"{name}_sum")
+        assert seconds["pod", "Unschedulable"] == 0
+        assert seconds["pod", "Success"] > 0
+        assert values(rig, "scheduler_workload_preemption_attempts_total") == {}
+
+
 async def test_a_pod_that_only_time_helped_is_counted():
     rig = Rig()
     rig.node("a", allocatable={"cpu": "1"})

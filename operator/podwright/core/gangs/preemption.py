@@ -44,8 +44,21 @@ def preempt(
     A placement: nobody need go after all, because the group was planned otherwise than before. `replan` plans the group on the cache as it is when called. `now` in seconds since the epoch. The texts are what the
     group's own message ends with. Without DefaultPreemption at PostFilter a group preempts nobody: a Status without text.
     """
-    if not pods or not any(isinstance(plugin, DefaultPreemption) for plugin in framework.at(Point.POST_FILTER)):
+    plugins = (plugin for plugin in framework.at(Point.POST_FILTER) if isinstance(plugin, DefaultPreemption))
+    plugin = next(plugins, None)
+    if plugin is None or not pods:
         return unschedulable()
+    return plugin.pod_group_post_filter(lambda: _preempt(framework, cache, group, pods, replan, now))
+
+
+def _preempt(
+    framework: Framework,
+    cache: Cache,
+    group: PodGroup,
+    pods: Sequence[PodInfo],
+    replan: Callable[[], GangDecision],
+    now: float,
+) -> GangPreemption | GangPlacement | Status:
     if _never(group, pods):
         return unschedulable(_PREFIX + NEVER)
     priority = min(pod.priority for pod in pods) if group.priority is None else group.priority

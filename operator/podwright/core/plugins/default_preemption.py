@@ -5,9 +5,9 @@ It decides; whoever runs the cycle evicts the victims and nominates the pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.evaluator import Candidate, DryRun, FilterRunner, acceptable, select_victims
 from podwright.core.preemption.units import priority_of
 from podwright.core.state.nodeinfo import NodeInfo
+
+Found = TypeVar("Found")
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
@@ -96,6 +98,12 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         result, status = self._preempt(state, pod, diagnosis)
         reasons = (f"preemption: {status.message}",) if status.reasons else ()
         return result, Status(status.code, reasons)
+
+    def pod_group_post_filter(self, preempt: Callable[[], Found]) -> Found:
+        """A pod group preempts. It concerns the whole cluster, and so is worked out by core/gangs/preemption.py, and not here;
+        it happens in here for those who measure what plugins do.
+        """
+        return preempt()
 
     def _preempt(
         self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis
