@@ -1,4 +1,6 @@
+import gc
 import sys
+import weakref
 
 import pytest
 
@@ -460,4 +462,37 @@ def test_a_pods_time_in_the_queue_starts_when_its_gate_opens(h):
     queued = h.queue.pop()
     h.clock.now += 50
     h.queue.fault(queued)
+    h.clock.now += 50
+    assert h.queue.pop() is queued
     assert (queued.queued_at, queued.ready_at) == (1000.0, 1050.0)
+
+
+@pytest.mark.parametrize("place", ["unschedulable", "backoff"])
+def test_a_pod_that_is_taken_out_of_its_turn_is_held_by_a_gate_that_has_shut_meanwhile(h, place):
+    queued = h.rejected("p", "Fit")
+    if place == "backoff":
+        h.queue.move(NODE_ADDED)
+    h.queue._pre_enqueue = lambda _pod: unresolvable("shut").by("Gate")
+    assert h.queue.take(queued.uid) is None
+    assert h.counts() == {"gated": 1}
+    assert h.queue.rejected_by()["Gate", "default-scheduler"] == 1
+
+
+class Hints(dict):
+    """Hints of which a test can tell whether they still are held on to."""
+
+
+def test_hints_of_a_policy_that_is_gone_are_let_go(h):
+    h.hints = Hints(h.hints)
+    gone = weakref.ref(h.hints)
+    queued = h.rejected("p", "Fit")
+    h.queue.activate(queued.uid)
+    h.queue.pop()
+    h.queue.move(NODE_ADDED)
+    h.queue.reject(queued, ["Fit"])
+    h.queue.delete(queued.uid)
+    h.hints = {}
+    h.clock.now += 40
+    h.pop()
+    gc.collect()
+    assert gone() is None

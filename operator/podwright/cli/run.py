@@ -89,7 +89,12 @@ def _scheduler_name(_context: click.Context, _parameter: click.Parameter, value:
     help="After so long a pod that nothing has helped is tried again all the same.",
 )
 @click.option("--health-address", callback=_address, help="host:port for /healthz, /livez, /readyz and /metrics.")
-@click.option("--grace", type=click.FloatRange(0), default=20.0, help="Seconds that bindings under way get at the end.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=20.0,
+    help="Seconds for bindings under way at the end, the last 3 (at most half) for events and statuses.",
+)
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
@@ -98,14 +103,14 @@ def _scheduler_name(_context: click.Context, _parameter: click.Parameter, value:
 )
 def run(log_level: str, **options: Any) -> None:
     """Schedule pods, until SIGTERM or SIGINT."""
-    from podwright.cli import scheduler  # noqa: PLC0415 -- not for --help
-    from podwright.kube.access import AccessError  # noqa: PLC0415
-    from podwright.kube.credentials import ConfigError  # noqa: PLC0415
-
     try:
         chosen = Options(**options)
     except OptionsError as error:
         raise click.UsageError(str(error)) from error
+    from podwright.cli import scheduler  # noqa: PLC0415 -- not for --help
+    from podwright.kube.access import AccessError  # noqa: PLC0415
+    from podwright.kube.credentials import ConfigError  # noqa: PLC0415
+
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
     try:
         with contextlib.suppress(KeyboardInterrupt):

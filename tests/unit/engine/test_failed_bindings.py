@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from engine_kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
-from podwright.core.framework.interface import (
-    ClusterError,
-)
+from podwright.core.framework.events import ASSIGNED_POD, Action, ClusterEvent, EventHint
+from podwright.core.framework.interface import ClusterError, EnqueueExtensions, PermitPlugin, Plugin
+from podwright.core.framework.status import Code, Status
 from podwright.engine import binding
 from podwright.engine.ports import SCHEDULER_ERROR
 
@@ -214,3 +214,28 @@ class TestFailedBindings:
             await settle()
             assert rig.cluster.bound == []
             assert rig.status.written[-1][1].message == 'node "a" not found'
+
+
+class Later(Plugin, PermitPlugin, EnqueueExtensions):
+    """Makes pods wait; whoever it has turned down is helped by a pod that goes."""
+
+    name = "Later"
+
+    def permit(self, _state, _pod, _node_name):
+        return Status(Code.WAIT), 30.0
+
+    def hints(self):
+        return [EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE))]
+
+
+async def test_the_room_that_a_pod_gives_back_is_no_reason_to_try_it_again_itself():
+    rig = Rig({"Later": Later})
+    rig.node("a")
+    assert rig.engine.live.apply(custom_policy("permit", "Later")).accepted
+    rig.pod("web")
+    async with deciding(rig):
+        (waiting,) = rig.engine.flights.waiting()
+        waiting.reject("Later", "not today")
+        await settle()
+        assert rig.counts == {"unschedulable": 1}
+        assert rig.placed_on("web") == ""

@@ -1,4 +1,4 @@
-"""What the log says of feature gates at the start."""
+"""What the runtime makes of its options: what the log says of feature gates at the start, and how long pods wait."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from builders import make_pod
+from podwright.core.objects.pod import parse_pod
 from podwright.kube.options import Options
 from podwright.kube.runtime import Runtime
 
@@ -37,3 +39,13 @@ def kubeconfig(tmp_path):
 async def test_gates_without_effect_are_said_once(kubeconfig, gates, said, caplog):
     Runtime(Options(kubeconfig=kubeconfig, feature_gates=gates))._build(37)
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == said
+
+
+async def test_pods_wait_as_long_as_the_options_say(kubeconfig):
+    runtime = Runtime(Options(kubeconfig=kubeconfig, pod_initial_backoff_seconds=7))
+    runtime._build(37)
+    queue = runtime.engine.queue
+    queue.add(parse_pod(make_pod("web")))
+    queued = queue.pop()
+    queue.fault(queued)
+    assert queued.backoff_until == int(queued.timestamp + 7)

@@ -62,6 +62,10 @@ class Hinting:
             found = known[1][event] = frozenset(name for name in plugins if registered(hints, name, event))
         return found
 
+    def forget(self) -> None:
+        """Lets go of hints that nobody may use any more."""
+        self._matching.clear()
+
     def worth(self, plugins: Iterable[str], pod: PodInfo, happened: Happened) -> set[str]:
         """Those of the plugins which say that the event may help the pod."""
         if happened.event.resource == ANY:

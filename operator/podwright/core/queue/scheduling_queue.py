@@ -440,6 +440,7 @@ class SchedulingQueue:
         if now >= self._next_flush:
             self._next_flush = now + FLUSH_INTERVAL
             self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket[1]}
+            self._hinting.forget()
             for queued in [*self._waiting.values(), *self._gated.values()]:
                 if now - max(queued.timestamp, queued.flushed_at) > self._waits.max_unschedulable:
                     queued.flushed_at, queued.was_flushed = now, True
