@@ -246,9 +246,11 @@ def _place(
     names = cache.table.names
     rejected = search.diagnosis.plugins() if search.diagnosis.stages or search.diagnosis.explicit else {}
     if len(feasible) == 1:
+        framework.evaluations.attempted(state, search.evaluated, rejected, 0)
         node = names[feasible.slots[0]]
         return Placement(pod, node, state, 0, None, search.evaluated, 1, rejected)
     total = framework.score(state, pod, feasible)
+    framework.evaluations.attempted(state, search.evaluated, rejected, len(feasible))
     chosen, runner_up = pick(total, below)
     second = None if runner_up is None else (names[feasible.slots[runner_up]], int(total[runner_up]))
     return Placement(
@@ -291,12 +293,14 @@ def _reject(
     if not cache.table.count:
         return Rejection(pod, NO_NODES, NO_NODES, frozenset(), frozenset(), None, diagnosis, None)
     result, status = framework.post_filter(state, pod, diagnosis) if preempt else (None, None)
+    rejected = diagnosis.plugins()
+    framework.evaluations.attempted(state, sum(rejected.values()), rejected, 0, diagnosis.pre_filter)
     filter_message = diagnosis.message()
     return Rejection(
         pod=pod,
         message=filter_message if status is None else diagnosis.message(status.message),
         filter_message=filter_message,
-        status_plugins=_rejecting(diagnosis),
+        status_plugins=_rejecting(diagnosis, rejected),
         pending_plugins=frozenset(
             s.plugin for s in (diagnosis.pre_filter, *diagnosis.explicit.values()) if s and s.code is Code.PENDING
         ),
@@ -306,10 +310,10 @@ def _reject(
     )
 
 
-def _rejecting(diagnosis: NodeDiagnosis) -> frozenset[str]:
+def _rejecting(diagnosis: NodeDiagnosis, rejected: Mapping[str, int]) -> frozenset[str]:
     if diagnosis.pre_filter is not None:
         return frozenset((diagnosis.pre_filter.plugin,))
-    return frozenset(diagnosis.plugins()) | (
+    return frozenset(rejected) | (
         frozenset((diagnosis.absent.plugin,)) if diagnosis.considered is not None else frozenset()
     )
 

@@ -101,6 +101,8 @@ class Counts:
         self.label_names = tuple(label_names)
         self._text = text
         self._counts: dict[tuple[str, ...], array[int]] = {}
+        self.before: Callable[[], None] | None = None
+        """Called before the numbers are shown, to add what was counted elsewhere."""
         registry.register(self)
 
     def of(self, *labels: str) -> array[int]:
@@ -111,6 +113,8 @@ class Counts:
         return known
 
     def collect(self) -> Iterable[Metric]:
+        if self.before is not None:
+            self.before()
         family = CounterMetricFamily(self.name, self._text, labels=self.label_names)
         for labels, count in self._counts.items():
             family.add_metric(labels, count[0])

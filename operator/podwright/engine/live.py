@@ -73,6 +73,7 @@ class LivePolicies:
         """`clock` and `observer` are for measuring plugins. Raises ProfileError or PluginError if there is no such queue sort plugin, or it cannot be built."""
         self._clock = clock
         self._observer = observer
+        observer.on_scrape(self._tell_evaluations)
         self._classes = measuring(classes, clock, observer)
         self._handle = handle
         self._complaints = complaints
@@ -102,6 +103,7 @@ class LivePolicies:
         self._prune()
 
     def _prune(self) -> None:
+        self._tell_evaluations()  # of those that go, too
         kept = {self.policies.default, *self.policies.live}
         self._built = {policy: live for policy, live in self._built.items() if policy in kept}
 
@@ -111,6 +113,10 @@ class LivePolicies:
             for each in (live, live.measured):
                 if each is not None:
                     each.framework.forget_findings()
+
+    def _tell_evaluations(self) -> None:
+        for live in self._built.values():
+            self._observer.evaluated(live.framework)
 
     def serves(self, scheduler_name: str) -> bool:
         """Whether pods may ask for a scheduler of this name."""

@@ -11,6 +11,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from podwright.core.framework.measured import point_name
+from podwright.core.framework.runtime import Framework
 from podwright.engine.buckets import Counts, Tallies, exponential
 
 ONE_ATTEMPT_IN: Final = 50
@@ -60,6 +62,12 @@ class PluginMetrics:
             registry,
         )
 
+        self._evaluations = Counts(
+            "scheduler_plugin_evaluation",
+            "How often a plugin was asked: for a pod in PreFilter and PreScore, about a node in Filter and Score.",
+            ["plugin", "extension_point", "profile"],
+            registry,
+        )
         self._preemptions = Tallies(
             "scheduler_preemption_evaluation_duration_seconds",
             "Duration of the search for victims.",
@@ -85,6 +93,15 @@ class PluginMetrics:
 
     def event_took(self, event: str, seconds: float) -> None:
         self._events.of(event).observe(seconds)
+
+    def on_scrape(self, tell: Callable[[], None]) -> None:
+        """`tell` is called when somebody looks, to tell what was `evaluated` since."""
+        self._evaluations.before = tell
+
+    def evaluated(self, framework: Framework) -> None:
+        """Takes over what the framework has counted."""
+        for plugin, point, count in framework.evaluations.drain():
+            self._evaluations.of(plugin, point_name(point), framework.profile.scheduler_name)[0] += count
 
     def preemption_evaluated(self, preemptor: str, result: str, seconds: float) -> None:
         """Victims were looked for, for a `pod` or a `podgroup`; whether there are any or not."""

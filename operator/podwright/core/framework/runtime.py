@@ -17,6 +17,7 @@ from podwright.core.framework.contract import call
 from podwright.core.framework.devices import DYNAMIC_RESOURCES, device_hold
 from podwright.core.framework.diagnosis import NodeDiagnosis, Stage
 from podwright.core.framework.errors import PluginError
+from podwright.core.framework.evaluations import Evaluations
 from podwright.core.framework.events import EventHint
 from podwright.core.framework.interface import (
     Bools,
@@ -63,6 +64,8 @@ class Framework:
         self._points: dict[Point, tuple[Any, ...]] = {
             point: tuple(self.plugins[name] for name in names) for point, names in expanded.points.items()
         }
+        self.evaluations = Evaluations(self._points)
+        """Of `core.cycle.schedule`; whoever wants to know drains it."""
         self.weights = expanded.weights
         self.hints: Mapping[str, Sequence[EventHint]] = {
             name: contract.hints_of(plugin)
