@@ -29,6 +29,7 @@ from podwright.engine.complaints import Complaints
 from podwright.engine.failures import Failures
 from podwright.engine.flights import Flights, NotingCluster
 from podwright.engine.gangs import Gangs
+from podwright.engine.group_watch import GroupWatch
 from podwright.engine.intake import NAMESPACE, AssignedPods, Namespaces, Nodes, Objects, PendingPods
 from podwright.engine.live import EngineHandle, LivePolicies
 from podwright.engine.metrics import Metrics
@@ -124,6 +125,8 @@ class Engine:
         self.assigned = AssignedPods(cache, queue, status, outside.recorder, complaints, wake, self._watch)
         self.pending = PendingPods(
             cache,
+        self.group_watch = GroupWatch(cache, queue, status, outside.groups, wake)
+        self.strangers = self.group_watch.strangers
             queue,
             status,
             outside.recorder,
@@ -134,6 +137,7 @@ class Engine:
             self.live.of,
             self._watch,
         )
+            self.strangers,
         preemptions = Preemptions(
             cache,
             queue,
@@ -175,6 +179,7 @@ class Engine:
             self.metrics,
             sources.clock,
             sources.wall,
+            self.group_watch,
             sources.below,
         )
         self._recorder = outside.recorder
@@ -204,6 +209,7 @@ class Engine:
         self._gangs.halves_first()
         turn_ends = clock() + SLICE_SECONDS
         while True:
+        self.group_watch.sweep()
             queued = queue.pop()
             if queued is None:
                 await self._rest()
@@ -227,6 +233,7 @@ class Engine:
                 await self._bindings.confirm_late()
             except Exception:
                 log.exception("confirming late bindings failed")
+                self.group_watch.look()
             looks += 1
             if looks >= GIVE_BACK_EVERY and self._idle is not None:
                 looks = 0

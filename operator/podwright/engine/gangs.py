@@ -22,6 +22,7 @@ from podwright.core.state.cache import Cache
 from podwright.engine.binding import Bindings
 from podwright.engine.failures import Failures
 from podwright.engine.flights import Flights
+from podwright.engine.group_watch import GroupWatch
 from podwright.engine.live import Live, LivePolicies
 from podwright.engine.metrics import Metrics
 from podwright.engine.musters import GONE, Musters
@@ -46,6 +47,7 @@ class Gangs:
         failures: Failures,
         preemptions: Preemptions,
         groups: GroupWriter,
+        watch: GroupWatch,
         metrics: Metrics,
         clock: Callable[[], float],
         wall: Callable[[], float],
@@ -59,6 +61,7 @@ class Gangs:
         self._failures = failures
         self._preemptions = preemptions
         self._groups = groups
+        self._watch = watch
         self._metrics = metrics
         self._clock = clock
         self._wall = wall
@@ -131,6 +134,8 @@ class Gangs:
             self._failures.faulty(member, message, member.pod.scheduler_name, seconds)
 
     def _decide(self, group: PodGroup, members: Sequence[QueuedPod], live: Live) -> GangDecision:
+        if problem := self._watch.odd_one(group.key, members[0].pod.scheduler_name):
+            return GangFault(group, "", problem)
         for other in members:
             theirs = self._live.of(other.pod)
             if theirs is not live and theirs is not None and other.pod.scheduler_name == members[0].pod.scheduler_name:

@@ -30,6 +30,7 @@ from podwright.engine.complaints import Complaints
 from podwright.engine.plugin_metrics import Stopwatch
 from podwright.engine.ports import Recorder, Regarding, StatusWriter
 
+from podwright.engine.strangers import Strangers
 Raw = Mapping[str, Any]
 
 CAME: Final = "UnscheduledPodAdd"
@@ -201,9 +202,11 @@ class PendingPods:
         self._wake = wake
         self._serves = serves
         self._policy_of = policy_of
+        strangers: Strangers,
 
     def is_ours(self, raw: Raw) -> bool:
         """Whether a pod asks for a scheduler that we are, and has no node. Never raises."""
+        self._strangers = strangers
         spec = raw.get("spec")
         if not isinstance(spec, Mapping):
             return False
@@ -235,6 +238,7 @@ class PendingPods:
         if event["type"] == "DELETED":
             self.drop(self.key(raw), raw)
         else:
+            self._strangers.seen(raw)
             self.put(raw)
 
     def _take(self, pod: PodInfo, raw: Raw) -> None:
@@ -264,6 +268,8 @@ class PendingPods:
         if joined and pod.group and self._cache.groups.just_complete(pod):
             self._queue.move(MEMBER_ADDED, None, pod, spare=uid)
         if before is not None and promised not in ("", pod.nominated_node_name):
+        if self._strangers:
+            self._strangers.left(uid)
             # Others, no more important than it, were kept off that node for its sake.
             self._queue.move(POD_GONE, before.on(promised), None, up_to_priority=before.priority)
         self._wake()
@@ -307,6 +313,8 @@ class PendingPods:
             self._queue.move(POD_GONE, pod, None, up_to_priority=pod.priority)
         self._wake()
         self._watch.stop(WENT, started)
+        if self._strangers:
+            self._strangers.left(key)
 
 
 class Objects:

@@ -97,6 +97,12 @@ def parse_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
         raise error.of("PodGroup", f"{namespace}/{name or '?'}") from error
 
 
+def nominal_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
+    """A group of which only the metadata is understood: something that can be spoken of. Raises InvalidObjectError."""
+    metadata = as_mapping(raw.get("metadata"), "metadata")
+    return parse_pod_group(kind, {"metadata": metadata, "spec": {"minMember": 1}, "status": raw.get("status")})
+
+
 def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namespace: str, name: str) -> PodGroup:
     spec = as_mapping(raw.get("spec"), "spec")
     gang, min_count = _count_workload(spec) if api == WORKLOAD_API else _count_plugins(spec)

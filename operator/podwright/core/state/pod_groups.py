@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import APIS, PodGroup, group_key, parse_pod_group
+from podwright.core.objects.pod_group import APIS, PodGroup, group_key, nominal_pod_group, parse_pod_group
 from podwright.core.state.store import Object, ObjectStore, key_of
 
 
@@ -63,6 +63,8 @@ class PodGroups:
     def __init__(self, store: ObjectStore, complain: Callable[[str, str, Exception], object] | None = None) -> None:
         self.complain = complain
         """Called as (kind, namespace/name, error) for a group that cannot be understood: what was known of it stays."""
+        self.refused: Callable[[PodGroup, InvalidObjectError], object] | None = None
+        """Called for the same, with what the group's metadata say."""
         self._groups: dict[str, PodGroup] = {}
         self._members: dict[str, Members] = {}
         self._waits_in: dict[str, str] = {}
@@ -173,6 +175,8 @@ class PodGroups:
             except InvalidObjectError as error:
                 if self.complain is not None:
                     self.complain("PodGroup", f"{namespace}/{name}", error)
+                if self.refused is not None:
+                    self.refused(nominal_pod_group(kind, after), error)
                 return
         self._tell(key)
 

@@ -1,0 +1,109 @@
+"""What is done when a pod group changes, besides trying it: promises of nodes end with it, and its status names its errors.
+
+Groups also change while a plan is tried on the cache, and are then as they were before, so it is looked at what has become of them
+in the loop's next turn. Invariant: no member of a group that was complete and is no longer keeps a promise of a node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import PodGroup
+from podwright.core.queue import SchedulingQueue
+from podwright.core.state.cache import Cache
+from podwright.engine.changes import POD_GONE
+from podwright.engine.ports import SCHEDULER_ERROR, GroupWriter, StatusWriter, Verdict
+from podwright.engine.strangers import Strangers
+
+SHARED_NAME: Final = "all pods in a single pod group should have the same .spec.schedulerName set"
+
+
+class GroupWatch:
+    """See the module."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        status: StatusWriter,
+        groups: GroupWriter,
+        wake: Callable[[], None],
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._status = status
+        self._groups = groups
+        self._wake = wake
+        self._changed: set[str] = set()
+        self._complete: set[str] = set()
+        self._idle: set[str] = set()
+        """Members of incomplete groups that had the promise of a node at the last look."""
+        self._due = False
+        self.strangers = Strangers(self._touch)
+        cache.groups.listen(self._touch)
+        cache.groups.refused = self._refused
+
+    def odd_one(self, key: str, ours: str) -> str:
+        """What is wrong with a group of which a pod waits for another scheduler than `ours`; empty if none does."""
+        other = next(iter(self.strangers.of(key)), None)
+        if other is None:
+            return ""
+        return f'{SHARED_NAME}, got: "{other.scheduler_name}" of pod {other.pod} and "{ours}"'
+
+    def sweep(self) -> None:
+        """Looks at the groups that have changed."""
+        changed, self._changed, self._due = self._changed, set(), False
+        for key in changed:
+            group = self._cache.groups.get(key)
+            if group is not None and self._cache.groups.members(key).total >= group.min_count:
+                self._complete.add(key)
+            elif key in self._complete:
+                self._complete.discard(key)
+                self._break_promises(key)
+            if group is not None and self.strangers.of(key):
+                self._name_strangers(group)
+
+    def look(self) -> None:
+        """Promises to members of groups that were incomplete at the last look, too, end: of before a restart, say."""
+        nominator, idle = self._cache.nominator, set()
+        for pod in [pod for node_name in nominator.nodes() for pod in nominator.on(node_name) if pod.group]:
+            if self._cache.groups.named_by(pod) and not self._cache.groups.complete(pod):
+                if pod.uid in self._idle:
+                    self._break_promise(pod)
+                idle.add(pod.uid)
+        self._idle = idle
+
+    def _touch(self, key: str) -> None:
+        self._changed.add(key)
+        if not self._due:
+            try:
+                asyncio.get_running_loop().call_soon(self.sweep)
+            except RuntimeError:
+                return  # nothing runs yet
+            self._due = True
+
+    def _break_promises(self, key: str) -> None:
+        members = self._cache.groups.members(key)
+        for pod in members.unplaced():
+            self._break_promise(pod)
+
+    def _break_promise(self, pod: PodInfo) -> None:
+        node_name = self._cache.nominator.node_of(pod.uid)
+        if node_name:
+            self._cache.nominator.remove(pod.uid)
+            self._status.write(pod, None, "")
+            self._queue.move(POD_GONE, pod.on(node_name), None, spare=pod.uid, up_to_priority=pod.priority)
+            self._wake()
+
+    def _name_strangers(self, group: PodGroup) -> None:
+        waiting = self._cache.groups.members(group.key).unplaced()
+        if waiting:
+            text = self.odd_one(group.key, waiting[0].scheduler_name)
+            self._groups.not_scheduled(group, Verdict(SCHEDULER_ERROR, text))
+
+    def _refused(self, group: PodGroup, error: InvalidObjectError) -> None:
+        self._groups.not_scheduled(group, Verdict(SCHEDULER_ERROR, str(error)))
