@@ -3,287 +3,392 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from podwright.core.framework.events import NODE, Action, ClusterEvent
+from podwright.core.framework.status import unresolvable
 from queue_kit import NODE_ADDED, POD_GONE, Harness
-
-IRRELEVANT = ClusterEvent(NODE, Action.UPDATE_NODE_LABEL)
-ANYTHING = "anything"
-FLYING = "in-flight"
-MOST_WAIT, MOST_IDLE = 10, 300
-EVENTS = st.tuples(st.sampled_from([NODE_ADDED, POD_GONE, IRRELEVANT]), st.sampled_from(["no", "yes"]))
-VERDICTS = st.one_of(
-    st.just((True, frozenset(), frozenset())),
-    st.tuples(
-        st.just(False),
-        st.frozensets(st.sampled_from(["Fit", "Spread"])),
-        st.sampled_from([frozenset(), frozenset(["Wait"])]),
-    ),
+from queue_model import (
+    ACTIVE,
+    ANYTHING,
+    BACKOFF,
+    FLYING,
+    GATED,
+    HINTS,
+    UNASKED,
+    UNSCHEDULABLE,
+    QueueModel,
+    Spec,
+    helped_by,
 )
-"""(fault, the plugins that reject, those that do as Pending)"""
+
+EVENTS = st.tuples(st.sampled_from([NODE_ADDED, POD_GONE, UNASKED]), st.sampled_from(["no", "yes"]))
+PLUGINS = st.frozensets(
+    st.sampled_from(["Fit", "Spread", "Labels", "Size", "Other", "Extender"]), min_size=1, max_size=2
+)
+REJECTED = st.tuples(
+    st.just("rejected"),
+    PLUGINS,
+    st.sampled_from([frozenset(), {"Wait"}, {"Labels"}]),
+    st.sampled_from([True, True, False]),
+)
+VERDICTS = st.one_of(
+    REJECTED,
+    REJECTED,
+    st.sampled_from([("fault", (), (), True), ("rejected", (), (), True), ("rejected", (), ("Wait",), True)]),
+)
+"""(how the attempt failed, the plugins that reject, those that do as Pending, whether it counts)"""
+PRIORITIES = st.integers(0, 2)
+ALMOST_NEVER = st.sampled_from([False, False, False, False, True])
+CHANGES = {
+    "label": lambda spec: replace(spec, label="b" if spec.label == "a" else "a"),
+    "less": lambda spec: replace(spec, cpu=spec.cpu - 1 or 3),
+    "more important": lambda spec: replace(spec, priority=spec.priority + 1),
+    "less important": lambda spec: replace(spec, priority=spec.priority - 1),
+    "terminating": lambda spec: replace(spec, terminating=True),
+    "nominated": lambda spec: replace(spec, nominated="" if spec.nominated == "b" else "b" if spec.nominated else "a"),
+    "gate": lambda spec: replace(spec, gates=max(0, spec.gates - 1)),
+    "annotation": lambda spec: replace(spec, note=spec.note + "x"),
+    "nothing that matters": lambda spec: replace(spec, version=spec.version + 1),
+}
 
 
-@dataclass
-class Pod:
-    """What the model knows of a pod. `missed`: the plugins that were helped since its attempt began."""
-
-    name: str
-    priority: int
-    stamp: float
-    where: str = "active"
-    gated: bool = False
-    errors: int = 0
-    rejections: int = 0
-    rejectors: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
-    missed: list[set[str]] = field(default_factory=list)
-    settled: bool = False
-    flushed: float = 0.0
-    until: int = 0
-
-    def fails(self, now: float) -> None:
-        self.stamp = now
-        self.until = int(now + min(MOST_WAIT, 2 ** ((self.errors or self.rejections) - 1)))
-
-    def must_wait(self, now: float) -> bool:
-        return bool(self.errors or self.rejections) and self.until >= int(now)
-
-    def helped(self, plugins: set[str]) -> set[str]:
-        return set(self.rejectors | self.pending) if ANYTHING in plugins else plugins & (self.rejectors | self.pending)
-
-    def rank(self) -> tuple[int, float]:
-        return -self.priority, self.stamp
+def uid(name):
+    return f"default/{name}"
 
 
 class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.h = Harness()
-        self.pods: dict[str, Pod] = {}
+        self.h.hints.update(HINTS)
+        self.h.queue._pre_enqueue = self.gate
+        self.queue = self.h.queue
+        self.model = QueueModel(self.h.clock.now)
+        self.late = {}
         self.count = 0
-        self.flush_at = self.now + 30
-        self.entered: Counter[tuple[str, str]] = Counter()
 
     @property
-    def now(self) -> float:
-        return self.h.clock.now
+    def pods(self):
+        return self.model.pods
+
+    def gate(self, pod):
+        plugin = "Gate" if pod.gates else "Hold" if pod.name in self.model.held else ""
+        return unresolvable("held").by(plugin) if plugin else None
 
     def draw(self, data, *where):
-        return data.draw(st.sampled_from(sorted(name for name, pod in self.pods.items() if pod.where in where)))
+        """The name of a pod that is there; of any, if nothing is said."""
+        names = sorted(pod.name for pod in self.pods.values() if not where or pod.where in where)
+        return data.draw(st.sampled_from(names))
 
-    def enter(self, pod: Pod, where: str, event: str) -> None:
-        pod.where = where
-        self.entered["unschedulable" if where == "gated" else where, event] += 1
+    def manifest(self, name, spec):
+        return self.h.pod(
+            name,
+            gates=[f"g{number}" for number in range(spec.gates)],
+            priority=spec.priority,
+            labels={"l": spec.label},
+            requests={"cpu": str(spec.cpu)},
+            metadata={
+                "annotations": {"note": spec.note},
+                "resourceVersion": str(spec.version),
+                **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if spec.terminating else {}),
+            },
+            status={"nominatedNodeName": spec.nominated},
+        )
 
-    def retry(self, pod: Pod, event: str, *, at_once: bool = False) -> None:
-        self.enter(pod, "backoff" if pod.must_wait(self.now) and not at_once else "active", event)
+    # Steps
 
-    def rest(self, where: str) -> list[Pod]:
-        return [pod for pod in self.pods.values() if pod.where == where]
+    def come(self, spec):
+        self.count += 1
+        name = f"p{self.count}"
+        self.model.add(name, spec)
+        self.queue.add(self.manifest(name, spec))
+        return name
+
+    def pop(self):
+        self.model.flush()
+        queued = self.queue.pop()
+        name = None if queued is None else queued.pod.name
+        self.model.popped(name)
+        return name
+
+    def take(self, name):
+        taken = self.model.take(name)
+        assert (self.queue.take(uid(name)) is not None) == taken
+        return taken
+
+    def fail(self, name, verdict):
+        how, plugins, pending, count = verdict
+        queued = self.queue.get(uid(name))
+        if how == "fault":
+            self.model.fault(name)
+            self.queue.fault(queued)
+        else:
+            self.model.reject(name, frozenset(plugins), frozenset(pending), count=count)
+            self.queue.reject(queued, plugins, pending, count=count)
+
+    def happen(self, event, what):
+        self.model.happen(event.label, helped_by(event, what))
+        self.queue.move(event, what)
+
+    def pass_time(self, seconds):
+        self.h.clock.now += seconds
+        self.model.now = self.h.clock.now
 
     # What may happen
 
-    @rule(gated=st.booleans(), priority=st.integers(0, 2))
-    def add(self, gated, priority):
-        self.count += 1
-        pod = self.pods[f"p{self.count}"] = Pod(f"p{self.count}", priority, self.now, gated=gated)
-        self.enter(pod, "gated" if gated else "active", "UnscheduledPodAdd")
-        self.h.add(pod.name, gates=["g"] if gated else (), priority=priority)
+    @initialize(
+        fates=st.lists(
+            st.tuples(PRIORITIES, st.sampled_from([ACTIVE, GATED, FLYING, "failed", "failed", "failed"]), VERDICTS),
+            min_size=3,
+            max_size=6,
+        )
+    )
+    def much_has_happened_already(self, fates):
+        for priority, fate, verdict in fates:
+            name = self.come(Spec(priority, gates=2 if fate == GATED else 0))
+            if fate in (FLYING, "failed"):
+                self.take(name)
+            if fate == "failed":
+                self.fail(name, verdict)
+
+    @rule(gates=st.sampled_from([0, 0, 1, 2]), priority=PRIORITIES, held=ALMOST_NEVER)
+    def add(self, gates, priority, held):
+        if held:
+            self.model.held.add(f"p{self.count + 1}")
+        self.come(Spec(priority, gates=gates))
 
     @rule()
     def begin_an_attempt(self):
         self.pop()
 
-    def pop(self):
-        self.flush()
-        active, backoff = self.rest("active"), [pod for pod in self.rest("backoff") if pod.rejectors | pod.pending]
-        queued = self.h.queue.pop()
-        if queued is None:
-            assert not active
-            assert not backoff
-            return
-        pod = self.pods[queued.pod.name]
-        if active:
-            assert pod.where == "active"
-            assert pod.rank() == min(other.rank() for other in active)
-        else:
-            assert pod in backoff
-            assert (pod.until, *pod.rank()) == min((other.until, *other.rank()) for other in backoff)
-            self.entered["active", "PopFromBackoffQ"] += 1
-        pod.where, pod.missed, pod.settled = FLYING, [], False
+    @rule(meanwhile=st.lists(EVENTS, max_size=2), verdict=VERDICTS)
+    def try_and_fail(self, meanwhile, verdict):
+        """What is most frequent, in one step."""
+        name = self.pop()
+        for event, what in meanwhile:
+            self.happen(event, what)
+        if name is not None:
+            self.fail(name, verdict)
 
-    def flush(self) -> None:
-        for pod in self.rest("backoff"):
-            if not pod.must_wait(self.now):
-                self.enter(pod, "active", "BackoffComplete")
-        if self.now < self.flush_at:
-            return
-        self.flush_at = self.now + 30
-        for pod in (*self.rest("unschedulable"), *self.rest("gated")):
-            if self.now - max(pod.stamp, pod.flushed) > MOST_IDLE:
-                pod.flushed = self.now
-                if not pod.gated:
-                    self.retry(pod, "UnschedulableTimeout")
+    @rule(attempts=st.lists(st.tuples(VERDICTS, EVENTS), min_size=2, max_size=4), data=st.data())
+    def try_some_at_once_and_have_them_fail_one_after_the_other(self, attempts, data):
+        flying = []
+        for verdict, (event, what) in attempts:
+            name = self.pop()
+            self.happen(event, what)
+            if name is not None:
+                flying.append((name, verdict))
+        for name, verdict in data.draw(st.permutations(flying)):
+            self.fail(name, verdict)
+            self.check_what_is_kept()
 
-    @precondition(lambda self: self.rest(FLYING))
+    @precondition(lambda self: self.pods)
+    @rule(data=st.data())
+    def take_one_out_of_its_turn(self, data):
+        self.take(self.draw(data))
+
+    @precondition(lambda self: self.model.at(BACKOFF, UNSCHEDULABLE))
+    @rule(data=st.data(), verdict=VERDICTS)
+    def take_one_that_waits_and_have_it_fail_again(self, data, verdict):
+        name = self.draw(data, BACKOFF, UNSCHEDULABLE)
+        if self.take(name):
+            self.fail(name, verdict)
+
+    @precondition(lambda self: self.model.at(FLYING))
     @rule(data=st.data())
     def succeed(self, data):
         name = self.draw(data, FLYING)
-        del self.pods[name]
-        self.h.queue.done(f"default/{name}")
+        self.model.forget(name)
+        self.queue.done(uid(name))
 
-    @precondition(lambda self: self.rest(FLYING))
+    @precondition(lambda self: self.model.at(FLYING))
     @rule(data=st.data())
     def settle(self, data):
-        pod = self.pods[self.draw(data, FLYING)]
-        pod.settled = True
-        self.h.queue.settle(f"default/{pod.name}")
+        name = self.draw(data, FLYING)
+        self.pods[name].settled = True
+        self.queue.settle(uid(name))
 
-    @rule(data=st.data(), meanwhile=st.lists(EVENTS, max_size=2), verdict=VERDICTS)
-    def try_and_fail(self, data, meanwhile, verdict):
-        """What is most frequent, in one step."""
-        self.pop()
-        for event, what in meanwhile:
-            self.happen(event, what)
-        if self.rest(FLYING):
-            self.fail(data, verdict)
-
-    @precondition(lambda self: self.rest(FLYING))
+    @precondition(lambda self: self.model.at(FLYING))
     @rule(data=st.data(), verdict=VERDICTS)
-    def fail(self, data, verdict):
-        fault, plugins, pending = verdict
-        pod = self.pods[self.draw(data, FLYING)]
-        queued = self.h.queue.get(f"default/{pod.name}")
-        if fault:
-            self.h.queue.fault(queued)
-        else:
-            self.h.queue.reject(queued, plugins, pending)
-        if fault or pod.settled or not plugins | pending:
-            pod.errors, pod.rejectors, pod.pending = pod.errors + 1, frozenset(), frozenset()
-            pod.fails(self.now)
-            self.retry(pod, "ScheduleAttemptFailure")
-            return
-        pod.errors, pod.rejections, pod.rejectors, pod.pending = 0, pod.rejections + 1, plugins, pending
-        pod.fails(self.now)
-        if any(pod.helped(helped) for helped in pod.missed):
-            at_once = any(pod.helped(helped) & pod.pending for helped in pod.missed if ANYTHING not in helped)
-            self.retry(pod, "ScheduleAttemptFailure", at_once=at_once)
-        else:
-            self.enter(pod, "unschedulable", "ScheduleAttemptFailure")
+    def end_an_attempt(self, data, verdict):
+        self.fail(self.draw(data, FLYING), verdict)
 
-    @rule(happened=EVENTS)
+    @rule(happened=st.lists(EVENTS, min_size=1, max_size=3))
     def something_happens(self, happened):
-        self.happen(*happened)
+        for event, what in happened:
+            self.happen(event, what)
 
-    def happen(self, event, what):
-        helps = {NODE_ADDED: {"Fit", "Wait"}, POD_GONE: {"Spread"} if what == "yes" else set()}.get(event, set())
-        self.spread(helps, event.label)
-        self.h.queue.move(event, what)
+    @precondition(lambda self: self.pods)
+    @rule(happened=EVENTS, data=st.data())
+    def one_is_spared(self, happened, data):
+        (event, what), name = happened, self.draw(data)
+        self.model.happen(event.label, helped_by(event, what), spare=name)
+        self.queue.move(event, what, spare=uid(name))
+
+    @rule(happened=EVENTS, priority=PRIORITIES)
+    def it_helps_none_that_are_more_important(self, happened, priority):
+        event, what = happened
+        self.model.happen(event.label, helped_by(event, what), up_to=priority)
+        self.queue.move(event, what, up_to_priority=priority)
 
     @rule()
     def another_policy(self):
-        self.spread({ANYTHING}, "*All")
-        self.h.queue.activate_all()
-
-    def spread(self, plugins: set[str], event: str) -> None:
-        for pod in self.rest(FLYING):
-            if not pod.settled:
-                pod.missed.append(plugins)
-        for pod in self.rest("unschedulable"):
-            if by := pod.helped(plugins):
-                self.retry(pod, event, at_once=ANYTHING not in plugins and bool(by & pod.pending))
+        self.h.hints = dict(self.h.hints)
+        self.model.happen("*All", {ANYTHING})
+        self.queue.activate_all()
 
     @precondition(lambda self: self.pods)
-    @rule(data=st.data())
-    def activate(self, data):
-        pod = self.pods[data.draw(st.sampled_from(sorted(self.pods)))]
-        if pod.where == FLYING and not pod.settled:
-            pod.missed.append({ANYTHING})
-        elif pod.where in ("unschedulable", "backoff"):
-            self.enter(pod, "active", "ForceActivate")
-        self.h.queue.activate(f"default/{pod.name}")
+    @rule(data=st.data(), what=st.sampled_from(["activate", "reconsider", "fail"]))
+    def one_is_picked_out(self, data, what):
+        name = self.draw(data)
+        if what == "activate":
+            self.model.activate(name)
+            self.queue.activate(uid(name))
+        elif what == "reconsider":
+            self.model.everything_changed(name)
+            self.queue.reconsider(uid(name))
+        else:
+            self.model.fail_what_it_waits_for(name)
+            self.queue.fail(uid(name))
 
     @precondition(lambda self: self.pods)
-    @rule(data=st.data(), label=st.sampled_from(["a", "b"]))
-    def change_what_cannot_matter(self, data, label):
-        pod = self.pods[data.draw(st.sampled_from(sorted(self.pods)))]
-        self.h.queue.update(
-            self.h.pod(pod.name, gates=["g"] if pod.gated else (), labels={"l": label}, priority=pod.priority)
-        )
+    @rule(data=st.data(), change=st.sampled_from(sorted(CHANGES)))
+    def change(self, data, change):
+        self.update(self.draw(data), change)
 
-    @precondition(lambda self: self.rest("gated"))
+    @precondition(lambda self: self.pods)
+    @rule(data=st.data(), changes=st.lists(st.sampled_from(sorted(CHANGES)), min_size=1, max_size=3))
+    def change_some_that_are_there_to_be_tried(self, data, changes):
+        """Those that wait for something, or fly, are more likely to show whether it was noticed."""
+        where = {BACKOFF, UNSCHEDULABLE, FLYING} & {pod.where for pod in self.pods.values()}
+        name = self.draw(data, *where)
+        for change in changes:
+            self.update(name, change)
+
+    def update(self, name, change):
+        spec = CHANGES[change](self.pods[name].spec)
+        self.model.update(name, spec)
+        self.queue.update(self.manifest(name, spec))
+
+    @precondition(lambda self: self.model.at(BACKOFF, UNSCHEDULABLE, FLYING))
     @rule(data=st.data())
-    def open_its_gate(self, data):
-        pod = self.pods[self.draw(data, "gated")]
-        pod.gated = False
-        self.enter(pod, "active", "TargetPodUpdatePodSchedulingGatesEliminated")
-        self.h.queue.update(self.h.pod(pod.name, priority=pod.priority))
+    def a_plugin_holds_it_from_now_on(self, data):
+        self.model.held.add(self.draw(data, BACKOFF, UNSCHEDULABLE, FLYING))
+
+    @precondition(lambda self: self.model.held)
+    @rule(data=st.data(), told=st.booleans())
+    def it_is_held_no_more(self, data, told):
+        self.model.held.discard(data.draw(st.sampled_from(sorted(self.model.held))))
+        if told:
+            self.happen(POD_GONE, "no")
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data())
     def delete(self, data):
-        name = data.draw(st.sampled_from(sorted(self.pods)))
-        del self.pods[name]
-        self.h.queue.delete(f"default/{name}")
+        name = self.draw(data)
+        if self.pods[name].where == FLYING:
+            self.late[name] = self.queue.get(uid(name))
+        self.model.forget(name)
+        self.queue.delete(uid(name))
 
-    @rule(seconds=st.sampled_from([0.3, 1, 5, 40, 400]))
+    @precondition(lambda self: self.late)
+    @rule(data=st.data(), again=st.booleans())
+    def an_attempt_ends_after_its_pod_was_deleted(self, data, again):
+        name = data.draw(st.sampled_from(sorted(self.late)))
+        queued = self.late.pop(name)
+        if again:
+            self.model.add(name, Spec())
+            self.queue.add(self.manifest(name, Spec()))
+        self.queue.reject(queued, ["Fit"])
+
+    @rule(seconds=st.sampled_from([0.3, 1, 5, 12]))
     def wait(self, seconds):
-        self.h.clock.now += seconds
+        self.pass_time(seconds)
+
+    @rule(seconds=st.sampled_from([31, 31, 61, 301, 400]), verdict=VERDICTS, then=st.lists(EVENTS, max_size=2))
+    def much_later(self, seconds, verdict, then):
+        """Time alone does nothing until somebody asks for a pod; then what happens finds those that still wait."""
+        self.pass_time(seconds)
+        if (name := self.pop()) is not None:
+            self.fail(name, verdict)
+        for event, what in then:
+            self.happen(event, what)
 
     # What always holds
 
     @invariant()
     def every_pod_is_where_the_model_says_and_nowhere_else(self):
-        assert {uid.removeprefix("default/") for uid in self.h.queue.uids()} == set(self.pods)
+        assert set(self.queue.uids()) == {uid(name) for name in self.pods}
+        assert len(self.queue) == len(self.pods)
         for pod in self.pods.values():
-            queued = self.h.queue.get(f"default/{pod.name}")
+            queued = self.queue.get(uid(pod.name))
             assert queued.place.value == pod.where
-            assert pod.where != "backoff" or queued.backoff_until == pod.until
-        counts = Counter(pod.where for pod in self.pods.values() if pod.where != FLYING)
-        assert self.h.counts() == counts
+            assert pod.where != BACKOFF or queued.backoff_until == pod.until
+        assert self.h.counts() == Counter(pod.where for pod in self.pods.values() if pod.where != FLYING)
 
     @invariant()
     def every_entry_into_a_queue_was_reported(self):
-        assert Counter(self.h.incoming) == self.entered
+        assert Counter(self.h.incoming) == self.model.entered
 
     @invariant()
     def errors_and_rejections_are_counted_apart(self):
         for pod in self.pods.values():
-            queued = self.h.queue.get(f"default/{pod.name}")
+            queued = self.queue.get(uid(pod.name))
             assert (queued.errors, queued.rejections) == (pod.errors, pod.rejections)
+            assert queued.was_flushed == pod.was_flushed
+
+    @invariant()
+    def who_rejects_and_holds_pods_is_counted(self):
+        counted = Counter()
+        for pod in self.model.at(ACTIVE, BACKOFF, UNSCHEDULABLE, GATED):
+            counted.update(pod.rejected_by | ({pod.gated_by} if pod.gated_by else set()))
+        assert self.queue.rejected_by() == {(plugin, "default-scheduler"): n for plugin, n in counted.items()}
+
+    @invariant()
+    def nothing_is_kept_that_no_attempt_waits_for(self):
+        self.check_what_is_kept()
+
+    def check_what_is_kept(self):
+        assert self.queue.in_flight_events() == self.model.kept()
 
     @invariant()
     def whoever_can_be_popped_is_not_slept_over(self):
-        due = self.h.queue.next_wakeup()
-        early = [pod for pod in self.rest("backoff") if pod.rejectors | pod.pending]
-        if self.rest("active") or early:
-            assert due == self.now
-        elif waiting := [pod.until + 1.0 for pod in self.rest("backoff")]:
+        due, now = self.queue.next_wakeup(), self.h.clock.now
+        if self.model.at(ACTIVE) or self.model.early():
+            assert due == now
+        elif waiting := [pod.until + 1.0 for pod in self.model.at(BACKOFF)]:
             assert due is not None
             assert due <= min(waiting)
-        if self.rest("unschedulable") or self.rest("gated"):
+        if self.model.at(UNSCHEDULABLE, GATED):
             assert due is not None
-            assert due <= max(self.flush_at, self.now)
+            assert due <= max(self.model.flush_at, now)
 
     def teardown(self):
-        """Whatever happened: after the events and the time that every plugin asks for, each pod is tried."""
-        for pod in self.rest(FLYING):
-            self.h.queue.fault(self.h.queue.get(f"default/{pod.name}"))
-        for pod in self.pods.values():
-            self.h.queue.update(self.h.pod(pod.name, labels={"l": "end"}))
-        self.h.clock.now += 400
-        self.h.queue.activate_all()
-        self.h.clock.now += 400
+        """Whatever happened: after the time that every pod may wait without an event, each is tried, but for those held."""
+        for pod in self.model.at(FLYING):
+            self.fail(pod.name, ("rejected", {"Fit"}, (), True))
+        held = {pod.name for pod in self.pods.values() if pod.spec.gates or pod.name in self.model.held}
         popped = set()
-        while (queued := self.h.queue.pop()) is not None:
-            popped.add(queued.pod.name)
-        assert popped == set(self.pods)
+        for _ in range(3):
+            self.pass_time(331)
+            while (name := self.pop()) is not None:
+                popped.add(name)
+        assert popped >= set(self.pods) - held
+        for name in sorted(popped):
+            self.queue.done(uid(name))
+        assert self.queue.in_flight_events() == {}
+
+
+class QueueMachineForLong(QueueMachine):
+    """The same, as often as a run of all tests can bear."""
 
 
 QueueMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+QueueMachineForLong.TestCase.settings = settings(max_examples=600, stateful_step_count=50, deadline=None)
 TestQueueMachine = QueueMachine.TestCase
+TestQueueMachineForLong = pytest.mark.slow(QueueMachineForLong.TestCase)
