@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 CONFIRM_SECONDS: Final = 30.0
 """How long the watch may take to confirm a Binding before the pod is read back."""
 READ_BACK_SECONDS: Final = (0.2, 5.0)
+ENDING: Final = Status(Code.ERROR, ("the scheduler ends",))
+"""Whose pod waits at the end of this process is left to the next one, and nobody needs to be told."""
 
 
 class Bindings:
@@ -56,6 +58,7 @@ class Bindings:
         assigned: AssignedPods,
         recorder: Recorder,
         status: StatusWriter,
+        afterwards: LookAfterwards,
         metrics: Metrics,
         clock: Callable[[], float],
         wake: Callable[[], None],
@@ -78,7 +81,7 @@ class Bindings:
         self.slots = Slots(clock, at_once)
         """For Bindings that are with the API server; who waits in Permit or PreBind has none."""
         self._expectations = expectations
-        self.afterwards = LookAfterwards(cache, recorder)
+        self.afterwards = afterwards
         self._unconfirmed: deque[tuple[float, PodInfo]] = deque()
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -129,6 +132,8 @@ class Bindings:
         finally:
             self.slots.leave(flight)
             self._flights.remove(flight)
+            if flight.again is not None:
+                flight.again()
             self._wake()
 
     async def _end(self, flight: Flight, status: Status | None) -> None:
@@ -136,6 +141,8 @@ class Bindings:
             self._bound(flight)
         elif flight.posted:
             await self._read_back(flight, status)
+        elif flight.stopped is ENDING:
+            self._give_up(flight)
         else:
             self._land(flight, status)
 
@@ -177,8 +184,11 @@ class Bindings:
     async def _held(self, flight: Flight, *, pre_bind: bool) -> Status | None:
         """Permit's wait and PreBind's work, for which nobody else has to wait."""
         pod, node_name = flight.queued.pod, flight.placement.node_name
+        if flight.stopped is not None:
+            return flight.stopped
         if self._expectations and pod.nominated_node_name != node_name:
             self._status.write(pod, None, node_name)
+            flight.expected = True
         self.slots.leave(flight)
         try:
             status = None
@@ -246,6 +256,14 @@ class Bindings:
             self._failures.faulty(queued, status.message or status.code.text, profile, seconds)
         if self._flights.get(queued.uid) is flight:  # Else nobody has seen the pod on that node.
             self._queue.move(POD_GONE, queued.pod.on(placement.node_name), None, spare=queued.uid)
+
+    def _give_up(self, flight: Flight) -> None:
+        """The process ends before the pod could be bound. The next one must not find a promise that nobody keeps."""
+        self._take_back(flight)
+        if self._cache.is_assumed(flight.uid):
+            self._cache.forget(flight.uid)
+        if flight.expected:
+            self._status.write(flight.queued.pod, None, "")
 
     async def _read_back(self, flight: Flight, status: Status) -> None:
         pod = flight.queued.pod
@@ -342,9 +360,17 @@ class Bindings:
             self._wake()
 
     async def drain(self, grace: float) -> None:
-        """Waits for the bindings under way, at most `grace` seconds, then ends them."""
+        """Waits for the bindings under way, at most `grace` seconds, then ends them. Whoever waits in Permit is let go at once:
+        nothing more is decided, so there is mostly nothing more to wait for.
+        """
+        for flight in self._flights:
+            if flight.waiting is not None and not flight.waiting.allowed and flight.stopped is None:
+                flight.stop(ENDING)
         if self.tasks:
             await asyncio.wait(set(self.tasks), timeout=grace)
+        for flight in self._flights:
+            if flight.stopped is None and not flight.posted:
+                flight.stop(ENDING)
         for task in list(self.tasks):
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

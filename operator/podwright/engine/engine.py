@@ -31,6 +31,7 @@ from podwright.engine.flights import Flights, NotingCluster
 from podwright.engine.gangs import Gangs
 from podwright.engine.group_watch import GroupWatch
 from podwright.engine.intake import NAMESPACE, AssignedPods, Namespaces, Nodes, Objects, PendingPods
+from podwright.engine.last_look import LookAfterwards
 from podwright.engine.live import EngineHandle, LivePolicies
 from podwright.engine.metrics import Metrics
 from podwright.engine.plugin_metrics import ONE_ATTEMPT_IN, Stopwatch
@@ -120,7 +121,8 @@ class Engine:
         handle.waiting = self.flights.waiting
         cache, queue, status, complaints, wake = self.cache, self.queue, outside.status, self.complaints, self.wake
         self._watch = Stopwatch(sources.clock, self.metrics.plugins.event_took)
-        self.nodes = Nodes(cache, queue, complaints, wake, self._watch)
+        afterwards = LookAfterwards(cache, outside.recorder)
+        self.nodes = Nodes(cache, queue, complaints, wake, self._watch, afterwards.node_gone)
         cache.groups.complain = complaints.about
         self.assigned = AssignedPods(cache, queue, status, outside.recorder, complaints, wake, self._watch)
         self.pending = PendingPods(
@@ -161,6 +163,7 @@ class Engine:
             self.assigned,
             outside.recorder,
             status,
+            afterwards,
             self.metrics,
             sources.clock,
             wake,

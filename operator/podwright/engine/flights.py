@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,10 @@ class Flight:
     """The API server said that somebody else had bound the pod."""
     stopped: Status | None = None
     waiting: WaitingPod | None = None
+    again: Callable[[], None] | None = None
+    """Takes the pod in as a pending one: it was gone and is back, and came while its flight had not landed."""
+    expected: bool = False
+    """The pod's status was told this node as the one that it is expected on."""
     working: asyncio.Task[None] | None = None
     """The task, while it does PreBind's work and may be cancelled."""
 
@@ -96,7 +100,20 @@ class Flights:
 
     def gone(self, uid: str) -> bool:
         """The pod is no longer pending: if nothing was posted for it, it was deleted, and there is nothing to bind."""
+        flight = self._flights.get(uid)
+        if flight is not None:
+            flight.again = None
         return self.cancel(uid, "the pod was deleted")
+
+    def back(self, uid: str, again: Callable[[], None]) -> None:
+        """The pod is pending again: its flight, if it was ended, calls `again` when it has landed."""
+        flight = self._flights.get(uid)
+        if flight is not None and flight.stopped is not None:
+            flight.again = again
+
+    def __iter__(self) -> Iterator[Flight]:
+        """Those of this moment."""
+        return iter(tuple(self._flights.values()))
 
     def __len__(self) -> int:
         return len(self._flights)

@@ -16,6 +16,7 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
+from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.store import key_of
 from podwright.engine.changes import (
     MEMBER_ADDED,
@@ -49,6 +50,9 @@ class Flights(Protocol):
     def gone(self, uid: str) -> bool:
         """The pod left the pending ones. True if it cannot have been bound by us: nothing was posted for it yet."""
 
+    def back(self, uid: str, again: Callable[[], None]) -> None:
+        """The pod is among the pending ones again. If it had left them, `again` takes it in once its binding has ended."""
+
 
 class Nodes:
     """The stream of nodes, by name."""
@@ -60,12 +64,15 @@ class Nodes:
         complaints: Complaints,
         wake: Callable[[], None],
         watch: Stopwatch,
+        gone: Callable[[NodeInfo], None],
     ) -> None:
+        """`gone` is told of each node that goes."""
         self._watch = watch
         self._cache = cache
         self._queue = queue
         self._complaints = complaints
         self._wake = wake
+        self._gone = gone
 
     def key(self, raw: Raw) -> str:
         return str(raw["metadata"]["name"])
@@ -93,6 +100,7 @@ class Nodes:
         if known is not None:
             before = known.node
             self._cache.remove_node(key)
+            self._gone(known)
             self._queue.move(NODE_DELETED, before, None)
             self._wake()
             self._watch.stop(NODE_DELETED.label, started)
@@ -252,6 +260,8 @@ class PendingPods:
         if self._cache.placement(uid) is not None:
             if queued is not None:
                 self._changed_in_flight(queued.pod, pod, raw)
+            else:
+                self._flights.back(uid, lambda: self.put(raw))
             return
         self._status.seen(uid, raw)
         self._cache.groups.waits(pod)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from builders import make_node
 from engine_kit import Rig, deciding, on_node, ours, settle
+from podwright.engine.last_look import LOOKS_KEPT
 
 SHRUNK = make_node("a", allocatable={"cpu": "1", "pods": "10"})
 
@@ -62,6 +65,31 @@ async def test_a_profile_without_the_fit_filter_may_overfill_nodes():
         assert rig.cluster.bound == [("web", "a")]
 
 
+GPU = "example.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        pytest.param({}, f'node "a" has no room any more: {GPU}', id="devices count like all that the pod asks for"),
+        pytest.param({"ignoredResources": [GPU]}, "", id="but not those that the fit filter is told to ignore"),
+        pytest.param({"ignoredResourceGroups": ["example.com"]}, "", id="nor those of a group that it ignores"),
+    ],
+)
+async def test_devices_that_have_gone_are_missed(args, why):
+    rig = Rig()
+    rig.node("a", allocatable={GPU: "4"})
+    body = {"strategy": {"type": "Default"}, "pluginConfig": [{"name": "NodeResourcesFit", "args": args}]}
+    outcome = rig.engine.live.apply({"metadata": {"name": "fit", "uid": "fit", "generation": 1}, "spec": body})
+    assert outcome.accepted, outcome.message
+    rig.pod("web", requests={"cpu": "1", GPU: "2"})
+    rig.engine._attempt(rig.engine.queue.pop())
+    rig.engine.nodes.put(make_node("a", allocatable={GPU: "0"}))
+    assert rig.engine.obstacle(rig.engine.queue.get("default/web").pod, "a") == why
+    async with deciding(rig):
+        assert rig.cluster.bound == ([] if why else [("web", "a")])
+
+
 @pytest.mark.parametrize(
     ("news", "told"),
     [
@@ -83,3 +111,69 @@ async def test_a_pod_bound_to_a_node_that_was_gone_is_told_of(news, told):
         for _ in range(2):
             rig.engine._bindings.afterwards.look()
         assert rig.recorder.notes("NodeNotFound") == told
+
+
+def looks(rig, times=1):
+    for _ in range(times):
+        rig.engine._bindings.afterwards.look()
+
+
+async def test_late_news_of_a_node_is_enough():
+    """A watch may be silent for more than a minute before anybody asks after it."""
+    rig = Rig()
+    rig.node("a")
+    raw = rig.pod("web")
+    async with deciding(rig):
+        rig.confirm(raw, "a")
+        looks(rig, LOOKS_KEPT - 1)
+        rig.engine.nodes.drop("a", None)
+        looks(rig, 3)
+        assert rig.recorder.notes("NodeNotFound") == ['bound to node "a", which is gone']
+
+
+async def test_news_that_comes_between_a_binding_and_its_answer_is_not_missed():
+    rig = Rig()
+    rig.node("a")
+    answer = asyncio.get_running_loop().create_future()
+    rig.cluster.outcomes = [answer]
+    rig.pod("web")
+    async with deciding(rig):
+        rig.engine.nodes.drop("a", None)
+        looks(rig)
+        answer.set_result(None)
+        await settle()
+        looks(rig)
+        assert rig.recorder.notes("NodeNotFound") == ['bound to node "a", which is gone']
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param("long ago", id="it was bound long before"),
+        pytest.param("started", id="a kubelet had taken it"),
+        pytest.param("going", id="it is being deleted, too"),
+        pytest.param("foreign", id="another scheduler bound it"),
+        pytest.param("back", id="the node is there again"),
+    ],
+)
+async def test_a_node_that_goes_later_is_no_news(case):
+    rig = Rig()
+    rig.node("a")
+    raw = rig.pod("web")
+    async with deciding(rig):
+        rig.confirm(raw, "a")
+        if case == "foreign":
+            rig.engine.assigned.drop("default/web", None)
+            rig.engine.assigned.put(on_node(ours("foreign"), "a"))
+        if case == "started":
+            rig.engine.assigned.put({**on_node(raw, "a"), "status": {"startTime": "2026-01-01T00:00:00Z"}})
+        looks(rig, LOOKS_KEPT if case == "long ago" else 1)
+        rig.engine.nodes.drop("a", None)
+        if case == "going":
+            gone = on_node(raw, "a")
+            gone["metadata"] = {**raw["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+            rig.engine.assigned.put(gone)
+        if case == "back":
+            rig.node("a")
+        looks(rig, 3)
+        assert rig.recorder.notes("NodeNotFound") == []

@@ -99,6 +99,32 @@ class TestPlugins:
             assert len(rig.engine.queue) == 0
             assert rig.recorder.events == []
 
+    async def test_a_pod_that_is_gone_and_back_in_one_breath_is_tried_again(self):
+        rig = Rig({"Waiter": Waiter})
+        rig.node("a")
+        rig.engine.live.apply(custom_policy("permit", "Waiter"))
+        raw = rig.pod("web")
+        async with deciding(rig):
+            before = rig.engine.flights.get("default/web")
+            rig.engine.pending.drop("default/web", raw)
+            rig.engine.pending.put(raw)
+            await settle()
+            assert rig.engine.flights.get("default/web") not in (None, before)
+            assert rig.engine.pending.knows("default/web")
+
+    async def test_a_pod_that_is_gone_back_and_gone_is_gone(self):
+        rig = Rig({"Waiter": Waiter})
+        rig.node("a")
+        rig.engine.live.apply(custom_policy("permit", "Waiter"))
+        raw = rig.pod("web")
+        async with deciding(rig):
+            rig.engine.pending.drop("default/web", raw)
+            rig.engine.pending.put(raw)
+            rig.engine.pending.drop("default/web", raw)
+            await settle()
+            assert len(rig.engine.flights) == len(rig.engine.queue) == 0
+            assert rig.placed_on("web") == ""
+
     async def test_without_expectations_a_pod_that_waits_shows_no_node(self):
         rig = Rig({"Waiter": Waiter}, gates={"NominatedNodeNameForExpectation": False})
         rig.node("a")

@@ -162,15 +162,16 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sc
         return None
 
     def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        return _verdict(self._asked(pod.requests), node)
+        return _verdict(self.asked(pod.requests), node)
 
     def filter_all(self, _state: CycleState, pod: PodInfo, _table: NodeTable) -> FilterResult:
         requests = pod.requests
-        asked = self._asked(requests)
+        asked = self.asked(requests)
         ok = self._fitting.get(requests, lambda: _FitRecipe(self.handle.cache, self._free, asked))
         return FilterResult(ok, _Explanation(self.handle.cache, asked))
 
-    def _asked(self, requests: Requests) -> Asked:
+    def asked(self, requests: Requests) -> Asked:
+        """What a node must have free of each resource, the ignored ones left out."""
         if not self._ignored and not self._ignored_groups:
             return requests.asked
         return [pair for pair in requests.asked if not self._ignores(pair[0])]
