@@ -45,6 +45,8 @@ class PolicyKeeper:
         self._statuses: dict[str, Mapping[str, Any]] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._uids: dict[str, str] = {}
+        self._gone_meanwhile: set[str] = set()
+        """Uids of policies that went while a list was under way, which may be older than that."""
         self._changed = asyncio.Event()
         self.appeared = asyncio.Event()
         """Set when the kind is served, or may be read, that was not before: who watches should look again."""
@@ -53,7 +55,10 @@ class PolicyKeeper:
     def take_event(self, event: Mapping[str, Any]) -> None:
         """A watch event as it came; its type is None for what a list brought."""
         if event["type"] == "DELETED":
-            self.remove(str(event["object"]["metadata"]["name"]))
+            name, uid = str(event["object"]["metadata"]["name"]), _uid_of(event["object"])
+            self._gone_meanwhile.add(uid)
+            if self._uids.get(name, uid) == uid:  # else a list has brought the next one of its name already
+                self.remove(name)
         else:
             self.apply(event["object"])
 
@@ -64,7 +69,7 @@ class PolicyKeeper:
         outcome = self._engine.live.apply(raw)
         status = raw.get("status")
         self._statuses[outcome.name] = status if isinstance(status, Mapping) else {}
-        self._uids[outcome.name] = str((raw.get("metadata") or {}).get("uid") or "")
+        self._uids[outcome.name] = _uid_of(raw)
         known = self._outcomes.get(outcome.name)
         self._outcomes[outcome.name] = outcome
         if known != outcome:
@@ -103,6 +108,7 @@ class PolicyKeeper:
         What a watch brought meanwhile may be newer than the list, and stays.
         """
         before = set(self._outcomes)
+        self._gone_meanwhile.clear()
         try:
             items = (await self._http.insist("GET", POLICY.collection))["items"]
         except ApiError as error:
@@ -114,10 +120,12 @@ class PolicyKeeper:
                 self.appeared.set()
             self._served = True
         for raw in items:
-            name = raw["metadata"]["name"]
+            name, uid = raw["metadata"]["name"], _uid_of(raw)
+            if uid in self._gone_meanwhile:
+                continue
             known = self._outcomes.get(name)
             older = known is not None and known.generation > raw["metadata"].get("generation", 0)
-            if not older or self._uids.get(name) != raw["metadata"].get("uid"):
+            if not older or self._uids.get(name) != uid:
                 self.apply(raw)
             before.discard(name)
         for name in before:
@@ -186,3 +194,7 @@ class PolicyKeeper:
         """
         same = [{"op": "test", "path": "/metadata/uid", "value": uid}] if (uid := self._uids.get(name)) else []
         return [*same, {"op": "add", "path": "/status", "value": status}]
+
+
+def _uid_of(raw: Mapping[str, Any]) -> str:
+    return str((raw.get("metadata") or {}).get("uid") or "")

@@ -202,3 +202,26 @@ class TestLoading:
             script.answers.append(listed(policy("a", generation=1, uid="other")))
             await keeper.load()
             assert [p.uid for p in keeper.engine.live.policies.live] == ["other"]
+
+    async def test_one_that_went_while_it_was_listed_does_not_come_back(self):
+        async with keeping() as (keeper, script):
+            keeper.apply(policy("a"))
+            await requests(script, 1)
+
+            async def slow(_request):
+                keeper.take_event({"type": "DELETED", "object": policy("a")})
+                keeper.take_event({"type": "ADDED", "object": policy("b", uid="b")})
+                return await listed(policy("a"), policy("b", uid="b"))(_request)
+
+            script.answers.append(slow)
+            await keeper.load()
+            assert [p.name for p in keeper.engine.live.policies.live] == ["b"]
+
+    async def test_the_end_of_one_does_not_take_its_namesake_that_a_list_brought(self):
+        async with keeping() as (keeper, script):
+            keeper.apply(policy("a"))
+            await requests(script, 1)
+            script.answers.append(listed(policy("a", uid="next")))
+            await keeper.load()
+            keeper.take_event({"type": "DELETED", "object": policy("a")})
+            assert [p.uid for p in keeper.engine.live.policies.live] == ["next"]
