@@ -34,6 +34,8 @@ class PodEvictor:
         self._clock = clock
         self._turn = asyncio.Semaphore(AT_ONCE)
         self.tasks: set[asyncio.Task[None]] = set()
+        self._begun: set[asyncio.Task[None]] = set()
+        """Those that have asked the API server for something."""
 
     def evict(
         self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
@@ -44,6 +46,17 @@ class PodEvictor:
         task = asyncio.create_task(self._evict(victim, preemptor, node_name, done), name="podwright eviction")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(self._begun.discard)
+
+    async def finish(self, grace: float) -> None:
+        """Waits at most `grace` seconds for what has begun, that no victim is left marked and alive, and ends the rest."""
+        for task in self.tasks - self._begun:
+            task.cancel()
+        if self._begun:
+            await asyncio.wait(set(self._begun), timeout=grace)
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def _evict(
         self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
@@ -51,6 +64,8 @@ class PodEvictor:
         going = False
         try:
             async with self._turn:
+                if (task := asyncio.current_task()) is not None:
+                    self._begun.add(task)
                 ours = await self._delete(victim, preemptor)
             going = True
             if ours:

@@ -120,3 +120,42 @@ async def test_a_deletion_without_an_answer_is_looked_into(answers, ours):
     assert going == [True]
     assert bool(told) is ours
     assert len(script.requests) == len(answers)
+
+
+class TestTheEnd:
+    async def test_what_has_begun_is_finished(self):
+        marked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(request):
+            marked.set()
+            await go_on.wait()
+            return await says(200, {})(request)
+
+        async with api(slow, says(200, {})) as (http, script):
+            evictor, begun = PodEvictor(http, FakeRecorder(), lambda: 0.0), []
+            evictor.evict(VICTIM, PREEMPTOR, "a", begun.append)
+            await marked.wait()
+            finishing = asyncio.create_task(evictor.finish(60))
+            await asyncio.sleep(0)
+            go_on.set()
+            await finishing
+            assert [request.method for request in script.requests] == ["PATCH", "DELETE"]
+            assert begun == [True]
+
+    async def test_what_has_not_begun_is_left_to_the_next_process(self, monkeypatch):
+        monkeypatch.setattr(eviction, "AT_ONCE", 1)
+        arrived = asyncio.Event()
+
+        async def slow(_request):
+            arrived.set()
+            await asyncio.Event().wait()
+
+        async with api(slow) as (http, script):
+            evictor, begun = PodEvictor(http, FakeRecorder(), lambda: 0.0), []
+            for _ in range(3):
+                evictor.evict(VICTIM, PREEMPTOR, "a", begun.append)
+            await arrived.wait()
+            await evictor.finish(0.01)
+            assert len(script.requests) == 1
+            assert begun == [False] * 3
+            assert not evictor.tasks
