@@ -124,11 +124,13 @@ class Engine:
         afterwards = LookAfterwards(cache, outside.recorder)
         self.nodes = Nodes(cache, queue, complaints, wake, self._watch, afterwards.node_gone)
         cache.groups.complain = complaints.about
-        self.assigned = AssignedPods(cache, queue, status, outside.recorder, complaints, wake, self._watch)
-        self.pending = PendingPods(
-            cache,
+        self.assigned = AssignedPods(
+            cache, queue, status, outside.recorder, complaints, wake, self.live.listens, self._watch
+        )
         self.group_watch = GroupWatch(cache, queue, status, outside.groups, wake)
         self.strangers = self.group_watch.strangers
+        self.pending = PendingPods(
+            cache,
             queue,
             status,
             outside.recorder,
@@ -137,9 +139,9 @@ class Engine:
             wake,
             self.live.serves,
             self.live.of,
+            self.strangers,
             self._watch,
         )
-            self.strangers,
         preemptions = Preemptions(
             cache,
             queue,
@@ -179,10 +181,10 @@ class Engine:
             self._failures,
             preemptions,
             outside.groups,
+            self.group_watch,
             self.metrics,
             sources.clock,
             sources.wall,
-            self.group_watch,
             sources.below,
         )
         self._recorder = outside.recorder
@@ -209,10 +211,10 @@ class Engine:
     async def run(self) -> None:
         """Schedules until it is cancelled."""
         clock, queue, slots = self.sources.clock, self.queue, self._bindings.slots
+        self.group_watch.sweep()
         self._gangs.halves_first()
         turn_ends = clock() + SLICE_SECONDS
         while True:
-        self.group_watch.sweep()
             queued = queue.pop()
             if queued is None:
                 await self._rest()
@@ -233,10 +235,10 @@ class Engine:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             try:
                 self._bindings.afterwards.look()
+                self.group_watch.look()
                 await self._bindings.confirm_late()
             except Exception:
                 log.exception("confirming late bindings failed")
-                self.group_watch.look()
             looks += 1
             if looks >= GIVE_BACK_EVERY and self._idle is not None:
                 looks = 0

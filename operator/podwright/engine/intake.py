@@ -30,8 +30,8 @@ from podwright.engine.changes import (
 from podwright.engine.complaints import Complaints
 from podwright.engine.plugin_metrics import Stopwatch
 from podwright.engine.ports import Recorder, Regarding, StatusWriter
-
 from podwright.engine.strangers import Strangers
+
 Raw = Mapping[str, Any]
 
 CAME: Final = "UnscheduledPodAdd"
@@ -198,9 +198,11 @@ class PendingPods:
         wake: Callable[[], None],
         serves: Callable[[str], bool],
         policy_of: PolicyOf,
+        strangers: Strangers,
         watch: Stopwatch,
     ) -> None:
         self._watch = watch
+        self._strangers = strangers
         self._cache = cache
         self._queue = queue
         self._status = status
@@ -210,11 +212,9 @@ class PendingPods:
         self._wake = wake
         self._serves = serves
         self._policy_of = policy_of
-        strangers: Strangers,
 
     def is_ours(self, raw: Raw) -> bool:
         """Whether a pod asks for a scheduler that we are, and has no node. Never raises."""
-        self._strangers = strangers
         spec = raw.get("spec")
         if not isinstance(spec, Mapping):
             return False
@@ -234,6 +234,7 @@ class PendingPods:
 
     def put(self, raw: Raw) -> None:
         if not self.is_ours(raw):
+            self._strangers.seen(raw)
             return
         try:
             self._take(parse_pod(raw, keep_raw=True), raw)
@@ -246,7 +247,6 @@ class PendingPods:
         if event["type"] == "DELETED":
             self.drop(self.key(raw), raw)
         else:
-            self._strangers.seen(raw)
             self.put(raw)
 
     def _take(self, pod: PodInfo, raw: Raw) -> None:
@@ -264,6 +264,8 @@ class PendingPods:
                 self._flights.back(uid, lambda: self.put(raw))
             return
         self._status.seen(uid, raw)
+        if self._strangers:
+            self._strangers.left(uid)
         self._cache.groups.waits(pod)
         before = None if queued is None else queued.pod
         promised = "" if before is None else before.nominated_node_name
@@ -278,8 +280,6 @@ class PendingPods:
         if joined and pod.group and self._cache.groups.just_complete(pod):
             self._queue.move(MEMBER_ADDED, None, pod, spare=uid)
         if before is not None and promised not in ("", pod.nominated_node_name):
-        if self._strangers:
-            self._strangers.left(uid)
             # Others, no more important than it, were kept off that node for its sake.
             self._queue.move(POD_GONE, before.on(promised), None, up_to_priority=before.priority)
         self._wake()
@@ -309,6 +309,8 @@ class PendingPods:
             self._recorder.record(_regarding(raw), "Warning", "FailedScheduling", "Scheduling", text)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
+        if self._strangers:
+            self._strangers.left(key)
         if self._cache.placement(key) is not None and not self._flights.gone(key):
             return
         started = self._watch.start()
@@ -323,8 +325,6 @@ class PendingPods:
             self._queue.move(POD_GONE, pod, None, up_to_priority=pod.priority)
         self._wake()
         self._watch.stop(WENT, started)
-        if self._strangers:
-            self._strangers.left(key)
 
 
 class Objects:
