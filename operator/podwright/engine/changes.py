@@ -17,6 +17,7 @@ NODE_ADDED: Final = ClusterEvent(NODE, Action.ADD)
 NODE_DELETED: Final = ClusterEvent(NODE, Action.DELETE)
 MEMBER_ADDED: Final = ClusterEvent(UNSCHEDULED_POD, Action.ADD)
 POD_ASSIGNED: Final = ClusterEvent(ASSIGNED_POD, Action.ADD)
+POD_WENT_ON: Final = ClusterEvent(ASSIGNED_POD, Action.UPDATE_POD_OTHER)
 POD_GONE: Final = ClusterEvent(ASSIGNED_POD, Action.DELETE)
 
 
@@ -64,6 +65,11 @@ def assigned_pod_event(before: PodInfo | None, after: PodInfo) -> ClusterEvent |
     if before.terminating != after.terminating:
         action |= Action.UPDATE_POD_OTHER
     return ClusterEvent(ASSIGNED_POD, action) if action else None
+
+
+def went_on(before: PodInfo, after: PodInfo) -> bool:
+    """Something changed of a pod with a node that has no event of its own, but that plugins see: it was started, say."""
+    return before.phase != after.phase or before.start_time != after.start_time or before.preempted != after.preempted
 
 
 def object_event(kind: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> ClusterEvent:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
+from podwright.core.framework.events import ClusterEvent
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
 from podwright.core.queue import SchedulingQueue
@@ -22,10 +23,12 @@ from podwright.engine.changes import (
     MEMBER_ADDED,
     NODE_DELETED,
     POD_GONE,
+    POD_WENT_ON,
     assigned_pod_event,
     node_event,
     object_event,
     same_node,
+    went_on,
 )
 from podwright.engine.complaints import Complaints
 from podwright.engine.plugin_metrics import Stopwatch
@@ -117,8 +120,10 @@ class AssignedPods:
         recorder: Recorder,
         complaints: Complaints,
         wake: Callable[[], None],
+        listens: Callable[[ClusterEvent], bool],
         watch: Stopwatch,
     ) -> None:
+        self._listens = listens
         self._watch = watch
         self._cache = cache
         self._queue = queue
@@ -166,6 +171,8 @@ class AssignedPods:
                 if pod.group and cache.groups.complete(pod):
                     self._queue.move(MEMBER_ADDED, None, pod)
         event = assigned_pod_event(before, pod) if ended is None else POD_GONE
+        if event is None and before is not None and went_on(before, pod) and self._listens(POD_WENT_ON):
+            event = POD_WENT_ON
         if event is not None:
             self._queue.move(event, before or ended, pod)
             self._wake()

@@ -7,24 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from podwright.api.compile import Classes, CompiledPolicy, Outcome, PolicySet, built_in_policy
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.events import EventHint
+from podwright.core.framework.events import ClusterEvent, EventHint
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, Handle, WaitingPod
 from podwright.core.framework.measured import MeasuredFramework
+from podwright.core.framework.profile import Point
 from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
+from podwright.core.queue.hinting import registered
 from podwright.core.queue.rank import ranked
 from podwright.core.state.cache import Cache
 from podwright.engine.complaints import Complaints
 from podwright.engine.measured_preemption import measuring
 from podwright.engine.plugin_metrics import PluginMetrics
 
+_REJECTING: Final = (Point.PRE_ENQUEUE, Point.PRE_FILTER, Point.FILTER, Point.RESERVE, Point.PERMIT)
 _NO_HINTS: Mapping[str, Sequence[EventHint]] = {}
 
 
@@ -78,6 +81,7 @@ class LivePolicies:
         self._handle = handle
         self._complaints = complaints
         self._built: dict[CompiledPolicy, Live] = {}
+        self._listens: dict[ClusterEvent, bool] = {}
         default = built_in_policy(classes, features, scheduler_name, queue_sort)
         self.policies = PolicySet(classes, features, default=default, check=self._build, queue_sort=queue_sort)
         self._build(self.policies.default)
@@ -90,6 +94,7 @@ class LivePolicies:
     def _build(self, policy: CompiledPolicy) -> None:
         framework = Framework(policy.profile, self._classes, self._handle)
         measured = MeasuredFramework(framework, self._clock, self._observer)
+        self._listens.clear()
         self._built[policy] = Live(policy, framework, Live(policy, measured))
 
     def apply(self, raw: Mapping[str, Any]) -> Outcome:
@@ -105,6 +110,7 @@ class LivePolicies:
     def _prune(self) -> None:
         self._tell_evaluations()  # of those that go, too
         kept = {self.policies.default, *self.policies.live}
+        self._listens.clear()
         self._built = {policy: live for policy, live in self._built.items() if policy in kept}
 
     def forget_findings(self) -> None:
@@ -126,6 +132,18 @@ class LivePolicies:
         """What decides about the pod; None if nobody serves its scheduler name."""
         policy = self.policies.select(pod, self._handle.cache.namespace_labels(pod.namespace))
         return None if policy is None else self._built[policy]
+
+    def listens(self, event: ClusterEvent) -> bool:
+        """Whether a plugin of a policy in force that can make pods wait is to be told of such an event."""
+        known = self._listens.get(event)
+        if known is None:
+            known = self._listens[event] = any(
+                registered(live.framework.hints, plugin.name, event)
+                for live in self._built.values()
+                for point in _REJECTING
+                for plugin in live.framework.at(point)
+            )
+        return known
 
     # What the queue asks
 
