@@ -8,6 +8,7 @@ clock.step(-3600)
 from __future__ import annotations
 
 import mmap
+import os
 import shutil
 import struct
 import subprocess
@@ -24,10 +25,11 @@ class SteppingClock:
     """See the module. `ahead` is by how many seconds the process is ahead of us; what it has read it keeps."""
 
     def __init__(self, folder: Path) -> None:
-        """Skips the test where there is no compiler."""
+        """Skips the test where there is no compiler; in CI that is a failure."""
         compiler = shutil.which("cc") or shutil.which("gcc")
         if compiler is None or sys.platform != "linux":
-            pytest.skip("no C compiler, or not Linux")
+            give_up = pytest.fail if os.environ.get("CI", "").lower() in {"true", "1"} else pytest.skip
+            give_up("no C compiler, or not Linux")
         library, shift = folder / "clock_shim.so", folder / "shift"
         subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", library, SOURCE], check=True)
         shift.write_bytes(bytes(8))

@@ -78,7 +78,7 @@ class Arena:
 
     @contextmanager
     def filling(self, count: int, rate: float, prefix: str = "p", **options: Any) -> Iterator[threading.Thread]:
-        """Pods are created at that rate (a second) in the background; all have been tried at the end of the block.
+        """Pods are created at that rate (a second), or slower, in the background; all are there at the end of the block.
 
         A pod that the API server could not take at once is created later.
         """
@@ -92,10 +92,11 @@ class Arena:
     def _fill(self, count: int, rate: float, prefix: str, options: Mapping[str, Any]) -> None:
         batch = max(1, round(rate / 5))
         for first in range(0, count, batch):
+            due = time.monotonic() + batch / rate
             for i in range(first, min(count, first + batch)):
                 body = self.pod(f"{prefix}{i}", **options)
                 self.insist(lambda body=body: self.cluster.client.create(body))
-            time.sleep(batch / rate / 2)
+            time.sleep(max(0.0, due - time.monotonic()))
         self.cluster.client.close()
 
     def insist(self, work: Callable[[], Any], seconds: float = 60) -> Any:
@@ -145,6 +146,10 @@ class Arena:
         """What it holds after some work."""
         self.pods(WARM_UP, "warm", cpu="1m", memory="1Mi")
         self.wait_bound(WARM_UP)
+        return self.emptied(operator)
+
+    def emptied(self, operator: kit.Operator) -> Held:
+        """Deletes all pods; what it holds once it knows of none."""
         self.delete_pods()
         self.wait_emptied(operator)
         self.ledger.forget_gone()

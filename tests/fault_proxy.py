@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import parse_qsl
 
 import aiohttp
 import yaml
@@ -33,6 +34,7 @@ from podwright.testing.processes import free_port
 CUT, ANSWER_LOST = "cut", "answer lost"
 _TEXTS = {
     "409": "Conflict",
+    "410": "Expired",
     "429": "TooManyRequests",
     "500": "InternalError",
     "503": "ServiceUnavailable",
@@ -41,7 +43,7 @@ _TEXTS = {
 _HOP_BY_HOP = {"connection", "host", "keep-alive", "transfer-encoding", "content-length"}
 
 Only = Callable[[str, str], bool]
-"""Whether a request (its method and path) is meant."""
+"""Whether a request (its method, and its path with the query if there is one) is meant."""
 
 
 def everything(method: str, path: str) -> bool:
@@ -56,18 +58,47 @@ def is_write(method: str, path: str) -> bool:
     return method != "GET"
 
 
+def is_watch(method: str, path: str) -> bool:
+    return method == "GET" and _query(path).get("watch") in ("1", "true")
+
+
+def is_list_of_assigned_pods(method: str, path: str) -> bool:
+    asked = _query(path)
+    return path.startswith("/api/v1/pods?") and "watch" not in asked and "spec.nodeName!=" in asked["fieldSelector"]
+
+
+def is_later_page(method: str, path: str) -> bool:
+    """Of a list that comes in several."""
+    return method == "GET" and "continue" in _query(path)
+
+
+def _query(path: str) -> Mapping[str, str]:
+    return dict(parse_qsl(path.partition("?")[2]))
+
+
 @dataclass(frozen=True)
 class Faults:
     """What to do to requests. `rates`: `cut`, `answer lost`, or a status code, with its share from 0 to 1.
 
     `cut` ends the connection before the request reaches the server, `answer lost` after the server has carried it out.
-    `delay`: seconds, at random up to that. `retry_after`: what a 429 asks for, in seconds.
+    `delay`: seconds, at random up to that, before a request goes on; `late`: as much before its answer does.
+    `retry_after`: what a 429 asks for, in seconds.
     """
 
     rates: Mapping[str, float] = field(default_factory=dict)
     only: Only = everything
     delay: float = 0.0
     retry_after: int = 1
+    late: float = 0.0
+
+
+@dataclass(eq=False)
+class Passing:
+    """A request that has come and is not answered. `passed_on`: the API server may have it."""
+
+    method: str
+    path: str
+    passed_on: bool = False
 
 
 class Watch:
@@ -103,8 +134,13 @@ class FaultProxy:
         self._runner: web.AppRunner
         self._held = Counter[Only]()
         self._released = asyncio.Event()
+        self._under_way: set[Passing] = set()
+        self._not_before: dict[tuple[str, str], float] = {}
+        self._too_early: list[tuple[str, str]] = []
         self.faults: Sequence[Faults] = ()
         self.tamper: Tamper = _untouched
+        self.rewind_to = ""
+        """If set, the resource version from which watches begin, whatever they ask for."""
         self.injected: Counter[str] = Counter()
         self.requests: Counter[str] = Counter()
 
@@ -162,6 +198,20 @@ class FaultProxy:
         count: int = self._run(each())
         self.injected[what] += count
         return count
+
+    # Requests
+
+    def under_way(self, only: Only, *, passed_on: bool = False) -> int:
+        """How many requests have come and are not answered; with `passed_on` those that the API server may have."""
+
+        async def count() -> int:
+            return sum(one.passed_on >= passed_on and only(one.method, one.path) for one in self._under_way)
+
+        return int(self._run(count()))
+
+    def too_early(self, only: Only) -> list[str]:
+        """Requests that came again before a 429 allowed it. Of those that only one of goes to a path at a time."""
+        return [path for method, path in self._too_early if only(method, path)]
 
     # Requests that are held
 
@@ -225,26 +275,40 @@ class FaultProxy:
         await asyncio.gather(*others, return_exceptions=True)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        path, watching = request.path, request.query.get("watch") in ("1", "true")
-        self.requests[request.method] += 1
+        one = Passing(request.method, request.path + (f"?{request.query_string}" if request.query_string else ""))
+        self.requests[one.method] += 1
+        if self._loop.time() < self._not_before.pop((one.method, one.path), 0.0):
+            self._too_early.append((one.method, one.path))
+        self._under_way.add(one)
+        try:
+            return await self._answer(request, one)
+        finally:
+            self._under_way.discard(one)
+
+    async def _answer(self, request: web.Request, one: Passing) -> web.StreamResponse:
         body = await request.read()
-        await self._wait_held(request.method, path)
-        fault = await self._fate(request.method, path)
+        await self._wait_held(one.method, one.path)
+        fault = await self._fate(one.method, one.path)
         if fault == CUT:
             return _cut(request)
         if isinstance(fault, web.Response):
             return fault
+        one.passed_on = True
+        url, watching = URL(self._cluster.url + request.raw_path, encoded=True), is_watch(one.method, one.path)
+        if watching and self.rewind_to:
+            url = url.update_query(resourceVersion=self.rewind_to)
+            self.injected["watch begun again from long ago"] += 1
         try:
             async with self._session.request(
                 request.method,
-                URL(self._cluster.url + request.raw_path, encoded=True),
+                url,
                 data=body or None,
                 headers={k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP},
                 timeout=aiohttp.ClientTimeout(total=None if watching else 60),
             ) as answer:
                 if watching and answer.status == 200:
                     return await self._pass_watch(request, answer)
-                return await self._pass_answer(request, answer, lost=fault == ANSWER_LOST)
+                return await self._pass_answer(request, answer, one, lost=fault == ANSWER_LOST)
         except (aiohttp.ClientError, OSError, TimeoutError):
             return _cut(request)
 
@@ -261,15 +325,21 @@ class FaultProxy:
                 drawn -= rate
                 if drawn < 0:
                     self.injected[kind] += 1
+                    if kind == "429":
+                        self._not_before[method, path] = self._loop.time() + faults.retry_after
                     return kind if kind in (CUT, ANSWER_LOST) else _refusal(kind, faults.retry_after)
         return None
 
     async def _pass_answer(
-        self, request: web.Request, answer: aiohttp.ClientResponse, *, lost: bool
+        self, request: web.Request, answer: aiohttp.ClientResponse, one: Passing, *, lost: bool
     ) -> web.StreamResponse:
         body = await answer.read()
         if lost:
             return _cut(request)
+        for faults in self.faults:
+            if faults.late and faults.only(one.method, one.path):
+                await asyncio.sleep(self._chance.uniform(0, faults.late))
+                self.injected["late answer"] += 1
         return web.Response(status=answer.status, body=body, headers=_passed(answer))
 
     async def _pass_watch(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:

@@ -7,28 +7,46 @@ import time
 import pytest
 
 from fault_kit import Arena
+from fault_proxy import FaultProxy, is_binding
+from podwright.testing import wait_until
 
 PODS = 400
+IN_FLIGHT = 30
 
 
 @pytest.mark.parametrize("intake", ["kopf", pytest.param("watch", marks=pytest.mark.slow)])
 def test_the_api_server_is_killed_with_bindings_in_flight(arena: Arena, intake: str) -> None:
+    """It has them and waits for etcd when it dies: each may have come to pass or not, and nobody says which."""
     arena.nodes(40, pods="12")
-    server = arena.cluster.api_server
-    with arena.running(None, f"--pod-intake={intake}"):
+    etcd, server = arena.cluster.etcd, arena.cluster.api_server
+    with FaultProxy(arena.cluster) as proxy, arena.running(proxy, f"--pod-intake={intake}"):
+        proxy.hold(is_binding)
         with arena.filling(PODS, 200):
-            arena.wait_bound(PODS // 8)
+            wait_until(lambda: proxy.held() >= IN_FLIGHT, 60, "many Bindings are on their way")
+            etcd.pause()
+            proxy.release()
+            in_flight = lambda: proxy.under_way(is_binding, passed_on=True)  # noqa: E731
+            wait_until(lambda: in_flight() >= IN_FLIGHT, 20, "the API server has the Bindings")
+            time.sleep(0.5)
+            unanswered, bound = in_flight(), arena.bound()
             server.kill()
+            etcd.resume()
             time.sleep(1)
             server.start()
             back = time.monotonic()
+        assert bound == 0
+        assert unanswered >= IN_FLIGHT
         arena.wait_bound(PODS)
         arena.wait_calm()
         recovered = arena.ledger.latest() - back
         arena.pods(5, "later")
         arena.wait_bound(PODS + 5, 20)
     arena.verify()
-    arena.tell(pods=PODS, faults="API server killed once", seconds_until_all_bound_after_its_return=f"{recovered:.1f}")
+    arena.tell(
+        pods=PODS,
+        faults=f"API server killed once with {unanswered} Bindings in flight",
+        seconds_until_all_bound_after_its_return=f"{recovered:.1f}",
+    )
 
 
 @pytest.mark.parametrize("how", ["paused", pytest.param("stopped", marks=pytest.mark.slow)])
