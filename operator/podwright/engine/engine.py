@@ -124,7 +124,9 @@ class Engine:
         afterwards = LookAfterwards(cache, outside.recorder)
         self.nodes = Nodes(cache, queue, complaints, wake, self._watch, afterwards.node_gone)
         cache.groups.complain = complaints.about
-        self.assigned = AssignedPods(cache, queue, status, outside.recorder, complaints, wake, self._watch)
+        self.assigned = AssignedPods(
+            cache, queue, status, outside.recorder, complaints, wake, self.live.listens, self._watch
+        )
         self.group_watch = GroupWatch(cache, queue, status, outside.groups, wake)
         self.strangers = self.group_watch.strangers
         self.pending = PendingPods(
