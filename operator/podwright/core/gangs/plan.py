@@ -11,19 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from podwright.core.cycle import Fault, Placement, RandomBelow
 from podwright.core.framework.interface import Bools
+from podwright.core.framework.profile import Point
 from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Code
 from podwright.core.gangs import domains
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption, GangRejection
+from podwright.core.gangs.outlook import Outlook
 from podwright.core.gangs.preemption import preempt
 from podwright.core.gangs.rules import disagreement, shortage, too_few, wanting
 from podwright.core.gangs.trial import Trial
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.state.cache import Cache
+
+GENERATOR: Final = "TopologyPlacementGenerator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,51 +104,62 @@ class Planner:
     def _in_one_domain(self, pods: Sequence[PodInfo]) -> GangDecision:
         """All members in one domain of the group's topology key: where most of them fit, and no room is wasted."""
         key = self.group.topology_key
-        found = domains.of(self.cache, key)
+        found = domains.Domains(self.cache, key)
         members = self.cache.groups.members(self.group.key).placed
         if members:
             try:
-                held = domains.held_by(self.cache, key, members)
+                found.only(domains.held_by(self.cache, key, members))
             except ValueError as error:
                 return GangFault(self.group, "", f"cannot determine domain for already scheduled pods: {error}")
-            found = {value: nodes for value, nodes in found.items() if value == held}
-        best, first = self._best_of(
-            pods, domains.tightest_first(self.cache, pods, found, self.group.min_count - self._placed)
+        outlook = Outlook(self.framework, self.cache, pods)
+        tried = self._best_of(pods, found, outlook)
+        if not isinstance(tried, list):
+            return tried
+        text = f"0/{len(found)} placements are available"
+        if not tried:
+            return GangRejection(self.group, text, plugins=frozenset(("GangScheduling", GENERATOR)))
+        first = tried[0]
+        return GangRejection(
+            self.group,
+            f"{text}, first placement status: {first.message}",
+            first.attempts,
+            frozenset((GENERATOR,)).union(outlook.rejecting, *(rejection.plugins for rejection in tried)),
+            frozenset().union(*(rejection.pending_plugins for rejection in tried)),
         )
-        if best is not None:
-            return best
-        if isinstance(first, GangFault):
-            return first
-        reason = "" if first is None else f", first placement status: {first.message}"
-        text = f"0/{len(found)} placements are available{reason}"
-        if first is None:
-            return GangRejection(self.group, text, plugins=frozenset(("GangScheduling", "TopologyPlacementGenerator")))
-        plugins = first.plugins | {"TopologyPlacementGenerator"}
-        return GangRejection(self.group, text, first.attempts, plugins, first.pending_plugins)
 
     def _best_of(
-        self, pods: Sequence[PodInfo], candidates: Sequence[Bools]
-    ) -> tuple[GangPlacement | None, GangRejection | GangFault | None]:
-        """The placement of most members, and what became of the first candidate. A fault ends the search."""
+        self, pods: Sequence[PodInfo], found: domains.Domains, outlook: Outlook
+    ) -> GangPlacement | GangFault | list[GangRejection]:
+        """The placement of most members, or what became of all that were tried. A fault ends the search."""
         best: GangPlacement | None = None
-        first: GangRejection | GangFault | None = None
-        for nodes in candidates:
-            decision = self._try(pods, nodes)
+        rejections: list[GangRejection] = []
+        worth, most = domains.worth_a_trial(found, outlook, len(pods), self.group.min_count - self._placed)
+        tried = 0
+        for position in worth:
+            if best is not None and most[position] <= len(best.placements):
+                continue
+            if tried == domains.TRIALS:
+                # Who would have rejected the rest is not known: any filter may.
+                outlook.blockers.update(plugin.name for plugin in self.framework.at(Point.FILTER))
+                break
+            tried += 1
+            decision = self._try(pods, found.nodes(position))
             if isinstance(decision, GangFault):
-                return None, decision
+                return decision
             if isinstance(decision, GangRejection):
-                first = first or decision
+                rejections.append(decision)
             elif best is None or len(decision.placements) > len(best.placements):
                 best = decision
                 if not best.rejections:
                     break
-        return best, first
+        return rejections if best is None else best
 
     def _packed(self, pods: Sequence[PodInfo]) -> GangDecision:
         """All members in as few domains as they need; where the label does not help, wherever they fit."""
-        found = domains.of(self.cache, self.pack_by)
+        found = domains.Domains(self.cache, self.pack_by)
         used = domains.used_by(self.cache, self.pack_by, self.cache.groups.members(self.group.key).placed)
-        for nodes in domains.fewest(self.cache, pods, found, used, lambda nodes: self._fitting(pods, nodes)):
+        outlook = Outlook(self.framework, self.cache, pods)
+        for nodes in domains.fewest(found, outlook, len(pods), used, lambda nodes: self._fitting(pods, nodes)):
             decision = self._try(pods, nodes)
             if isinstance(decision, GangFault) or (isinstance(decision, GangPlacement) and not decision.rejections):
                 return decision

@@ -1,30 +1,35 @@
 """A pod group as preemptor: as a whole or not at all. `preempt` is the way in.
 
-    eligible? ─► all units of lower priority leave the cache ─► the group is planned once ─► units come back one by one, most
-    important first, those under a budget before all; a unit beside which the group no longer fits is a victim ─► all restored
+    eligible? ─► room for it without units of lower priority? ─► these leave the cache ─► the group is planned once ─► units come
+    back one by one, most important first, those under a budget before all; a unit beside which the group no longer fits is a
+    victim ─► all restored
 
-Everything happens on the cache itself, in memory, and is taken back before `preempt` returns. Next: `reprieve`. Source
-of the rules: kube-scheduler 1.37's preemption by pod groups.
+Everything happens on the cache itself, in memory, and is taken back before `preempt` returns. Only pods that can matter are
+touched: see `candidates`. Next: `reprieve`. Source of the rules: kube-scheduler 1.37's preemption by pod groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import Point
 from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
+from podwright.core.gangs.candidates import Candidates, any_below
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption
+from podwright.core.gangs.outlook import Outlook, hopeless
 from podwright.core.gangs.reprieve import Aside, Reprieve
+from podwright.core.gangs.rules import shortage
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.default_preemption import NEVER, DefaultPreemption
-from podwright.core.preemption.units import Unit, importance, priority_of, split_by_budget, units_below
+from podwright.core.preemption.units import Unit, importance, priority_of
 from podwright.core.state.cache import Cache
 
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
+NOT_FOR_A_SUM: Final = "nobody is evicted for minResources"
 ONGOING: Final = "ongoing preemption on nominated nodes"
 ATTEMPTS: Final = (False, True)
 """How thorough units are looked at: quickly, and, where a filter turns out to look farther than it seemed, one by one."""
@@ -65,16 +70,22 @@ def _preempt(
     nominations = _nominations(cache, pods)
     if _is_ongoing(cache, set(nominations.values()), priority):
         return GangPreemption(nominations, (), _PREFIX + ONGOING)
-    units = units_below(priority, _placed(cache), cache)
-    if not units:
+    outlook = Outlook(framework, cache, pods)
+    if not any_below(priority, cache):
         return unresolvable(_PREFIX + NO_VICTIMS)
+    if shortage(group, cache):
+        return unschedulable(_PREFIX + NOT_FOR_A_SUM)
+    if (objection := hopeless(group, cache, outlook, emptied=True)) is not None:
+        return unschedulable(_PREFIX + objection)
+    candidates = Candidates(cache, priority, outlook)
     aside = Aside(cache)
     try:
-        for unit in units:
-            aside.take(unit.pods)
+        aside.take(candidates.pods())
+        if (objection := hopeless(group, cache, outlook)) is not None:
+            return unschedulable(_PREFIX + objection)
         decision = replan()
         if isinstance(decision, GangPlacement):
-            return _select(framework, cache, decision, units, aside, now)
+            return _select(framework, cache, decision, candidates, aside, now)
         if isinstance(decision, GangFault):
             return Status(Code.ERROR, (decision.message,), decision.plugin)
         return unschedulable(_PREFIX + decision.message)
@@ -85,36 +96,36 @@ def _preempt(
 
 
 def _select(
-    framework: Framework, cache: Cache, found: GangPlacement, units: list[Unit], aside: Aside, now: float
+    framework: Framework, cache: Cache, found: GangPlacement, candidates: Candidates, aside: Aside, now: float
 ) -> GangPreemption | GangPlacement:
-    units.sort(key=importance(now))
-    budgets = list(cache.store.list("PodDisruptionBudget"))
     for thorough in ATTEMPTS:
         with Reprieve(framework, cache, found.placements, aside, thorough=thorough) as reprieve:
-            victims, violations = _without(units, budgets, reprieve)
+            units = candidates.units(reprieve.concerns)
+            concerned = {pod.uid for unit in units for pod in unit.pods}
+            aside.put_back([pod for pod in candidates.pods() if pod.uid not in concerned])
+            units.sort(key=importance(now))
+            victims, violations = _without(candidates, units, reprieve)
             if reprieve.holds():
                 break
-        aside.take_again(pod for unit in units if unit not in victims for pod in unit.pods)
+        going = {pod.uid for unit in victims for pod in unit.pods}
+        aside.take(pod for pod in candidates.pods() if pod.uid not in going)
     if not victims:
         return found
-    going = tuple(pod for unit in sorted(victims, key=importance(now)) for pod in unit.pods)
+    leaving = tuple(pod for unit in sorted(victims, key=importance(now)) for pod in unit.pods)
     return GangPreemption(
         nominations={placement.pod.uid: placement.node_name for placement in found.placements},
-        victims=going,
-        message=f"{_PREFIX}found a placement for podgroup, preempting {len(going)} victims",
+        victims=leaving,
+        message=f"{_PREFIX}found a placement for podgroup, preempting {len(leaving)} victims",
         disrupted=tuple(unit.whole for unit in victims if unit.whole is not None),
         violations=violations,
     )
 
 
-def _without(
-    units: Sequence[Unit], budgets: Sequence[Mapping[str, Any]], reprieve: Reprieve
-) -> tuple[dict[Unit, None], int]:
+def _without(candidates: Candidates, units: Sequence[Unit], reprieve: Reprieve) -> tuple[dict[Unit, None], int]:
     """The units that must go, and how many of their pods overdraw a budget. The others are back on the cache."""
-    violating, others = split_by_budget(units, budgets)
     victims: dict[Unit, None] = {}
     violations = 0
-    for unit, count in (*violating, *((unit, 0) for unit in others)):
+    for unit, count in candidates.split(units):
         if not reprieve.spares(unit):
             victims[unit] = None
             violations += count
@@ -141,10 +152,3 @@ def _is_ongoing(cache: Cache, nodes: set[str], priority: int) -> bool:
         for info in infos
         for pod in info.pods.values()
     )
-
-
-def _placed(cache: Cache) -> Iterator[PodInfo]:
-    """All pods on nodes that exist."""
-    for info in cache.nodes.values():
-        if info.node is not None:
-            yield from info.pods.values()

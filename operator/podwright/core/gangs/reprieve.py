@@ -49,53 +49,52 @@ class Aside:
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._homes: dict[str, tuple[PodInfo, str, bool]] = {}
-        """By uid: the pod, its node's name, and whether it is assumed there."""
-        self._out: set[str] = set()
+        self._homes: dict[str, str] = {}
+        """Node names by uid, in the order in which pods were taken first."""
+        self._assumed: set[str] = set()
+        self._out: dict[str, PodInfo] = {}
         self._orders: dict[str, list[str]] = {}
 
     def take(self, pods: Iterable[PodInfo]) -> None:
         """Takes placed or assumed pods off their nodes, which must exist."""
         cache = self._cache
+        by_node: dict[str, list[PodInfo]] = {}
         for pod in pods:
             info = cache.placement(pod.uid)
             assert info is not None, f"pod {pod.key} is on no node"
-            if info.name not in self._orders:
-                self._orders[info.name] = list(info.pods)
-            self._homes[pod.uid] = (pod, info.name, cache.is_assumed(pod.uid))
-            self._out.add(pod.uid)
-            cache.remove_pod(pod.uid)
+            self._homes[pod.uid] = info.name
+            if cache.is_assumed(pod.uid):
+                self._assumed.add(pod.uid)
+            by_node.setdefault(info.name, []).append(pod)
+        for name, there in by_node.items():
+            if name not in self._orders:
+                self._orders[name] = list(cache.nodes[name].pods)
+            self._out.update((pod.uid, pod) for pod in there)
+            cache.lift_pods(name, there)
 
     def home(self, pod: PodInfo) -> str:
         """The name of the node from which the pod was taken."""
-        return self._homes[pod.uid][1]
+        return self._homes[pod.uid]
 
     def put_back(self, pods: Iterable[PodInfo]) -> None:
+        by_node: dict[str, list[PodInfo]] = {}
         for pod in pods:
-            self._put(pod.uid)
-
-    def take_again(self, pods: Iterable[PodInfo]) -> None:
-        """After `put_back`."""
-        for pod in pods:
-            self._out.add(pod.uid)
-            self._cache.remove_pod(pod.uid)
+            del self._out[pod.uid]
+            home = self._homes[pod.uid]
+            if pod.group:
+                # Groups keep their members in the order in which they are told of them.
+                self._cache.put_down_pods(home, (pod,), self._assumed)
+            else:
+                by_node.setdefault(home, []).append(pod)
+        for name, there in by_node.items():
+            self._cache.put_down_pods(name, there, self._assumed)
 
     def restore(self) -> None:
         """Puts back whatever is out, in the order in which it was."""
-        for uid in self._homes:
-            if uid in self._out:
-                self._put(uid)
+        self.put_back([self._out[uid] for uid in self._homes if uid in self._out])
         for name, order in self._orders.items():
             info = self._cache.nodes[name]
             info.pods = {uid: info.pods[uid] for uid in order}
-
-    def _put(self, uid: str) -> None:
-        pod, node_name, assumed = self._homes[uid]
-        self._out.discard(uid)
-        if assumed:
-            self._cache.assume(pod, node_name)
-        else:
-            self._cache.set_pod(pod)
 
 
 class Reprieve:
@@ -140,8 +139,12 @@ class Reprieve:
         self._aside.put_back(unit.pods)
         fits = self._fit_in_turn(near | beside) if near else self._fit_by_node(beside)
         if not fits:
-            self._aside.take_again(unit.pods)
+            self._aside.take(unit.pods)
         return fits
+
+    def concerns(self, pod: PodInfo) -> bool:
+        """Whether the pod's return may matter to anybody; one that does not may come back unasked."""
+        return self._reach.matters(pod, self._aside.home(pod))
 
     def holds(self) -> bool:
         """Whether all members pass all filters beside everybody who is back."""
@@ -238,6 +241,15 @@ class Reach:
     def on(self, nodes: Iterable[str]) -> set[int]:
         """The members planned on these nodes."""
         return set().union(*(self._on.get(node, ()) for node in nodes))
+
+    def matters(self, pod: PodInfo, node_name: str) -> bool:
+        """Whether the pod, back on this node, may change any member's verdict, now or after others came back."""
+        return (
+            self._everything
+            or node_name in self._on
+            or bool(self._picks(pod))
+            or bool(self._claims and any(name in self._claims for name, _ in claims_of(pod)))
+        )
 
     def of(self, homes: Iterable[tuple[PodInfo, str]], *, touched: bool) -> AbstractSet[int]:
         """Members whose verdict may depend on more than their node, now that these pods are back on these nodes."""

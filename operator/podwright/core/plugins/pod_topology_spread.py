@@ -62,6 +62,10 @@ class PodTopologySpread(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, S
         state.data[_FILTER] = PreFilterState(counted)
         return None
 
+    def constrains(self, pod: PodInfo) -> bool:
+        """Whether the pod has constraints of any kind, its own or default ones."""
+        return bool(self._resolver.hard(pod) or self._resolver.soft(pod))
+
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
         _filtering(state).update(pod, added, node, 1)
 

@@ -12,7 +12,7 @@ have seen exactly the pods on nodes that exist. Events are idempotent: `set_pod`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Protocol, TypeVar
 
@@ -100,6 +100,10 @@ class Cache:
     def placement(self, uid: str) -> NodeInfo | None:
         """Where a placed or assumed pod is."""
         return self._placed.get(uid)
+
+    def confirmed(self) -> set[str]:
+        """The uids of all pods with a node that are not just assumed to be there."""
+        return self._placed.keys() - self._assumed
 
     def is_assumed(self, uid: str) -> bool:
         return uid in self._assumed
@@ -192,6 +196,33 @@ class Cache:
         if uid in self._placed:
             self._take(uid)
 
+    def lift_pods(self, name: str, pods: Iterable[PodInfo]) -> None:
+        """`remove_pod` of several pods on one node, which exists; the node's sums are written once."""
+        info = self.nodes[name]
+        resources: set[str] = set()
+        for pod in pods:
+            self._assumed.discard(pod.uid)
+            del self._placed[pod.uid]
+            for observer in self._observers:
+                observer.pod_removed(pod, info.slot)
+            info.remove(pod)
+            resources.update(pod.requests.amounts)
+        self._write_usages(info, resources)
+
+    def put_down_pods(self, name: str, pods: Iterable[PodInfo], assumed: Collection[str]) -> None:
+        """Undoes `lift_pods`. `assumed`: the uids of those that are not known to be placed."""
+        info = self.nodes[name]
+        resources: set[str] = set()
+        for pod in pods:
+            info.add(pod)
+            self._placed[pod.uid] = info
+            if pod.uid in assumed:
+                self._assumed.add(pod.uid)
+            for observer in self._observers:
+                observer.pod_added(pod, info.slot)
+            resources.update(pod.requests.amounts)
+        self._write_usages(info, resources)
+
     # Everything else
 
     def set_object(self, kind: str, raw: Object) -> None:
@@ -241,6 +272,11 @@ class Cache:
         requested = info.requested
         for resource in pod.requests.amounts:
             self.table.set_usage(info.slot, resource, requested[resource])
+        self._write_counts(info)
+
+    def _write_usages(self, info: NodeInfo, resources: Iterable[str]) -> None:
+        for resource in resources:
+            self.table.set_usage(info.slot, resource, info.requested.get(resource, 0))
         self._write_counts(info)
 
     def _write_counts(self, info: NodeInfo) -> None:

@@ -1,0 +1,105 @@
+"""Who could go for a group: the pods of lower priority whose absence may matter to it.
+
+Where members look at their own node alone (`Outlook.is_local`), pods on nodes that could not take a member even if they were
+empty stay on the cache, unless they have affinities, which reach beyond their node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from podwright.core.framework.interface import Bools
+from podwright.core.gangs.outlook import Outlook
+from podwright.core.objects.affinity import NO_POD_AFFINITY
+from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.units import Unit, priority_of, split_by_budget, units_below
+from podwright.core.state.cache import Cache
+
+
+class Candidates:
+    """See the module. Reads the cache when it is made, and never again."""
+
+    def __init__(self, cache: Cache, priority: int, outlook: Outlook) -> None:
+        self._budgets = list(cache.store.list("PodDisruptionBudget"))
+        self._met: list[PodInfo] = []
+        """Pods of lower priority, and members of groups, in the order in which they are met."""
+        self._far: set[str] = set()
+        """The uids of those that matter to budgets at most."""
+        self._units: dict[str, Unit | None] = {}
+        """By uid of pods that name a group: its unit, for the first pod of each; None for the others."""
+        self._meet(cache, priority, outlook.room(emptied=True) > 0 if outlook.is_local else None)
+        grouped = [pod for pod in self._met if pod.uid in self._units]
+        for unit in units_below(priority, grouped, cache):
+            uids = {pod.uid for pod in unit.pods}
+            self._units[next(pod.uid for pod in grouped if pod.uid in uids) if unit.whole else unit.pods[0].uid] = unit
+
+    def _meet(self, cache: Cache, priority: int, reachable: Bools | None) -> None:
+        named_by = cache.groups.named_by
+        for info in cache.nodes.values():
+            if info.node is None:
+                continue
+            closed = reachable is not None and not reachable[info.slot]
+            for pod in info.pods.values():
+                far = closed and pod.pod_affinity is NO_POD_AFFINITY
+                if far and not self._budgets:
+                    continue
+                if pod.group and named_by(pod):
+                    self._units[pod.uid] = None
+                elif pod.priority >= priority:
+                    continue
+                self._met.append(pod)
+                if far:
+                    self._far.add(pod.uid)
+
+    def pods(self) -> Iterator[PodInfo]:
+        """All that may matter to members."""
+        for pod in self._met:
+            if pod.uid not in self._units:
+                if pod.uid not in self._far:
+                    yield pod
+            elif (unit := self._units[pod.uid]) is not None and not self.stays(unit):
+                yield from unit.pods
+
+    def stays(self, unit: Unit) -> bool:
+        """Whether the unit need not even leave the cache: only budgets ask for it."""
+        return self._far.issuperset(pod.uid for pod in unit.pods)
+
+    def units(self, concerns: Callable[[PodInfo], bool]) -> list[Unit]:
+        """Those that concern the group, and those that share a namespace with one of these and a budget.
+
+        The others decide nothing: nobody is turned away by them, and what they take of a budget is not counted.
+        """
+        near = {pod.uid for pod in self.pods() if concerns(pod)}
+        guarded = {str(budget["metadata"].get("namespace") or "") for budget in self._budgets}
+        if guarded:
+            guarded &= {pod.namespace for pod in self.pods() if pod.uid in near}
+        units = []
+        for pod in self._met:
+            if pod.uid not in self._units:
+                if pod.uid in near or pod.namespace in guarded:
+                    units.append(Unit((pod,), pod.priority))
+                continue
+            unit = self._units[pod.uid]
+            if unit is not None and any(each.uid in near or each.namespace in guarded for each in unit.pods):
+                units.append(unit)
+        return units
+
+    def split(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, int]]:
+        """Those that overdraw a budget first, with how many of their pods do; without those that stay."""
+        violating, others = split_by_budget(units, self._budgets)
+        return ((unit, count) for unit, count in (*violating, *((unit, 0) for unit in others)) if not self.stays(unit))
+
+
+def any_below(priority: int, cache: Cache) -> bool:
+    """Whether any placed pod is of lower priority. A group that goes as a whole counts as its most important pod."""
+    groups = cache.groups
+    for info in cache.nodes.values():
+        if info.node is None:
+            continue
+        for pod in info.pods.values():
+            if not pod.group or not groups.named_by(pod):
+                if pod.priority < priority:
+                    return True
+            elif priority_of(pod, groups) < priority and units_below(priority, (pod,), cache):
+                return True
+    return False

@@ -1,0 +1,176 @@
+"""How many members nodes can take at most, by columns alone: what is worth neither a trial nor an eviction.
+
+Counted are resources, and the filters that look at nothing but the node itself. Invariant: never less than what fits, so that
+too little by this is too little. Where a profile has none of these filters, everything seems to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from podwright.core.framework.interface import Bools, CycleState, Int64s
+from podwright.core.framework.profile import Point
+from podwright.core.framework.runtime import Framework
+from podwright.core.gangs.domains import Domains, add_up
+from podwright.core.gangs.rules import too_few, wanting
+from podwright.core.objects.affinity import NO_POD_AFFINITY
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import PodGroup
+from podwright.core.plugins import PLUGINS
+from podwright.core.plugins.node_resources_fit import NodeResourcesFit
+from podwright.core.plugins.pod_topology_spread import PodTopologySpread
+from podwright.core.state.cache import Cache
+
+_OF_THE_NODE: Final = frozenset(
+    {"NodeAffinity", "NodeDeclaredFeatures", "NodeName", "NodeUnschedulable", "TaintToleration"}
+)
+"""Filters to which pods are nothing: whoever comes or goes, their verdict on a node stays."""
+_WHERE_PODS_MATTER: Final = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE, Point.RESERVE)
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Members that ask for the same. `open`: bool[nodes], where filters of the node let them; None: not asked yet."""
+
+    pod: PodInfo
+    asked: Sequence[tuple[str, int]]
+    count: int = 0
+    open: Bools | None = None
+
+
+class Outlook:
+    """See the module. Reads the cache as it is when asked; nodes must stay what they are meanwhile, pods need not."""
+
+    def __init__(self, framework: Framework, cache: Cache, pods: Sequence[PodInfo]) -> None:
+        self._framework = framework
+        self._cache = cache
+        self._pods = pods
+        self.members = len(pods)
+        self._fit = next((plugin for plugin in framework.at(Point.FILTER) if type(plugin) is NodeResourcesFit), None)
+        self._filters = [p for p in framework.at(Point.FILTER) if p.name in _OF_THE_NODE and _is_ours(p)]
+        kinds: dict[tuple[Any, ...], _Kind] = {}
+        for pod in pods:
+            key = (pod.requests, pod.node_affinity, pod.tolerations, pod.node_name, pod.required_features)
+            kind = kinds.get(key)
+            if kind is None:
+                kind = kinds[key] = _Kind(pod, () if self._fit is None else _least(self._fit.asked(pod.requests), pod))
+            kind.count += 1
+        self._kinds = tuple(kinds.values())
+        self.blockers: set[str] = set()
+        """Filters of the node that turned some node down, as far as they were asked."""
+
+    # Estimates
+
+    def room(self, *, emptied: bool = False) -> Int64s:
+        """int64[nodes]: at most so many members fit on each. `emptied`: if all pods that are there left."""
+        rooms = self._rooms(emptied=emptied)
+        return rooms[0] if len(rooms) == 1 else self._together(rooms, emptied=emptied)
+
+    def most(self, codes: Int64s, count: int, *, emptied: bool = False) -> Int64s:
+        """int64[count]: at most so many members fit on each of these sets of nodes. `codes`: int64[nodes], -1 for in none."""
+        rooms = self._rooms(emptied=emptied)
+        most = np.zeros(count, np.int64)
+        for kind, room in zip(self._kinds, rooms, strict=True):
+            most += np.minimum(add_up(room, codes, count), kind.count)
+        if len(rooms) > 1:
+            np.minimum(most, add_up(self._together(rooms, emptied=emptied), codes, count), out=most)
+        return most
+
+    def in_all(self, *, emptied: bool = False) -> int:
+        """At most so many members fit on all nodes together."""
+        return int(self.most(np.zeros(self._cache.table.size, np.int64), 1, emptied=emptied)[0])
+
+    def _rooms(self, *, emptied: bool) -> list[Int64s]:
+        """For each kind by itself."""
+        return [
+            np.where(self._open(kind), self._fits(kind.asked, kind.count, emptied=emptied), 0) for kind in self._kinds
+        ]
+
+    def _together(self, rooms: Sequence[Int64s], *, emptied: bool) -> Int64s:
+        """What several kinds can take of one node: no more than all of them by themselves, or of the least demanding."""
+        amounts = [dict(kind.asked) for kind in self._kinds]
+        shared = set(amounts[0]).intersection(*amounts[1:])
+        least = [(resource, min(asked[resource] for asked in amounts)) for resource in sorted(shared)]
+        return np.minimum(np.sum(rooms, axis=0), self._fits(least, self.members, emptied=emptied))
+
+    def _fits(self, asked: Sequence[tuple[str, int]], count: int, *, emptied: bool) -> Int64s:
+        table = self._cache.table
+        if self._fit is None:
+            return np.where(table.valid, count, 0)
+        places = table.allowed_pods if emptied else table.allowed_pods - table.pods
+        fits = np.minimum(places, count)
+        for resource, amount in asked:
+            if amount > 0:
+                free = (
+                    table.allocatable(resource) if emptied else table.allocatable(resource) - table.requested(resource)
+                )
+                fits = np.minimum(fits, free // amount)
+        return np.where(table.valid, np.maximum(fits, 0), 0)
+
+    def _open(self, kind: _Kind) -> Bools:
+        if kind.open is None:
+            table = self._cache.table
+            kind.open = table.valid
+            for plugin in self._filters:
+                state = CycleState()
+                plugin.pre_filter(state, kind.pod)
+                verdict = plugin.filter_all(state, kind.pod, table)
+                if verdict is None:
+                    continue
+                if np.any(kind.open & ~verdict.ok):
+                    self.blockers.add(plugin.name)
+                    kind.open = kind.open & verdict.ok
+        return kind.open
+
+    @property
+    def rejecting(self) -> frozenset[str]:
+        """The filters by which estimates were made: whose hints say when they may have changed."""
+        return frozenset(self.blockers) | (frozenset() if self._fit is None else frozenset((self._fit.name,)))
+
+    # Who matters
+
+    @property
+    def is_local(self) -> bool:
+        """Pods on nodes that no member can be on change nothing for the members, unless these pods have affinities.
+
+        So it is where all plugins are ours, and members have neither volumes nor affinities nor spread constraints.
+        """
+        plugins = [plugin for point in _WHERE_PODS_MATTER for plugin in self._framework.at(point)]
+        spreads = [plugin for plugin in plugins if isinstance(plugin, PodTopologySpread)]
+        return all(map(_is_ours, plugins)) and not any(
+            pod.volumes or pod.pod_affinity is not NO_POD_AFFINITY or any(plugin.constrains(pod) for plugin in spreads)
+            for pod in self._pods
+        )
+
+
+def hopeless(group: PodGroup, cache: Cache, outlook: Outlook, *, emptied: bool = False) -> str | None:
+    """Why the group's waiting members cannot be placed, whatever else is so; None if they may. `emptied`: see `room`."""
+    placed = cache.groups.placed(group.key)
+    if objection := too_few(group, placed, outlook.members):
+        return objection
+    if group.topology_key:
+        domains = Domains(cache, group.topology_key)
+        best = max(outlook.most(domains.codes, len(domains), emptied=emptied).tolist(), default=0)
+    else:
+        best = outlook.in_all(emptied=emptied)
+    if best and placed + best >= group.min_count:
+        return None
+    # As a trial says it that stops once too few are left.
+    text = too_few(group, placed + best, max(group.min_count - 1 - placed - best, 0)) or wanting(group, placed + best)
+    if not group.topology_key:
+        return text
+    return f"0/{len(domains)} placements are available, first placement status: {text}"
+
+
+def _least(asked: Sequence[tuple[str, int]], pod: PodInfo) -> Sequence[tuple[str, int]]:
+    """What the pod takes from a node where that is less than what must be free."""
+    taken = pod.requests.amounts
+    return tuple((resource, min(amount, taken.get(resource, 0))) for resource, amount in asked)
+
+
+def _is_ours(plugin: Any) -> bool:
+    return PLUGINS.get(plugin.name) is type(plugin)
