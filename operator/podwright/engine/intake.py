@@ -136,6 +136,10 @@ class AssignedPods:
     def key(self, raw: Raw) -> str:
         return str(raw["metadata"]["uid"])
 
+    def held(self) -> set[str]:
+        """The uids of all pods that are taken to have a node, but for those that we have only just put there."""
+        return self._cache.confirmed()
+
     def going(self, uid: str) -> None:
         """We have deleted the pod: it counts as terminating from now on, also while the watch shows it as it was before."""
         known = self._cache.placement(uid)

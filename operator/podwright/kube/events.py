@@ -33,6 +33,7 @@ WORKERS: Final = 8
 WAITING_AT_MOST: Final = 20_000
 PER_SECOND: Final = 2_000.0
 TRIES: Final = 4
+LONGEST_PAUSE_SECONDS: Final = 30.0
 FINISH_SECONDS: Final = 360.0
 REFRESH_SECONDS: Final = 1_800.0
 SWEEP_SECONDS: Final = 60.0
@@ -227,7 +228,8 @@ class EventRecorder:
                     self._refused(error)
                     return
                 if attempt + 1 < TRIES:
-                    await asyncio.sleep((getattr(error, "retry_after", None) or 0.25) * 2**attempt)
+                    asked = getattr(error, "retry_after", None) or 0.0
+                    await asyncio.sleep(min(LONGEST_PAUSE_SECONDS, max(asked, 0.25 * 2**attempt)))
             else:
                 return
         self._dropped()

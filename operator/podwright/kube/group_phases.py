@@ -17,7 +17,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod_group import GROUP_LABEL, OLD_GROUP_LABEL, PLUGINS_API, PodGroup, group_of
 from podwright.engine.engine import Engine
 from podwright.kube.group_status import PodGroupStatusWriter
-from podwright.kube.reflector import Sink
+from podwright.kube.reflector import Holding
 from podwright.kube.times import rfc3339
 
 GATHER_SECONDS: Final = 0.5
@@ -91,7 +91,7 @@ class PodGroupPhases:
         self._begun = False
         engine.cache.groups.listen(self._touch)
 
-    def watching(self, sink: Sink) -> Sink:
+    def watching(self, sink: Holding) -> Holding:
         """The stream of pods with a node, looked at on its way to `sink`."""
         return _Watched(sink, self)
 
@@ -212,10 +212,11 @@ class PodGroupPhases:
 class _Watched:
     """A sink in front of another one, which tells of pods that name a group by label."""
 
-    def __init__(self, sink: Sink, phases: PodGroupPhases) -> None:
+    def __init__(self, sink: Holding, phases: PodGroupPhases) -> None:
         self._sink = sink
         self._phases = phases
         self.key = sink.key
+        self.held = sink.held
 
     def put(self, raw: Mapping[str, Any]) -> None:
         self._sink.put(raw)

@@ -140,7 +140,7 @@ class PodGroupStatusWriter:
     def set_fields(self, key: str, fields: Mapping[str, Any]) -> None:
         """Sets these fields of the group's status."""
         known = self._known.get(key)
-        if known is not None and self._lacking(known, fields):
+        if known is not None and (self._wishes.open(key) or self._lacking(known, fields)):
             self._wished(key).fields = fields
 
     def _type_of(self, known: _Known) -> str:

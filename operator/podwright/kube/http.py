@@ -43,7 +43,7 @@ STREAM_BUFFER: Final = 1 << 18
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Answer", "ApiError", "Http", "UnreachableError", "new_session"]
+__all__ = ["JSON", "Answer", "ApiError", "Http", "UnreachableError", "new_session"]
 
 
 class Http:

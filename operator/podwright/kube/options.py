@@ -27,8 +27,9 @@ class Options:
     """`pod_intake`: pending pods come through Kopf's handlers or through a reflector of our own.
 
     `health_address` is host:port for health and metrics, None for none; `grace` the seconds that bindings under way get at
-    the end; `scheduler_name` the name that the built-in default policy serves; `plugin_dirs` folders of plugin files;
-    `queue_sort` the plugin that orders the queue. The last three are kube-scheduler's, the duration in seconds.
+    the end, a few of which are kept to say what became of them; `scheduler_name` the name that the built-in default policy serves;
+    `plugin_dirs` folders of plugin files; `queue_sort` the plugin that orders the queue. The last three are kube-scheduler's, the
+    duration in seconds.
     """
 
     kubeconfig: str | None = None

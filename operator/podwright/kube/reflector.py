@@ -1,8 +1,9 @@
 """A reflector: keeps somebody's picture of one kind true, by a list in pages and a watch that never ends.
 
 What it guarantees to its sink: every object that the API server has is `put` at least once, and every one that is gone is
-`drop`ped, also those that vanished while we were not looking (after 410 a new list is compared with what was known). A body
-is handed over and not kept. The sink's errors are the sink's: it must not raise.
+`drop`ped, also those that vanished while we were not looking (after 410 a new list is compared with what was known). What a watch
+failed to tell is found out by an audit now and then (`watch_audit`), and made good by a new list. A body is handed over and not
+kept. The sink's errors are the sink's: it must not raise.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import aiohttp
 import orjson
 
 from podwright.core.framework.interface import ClusterError
-from podwright.kube.http import ApiError, Http
+from podwright.kube.http import JSON, ApiError, Http
 from podwright.kube.resources import Resource
+from podwright.kube.watch_audit import audit_for_ever, version_of
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,8 @@ _REARM_SECONDS: Final = 1.0
 _NOBODY: Final = "nobody"
 """A name to ask for where only the version of the answer counts."""
 BACKOFF_SECONDS: Final = (0.05, 5.0)
+LONGEST_PAUSE_SECONDS: Final = 30.0
+"""However long the server asks for."""
 QUICK_END_SECONDS: Final = 1.0
 """A watch that ends sooner, and in order, is answered with a pause like a failure."""
 
@@ -47,6 +51,14 @@ class Sink(Protocol):
 
     def drop(self, key: str, raw: Mapping[str, Any] | None) -> None:
         """The object is gone, or no longer selected. `raw` as it was last, where the server said so."""
+
+
+@runtime_checkable
+class Holding(Sink, Protocol):
+    """A sink that is also told of objects by others than its reflector."""
+
+    def held(self) -> set[str]:
+        """The keys of all objects that it takes to be there."""
 
 
 class Reflector:
@@ -68,7 +80,12 @@ class Reflector:
         self._http = http
         self._sink = sink
         self._below = below
-        self._known: set[str] = set()
+        self._doubted = False
+        self._reading: asyncio.Timeout | None = None
+        self.known: dict[str, int] = {}
+        """The version of each object, by its key; 0 where it is no number."""
+        self.departed: set[str] | None = None
+        """What was deleted, while an audit wants to know."""
         self._left_out: set[str] = set()
         self._version = ""
         self._rest = b""
@@ -82,14 +99,39 @@ class Reflector:
 
     async def run(self) -> None:
         """Lists and watches until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(audit_for_ever(self), name=f"podwright audit of {self.resource.plural}")
+            await self._follow()
+
+    def doubt(self) -> None:
+        """The watch has not told all: there is to be a new list."""
+        self._doubted = True
+        if self._reading is not None and not self._reading.expired():
+            self._reading.reschedule(0.0)
+
+    @property
+    def version(self) -> int:
+        """Up to which version the watch has told what happened; 0 if that is not known."""
+        return int(self._version) if self._version.isdecimal() else 0
+
+    def held(self) -> set[str]:
+        """The keys of all objects that are taken to be there."""
+        return {*self.known, *(self._sink.held() if isinstance(self._sink, Holding) else ())}
+
+    async def _follow(self) -> None:
         clock = asyncio.get_running_loop().time
         while True:
             try:
-                if not self._version:
+                if self._doubted or not self._version:
                     await self._list()
                 started = clock()
-                await self._watch()
-                if clock() < started + QUICK_END_SECONDS:
+                try:
+                    await self._watch()
+                finally:
+                    lasted = clock() >= started + QUICK_END_SECONDS
+                    if lasted:
+                        self._recovered()
+                if not lasted:
                     await self._pause(0.0)
             except (ClusterError, aiohttp.ClientError, TimeoutError, OSError) as error:
                 await self._recover(error)
@@ -110,7 +152,7 @@ class Reflector:
         shortest, longest = BACKOFF_SECONDS
         pause = min(longest, shortest * 2 ** min(self._failures, 10))
         self._failures += 1
-        await asyncio.sleep(max(least, pause * (0.5 + self._below(1000) / 1000)))
+        await asyncio.sleep(max(min(least, LONGEST_PAUSE_SECONDS), pause * (0.5 + self._below(1000) / 1000)))
 
     async def _list(self) -> None:
         """All objects, page by page; what was known and did not come is dropped.
@@ -118,6 +160,7 @@ class Reflector:
         The server makes the next page while we take in the one before.
         """
         seen: set[str] = set()
+        before = self.held()
         asked = self._ask("")
         try:
             while True:
@@ -131,19 +174,25 @@ class Reflector:
                     break
         finally:
             asked.cancel()
-        for key in self._known - seen:
+        for key in before - seen:
+            self.known.pop(key, None)
             self._sink.drop(key, None)
-        self._known = seen
         self._version = page["metadata"]["resourceVersion"]
-        self._recovered()
+        self._doubted = False
         self.lists += 1
         self.synced.set()
 
     def _ask(self, following: str) -> asyncio.Task[Any]:
+        return asyncio.create_task(self.page(following), name="podwright list")
+
+    async def page(self, following: str, accept: str = JSON) -> Any:
+        """One page of the list, from the token of the one before. Raises ClusterError."""
         params = {**self._selectors, "limit": str(PAGE), **({"continue": following} if following else {})}
-        return asyncio.create_task(
-            self._http.insist("GET", self.resource.collection, params=params), name="podwright list"
-        )
+        return await self._http.insist("GET", self.resource.collection, params=params, accept=accept)
+
+    def key(self, raw: Mapping[str, Any]) -> str:
+        """As the sink tells objects apart."""
+        return self._sink.key(raw)
 
     def _take_in(self, page: Mapping[str, Any], seen: set[str]) -> None:
         for raw in page.get("items") or ():
@@ -177,6 +226,8 @@ class Reflector:
         self._rest = b""
         async with self._http.stream(self.resource.collection, params) as response:
             while not await self._read(response):
+                if self._doubted:
+                    return
                 if await self._missed_something():
                     raise TimeoutError(f"nothing came for {SILENCE_SECONDS:g} s")
 
@@ -185,10 +236,9 @@ class Reflector:
         clock = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(SILENCE_SECONDS) as limit:
-                armed = clock()
+                self._reading, armed = limit, clock()
                 async for chunk in response.content.iter_any():
-                    self._recovered()
-                    if clock() > armed + _REARM_SECONDS:
+                    if not self._doubted and clock() > armed + _REARM_SECONDS:
                         armed = clock()
                         limit.reschedule(armed + SILENCE_SECONDS)
                     self._events(chunk)
@@ -196,6 +246,8 @@ class Reflector:
             if limit.expired():
                 return False
             raise
+        finally:
+            self._reading = None
         return True
 
     async def _missed_something(self) -> bool:
@@ -226,11 +278,15 @@ class Reflector:
             if kind == "ERROR":
                 raise ApiError(int(raw.get("code") or 500), str(raw.get("reason", "")), str(raw.get("message", "")))
             self._version = raw["metadata"]["resourceVersion"]
+            if self._failures:
+                self._recovered()
             if kind == "DELETED":
                 key = self._sink.key(raw)
-                self._known.discard(key)
-                if not self._known:
-                    self._known.clear()  # an empty set keeps the room that a burst took
+                self.known.pop(key, None)
+                if not self.known:
+                    self.known.clear()  # an empty dict keeps the room that a burst took
+                if self.departed is not None:
+                    self.departed.add(key)
                 self._sink.drop(key, raw)
             elif kind != "BOOKMARK":
                 self._take(raw)
@@ -240,6 +296,6 @@ class Reflector:
 
     def _take(self, raw: Mapping[str, Any]) -> str:
         key = self._sink.key(raw)
-        self._known.add(key)
+        self.known[key] = version_of(raw)
         self._sink.put(raw)
         return key

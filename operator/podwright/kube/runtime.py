@@ -52,8 +52,15 @@ ASSIGNED: Final = "spec.nodeName!="
 PENDING: Final = "spec.nodeName="
 RESTART_SECONDS: Final = 1.0
 START_PAUSE_SECONDS: Final = (0.2, 5.0)
+FLUSH_SECONDS: Final = 3.0
+"""What is left of the grace period for statuses and events when bindings have taken the rest."""
 FLUSH_SHARE: Final = 0.5
-"""The part of the grace period that is left for statuses and events at least."""
+"""Of a short grace period no more than this part is left for them."""
+
+
+def for_bindings(grace: float) -> float:
+    """How many seconds of the grace period bindings and evictions under way may take."""
+    return grace - min(FLUSH_SECONDS, FLUSH_SHARE * grace)
 
 
 class Runtime:
@@ -110,7 +117,9 @@ class Runtime:
     def missing(self) -> list[str]:
         """What keeps us from deciding yet."""
         missing = [name for name, reflector in self._reflectors.items() if not reflector.synced.is_set()]
-        return missing if self._started else [*missing, "start"]
+        if not self._started:
+            return [*missing, "start"]
+        return missing or ([] if self._complete.is_set() else ["pending pods"])
 
     def _pods(self) -> Iterable[PodInfo]:
         return known_pods(self.engine.cache, self.engine.queue) if self._started else ()
@@ -147,7 +156,7 @@ class Runtime:
         audit = PendingAudit(self.http, self.engine.pending, lambda: self.engine.live.policies.scheduler_names)
         self._spawn("audit of pending pods", audit.run)
         self._started = True
-        self._deciding = self._spawn("decisions", self._decide)
+        self._deciding = self._spawn("decisions", lambda: self._decide(audit))
 
     def _build(self, server_minor: int | None) -> None:
         options = self.options
@@ -196,10 +205,13 @@ class Runtime:
             self.policies.appeared.set()
         await self.policies.reconcile()
 
-    async def _decide(self) -> None:
+    async def _decide(self, audit: PendingAudit) -> None:
+        """Kopf does not say when it has shown all pending pods, and the most important one may come last: they are listed before."""
         await asyncio.gather(*(reflector.synced.wait() for reflector in self._reflectors.values()))
-        self._complete.set()
         tuning.settle()
+        if self.options.pod_intake == "kopf" and not self._complete.is_set():
+            await self._persist("pending pods", audit.audit)
+        self._complete.set()
         cache = self.engine.cache
         log.info("caches are complete: %d nodes, %d placed pods", cache.table.count, cache.pod_count)
         await self.engine.run()
@@ -227,10 +239,9 @@ class Runtime:
         while True:
             name = await self._names_to_list.get()
             selector = f"{PENDING},spec.schedulerName={name}"
-            if name == DEFAULT_SCHEDULER_NAME:
+            if name == DEFAULT_SCHEDULER_NAME and "pods of the default scheduler" not in self._reflectors:
                 # These are left out of the watch until we serve them.
-                if "pods of the default scheduler" not in self._reflectors:
-                    self._reflect_pending(selector, "pods of the default scheduler")
+                self._reflect_pending(selector, "pods of the default scheduler")
                 continue
             await self._persist(f"pods of scheduler {name}", lambda s=selector: self._pick_up(s))  # type: ignore[misc]
 
@@ -261,7 +272,7 @@ class Runtime:
     # Stop
 
     async def stop(self) -> None:
-        """Decides nothing more, waits for the bindings under way, posts what is left to say, and closes everything.
+        """Decides nothing more, waits for bindings and evictions under way, posts what is left to say, and closes everything.
 
         A second call does nothing.
         """
@@ -273,11 +284,12 @@ class Runtime:
         if self._deciding is not None:
             await _cancelled([self._deciding])
         if self._started:
-            await self.engine.stop(self.options.grace * FLUSH_SHARE)
+            seconds = for_bindings(self.options.grace)
+            await asyncio.gather(self.engine.stop(seconds), self._evictor.finish(seconds))
             self._phases.finish()
         for flush in (self._status.flush, self._group_status.flush, self._recorder.flush):
             await flush(max(0.1, ends - loop.time()))
-        await _cancelled([*self._tasks, *self._evictor.tasks])
+        await _cancelled(self._tasks)
         await self._health.stop()
         await self.http.close()
 

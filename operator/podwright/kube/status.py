@@ -18,6 +18,7 @@ from podwright.kube.answers import CONFLICT, another_of_its_name, worth_retrying
 from podwright.kube.http import STRATEGIC_PATCH, Http
 from podwright.kube.resources import POD
 from podwright.kube.times import rfc3339
+from podwright.kube.watch_audit import version_of
 from podwright.kube.wishes import PATIENCE, Wishes, Work
 
 log = logging.getLogger(__name__)
@@ -27,11 +28,18 @@ log = logging.getLogger(__name__)
 class _Said:
     """What a pending pod's status says. `status`: of the condition PodScheduled, empty without one."""
 
-    version: str
+    version: int
     generation: int
     status: str
     verdict: Verdict
     nominated_node: str
+
+    def take(self, wish: _Wish) -> None:
+        """That is what it says now."""
+        if wish.verdict is not None:
+            self.status, self.verdict = "False", wish.verdict
+        if wish.nominated_node is not None:
+            self.nominated_node = wish.nominated_node
 
 
 @dataclass(slots=True)
@@ -63,7 +71,7 @@ class PodStatusWriter:
         status = status if isinstance(status, Mapping) else {}
         generation = raw["metadata"].get("generation")
         said = _Said(
-            str(raw["metadata"].get("resourceVersion") or ""),
+            version_of(raw),
             generation if isinstance(generation, int) else 0,
             "",
             _NOTHING,
@@ -84,7 +92,8 @@ class PodStatusWriter:
     def write(self, pod: PodInfo, verdict: Verdict | None, nominated_node: str | None) -> None:
         wish = self._wishes.get(pod.uid)
         if wish is None:
-            if self._patch(_Wish(pod, verdict, nominated_node)) is None:
+            # What is being written just now may have to be taken back.
+            if not self._wishes.open(pod.uid) and self._patch(_Wish(pod, verdict, nominated_node)) is None:
                 return
             self._wishes.add(pod.uid, _Wish(pod, verdict, nominated_node))
             return
@@ -117,17 +126,18 @@ class PodStatusWriter:
             return
         pod, said = wish.pod, self._said[wish.pod.uid]
         before = replace(said)
-        if wish.verdict is not None:
-            said.status, said.verdict = "False", wish.verdict
-        if wish.nominated_node is not None:
-            said.nominated_node = wish.nominated_node
+        said.take(wish)
         try:
             answer = await self._http.call("PATCH", POD.path(pod.name, pod.namespace, "status"), patch, STRATEGIC_PATCH)
         except BaseException:
             if self._said.get(pod.uid) is said:
                 self._said[pod.uid] = before
             raise
-        said.version = str((answer.get("metadata") or {}).get("resourceVersion") or "")
+        now = self._said.get(pod.uid)
+        if now is not None and (version := version_of(answer)) >= now.version:
+            # The watch may have shown it meanwhile as it was before.
+            now.take(wish)
+            now.version = version
 
     def _patch(self, wish: _Wish) -> dict[str, Any] | None:
         """What has to be written so that the status is as wished; None if it is so already, or the pod is not pending."""
@@ -148,7 +158,10 @@ class PodStatusWriter:
             status["conditions"] = [condition]
         if wish.nominated_node is not None and said.nominated_node != wish.nominated_node:
             status["nominatedNodeName"] = wish.nominated_node or None
-        # With the version a pod that was bound meanwhile is not called unschedulable after all.
-        return (
-            {"metadata": {"uid": wish.pod.uid, "resourceVersion": said.version}, "status": status} if status else None
-        )
+        if not status:
+            return None
+        metadata = {"uid": wish.pod.uid}
+        if said.version:
+            # So that a pod that was bound meanwhile is not called unschedulable after all.
+            metadata["resourceVersion"] = str(said.version)
+        return {"metadata": metadata, "status": status}

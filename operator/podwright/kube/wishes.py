@@ -87,8 +87,8 @@ class Wishes(Generic[W]):
             newer.absorb(wish)
             return
         self._waiting[key] = wish
-        pause = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2 ** min(wish.tries, 10))
-        asyncio.get_running_loop().call_later(max(least, pause), self._order.put_nowait, key)
+        pause = min(LONGEST_PAUSE_SECONDS, max(least, PAUSE_SECONDS * 2 ** min(wish.tries, 10)))
+        asyncio.get_running_loop().call_later(pause, self._order.put_nowait, key)
 
     async def run(self) -> None:
         """Writes what is wished for, until it is cancelled."""

@@ -21,12 +21,16 @@ def audit_of(http, rig):
 async def test_a_pod_that_the_watch_never_told_of_is_taken_in():
     rig = Rig()
     rig.pod("known")
-    async with api(page(ours("known"), following="more"), page(ours("missed"))) as (http, script):
+    pages = [page(ours("known"), following="more"), page(ours("missed"))]
+    async with api(*pages, *pages) as (http, script):
         await audit_of(http, rig).audit()
     assert rig.counts == {"active": 2}
-    first, second = script.requests
+    first, second, third, fourth = script.requests
     assert first.query == {"fieldSelector": f"spec.nodeName=,spec.schedulerName={OURS}", "limit": "500"}
     assert second.query == {**first.query, "continue": "more"}
+    assert first.headers["Accept"].startswith("application/json;as=PartialObjectMetadataList;")
+    assert [third.query, fourth.query] == [first.query, second.query]
+    assert third.headers["Accept"] == "application/json"
 
 
 async def test_a_pod_that_is_pending_no_more_is_let_go():

@@ -11,6 +11,8 @@ from aiohttp import web
 
 from http_kit import api, forever, hangs_up, says, streams
 from podwright.kube import reflector as module
+from podwright.kube import watch_audit
+from podwright.kube.http import METADATA_LIST
 from podwright.kube.reflector import Reflector
 from podwright.kube.resources import NODE, POD
 
@@ -55,9 +57,9 @@ def expired():
 
 
 @asynccontextmanager
-async def reflecting(*answers, resource=NODE, default=None, **options):
+async def reflecting(*answers, resource=NODE, default=None, sink=None, **options):
     """A running reflector; when the answers run out its watch stays open, or the default is what it gets."""
-    picture = Picture()
+    picture = sink or Picture()
     async with api(*answers, default=default or streams(then=forever)) as (http, script):
         reflector = Reflector(http, resource, picture, **options)
         task = asyncio.create_task(reflector.run())
@@ -93,7 +95,7 @@ async def test_the_next_page_is_asked_for_before_the_one_before_is_taken_in():
     journal = []
 
     class Paged:
-        async def insist(self, _method, _path, params):
+        async def insist(self, _method, _path, params, accept):
             journal.append(params.get("continue", "first"))
             following = {"first": "second", "second": None}[journal[-1]]
             return {"metadata": {"resourceVersion": "9", "continue": following}, "items": [item(journal[-1], 1)]}
@@ -242,3 +244,49 @@ async def test_garbage_in_a_list_is_left_out():
     async with reflecting(page({"metadata": None}, item("a", 1), "text", version=1)) as (picture, _, reflector):
         await until(reflector.synced.is_set)
         assert picture.there == {"a": "1"}
+
+
+class Held(Picture):
+    """A sink that is told of objects by others too."""
+
+    def held(self):
+        return set(self.there)
+
+
+async def test_what_others_told_of_goes_too_when_a_list_lacks_it():
+    sink = Held()
+
+    async def meanwhile(request):
+        sink.there["new"] = "by somebody else, since the list was made"
+        return await page(item("a", 3), version=3)(request)
+
+    async with reflecting(page(item("a", 1), version=1), streams(expired()), meanwhile, sink=sink) as (picture, *_):
+        picture.there["ghost"] = "by somebody else"
+        await until(lambda: "ghost" in picture.dropped)
+        assert picture.there.keys() == {"a", "new"}
+
+
+async def test_a_watch_that_always_says_410_has_a_pause_that_grows(monkeypatch):
+    monkeypatch.setattr(module, "BACKOFF_SECONDS", (0.001, 1.0))
+    answers = [page(version=1), says(410)] * 6
+    async with reflecting(*answers) as (_, script, reflector):
+        await until(lambda: len(script.requests) >= 12)
+        assert reflector._failures >= 6
+
+
+async def test_the_pause_that_a_server_asks_for_has_an_end(monkeypatch):
+    monkeypatch.setattr(module, "LONGEST_PAUSE_SECONDS", 0.01)
+    async with reflecting(page(version=1), says(429, **{"Retry-After": "86400"})) as (_, script, _r):
+        await until(lambda: len(script.requests) == 3)
+
+
+async def test_what_the_watch_did_not_tell_of_is_made_good_by_a_new_list(monkeypatch):
+    monkeypatch.setattr(watch_audit, "LEAST_SECONDS", 0.01)
+    monkeypatch.setattr(watch_audit, "LATE_SECONDS", 0.0)
+    truth = page(item("a", 5), item("c", 6), version=6)
+    lists = [page(item("a", 1), item("b", 1), version=1), streams(then=forever), truth, truth]
+    async with reflecting(*lists, default=truth) as (picture, script, reflector):
+        await until(lambda: reflector.lists >= 2)
+        assert picture.there == {"a": "5", "c": "6"}
+        assert picture.dropped == ["b"]
+        assert script.requests[2].headers["Accept"] == METADATA_LIST

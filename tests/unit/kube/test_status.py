@@ -154,6 +154,23 @@ async def test_after_a_write_the_next_one_is_to_the_version_that_came_of_it():
         assert [request.body["metadata"]["resourceVersion"] for request in script.requests] == ["1", "8"]
 
 
+async def test_what_is_taken_back_while_it_is_being_written_is_written_once_more():
+    raw = pending()
+
+    async def meanwhile(request):
+        writer.seen("u1", raw)  # somebody labels the pod, and the watch shows it without what is being written
+        writer.write(parse_pod(raw), None, "")
+        return await says(200, {"metadata": {"resourceVersion": "8"}})(request)
+
+    async with writing(meanwhile) as (writer, script):
+        writer.seen("u1", raw)
+        writer.write(parse_pod(raw), None, "a")
+        await writer.flush(5)
+        writer.seen("u1", pending(nominatedNodeName="a"))
+        await writer.flush(5)
+        assert [request.body["status"]["nominatedNodeName"] for request in script.requests] == ["a", None]
+
+
 async def test_another_pod_of_its_name_is_left_alone(caplog):
     raw = pending()
     immutable = 'Pod "web" is invalid: metadata.uid: Invalid value: "u1": field is immutable'
@@ -177,12 +194,12 @@ async def test_the_pause_that_the_server_asks_for_is_kept(monkeypatch):
         return later(min(seconds, 0.001), *work)
 
     raw = pending()
-    async with writing(says(429, **{"Retry-After": "77"})) as (writer, script):
+    async with writing(says(429, **{"Retry-After": "17"})) as (writer, script):
         writer.seen("u1", raw)
         monkeypatch.setattr(loop, "call_later", noted)
         writer.write(parse_pod(raw), NO_ROOM, None)
         await until_asked(script, 2)
-        assert 77.0 in pauses
+        assert 17.0 in pauses
 
 
 async def test_an_error_of_another_kind_leaves_the_verdict_unsaid(monkeypatch):
