@@ -6,7 +6,6 @@ What can be asked for (queue lengths, cache sizes) is computed when somebody scr
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -27,20 +26,6 @@ from podwright.engine.plugin_metrics import PluginMetrics
 from podwright.engine.tuning import memory_in_use
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
-
-_MAJOR, _MINOR = __version__.split(".")[:2]
-_BUILD: Final = {
-    "major": _MAJOR,
-    "minor": _MINOR,
-    "git_version": f"v{__version__}",
-    "git_commit": "",
-    "git_tree_state": "",
-    "build_date": "",
-    "go_version": "",
-    "compiler": platform.python_implementation().lower(),
-    "platform": f"{sys.platform}/{platform.machine()}",
-}
-"""By component-base's labels; Podwright's version, not that of Kubernetes."""
 
 _ATTEMPTS: Final = (*map(str, range(15)), "15+")
 
@@ -165,8 +150,11 @@ class Metrics:
         self.bad_objects = Counter(
             "podwright_bad_objects", "Objects that could not be understood.", ["kind"], registry=registry
         )
-        build = Gauge("kubernetes_build_info", "Which version this is.", list(_BUILD), registry=registry)
-        build.labels(**_BUILD).set(1)
+        # Not kubernetes_build_info: whoever watches over clusters is alerted by that if its versions differ.
+        build = Gauge(
+            "podwright_build_info", "Which version this is.", ["version", "python_version"], registry=registry
+        )
+        build.labels(__version__, platform.python_version()).set(1)
         in_use = Gauge(
             "podwright_memory_in_use_bytes",
             "Memory in use, without what the C library keeps for later.",
