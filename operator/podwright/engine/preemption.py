@@ -45,8 +45,11 @@ WHOLE_CLUSTER: Final = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class _Preemptor:
-    """`uids`: the pods that wait; `told`: what people are told that it is; `where`: on which node."""
+    """`key`: the pod's uid, or the group's key; `uids`: the pods that are tried again in any case; `told`: what people are told
+    that it is; `where`: on which node.
+    """
 
+    key: str
     uids: tuple[str, ...]
     told: PodInfo | Regarding
     where: str
@@ -89,7 +92,7 @@ class Preemptions:
 
     def carry_out(self, framework: Framework, pod: PodInfo, wanted: PostFilterResult) -> None:
         """The pod is nominated to a node; its victims are to make room."""
-        preemptor = _Preemptor((pod.uid,), pod, wanted.nominated_node)
+        preemptor = _Preemptor(pod.uid, (pod.uid,), pod, wanted.nominated_node)
         self._metrics.preemption_victims.observe(len(wanted.victims))
         self._by_preemptor.violated(preemptor.kind, wanted.violations)
         self._clear_lower((wanted.nominated_node,), pod.priority, {pod.uid})
@@ -109,7 +112,7 @@ class Preemptions:
                 self._cache.nominator.add(member, node_name)
                 self._status.write(member, None, node_name)
         self._clear_lower(set(preemption.nominations.values()), members[0].priority, set(uids))
-        preemptor = _Preemptor(uids, Regarding.group(group, members[0].scheduler_name), WHOLE_CLUSTER)
+        preemptor = _Preemptor(group.key, uids, Regarding.group(group, members[0].scheduler_name), WHOLE_CLUSTER)
         self._by_preemptor.group_victims.observe(len(preemption.victims))
         self._by_preemptor.violated(preemptor.kind, preemption.violations)
         self._make_room(framework, preemptor, preemption.victims)
@@ -146,8 +149,7 @@ class Preemptions:
     def _evict(self, holders: Sequence[Any], preemptor: _Preemptor, victims: list[PodInfo]) -> None:
         started = self._clock()
         for holder in holders:
-            for uid in preemptor.uids:
-                holder.started(uid)
+            holder.started(preemptor.key)
         awaited = {victim.uid for victim in victims}
         failed: list[str] = []
 
@@ -159,14 +161,14 @@ class Preemptions:
                 failed.append(victim)
             if not awaited:
                 for holder in holders:
-                    for uid in preemptor.uids:
-                        holder.finished(uid)
+                    holder.finished(preemptor.key)
                 result, seconds = "error" if failed else "success", self._clock() - started
                 self._metrics.preempted(result, seconds)
                 self._by_preemptor.executed(preemptor.kind, result, seconds)
                 there = any(self._cache.placement(one.uid) is not None for one in victims)
                 for uid in preemptor.uids:
                     self._release(uid, failed=bool(failed), there=there)
+                self._release_latecomers(preemptor)
 
         for victim in victims:
             self._evictor.evict(victim, preemptor.told, preemptor.where, partial(answered, victim.uid))
@@ -184,3 +186,11 @@ class Preemptions:
         elif queued is not None and queued.place is Place.GATED and not there:
             self._queue.activate(uid)
             self._wake()
+
+    def _release_latecomers(self, preemptor: _Preemptor) -> None:
+        """Members that came while their group was held: nothing else wakes them."""
+        for uid in list(self._cache.groups.members(preemptor.key).waiting):
+            queued = self._queue.get(uid)
+            if uid not in preemptor.uids and queued is not None and queued.place is Place.GATED:
+                self._queue.activate(uid)
+                self._wake()

@@ -101,6 +101,44 @@ class TestTheGroupWaits:
             await settle()
             assert sorted(name for name, _, _ in rig.evictor.evicted) == ["low0", "low0", "low1", "low1"]
 
+    async def test_members_that_come_meanwhile_are_held_with_the_others_and_preempt_nobody(self):
+        rig = siege()
+        for i in (2, 3):
+            rig.node(f"n{i}")
+            rig.engine.assigned.put(lesser(i))
+        async with deciding(rig):
+            victims = list(rig.evictor.answers)
+            for i in (2, 3):
+                rig.pod(f"m{i}", requests=ALL, priority=10, spec=in_group())
+                await settle()
+            assert held_by(rig, "m3") == (GROUP_WAITING,)
+            assert [name for name, _, _ in rig.evictor.evicted] == victims
+            assert rig.counts["gated"] == 2
+
+    async def test_members_that_come_meanwhile_are_tried_with_the_others_once_these_may_go(self):
+        rig = siege()
+        async with deciding(rig):
+            rig.node("n2")
+            rig.pod("m2", requests=ALL, priority=10, spec=in_group())
+            await settle()
+            for name in ("low0", "low1"):
+                rig.evictor.answers[name](True)
+            await settle()
+            gone(rig, "low0", "low1")
+            rig.now += 4
+            rig.engine.wake()
+            await settle()
+            assert {name for name, _ in rig.cluster.bound} == {"m0", "m1", "m2"}
+
+    async def test_members_of_other_groups_are_not_held(self):
+        rig = siege()
+        add_group(rig, make_pod_group("other", 1))
+        rig.node("n2")
+        async with deciding(rig):
+            rig.pod("free", requests=ALL, spec=in_group("other"))
+            await settle()
+            assert rig.cluster.bound == [("free", "n2")]
+
     async def test_while_victims_are_going_nobody_else_must_go(self):
         rig = siege()
         rig.node("n2")

@@ -43,6 +43,34 @@ async def test_the_preemptor_is_held_until_the_deletion_of_its_last_victim_has_b
     assert len(rig.evictor.evicted) == 2
 
 
+async def test_the_preemptor_is_held_also_when_its_policy_changes_meanwhile():
+    rig = crowded()
+    policy = custom_policy("postFilter", "DefaultPreemption")
+    policy["spec"] = {"strategy": {"type": "MostAllocated"}}
+    assert rig.engine.live.apply(policy).accepted
+    rig.pod("high", requests=TWO, priority=10)
+    async with deciding(rig):
+        assert evicted(rig) == ["one", "two"]
+        changed = {
+            "metadata": {**policy["metadata"], "generation": 2},
+            "spec": {"strategy": {"type": "LeastAllocated"}},
+        }
+        assert rig.engine.live.apply(changed).accepted
+        rig.now += 12
+        rig.engine.policies_changed()
+        await settle()
+        assert evicted(rig) == ["one", "two"]
+        assert rig.counts == {"gated": 1}
+        for name in ("one", "two"):
+            rig.evictor.answers[name](True)
+            rig.engine.assigned.drop(f"default/{name}", None)
+        await settle()
+        rig.now += 12
+        rig.engine.wake()
+        await settle()
+        assert rig.cluster.bound == [("high", "a")]
+
+
 async def test_a_victim_that_is_gone_before_the_answer_comes_leaves_nobody_waiting():
     rig = crowded()
     rig.pod("high", requests=TWO, priority=10)

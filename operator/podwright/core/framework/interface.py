@@ -178,12 +178,16 @@ class PostFilterResult:
 
 @runtime_checkable
 class HoldsPreemptors(Protocol):
-    """A PostFilter plugin that keeps preemptors in PreEnqueue while their victims are being evicted."""
+    """A PostFilter plugin that keeps preemptors in PreEnqueue while their victims are being evicted.
 
-    def started(self, uid: str) -> None:
-        """The evictions for this pod begin."""
+    A preemptor is a pod, by its uid, or a pod group with all its members, those that come meanwhile included, by its key.
+    A policy that changes has its plugins built anew: what is remembered in one is not known to the next.
+    """
 
-    def finished(self, uid: str) -> None:
+    def started(self, preemptor: str) -> None:
+        """The evictions for this preemptor begin."""
+
+    def finished(self, preemptor: str) -> None:
         """The deletion of its last victim has begun, or failed."""
 
 

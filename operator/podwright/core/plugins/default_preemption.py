@@ -66,29 +66,31 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         super().__init__(args, handle)
         self._runner: FilterRunner | None = None
         self._start = 0
-        self._preempting: set[str] = set()
+        self._preempting = handle.cache.nominator.preempting
         self._verdicts: KeptVerdicts[Candidate | Status] = KeptVerdicts()
         self._holds = handle.features.enabled("SchedulerAsyncPreemption")
 
     def use(self, runner: Any) -> None:
         self._runner = runner
 
-    def started(self, uid: str) -> None:
-        """The pod's victims are being evicted: it waits in PreEnqueue until `finished`."""
+    def started(self, preemptor: str) -> None:
+        """The victims of the pod or group are being evicted: it waits in PreEnqueue until `finished`."""
         if self._holds:
-            self._preempting.add(uid)
+            self._preempting.add(preemptor)
 
-    def finished(self, uid: str) -> None:
-        self._preempting.discard(uid)
+    def finished(self, preemptor: str) -> None:
+        self._preempting.discard(preemptor)
 
     def forget_findings(self) -> None:
         """Lets go of the victims that were found for pods of one template."""
         self._verdicts.clear()
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        if pod.uid not in self._preempting:
+        if not self._preempting:
             return None
-        return unresolvable(GROUP_WAITING if self.handle.cache.groups.named_by(pod) else WAITING)
+        if pod.group in self._preempting and self.handle.cache.groups.named_by(pod):
+            return unresolvable(GROUP_WAITING)
+        return unresolvable(WAITING) if pod.uid in self._preempting else None
 
     def hints(self) -> Sequence[EventHint]:
         # The eviction itself is no news to the pod; other plugins' hints see the deletion of its victims.

@@ -1,4 +1,4 @@
-"""Pods that were promised a node (`nominatedNodeName`) but are not on it yet."""
+"""Pods that were promised a node (`nominatedNodeName`) but are not on it yet, and preemptors that wait for one to be cleared."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ class Nominator:
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
         self._pods: dict[str, dict[str, PodInfo]] = {}
+        self.preempting: set[str] = set()
+        """Uids of pods and keys of pod groups whose victims are being evicted. Here, since plugins come and go with policies."""
 
     def add(self, pod: PodInfo, node_name: str) -> None:
         """Nominates the pod to a node, instead of any other."""
