@@ -1,0 +1,99 @@
+"""Pods that wait and change on the real control plane: by their labels, their namespace's, or what only a plugin looks at."""
+
+from __future__ import annotations
+
+import pytest
+
+import operator_kit as kit
+from podwright.testing import node, pod, wait_until
+
+OURS = "podwright"
+STRICT = {"tier": "strict"}
+PLUGIN = '''
+from podwright.core.framework.interface import FilterPlugin, Plugin, PreEnqueuePlugin
+from podwright.core.framework.status import unresolvable, unschedulable
+
+
+def approved(pod, by):
+    return (pod.raw["metadata"].get("annotations") or {}).get("example.com/" + by) == "yes"
+
+
+class Approved(Plugin, PreEnqueuePlugin, FilterPlugin):
+    """Its gate opens, and its nodes are fit, for a pod with the annotations; it says nothing of events."""
+
+    name = "Approved"
+
+    def pre_enqueue(self, pod):
+        return None if approved(pod, "gate") else unresolvable("not approved")
+
+    def filter(self, _state, pod, _node):
+        return None if approved(pod, "filter") else unschedulable("not approved")
+'''
+
+
+@pytest.fixture
+def cluster(empty_cluster):
+    kit.install(empty_cluster)
+    empty_cluster.client.create(node("a", labels={"zone": "1"}))
+    return empty_cluster
+
+
+def strict(**match):
+    """A policy under which no node is fit."""
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["2"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    args = {"addedAffinity": required}
+    spec = {"precedence": 10, "match": match, "pluginConfig": [{"name": "NodeAffinity", "args": args}]}
+    return {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "SchedulerPolicy",
+        "metadata": {"name": "strict"},
+        "spec": spec,
+    }
+
+
+def changed(cluster, path, **metadata):
+    content = "application/merge-patch+json"
+    cluster.client.request("PATCH", path, {"metadata": metadata}, content_type=content)
+
+
+def wait_for(cluster, namespace, reason):
+    def is_told():
+        return all(kit.condition(raw).get("reason") == reason for raw in kit.pods(cluster, namespace))
+
+    wait_until(is_told, 30, f"the pod is told: {reason}")
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+@pytest.mark.parametrize("whose", ["the pod's", "the namespace's"])
+def test_a_label_that_brings_a_pod_under_another_policy_brings_it_on(cluster, namespace, intake, whose):
+    selector = {"matchLabels": STRICT}
+    if whose == "the pod's":
+        policy, path = strict(podSelector=selector), f"/api/v1/namespaces/{namespace}/pods/web"
+    else:
+        policy, path = strict(namespaceSelector=selector), f"/api/v1/namespaces/{namespace}"
+        changed(cluster, path, labels=STRICT)
+    cluster.client.create(policy)
+    with kit.running(cluster, f"--pod-intake={intake}"):
+        cluster.client.create(pod("web", namespace, scheduler=OURS, labels=STRICT))
+        wait_for(cluster, namespace, "Unschedulable")
+        changed(cluster, path, labels={"tier": None})
+        kit.wait_bound(cluster, namespace, 1, 20)
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+def test_an_annotation_opens_a_strangers_gate_and_passes_its_filter(cluster, namespace, intake, tmp_path):
+    (tmp_path / "approved.py").write_text(PLUGIN)
+    enabled = {point: {"enabled": [{"name": "Approved"}]} for point in ("preEnqueue", "filter")}
+    policy = {**strict(), "spec": {"strategy": {"type": "Custom"}, "plugins": enabled}}
+    cluster.client.create(policy)
+    path = f"/api/v1/namespaces/{namespace}/pods/web"
+    with kit.running(cluster, f"--pod-intake={intake}", f"--plugin-dir={tmp_path}") as operator:
+        cluster.client.create(pod("web", namespace, scheduler=OURS))
+        wait_until(lambda: operator.metric("scheduler_pending_pods", queue="gated") == 1, 30, "it is held")
+        changed(cluster, path, annotations={"example.com/gate": "yes"})
+        wait_for(cluster, namespace, "Unschedulable")
+        changed(cluster, path, annotations={"example.com/filter": "yes"})
+        kit.wait_bound(cluster, namespace, 1, 20)
+        attempts = operator.metric("scheduler_schedule_attempts_total", result="unschedulable", profile=OURS)
+        assert attempts == 1
