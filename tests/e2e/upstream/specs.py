@@ -17,7 +17,10 @@ SLOW = (
     "runs ReplicaSets to verify preemption running path",
     "should spread the pods of a replication controller across zones",
 )
-"""The specs that take longest; `make e2e` runs them, the tests do not."""
+"""The specs that take longest; `make e2e` runs them, the tests do not, nor does `--quick`."""
+
+FEWEST = 20
+"""So many specs have to be asked of Podwright, unless some were chosen: with fewer something else went wrong, and all is not well."""
 
 POD_GROUPS = "FeatureGate:GenericWorkload"
 """The label of the specs of pod groups, a feature that a Kubernetes cluster has off by default."""

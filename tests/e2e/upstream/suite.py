@@ -15,7 +15,7 @@ from typing import Self
 from tests.e2e.upstream.cluster import NODES, cluster
 from tests.e2e.upstream.specs import LEFT_OUT, POD_GROUPS
 
-from podwright.testing import Binaries, ControlPlane, Process
+from podwright.testing import Binaries, ControlPlane, Process, ProcessError
 from podwright.testing.build import build_test
 
 MAIN = Path(__file__).with_name("scheduling_test.go")
@@ -44,26 +44,47 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether each spec that passes with kube-scheduler passes with Podwright; without kube-scheduler, whether each does."""
+    """Whether each spec that passes with kube-scheduler passes with Podwright; without kube-scheduler, whether each does.
+
+    `fewest`: with fewer specs to pass than that, but with none in any case, it is not good whatever passes.
+    """
 
     passed: int
     wanted: int
     missing: tuple[str, ...]
     compared: bool
+    fewest: int = 1
 
     @classmethod
-    def of(cls, results: Mapping[str, Sequence[Result]]) -> Self:
+    def of(cls, results: Mapping[str, Sequence[Result]], fewest: int = 1) -> Self:
         """The verdict on results by scheduler."""
         ours = results.get("podwright", ())
         reference = results.get("kube-scheduler")
         chosen = ours if reference is None else [result for result in reference if result.passed]
-        wanted = {result.name for result in chosen} if ours else set()
+        wanted = {result.name for result in chosen}
         missing = wanted - {result.name for result in ours if result.passed}
-        return cls(len(wanted - missing), len(wanted), tuple(sorted(missing)), reference is not None)
+        return cls(len(wanted - missing), len(wanted), tuple(sorted(missing)), reference is not None, max(1, fewest))
+
+    @property
+    def good(self) -> bool:
+        return not self.missing and self.wanted >= self.fewest
 
     def __str__(self) -> str:
         which = "specs that pass with kube-scheduler" if self.compared else "specs"
         return f"Podwright passes {self.passed} of {self.wanted} {which}"
+
+
+def interrupted(status: int, results: Sequence[Result]) -> str:
+    """What is wrong with the end of a run, by the exit status of the specs, empty if nothing is.
+
+    Ginkgo ends with 1 if a spec has failed, but also if anything around the specs has, or if its time was over.
+    """
+    if not results:
+        return f"no spec ran (exit status {status})"
+    failed = sum(not result.passed and result.state != "skipped" for result in results)
+    if status == 0 or (status == 1 and failed):
+        return ""
+    return f"the specs ended with exit status {status}; {failed} of {len(results)} failed"
 
 
 def build(binaries: Binaries) -> Path:
@@ -93,9 +114,9 @@ def run(
             if result.ran:
                 tell(result)
                 results.append(result)
-        if not results:
-            message = f"no spec ran\n{process.log_tail()}"
-            raise RuntimeError(message)
+        if problem := interrupted(process.wait(10), results):
+            message = f"{problem}\n{process.log_tail()}"
+            raise ProcessError(message)
         return results
 
 
