@@ -100,9 +100,8 @@ class GroupWatch:
             self._wake()
 
     def _name_strangers(self, group: PodGroup) -> None:
-        waiting = self._cache.groups.members(group.key).unplaced()
-        if waiting:
-            text = self.odd_one(group.key, waiting[0].scheduler_name)
+        for pod in self._cache.groups.members(group.key).unplaced()[:1]:
+            text = self.odd_one(group.key, pod.scheduler_name)
             self._groups.not_scheduled(group, Verdict(SCHEDULER_ERROR, text))
 
     def _refused(self, group: PodGroup, error: InvalidObjectError) -> None:
