@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from podwright.core.framework.status import Code, Status, unresolvable, unschedu
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
+
+PLANNED: Final = ("TopologyPlacementGenerator",)
+"""Plugins that may reject pods whether a profile has them or not, because the planner of pod groups does their work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +70,11 @@ class Framework:
         self.evaluations = Evaluations(self._points)
         """Of `core.cycle.schedule`; whoever wants to know drains it."""
         self.weights = expanded.weights
+        planned = [name for name in PLANNED if name in classes and name not in self.plugins]
+        hinting = {name: self._build(classes[name], None, handle) for name in planned} | self.plugins
         self.hints: Mapping[str, Sequence[EventHint]] = {
             name: contract.hints_of(plugin)
-            for name, plugin in self.plugins.items()
+            for name, plugin in hinting.items()
             if isinstance(plugin, EnqueueExtensions)
         }
         self._must_hold_devices = DYNAMIC_RESOURCES not in expanded.points[Point.PRE_FILTER]
