@@ -13,7 +13,7 @@ from builders import make_node
 from engine_kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
 from podwright import __version__
 from podwright.core.framework.interface import FilterPlugin, PermitPlugin, Plugin, PreFilterPlugin, ScorePlugin
-from podwright.core.framework.status import Code, Status, unresolvable
+from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import parse_pod
 from podwright.core.queue import hinting
 from podwright.engine.buckets import Counts, Tallies
@@ -165,23 +165,37 @@ async def test_a_pod_without_a_choice_is_not_scored():
         assert asked(rig, "NodeResourcesFit") == {"PreFilter": 2, "Filter": 2}
 
 
-async def test_after_a_pre_filter_that_ends_the_attempt_nobody_is_asked():
+@pytest.mark.parametrize(
+    ("code", "after"),
+    [
+        pytest.param(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, {}, id="for good: nobody else is asked"),
+        pytest.param(Code.UNSCHEDULABLE, {"PreFilter": 1}, id="for now: the others are asked, but about no node"),
+    ],
+)
+async def test_pre_filter_can_end_an_attempt(code, after):
     class Never(Plugin, PreFilterPlugin):
         name = "Never"
 
         def pre_filter(self, _state, _pod):
-            return unresolvable("never")
+            return Status(code, ("never",))
 
-    rig = Rig({"Never": Never, "PerNode": PerNode})
-    policy = custom_policy("filter", "PerNode")
-    policy["spec"]["plugins"]["preFilter"] = {"enabled": [{"name": "Never"}, {"name": "NodePorts"}]}
+    class After(Plugin, PreFilterPlugin):
+        name = "After"
+
+        def pre_filter(self, _state, _pod):
+            return None
+
+    rig = Rig({"Never": Never, "After": After})
+    policy = custom_policy("preFilter", "Never")
+    policy["spec"]["plugins"]["preFilter"]["enabled"].append({"name": "After"})
     assert rig.engine.live.apply(policy).accepted
     rig.node("a")
     rig.pod("web")
     async with deciding(rig):
-        assert rig.engine.queue.counts()["unschedulable"] == 1
+        assert rig.counts == {"unschedulable": 1}
         assert asked(rig, "Never") == {"PreFilter": 1}
-        assert asked(rig, "PerNode") == {}
+        assert asked(rig, "After") == after
+        assert asked(rig, "NodeResourcesFit") == {"PreFilter": 1}
 
 
 async def test_what_plugins_of_a_policy_were_asked_stays_when_it_goes():
