@@ -162,6 +162,13 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.held.add(f"p{self.count + 1}")
         self.come(Spec(priority, gates=gates))
 
+    @rule(verdicts=st.lists(VERDICTS, min_size=1, max_size=3), priority=PRIORITIES)
+    def some_come_and_fail(self, verdicts, priority):
+        for verdict in verdicts:
+            name = self.come(Spec(priority))
+            self.take(name)
+            self.fail(name, verdict)
+
     @rule()
     def begin_an_attempt(self):
         self.pop()
@@ -281,11 +288,14 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.held.add(self.draw(data, BACKOFF, UNSCHEDULABLE, FLYING))
 
     @precondition(lambda self: self.model.held)
-    @rule(data=st.data(), told=st.booleans())
-    def it_is_held_no_more(self, data, told):
-        self.model.held.discard(data.draw(st.sampled_from(sorted(self.model.held))))
-        if told:
+    @rule(data=st.data(), then=st.sampled_from(["nobody looks", "something happens", "it is taken"]))
+    def it_is_held_no_more(self, data, then):
+        name = data.draw(st.sampled_from(sorted(self.model.held)))
+        self.model.held.discard(name)
+        if then == "something happens":
             self.happen(POD_GONE, "no")
+        elif then == "it is taken":
+            self.take(name)
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data())
@@ -388,7 +398,7 @@ class QueueMachineForLong(QueueMachine):
     """The same, as often as a run of all tests can bear."""
 
 
-QueueMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
-QueueMachineForLong.TestCase.settings = settings(max_examples=600, stateful_step_count=50, deadline=None)
+QueueMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+QueueMachineForLong.TestCase.settings = settings(max_examples=700, stateful_step_count=50, deadline=None)
 TestQueueMachine = QueueMachine.TestCase
 TestQueueMachineForLong = pytest.mark.slow(QueueMachineForLong.TestCase)
