@@ -32,6 +32,11 @@ class Strangers:
     def __len__(self) -> int:
         return len(self._by_uid)
 
+    @property
+    def namespaces(self) -> set[str]:
+        """Where they are."""
+        return {stranger.pod.partition("/")[0] for stranger in self._by_uid.values()}
+
     def of(self, key: str) -> Collection[Stranger]:
         """Those of a group, the first known first."""
         return self._by_group.get(key, {}).values()

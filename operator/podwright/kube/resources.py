@@ -31,9 +31,13 @@ class Resource:
         """The URL path of all objects, in all namespaces."""
         return f"{self.root}/{self.plural}"
 
+    def collection_in(self, namespace: str) -> str:
+        """The URL path of a namespace's objects."""
+        return f"{self.root}/namespaces/{namespace}/{self.plural}"
+
     def path(self, name: str, namespace: str = "", subresource: str = "") -> str:
         """The URL path of one object, or of one of its subresources."""
-        parent = f"{self.root}/namespaces/{namespace}/{self.plural}" if self.namespaced else self.collection
+        parent = self.collection_in(namespace) if self.namespaced else self.collection
         return f"{parent}/{name}/{subresource}" if subresource else f"{parent}/{name}"
 
 

@@ -45,6 +45,7 @@ from podwright.kube.policies import PolicyKeeper
 from podwright.kube.reflector import Reflector, Sink
 from podwright.kube.resources import CRD, NODE, POD, POLICY, STORED
 from podwright.kube.status import PodStatusWriter
+from podwright.kube.strangers import StrangersLook
 
 log = logging.getLogger(__name__)
 
@@ -155,6 +156,7 @@ class Runtime:
         self._spawn("newly served names", self._list_newly_served)
         audit = PendingAudit(self.http, self.engine.pending, lambda: self.engine.live.policies.scheduler_names)
         self._spawn("audit of pending pods", audit.run)
+        self._spawn("look for pods of other schedulers", StrangersLook(self.http, self.engine).run)
         self._started = True
         self._deciding = self._spawn("decisions", lambda: self._decide(audit))
 
