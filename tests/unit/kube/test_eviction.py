@@ -144,18 +144,36 @@ class TestTheEnd:
 
     async def test_what_has_not_begun_is_left_to_the_next_process(self, monkeypatch):
         monkeypatch.setattr(eviction, "AT_ONCE", 1)
+        marked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(request):
+            marked.set()
+            await go_on.wait()
+            return await says(200, {})(request)
+
+        async with api(slow, default=says(200, {})) as (http, script):
+            evictor, begun = PodEvictor(http, FakeRecorder(), lambda: 0.0), []
+            for _ in range(3):
+                evictor.evict(VICTIM, PREEMPTOR, "a", begun.append)
+            await marked.wait()
+            finishing = asyncio.create_task(evictor.finish(60))
+            await asyncio.sleep(0)
+            go_on.set()
+            await finishing
+            assert [request.method for request in script.requests] == ["PATCH", "DELETE"]
+            assert sorted(begun) == [False, False, True]
+
+    async def test_what_takes_too_long_is_given_up(self):
         arrived = asyncio.Event()
 
         async def slow(_request):
             arrived.set()
             await asyncio.Event().wait()
 
-        async with api(slow) as (http, script):
+        async with api(slow) as (http, _):
             evictor, begun = PodEvictor(http, FakeRecorder(), lambda: 0.0), []
-            for _ in range(3):
-                evictor.evict(VICTIM, PREEMPTOR, "a", begun.append)
+            evictor.evict(VICTIM, PREEMPTOR, "a", begun.append)
             await arrived.wait()
-            await evictor.finish(0.01)
-            assert len(script.requests) == 1
-            assert begun == [False] * 3
+            await evictor.finish(0)
+            assert begun == [False]
             assert not evictor.tasks

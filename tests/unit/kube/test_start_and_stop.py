@@ -1,0 +1,262 @@
+"""The start and the end of a runtime, on an API server in memory whose answers can be held back."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from engine_kit import settle
+from podwright.kube import runtime as module
+from podwright.kube.options import Options
+from podwright.kube.runtime import Runtime, for_bindings
+from podwright.sandbox import Sandbox
+
+OURS = "podwright"
+PENDING = "spec.nodeName=,"
+Request = tuple[str, str, str]
+"""Method, path, field selector."""
+
+
+class Server:
+    """The sandbox, and a hand on what it is asked."""
+
+    def __init__(self, kubeconfig) -> None:
+        self.sandbox = Sandbox(delay=0, controllers=False)
+        self.asked: list[Request] = []
+        self._path = kubeconfig
+        self._only: Callable[[Request], bool] = lambda _request: False
+        self._held: list[Request] = []
+        self._released = asyncio.Event()
+        self._answer = self.sandbox._server.handle
+        self.sandbox._server.handle = self._handle
+
+    async def _handle(self, request):
+        what = (
+            request.method,
+            request.path,
+            "" if "watch" in request.query else request.query.get("fieldSelector", "*"),
+        )
+        self.asked.append(what)
+        if self._only(what):
+            self._held.append(what)
+            await self._released.wait()
+        return await self._answer(request)
+
+    def hold(self, only: Callable[[Request], bool]) -> None:
+        """From now on these come no further, until `release`."""
+        self._only, self._held, self._released = only, [], asyncio.Event()
+
+    async def holds(self) -> None:
+        """Returns once something is held."""
+        await until(lambda: self._held)
+
+    def release(self) -> None:
+        self._only = lambda _request: False
+        self._released.set()
+
+    def create(self, resource: str, name: str, namespace: str = "", **parts) -> dict:
+        cluster = self.sandbox.cluster
+        return cluster.create(cluster.kinds.named(resource), namespace, {"metadata": {"name": name}, **parts}).obj
+
+    def node(self, name: str, pods: int = 110) -> None:
+        size = {"cpu": "8", "memory": "32Gi", "pods": str(pods)}
+        self.create("nodes", name, spec={}, status={"capacity": size, "allocatable": size})
+
+    def pod(self, name: str, scheduler: str = OURS, **spec) -> dict:
+        return self.create(
+            "pods", name, "default", spec={"schedulerName": scheduler, "containers": [{"name": "c"}], **spec}
+        )
+
+    @property
+    def bound(self) -> list[str]:
+        """Names in the order of their Bindings, of pods that may be gone since."""
+        return [path.split("/")[-2] for method, path, _ in self.asked if method == "POST" and path.endswith("/binding")]
+
+    def there(self) -> set[str]:
+        return {name for _, name in self.sandbox.cluster.store["pods"].entries}
+
+    def runtime(self, **options) -> Runtime:
+        """It is the caller's to start and to stop."""
+        return Runtime(Options(kubeconfig=str(self.sandbox.write_kubeconfig(self._path)), **options))
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def server(tmp_path, monkeypatch) -> AsyncIterator[Server]:
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # the tests that follow are no part of this process's caches
+    server = Server(tmp_path / "kubeconfig")
+    async with server.sandbox:
+        yield server
+
+
+@asynccontextmanager
+async def running(server: Server, *, started: bool = True, **options) -> AsyncIterator[Runtime]:
+    """`started`: decisions are made within."""
+    runtime = server.runtime(**options)
+    await runtime.start()
+    try:
+        if started:
+            await until(lambda: not runtime.missing())
+        yield runtime
+    finally:
+        server.release()
+        await runtime.stop()
+
+
+def lists(plural: str, selector: str = "*") -> Callable[[Request], bool]:
+    return lambda request: request[0] == "GET" and request[1].endswith(f"/{plural}") and request[2].startswith(selector)
+
+
+class TestTheStart:
+    @pytest.mark.parametrize(
+        ("intake", "held", "missing"),
+        [
+            pytest.param("watch", lists("nodes"), "nodes", id="nodes"),
+            pytest.param("watch", lists("pods", "spec.nodeName!="), "assigned pods", id="pods that have a node"),
+            pytest.param("watch", lists("pods", PENDING), "pending pods", id="pending pods, by a watch of our own"),
+            pytest.param("kopf", lists("pods", PENDING), "pending pods", id="pending pods, by way of Kopf"),
+            pytest.param("kopf", lists("persistentvolumes"), "persistentvolumes", id="volumes"),
+        ],
+    )
+    async def test_nothing_is_decided_before_these_are_known(self, server, intake, held, missing):
+        server.node("a")
+        raw = server.pod("web")
+        server.hold(held)
+        async with running(server, started=False, pod_intake=intake) as runtime:
+            await server.holds()
+            await until(lambda: runtime.missing() == [missing])
+            runtime.pending.put(raw)
+            await settle()
+            assert not runtime.engine.rested.is_set()
+            assert server.bound == []
+            server.release()
+            await until(lambda: server.bound == ["web"])
+            assert runtime.missing() == []
+
+    async def test_the_most_important_pod_is_first_although_kopf_shows_it_last(self, server):
+        server.node("a", pods=1)
+        server.create("priorityclasses.scheduling.k8s.io", "high", value=1000)
+        low = server.pod("low")
+        server.pod("high", priorityClassName="high")
+        async with running(server, started=False, pod_intake="kopf") as runtime:
+            runtime.pending.put(low)
+            await until(lambda: server.bound)
+            await until(runtime.engine.rested.is_set)
+            assert server.bound == ["high"]
+            assert server.there() == {"low", "high"}
+
+    async def test_pending_pods_are_asked_for_until_there_is_an_answer(self, server, monkeypatch):
+        monkeypatch.setattr(module, "START_PAUSE_SECONDS", (0.001, 0.001))
+        monkeypatch.setattr(module, "RESTART_SECONDS", 3600)
+        server.node("a")
+        server.pod("web")
+        troubles = Counter[str]()
+        answer = server._answer
+
+        async def troubled(request):
+            if request.query.get("fieldSelector", "").startswith(PENDING) and troubles["500"] < 12:
+                troubles["500"] += 1
+                request = request.clone(rel_url="/no/such/path")
+            return await answer(request)
+
+        server._answer = troubled
+        async with running(server, pod_intake="kopf"):
+            await until(lambda: server.bound == ["web"])
+            assert troubles["500"] == 12
+
+
+def policy(scheduler: str) -> dict:
+    metadata = {"name": "more", "uid": f"more-{scheduler}", "generation": 1}
+    return {"metadata": metadata, "spec": {"schedulerName": scheduler, "strategy": {"type": "Default"}}}
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+@pytest.mark.parametrize("name", ["another-name", "default-scheduler"])
+async def test_pods_of_a_name_that_is_served_again_are_looked_for(server, name, intake):
+    server.node("a")
+    async with running(server, pod_intake=intake) as runtime:
+        server.pod("first", name)
+        runtime.policies.apply(policy(name))
+        await until(lambda: server.bound == ["first"])
+        runtime.policies.remove("more")
+        between = server.pod("between", name)
+        runtime.pending.put(between)  # as a watch shows it
+        assert not runtime.pending.knows(between["metadata"]["uid"])
+        runtime.policies.apply(policy(name))
+        await until(lambda: server.bound == ["first", "between"])
+
+
+def is_binding(request: Request) -> bool:
+    return request[0] == "POST" and request[1].endswith("/binding")
+
+
+class TestTheEnd:
+    @pytest.mark.parametrize(
+        ("grace", "seconds"),
+        [
+            pytest.param(60, 57, id="a few seconds are kept to tell what became of them"),
+            pytest.param(20, 17, id="whatever the grace"),
+            pytest.param(6, 3, id="but no more than half"),
+            pytest.param(1, 0.5, id="of a short one"),
+            pytest.param(0, 0, id="none of none"),
+        ],
+    )
+    async def test_bindings_get_most_of_the_grace(self, server, monkeypatch, grace, seconds):
+        given = {}
+        async with running(server, pod_intake="watch", grace=grace) as runtime:
+            for name, part in (("bindings", runtime.engine), ("evictions", runtime._evictor)):
+                real = part.stop if name == "bindings" else part.finish
+
+                async def spy(seconds, name=name, real=real):
+                    given[name] = seconds
+                    await real(seconds)
+
+                monkeypatch.setattr(part, "stop" if name == "bindings" else "finish", spy)
+        assert given == {"bindings": seconds, "evictions": seconds}
+        assert for_bindings(grace) == seconds
+
+    async def test_what_is_under_way_is_finished_and_nothing_more_is_decided(self, server):
+        server.node("a")
+        async with running(server, pod_intake="watch", grace=60) as runtime:
+            server.hold(is_binding)
+            server.pod("first")
+            await server.holds()
+            stopping = asyncio.create_task(runtime.stop())
+            await settle()
+            later = server.pod("later")
+            await until(lambda: runtime.pending.knows(later["metadata"]["uid"]))
+            await settle()
+            server.release()
+            await stopping
+        assert server.bound == ["first"]
+        told = [entry.obj for entry in server.sandbox.cluster.store["events"].entries.values()]
+        assert [(event["reason"], event["message"]) for event in told] == [
+            ("Scheduled", "Successfully assigned default/first to a")
+        ]
+
+    async def test_a_victim_that_is_marked_is_deleted(self, server):
+        server.node("a", pods=1)
+        server.create("priorityclasses.scheduling.k8s.io", "high", value=1000)
+        async with running(server, pod_intake="watch", grace=60) as runtime:
+            low = server.pod("low")
+            await until(lambda: server.bound == ["low"])
+            await until(lambda: not runtime.engine.cache.is_assumed(low["metadata"]["uid"]))
+            server.hold(lambda request: request[:2] == ("PATCH", "/api/v1/namespaces/default/pods/low/status"))
+            server.pod("high", priorityClassName="high")
+            await server.holds()
+            stopping = asyncio.create_task(runtime.stop())
+            await settle()
+            server.release()
+            await stopping
+            asked = [(method, path) for method, path, _ in server.asked]
+            assert ("DELETE", "/api/v1/namespaces/default/pods/low") in asked
