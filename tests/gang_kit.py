@@ -49,7 +49,7 @@ def budget(name: str, allowed: int, labels: Mapping[str, str]) -> dict[str, Any]
 
 
 class Siege:
-    """See the module. `members` pods of one CPU wait, unless `member` says otherwise; `plugins` as in a profile."""
+    """See the module. `members` pods of one CPU wait, unless `member` says otherwise; `plugins` and `config` as in a profile."""
 
     def __init__(
         self,
@@ -63,6 +63,7 @@ class Siege:
         group: Mapping[str, Any] | None = None,
         member: Mapping[str, Any] | None = None,
         plugins: Mapping[str, Any] | None = None,
+        config: Sequence[Mapping[str, Any]] = (),
         classes: Mapping[str, Any] = PLUGINS,
     ) -> None:
         self.world = World(clock=lambda: NOW)
@@ -71,7 +72,9 @@ class Siege:
         own = make_pod_group("gang", min_count or members, **{"priority": 100, **(group or {})})
         for raw in (own, *groups):
             self.cache.set_object(KIND, raw)
-        profile = convert_profile({"plugins": plugins or {}}, "", classes, self.world.features)
+        profile = convert_profile(
+            {"plugins": plugins or {}, "pluginConfig": list(config)}, "", classes, self.world.features
+        )
         self.framework = Framework(profile, classes, self.world)
         options = {"requests": {"cpu": "1"}, "priority": 100, **(member or {})}
         spec = {**in_group(), **options.pop("spec", {})}
