@@ -328,7 +328,7 @@ def parse_time(value: object, where: str) -> float | None:
         raise InvalidObjectError(where, f"{value!r:.40} is not a time") from error
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16)  # of pods that come together; what is kept of a burst keeps its pages there
 def _seconds(time: str) -> float:
     return datetime.datetime.fromisoformat(time).timestamp()
 
