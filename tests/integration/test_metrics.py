@@ -1,0 +1,120 @@
+"""What the operator tells about itself and about pods, beside what kube-scheduler tells of the same cluster."""
+
+from __future__ import annotations
+
+import ssl
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import operator_kit as kit
+from podwright.testing import ControlPlane, node, pod, wait_until
+from podwright.testing.processes import free_port
+
+OURS, THEIRS = "podwright", "default-scheduler"
+FOR_EVERYBODY = "--authorization-always-allow-paths=/readyz,/metrics,/metrics/resources"
+SHAPES = {
+    "limits": {
+        "containers": [
+            {"name": "c", "image": "x", "resources": {"limits": {"cpu": "200m", "memory": "1Gi"}}}
+        ]
+    },
+    "sidecar": {
+        "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "10m"}, "limits": {"cpu": "1"}}}],
+        "initContainers": [
+            {"name": "s", "image": "x", "restartPolicy": "Always", "resources": {"limits": {"cpu": "300m"}}},
+            {"name": "i", "image": "x", "resources": {"limits": {"cpu": "1200m", "memory": "5Mi"}}},
+        ],
+    },
+    "whole": {
+        "containers": [{"name": "c", "image": "x", "resources": {"limits": {"cpu": "100m"}}}],
+        "resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "700m", "memory": "1Gi"}},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def installed(control_plane: ControlPlane) -> ControlPlane:
+    kit.install(control_plane)
+    return control_plane
+
+
+@pytest.fixture
+def cluster(installed, empty_cluster):
+    return empty_cluster
+
+
+def read(url):
+    """The text of a GET; empty if nobody answers. Certificates are not looked at."""
+    context = ssl._create_unverified_context() if url.startswith("https:") else None
+    try:
+        return urllib.request.urlopen(url, timeout=5, context=context).read().decode()
+    except OSError:
+        return ""
+
+
+def series(text, name=""):
+    """Values by metric and labels, those of pods that wait for kube-scheduler left out: it alone knows of these."""
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.labels.get("scheduler") == THEIRS and not sample.labels["node"]:
+                continue
+            if name in ("", sample.name):
+                found[sample.name, *sorted(sample.labels.items())] = sample.value
+    return found
+
+
+def evaluations(text):
+    """How often plugins were asked, but for those that were not."""
+    asked = series(text, "scheduler_plugin_evaluation_total")
+    return {
+        (labels["plugin"], labels["extension_point"]): count
+        for key, count in asked.items()
+        if (labels := dict(key[1:])) and count
+    }
+
+
+def test_what_is_told_of_pods_and_plugins_is_what_kube_scheduler_tells(cluster, namespace):
+    cluster.bulk.create(
+        [node(f"n{i}", cpu="8", memory="16Gi", labels={"disk": "ssd" if i else "none"}) for i in range(3)]
+    )
+    port = free_port()
+    scheduler = cluster.start_scheduler(
+        name="scheduler-that-tells", flags=[f"--secure-port={port}", FOR_EVERYBODY], wait=False
+    )
+    theirs = f"https://127.0.0.1:{port}/metrics"
+    try:
+        wait_until(lambda: read(theirs), 60, "kube-scheduler serves metrics")
+        with kit.running(cluster) as operator:
+            ours = f"http://127.0.0.1:{operator.port}/metrics"
+            for name in (OURS, THEIRS):
+                for shape, spec in SHAPES.items():
+                    cluster.client.create(pod(f"{shape}-{name}", namespace, scheduler=name, **spec))
+                chosen = {"nodeSelector": {"disk": "ssd"}}
+                cluster.client.create(pod(f"chosen-{name}", namespace, scheduler=name, cpu="1", **chosen))
+            kit.wait_bound(cluster, namespace, 2 * len(SHAPES) + 2, 30)
+
+            wait_until(
+                lambda: evaluations(read(ours)) == evaluations(read(theirs)), 20, "both have asked plugins as often"
+            )
+            assert evaluations(read(ours))["NodeAffinity", "Filter"] == 3
+            for name in (OURS, THEIRS):
+                cluster.client.create(pod(f"big-{name}", namespace, scheduler=name, cpu="50"))
+
+            def pods_agree():
+                mine, other = series(read(f"{ours}/resources")), series(read(f"{theirs}/resources"))
+                return any(("pod", f"big-{OURS}") in labels for labels in other) and mine == pytest.approx(other)
+
+            wait_until(pods_agree, 20, "both tell the same of pods")
+            posted = len(SHAPES) + 1
+            wait_until(
+                lambda: operator.metric("rest_client_requests_total", code="201", method="POST") > posted,
+                20,
+                "Bindings and events are counted",
+            )
+            assert operator.metric("rest_client_requests_total", code="<error>") == 0
+    finally:
+        scheduler.stop()
