@@ -95,9 +95,15 @@ def test_policies_change_while_pods_are_in_flight(arena: Arena) -> None:
                     arena.insist(lambda strategy=strategy: client.create(body(strategy)))
                     arena.insist(lambda whole=whole: client.patch(body(""), whole))
                 time.sleep(0.05)
+        filled = time.monotonic()
         arena.wait_bound(PODS)
         arena.wait_calm()
     arena.verify()
     decided = Counter(kit.decision(raw)["policy"] for raw in kit.pods(arena.cluster, arena.namespace))
     assert decided["changing"] > 0
-    arena.tell(pods=PODS, faults=dict(done), pods_by_policy=dict(decided))
+    arena.tell(
+        pods=PODS,
+        faults=dict(done),
+        pods_by_policy=dict(decided),
+        seconds_to_recover=f"{max(0.0, arena.ledger.latest() - filled):.1f}",
+    )

@@ -43,23 +43,38 @@ def test_pods_are_bound_once_although_bindings_go_wrong(arena: Arena, faults: Fa
         arena.wait_calm()
     arena.verify()
     assert proxy.injected.total() > PODS / 20
+    assert proxy.too_early(is_binding) == [], "the server asked to wait"
     arena.tell(pods=PODS, faults=dict(proxy.injected), seconds_to_bind_all=f"{healed - started:.1f}")
 
 
 @pytest.mark.parametrize("intake", ["kopf", pytest.param("watch", marks=pytest.mark.slow)])
 def test_an_unreliable_network_from_the_start_on(arena: Arena, intake: str) -> None:
+    """Once with pods that are there already, and once more to see that nothing is kept of all that went wrong."""
     arena.nodes(30, pods="10")
     arena.pods(PODS, cpu="400m")
+    unreliable = [Faults({CUT: 0.04, "500": 0.04, "504": 0.02, "429": 0.02, ANSWER_LOST: 0.04}, delay=0.05)]
     with FaultProxy(arena.cluster) as proxy:
-        proxy.faults = [Faults({CUT: 0.04, "500": 0.04, "504": 0.02, "429": 0.02, ANSWER_LOST: 0.04}, delay=0.05)]
+        proxy.faults = unreliable
         started = time.monotonic()
-        with arena.running(proxy, f"--pod-intake={intake}", warm=False):
+        with arena.running(proxy, f"--pod-intake={intake}", warm=False) as operator:
+            arena.wait_bound(PODS, 90)
+            took = arena.ledger.latest() - started
+            proxy.faults = []
+            arena.wait_calm()
+            arena.verify()
+            before = arena.emptied(operator)
+            proxy.faults = unreliable
+            again = time.monotonic()
+            arena.pods(PODS, "again", cpu="400m")
             arena.wait_bound(PODS, 90)
             proxy.faults = []
             arena.wait_calm()
+            arena.wait_memory(operator, before)
     arena.verify()
+    assert proxy.too_early(is_binding) == []
     arena.tell(
-        pods=PODS,
+        pods=2 * PODS,
         faults=dict(proxy.injected),
-        seconds_to_start_and_bind_all=f"{arena.ledger.latest() - started:.1f}",
+        seconds_to_start_and_bind_all=f"{took:.1f}",
+        and_once_more=f"{arena.ledger.latest() - again:.1f}",
     )

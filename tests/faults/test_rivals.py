@@ -32,6 +32,7 @@ def test_kube_scheduler_fills_the_same_nodes(arena: Arena) -> None:
     arena.tell(
         pods_ours=ours,
         pods_of_the_rival=others,
+        faults="kube-scheduler fills the same nodes",
         placed_too_many=excess,
         noticed_within_seconds=arena.ledger.noticed_within({OURS}),
         seconds_to_calm=f"{calm:.1f}",
@@ -48,8 +49,10 @@ def test_two_instances_that_both_believe_they_lead(arena: Arena) -> None:
             pass
         arena.wait_bound(440)
         arena.wait_calm()
+        began = time.monotonic()
         arena.pods(100, "later")
         arena.wait_calm()
+        calm = time.monotonic() - began
         shares = [_attempts(one) - known for one, known in zip((first, second), before, strict=True)]
         wait_until(
             lambda: all(one.metric("scheduler_cache_size", type="assumed_pods") == 0 for one in (first, second)),
@@ -59,7 +62,14 @@ def test_two_instances_that_both_believe_they_lead(arena: Arena) -> None:
     arena.verify(disturbed=True, alone=False)
     assert min(shares) > 0
     crowded = kit.over_committed(arena.cluster)
-    arena.tell(pods=540, bound=arena.bound(OURS), bound_by_each=shares, nodes_overfilled=len(crowded))
+    arena.tell(
+        pods=540,
+        bound=arena.bound(OURS),
+        faults="a second instance decides too",
+        attempts_of_each=shares,
+        nodes_overfilled=len(crowded),
+        seconds_to_calm=f"{calm:.1f}",
+    )
 
 
 def _attempts(operator: kit.Operator) -> int:

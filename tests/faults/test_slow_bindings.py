@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from fault_kit import Arena
@@ -22,6 +24,7 @@ def test_bindings_that_hang_hold_up_no_others(arena: Arena, intake: str) -> None
         arena.pods(QUICK, "quick")
         arena.wait_bound(QUICK)
         held, assumed = proxy.held(), operator.metric("scheduler_cache_size", type="assumed_pods")
+        released = time.monotonic()
         proxy.release()
         arena.wait_bound(SLOW + QUICK)
         arena.wait_calm()
@@ -32,4 +35,8 @@ def test_bindings_that_hang_hold_up_no_others(arena: Arena, intake: str) -> None
     first_slow = min(version for name, version in names.items() if name.startswith("slow"))
     last_quick = max(version for name, version in names.items() if name.startswith("quick"))
     assert last_quick < first_slow
-    arena.tell(pods=SLOW + QUICK, faults=f"{SLOW} Bindings held until {QUICK} others were bound")
+    arena.tell(
+        pods=SLOW + QUICK,
+        faults=f"{SLOW} Bindings held until {QUICK} others were bound",
+        seconds_until_all_bound_after_their_release=f"{arena.ledger.latest() - released:.1f}",
+    )

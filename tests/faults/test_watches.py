@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-import operator_kit as kit
 from fault_kit import Arena
 from fault_proxy import FaultProxy, Watch
+from podwright.testing import wait_until
 
 PODS = 300
 PODS_PATH = "/api/v1/pods"
@@ -31,6 +31,7 @@ def test_watches_are_closed_and_expired_over_and_over(arena: Arena, intake: str)
         arena.wait_bound(PODS)
         arena.wait_calm()
     arena.verify()
+    assert min(proxy.injected["watch closed"], proxy.injected["watch ended by an error (410)"]) > 0
     recovered = max(0.0, arena.ledger.latest() - filled)
     arena.tell(pods=PODS, faults=dict(proxy.injected), seconds_to_recover=f"{recovered:.1f}")
 
@@ -41,7 +42,7 @@ def test_errors_in_watches_end_kopf_but_not_the_scheduler(arena: Arena) -> None:
         for i in range(2):
             arena.pods(20, f"before{i}-")
             arena.wait_bound(20 * (i + 1))
-            proxy.expire_watches(code=500, reason="InternalError")
+            assert proxy.expire_watches(code=500, reason="InternalError") > 0
         began = time.monotonic()
         arena.pods(20, "after")
         arena.wait_bound(60)
@@ -83,17 +84,19 @@ def test_events_that_come_twice_or_late_change_nothing(arena: Arena, intake: str
     counted = {"late": 0, "twice": 0}
     with FaultProxy(arena.cluster) as proxy, arena.running(proxy, f"--pod-intake={intake}"):
         proxy.tamper = Disorder(0.1, counted)
+        began = time.monotonic()
         arena.pods(PODS)
         # The last event of a stream may still be held back: something more has to happen.
         arena.wait_bound(PODS - 2)
         arena.pods(3, "push")
         arena.wait_bound(PODS + 1)
-        proxy.close_watches()
+        assert proxy.close_watches() > 0
         arena.wait_bound(PODS + 3)
         arena.wait_calm()
     arena.verify()
     assert min(counted.values()) > 10
-    arena.tell(pods=PODS + 3, faults=counted)
+    seconds = arena.ledger.latest() - began
+    arena.tell(pods=PODS + 3, faults=counted, seconds_until_all_bound=f"{seconds:.1f}")
 
 
 @pytest.mark.slow
@@ -104,6 +107,7 @@ def test_watches_that_stall_silently_are_noticed(arena: Arena, intake: str) -> N
         arena.pods(10)
         arena.wait_bound(10)
         stalled = proxy.stall_watches()
+        assert stalled > 0
         began = time.monotonic()
         arena.nodes(10, first=10, pods="12")
         arena.pods(150, "later")
@@ -137,9 +141,10 @@ def test_events_of_pods_that_never_come_are_made_good(arena: Arena, intake: str)
         for i in range(10):
             arena.cluster.client.delete(arena.pod(f"huge{i}"))
         gone = time.monotonic()
-        kit.wait_until(lambda: waiting() == 0, 150, "pods that are gone are forgotten")
+        wait_until(lambda: waiting() == 0, 150, "pods that are gone are forgotten")
         forgotten = time.monotonic() - gone
         assumed = lambda: operator.metric("scheduler_cache_size", type="assumed_pods")  # noqa: E731
-        kit.wait_until(lambda: assumed() == 0, 90, "every binding is confirmed")
+        wait_until(lambda: assumed() == 0, 90, "every binding is confirmed")
     arena.verify()
+    assert lost["lost"] > 0
     arena.tell(pods=110, faults=lost, seconds_until_deleted_pods_were_forgotten=f"{forgotten:.1f}")
