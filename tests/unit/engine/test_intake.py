@@ -275,3 +275,23 @@ async def test_who_gives_up_a_promised_node_helps_pods_that_are_no_more_importan
         await settle()
         assert rig.cluster.bound == [("low", "a")]
         assert rig.engine.queue.get("default/high").attempts == attempts
+
+
+async def test_of_a_pod_that_is_bound_no_series_of_events_is_kept():
+    rig = Rig()
+    raw = rig.pod("web", uid="uid-web")
+    async with deciding(rig):
+        assert rig.recorder.notes("FailedScheduling")
+        rig.engine.assigned.put(on_node(raw, "elsewhere"))
+        assert rig.recorder.forgotten == ["uid-web"]
+
+
+def test_a_promise_of_a_node_that_the_watch_does_not_show_yet_is_kept_until_it_takes_it_back():
+    rig = Rig()
+    rig.pod("web")
+    nominator = rig.engine.cache.nominator
+    nominator.add(rig.engine.queue.get("default/web").pod, "a")
+    promised = {"nominatedNodeName": "a"}
+    for status, labels, expected in (({}, {"a": "b"}, "a"), (promised, {}, "a"), ({}, {}, "")):
+        rig.engine.pending.put(ours("web", labels=labels, status=status))
+        assert (nominator.node_of("default/web") or "") == expected
