@@ -127,7 +127,7 @@ class Engine:
         self.assigned = AssignedPods(
             cache, queue, status, outside.recorder, complaints, wake, self.live.listens, self._watch
         )
-        self.group_watch = GroupWatch(cache, queue, status, outside.groups, wake)
+        self.group_watch = GroupWatch(cache, queue, status, outside.groups, outside.recorder, wake)
         self.strangers = self.group_watch.strangers
         self.pending = PendingPods(
             cache,

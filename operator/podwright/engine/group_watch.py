@@ -10,13 +10,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.engine.changes import POD_GONE
-from podwright.engine.ports import SCHEDULER_ERROR, GroupWriter, StatusWriter, Verdict
+from podwright.engine.ports import SCHEDULER_ERROR, GroupWriter, Recorder, Regarding, StatusWriter, Verdict
 from podwright.engine.strangers import Strangers
 
 SHARED_NAME: Final = "all pods in a single pod group should have the same .spec.schedulerName set"
@@ -31,21 +30,24 @@ class GroupWatch:
         queue: SchedulingQueue,
         status: StatusWriter,
         groups: GroupWriter,
+        recorder: Recorder,
         wake: Callable[[], None],
     ) -> None:
         self._cache = cache
         self._queue = queue
         self._status = status
         self._groups = groups
+        self._recorder = recorder
         self._wake = wake
         self._changed: set[str] = set()
         self._complete: set[str] = set()
         self._idle: set[str] = set()
         """Members of incomplete groups that had the promise of a node at the last look."""
+        self._said: dict[str, str] = {}
+        """What is wrong with groups, by key."""
         self._due = False
         self.strangers = Strangers(self._touch)
         cache.groups.listen(self._touch)
-        cache.groups.refused = self._refused
 
     def odd_one(self, key: str, ours: str) -> str:
         """What is wrong with a group of which a pod waits for another scheduler than `ours`; empty if none does."""
@@ -64,8 +66,7 @@ class GroupWatch:
             elif key in self._complete:
                 self._complete.discard(key)
                 self._break_promises(key)
-            if group is not None and self.strangers.of(key):
-                self._name_strangers(group)
+            self._name_problem(key, group)
 
     def look(self) -> None:
         """Promises to members of groups that were incomplete at the last look, too, end: of before a restart, say."""
@@ -99,10 +100,18 @@ class GroupWatch:
             self._queue.move(POD_GONE, pod.on(node_name), None, spare=pod.uid, up_to_priority=pod.priority)
             self._wake()
 
-    def _name_strangers(self, group: PodGroup) -> None:
-        for pod in self._cache.groups.members(group.key).unplaced()[:1]:
-            text = self.odd_one(group.key, pod.scheduler_name)
-            self._groups.not_scheduled(group, Verdict(SCHEDULER_ERROR, text))
-
-    def _refused(self, group: PodGroup, error: InvalidObjectError) -> None:
-        self._groups.not_scheduled(group, Verdict(SCHEDULER_ERROR, str(error)))
+    def _name_problem(self, key: str, group: PodGroup | None) -> None:
+        """In status and events, if pods of ours wait for the group."""
+        refused = self._cache.groups.refused(key)
+        odd = group is not None and bool(self.strangers.of(key))
+        first = next(iter(self._cache.groups.members(key).unplaced()), None) if refused or odd else None
+        if first is None:
+            self._said.pop(key, None)
+            return
+        named, text = (refused[0], str(refused[1])) if refused else (group, self.odd_one(key, first.scheduler_name))
+        assert named is not None
+        self._groups.not_scheduled(named, Verdict(SCHEDULER_ERROR, text))
+        if self._said.get(key) != text:
+            self._said[key] = text
+            regarding = Regarding.group(named, first.scheduler_name)
+            self._recorder.record(regarding, "Warning", "FailedScheduling", "Scheduling", text)

@@ -133,6 +133,7 @@ class TestStrangers:
             rig.engine.pending.put(theirs)
             await settle()
             assert rig.groups.said == [("gang", "SchedulerError", self.TEXT)]
+            assert rig.recorder.events == [("gang", "FailedScheduling", self.TEXT)]
             assert rig.cluster.bound == []
             rig.engine.pending.drop("default/b", None)
             rig.pod("b2", **named)
@@ -210,12 +211,26 @@ class TestGroupsThatCannotBeUnderstood:
         for name in "ab":
             rig.pod(name, labels={GROUP_LABEL: "gang"})
         async with deciding(rig):
-            assert rig.groups.said == [("gang", "SchedulerError", f"PodGroup default/gang: {problem}")]
+            text = f"PodGroup default/gang: {problem}"
+            assert rig.groups.said == [("gang", "SchedulerError", text)]
+            assert rig.recorder.events == [("gang", "FailedScheduling", text)]
             assert rig.counts == {"gated": 2}
             rig.engine.objects(PLUGINS_KIND).put(custom_group(minMember=2))
             await settle()
             assert {name for name, _ in rig.cluster.bound} == {"a", "b"}
             assert rig.groups.said[-1] == ("gang", "", "")
+
+    async def test_nothing_is_said_while_no_pod_of_ours_waits_for_them(self):
+        rig = rig_with()
+        async with deciding(rig):
+            rig.engine.objects(PLUGINS_KIND).put(custom_group(minMember=0))
+            await settle()
+            assert rig.groups.said == rig.recorder.events == []
+            for name in "ab":
+                rig.pod(name, labels={GROUP_LABEL: "gang"})
+                await settle()
+            assert {reason for _, reason, _ in rig.groups.said} == {"SchedulerError"}
+            assert len(rig.recorder.events) == 1
 
     async def test_what_was_known_of_them_stays_in_force(self):
         rig = rig_with()

@@ -63,12 +63,11 @@ class PodGroups:
     def __init__(self, store: ObjectStore, complain: Callable[[str, str, Exception], object] | None = None) -> None:
         self.complain = complain
         """Called as (kind, namespace/name, error) for a group that cannot be understood: what was known of it stays."""
-        self.refused: Callable[[PodGroup, InvalidObjectError], object] | None = None
-        """Called for the same, with what the group's metadata say."""
         self._groups: dict[str, PodGroup] = {}
         self._members: dict[str, Members] = {}
         self._waits_in: dict[str, str] = {}
         self._halves: dict[str, None] = {}
+        self._refused: dict[str, tuple[PodGroup, InvalidObjectError]] = {}
         self._served: set[str] = set()
         self._listeners: list[Callable[[str], None]] = []
         for kind in APIS:
@@ -98,6 +97,10 @@ class PodGroups:
 
     def get(self, key: str) -> PodGroup | None:
         return self._groups.get(key)
+
+    def refused(self, key: str) -> tuple[PodGroup, InvalidObjectError] | None:
+        """What is wrong with a group as it is now, and the group as far as its metadata say it; None if it can be understood."""
+        return self._refused.get(key)
 
     def all(self) -> Collection[PodGroup]:
         return self._groups.values()
@@ -166,6 +169,7 @@ class PodGroups:
     def _changed(self, kind: str, before: Object | None, after: Object | None) -> None:
         namespace, name = key_of(after or before or {})
         key = group_key(APIS[kind], namespace, name)
+        self._refused.pop(key, None)
         if after is None:
             self._groups.pop(key, None)
         else:
@@ -175,9 +179,7 @@ class PodGroups:
             except InvalidObjectError as error:
                 if self.complain is not None:
                     self.complain("PodGroup", f"{namespace}/{name}", error)
-                if self.refused is not None:
-                    self.refused(nominal_pod_group(kind, after), error)
-                return
+                self._refused[key] = (nominal_pod_group(kind, after), error)
         self._tell(key)
 
     def _tidy(self, key: str) -> None:
