@@ -30,16 +30,33 @@ def racks(*sizes: int, cpu: str = "4") -> list[dict[str, Any]]:
     ]
 
 
+def ported(cpu: str = "1") -> dict[str, Any]:
+    """A container that wants a port of its node."""
+    ports = [{"containerPort": 80, "hostPort": 80}]
+    return {"name": "main", "image": "app", "ports": ports, "resources": {"requests": {"cpu": cpu}}}
+
+
 class Stage:
     """A cluster with one group, `gang`, and members that are waiting."""
 
-    def __init__(self, nodes, *, min_count: int | None = 1, members: int = 1, cpu: str = "2", placed=(), **group: Any):
+    def __init__(
+        self,
+        nodes,
+        *,
+        min_count: int | None = 1,
+        members: int = 1,
+        cpu: str = "2",
+        ports=False,
+        placed=(),
+        **group: Any,
+    ):
         self.world = World()
         self.world.fill({"nodes": nodes, "pods": list(placed)})
         self.cache = self.world.cache
         self.cache.set_object(KIND, make_pod_group("gang", min_count, **group))
+        spec = {**in_group(), **({"containers": [ported(cpu)]} if ports else {})}
         self.pods = [
-            parse_pod(make_pod(f"p{i}", requests={"cpu": cpu}, spec=in_group()), keep_raw=True) for i in range(members)
+            parse_pod(make_pod(f"p{i}", requests={"cpu": cpu}, spec=spec), keep_raw=True) for i in range(members)
         ]
         for pod in self.pods:
             self.cache.groups.waits(pod)
@@ -136,8 +153,39 @@ class TestTopologyConstraint:
 
     def test_members_that_are_placed_choose_the_domain(self):
         there = member_on("there", "r2-0")
-        stage = Stage(racks(3, 3, 2), min_count=2, members=2, placed=[there], schedulingConstraints=CONSTRAINT)
+        stage = Stage(racks(2, 3, 4), min_count=2, members=2, placed=[there], schedulingConstraints=CONSTRAINT)
         assert stage.domains(stage.plan()) == {"r2": 2}
+
+    def test_members_that_are_placed_choose_it_even_if_it_is_full(self):
+        there = member_on("there", "r1-0", "4")
+        stage = Stage(racks(3, 1), min_count=1, members=1, placed=[there], schedulingConstraints=CONSTRAINT)
+        decision = stage.plan()
+        assert isinstance(decision, GangRejection)
+        assert decision.message.startswith("0/1 placements are available")
+
+    def test_the_domain_that_takes_most_is_taken_though_another_seemed_to_take_more(self):
+        """Volume limits, ports and the like are in no estimate: here a host port, which one pod a node can have."""
+        stage = Stage(
+            racks(2, 4, cpu="8"), min_count=2, members=9, cpu="1", ports=True, schedulingConstraints=CONSTRAINT
+        )
+        assert stage.domains(stage.plan()) == {"r1": 4}
+
+    def test_who_rejected_members_in_any_domain_is_named(self):
+        """One rack has too little room; the other has room, and other pods on the members' host port."""
+        busy = make_pod("busy", node="r1-0", spec={"containers": [ported()]}, status={"phase": "Running"})
+        nodes = [*racks(0, 1), *[make_node("r0-0", labels={RACK: "r0"}, allocatable={"cpu": "1"})]]
+        stage = Stage(nodes, cpu="2", ports=True, placed=[busy], schedulingConstraints=CONSTRAINT)
+        decision = stage.plan()
+        assert isinstance(decision, GangRejection)
+        assert decision.plugins == {"GangScheduling", "NodePorts", "NodeResourcesFit", "TopologyPlacementGenerator"}
+
+    def test_who_closes_domains_that_need_no_trial_is_named(self):
+        tainted = [{**node, "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}} for node in racks(1)]
+        small = make_node("r1-0", labels={RACK: "r1"}, allocatable={"cpu": "1"})
+        stage = Stage([*tainted, small], schedulingConstraints=CONSTRAINT)
+        decision = stage.plan()
+        assert isinstance(decision, GangRejection)
+        assert {"NodeResourcesFit", "TaintToleration"} <= decision.plugins
 
     def test_members_in_two_domains_are_a_fault(self):
         there = [member_on("x", "r0-0"), member_on("y", "r1-0")]
@@ -158,8 +206,13 @@ class TestPacking:
 
     def test_domains_that_it_is_in_come_first(self):
         there = member_on("there", "r2-0")
-        stage = Stage(racks(2, 2, 2), min_count=2, members=3, placed=[there])
+        stage = Stage(racks(2, 2, 3), min_count=2, members=3, placed=[there])
         assert stage.domains(stage.plan(pack_by=RACK)) == {"r2": 3}
+
+    def test_domains_that_it_is_in_are_used_together_with_one_more_rather_than_another_alone(self):
+        there = member_on("there", "r2-0")
+        stage = Stage(racks(3, 2, 2), min_count=5, members=5, placed=[there])
+        assert stage.domains(stage.plan(pack_by=RACK)).keys() == {"r0", "r2"}
 
     def test_a_label_that_no_node_has_changes_nothing(self):
         stage = Stage(racks(2), min_count=4, members=4)
