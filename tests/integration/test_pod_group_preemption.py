@@ -60,9 +60,8 @@ def test_members_wait_nominated_for_victims_that_take_their_time_and_nobody_else
             condition = kit.condition(named(case, name), "DisruptionTarget")
             assert (condition["status"], condition["reason"]) == ("True", "PreemptionByScheduler")
             assert condition["message"] == "podwright: preempting to accommodate a higher priority podgroup"
-        told = kit.events(case.cluster, case.namespace, "Preempted")
-        assert {event["regarding"]["name"] for event in told} == victims
-        for event in told:
+        wait_until(lambda: told(case) == victims, 30, "all victims are told")
+        for event in kit.events(case.cluster, case.namespace, "Preempted"):
             assert event["note"] == f"Preempted by podgroup {group['metadata']['uid']} on node cluster"
             assert (event["related"]["kind"], event["related"]["name"]) == ("PodGroup", "train")
         first, *others = sorted(victims)
@@ -77,6 +76,11 @@ def test_members_wait_nominated_for_victims_that_take_their_time_and_nobody_else
         assert operator.metric("scheduler_workload_preemption_victims_sum") == 4
         assert operator.metric("scheduler_preemption_execution_duration_seconds_count", preemptor="podgroup") == 1
     assert kit.over_committed(case.cluster) == {}
+
+
+def told(case: Case) -> set[str]:
+    """The names of those that events say were preempted."""
+    return {event["regarding"]["name"] for event in kit.events(case.cluster, case.namespace, "Preempted")}
 
 
 def remove(case: Case, name: str) -> None:
