@@ -50,6 +50,23 @@ def test_a_gang_waits_for_its_members_and_is_placed_as_a_whole(case, intake):
     assert "Traceback" not in operator.log()
 
 
+def test_a_member_that_asks_for_another_scheduler_is_named_in_the_status_of_its_group(case):
+    """Nobody shows us pods of the default scheduler, so it takes two looks."""
+    case.nodes(2)
+    with kit.running(case.cluster) as operator:
+        group = case.group("train", 2)
+        case.members("train", [0])
+        case.members("train", [1], scheduler="default-scheduler")
+        message = case.wait_condition(group, "False", "SchedulerError")
+        assert f'got: "default-scheduler" of pod {case.namespace}/train-1 and "podwright"' in message
+        assert case.places("train") == []
+        case.cluster.client.delete(pod("train-1", case.namespace))
+        case.members("train", [2])
+        case.wait_placed("train", 2)
+        case.wait_condition(group, "True", "Scheduled")
+    assert "Traceback" not in operator.log()
+
+
 def test_nothing_of_a_gang_is_placed_where_a_part_of_it_fits(case):
     case.nodes(2)
     with kit.running(case.cluster):

@@ -19,7 +19,7 @@ from podwright.kube.resources import POD
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 15.0
+LOOK_SECONDS: Final = 10.0
 
 
 class StrangersLook:
