@@ -25,8 +25,9 @@ FEASIBLE: Final = 3
 """Nodes that were scored."""
 
 _COUNTED: Final = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE)
-_Key = tuple[frozenset[str], frozenset[str], str]
-"""The plugins that said Skip before Filter and before Score, and the one whose PreFilter ended the attempt."""
+_Key = tuple[tuple[str, ...], tuple[str, ...], str]
+"""The plugins that said Skip before Filter and before Score, and the one whose PreFilter ended the attempt. Tuples cost half of what
+sets do; in another order the same plugins are summed apart, which does no harm."""
 
 
 class Evaluations:
@@ -43,7 +44,7 @@ class Evaluations:
         down; `feasible`: those that were scored, 0 if there was no choice; `ended`: the rejection of PreFilter.
         """
         by = ended.plugin if ended is not None and ended.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE else ""
-        key = (frozenset(state.skip_filter), frozenset(state.skip_score), by)
+        key = (tuple(state.skip_filter), tuple(state.skip_score), by)
         known = self._sums.get(key)
         if known is None:
             known = self._sums[key] = (array("q", (0, 0, 0, 0)), Counter())
