@@ -17,6 +17,25 @@ def filtering(plugin: str) -> dict:
     return {"filter": {"enabled": [{"name": plugin}]}}
 
 
+MOUNTS = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}
+
+
+def give_claim(siege: Siege) -> None:
+    """The claim that MOUNTS names exists, and one pod may use it."""
+    claim = {
+        "metadata": {
+            "name": "data",
+            "namespace": "default",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        },
+        "spec": {"accessModes": ["ReadWriteOncePod"], "volumeName": "v"},
+        "status": {"phase": "Bound"},
+    }
+    volume = {"metadata": {"name": "v"}, "spec": {"claimRef": {"name": "data", "namespace": "default"}}}
+    siege.cache.set_object("PersistentVolume", volume)
+    siege.cache.set_object("PersistentVolumeClaim", claim)
+
+
 class TestWhoGoes:
     @pytest.mark.parametrize(
         ("nodes", "placed", "options", "victims"),
@@ -199,21 +218,12 @@ class TestBesideOthers:
         assert siege.victims() == ["marked", "there", "low"]
 
     def test_a_claim_that_one_pod_may_use_is_taken_from_it_wherever_it_is(self):
-        claim = {
-            "metadata": {"name": "data", "namespace": "default"},
-            "spec": {"accessModes": ["ReadWriteOncePod"], "volumeName": "v"},
-            "status": {"phase": "Bound"},
-        }
-        claim["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
-        volume = {"metadata": {"name": "v"}, "spec": {"claimRef": {"name": "data", "namespace": "default"}}}
-        mounts = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}
         siege = Siege(
             [room("n1", 2), room("n2", 2)],
-            [one("quiet", "n1"), one("holder", "n2", spec=mounts)],
-            member={"spec": mounts},
+            [one("quiet", "n1"), one("holder", "n2", spec=MOUNTS)],
+            member={"spec": MOUNTS},
         )
-        siege.cache.set_object("PersistentVolume", volume)
-        siege.cache.set_object("PersistentVolumeClaim", claim)
+        give_claim(siege)
         assert siege.victims() == ["holder"]
 
     def test_a_filter_that_looks_farther_than_it_should_is_asked_about_every_unit(self):
@@ -231,6 +241,67 @@ class TestBesideOthers:
         siege = Siege(nodes, placed, plugins=filtering("Lonely"), classes={**PLUGINS, "Lonely": Lonely})
         # The member goes to the free node; only one other pod may be left then, the most important one.
         assert siege.victims() == ["p2", "p1"]
+
+
+class Watchful(Plugin, FilterPlugin):
+    """Rejects everybody while there is a pod named `far`."""
+
+    name = "Watchful"
+
+    def filter(self, state, pod, node):
+        there = any(other.name == "far" for info in self.handle.cache.nodes.values() for other in info.pods.values())
+        return unschedulable("far is there") if there else None
+
+
+def apart_from(app: str) -> dict:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": ZONE}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+class TestFromNodesThatAreTooSmall:
+    @pytest.mark.parametrize(
+        ("far", "member", "options"),
+        [
+            pytest.param(apart_from("gang"), {}, {}, id="who keeps members away from its zone"),
+            pytest.param({}, apart_from("far"), {}, id="whom members keep away from"),
+            pytest.param(
+                {},
+                {
+                    "topologySpreadConstraints": [
+                        {
+                            "maxSkew": 1,
+                            "topologyKey": ZONE,
+                            "whenUnsatisfiable": "DoNotSchedule",
+                            "labelSelector": {"matchLabels": {"kind": "same"}},
+                        }
+                    ]
+                },
+                {},
+                id="who skews the spread of members",
+            ),
+            pytest.param(
+                MOUNTS,
+                MOUNTS,
+                {},
+                id="who has the claim that members want for themselves",
+            ),
+            pytest.param(
+                {},
+                {},
+                {"plugins": filtering("Watchful"), "classes": {**PLUGINS, "Watchful": Watchful}},
+                id="who is in the way of a filter of somebody else",
+            ),
+        ],
+    )
+    def test_pods_go_for_what_reaches_beyond_their_node(self, far, member, options):
+        siege = Siege(
+            [room("large", 4), room("small", 1), room("other", 1, "y")],
+            [one("far", "small", labels={"app": "far", "kind": "same"}, spec=far)],
+            member={"requests": {"cpu": "3"}, "labels": {"app": "gang", "kind": "same"}, "spec": member},
+            **options,
+        )
+        give_claim(siege)
+        assert siege.victims() == ["far"]
 
 
 class TestNobodyGoes:

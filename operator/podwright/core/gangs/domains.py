@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from podwright.core.gangs.outlook import Outlook
 
 TRIALS: Final = 32
-"""How many sets of nodes are tried for one plan, and how many domains before it is good enough to add up the largest."""
+"""How many domains are tried one by one for one plan; to keep a group together, then the largest are added up."""
 FINE_STEPS: Final = 8
 """So many unions of domains grow one domain at a time; those after them by a quarter."""
 
@@ -143,8 +143,6 @@ def _growing(
         yield union
         tried += 1
         due = added + (1 if tried < FINE_STEPS else 1 + added // 4)
-        if tried == TRIALS:
-            return
 
 
 def _most(left: Mapping[int, int], exact: dict[int, int], fitting: Callable[[int], int]) -> int:
