@@ -217,6 +217,7 @@ class Engine:
         while True:
             queued = queue.pop()
             if queued is None:
+                slots.offer()
                 await self._rest()
             else:
                 self._attempt(queued)

@@ -84,6 +84,11 @@ class Slots:
                 self._call()  # it may have been called for a slot that is now another one's
                 raise
 
+    def offer(self) -> None:
+        """Who was told of a slot has no use for it: the next one may have it."""
+        if self._waiters:
+            self._call()
+
     def _call(self) -> None:
         """Wakes who has waited longest, if there is a slot."""
         if self.full:

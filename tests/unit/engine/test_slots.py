@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
-from engine_kit import Rig, deciding, settle
+from engine_kit import Rig, custom_policy, deciding, settle
+from podwright.core.framework.interface import PermitPlugin, Plugin, PreBindPlugin
+from podwright.core.framework.status import Code, Status
 from podwright.engine.slots import Slots
 
 
@@ -121,3 +123,53 @@ async def test_slow_bindings_hold_up_nobody_elses():
         await settle()
         assert len(rig.recorder.notes("Scheduled")) == 8
         assert len(rig.engine._bindings.slots) == 0
+
+
+class Holder(Plugin, PermitPlugin, PreBindPlugin):
+    """Holds pods of one name, in Permit or in PreBind."""
+
+    name = "Holder"
+    gate: asyncio.Future[None]
+
+    def permit(self, _state, pod, _node_name):
+        return (Status(Code.WAIT), 60.0) if pod.name == "held" else (None, 0.0)
+
+    async def pre_bind(self, _state, pod, _node_name):
+        if pod.name == "held":
+            await self.gate
+
+
+@pytest.mark.parametrize("point", ["permit", "preBind"])
+async def test_who_is_held_before_its_binding_holds_up_nobody(point):
+    Holder.gate = asyncio.get_running_loop().create_future()
+    rig = Rig({"Holder": Holder}, bindings_at_once=1)
+    rig.node("a")
+    rig.engine.live.apply(custom_policy(point, "Holder"))
+    for name in ("held", "next", "last"):
+        rig.pod(name)
+    async with deciding(rig):
+        assert rig.cluster.bound == [("next", "a"), ("last", "a")]
+        for waiting in rig.engine.flights.waiting():
+            waiting.allow("Holder")
+        Holder.gate.set_result(None)
+        await settle()
+        assert rig.cluster.bound == [("next", "a"), ("last", "a"), ("held", "a")]
+        assert len(rig.engine._bindings.slots) == 0
+
+
+async def test_who_was_held_waits_for_a_slot_like_everybody():
+    rig = Rig({"Holder": Holder}, bindings_at_once=1)
+    rig.node("a")
+    rig.engine.live.apply(custom_policy("permit", "Holder"))
+    answer = asyncio.get_running_loop().create_future()
+    rig.cluster.outcomes = [answer]
+    rig.pod("held")
+    rig.pod("next")
+    async with deciding(rig):
+        (waiting,) = rig.engine.flights.waiting()
+        waiting.allow("Holder")
+        await settle()
+        assert rig.cluster.bound == [("next", "a")]
+        answer.set_result(None)
+        await settle()
+        assert rig.cluster.bound == [("next", "a"), ("held", "a")]

@@ -7,6 +7,7 @@ import weakref
 
 import pytest
 
+from podwright.engine import tuning
 from podwright.engine.tuning import REST, Thrift, memory_in_use
 
 
@@ -68,3 +69,32 @@ def test_memory_in_use_counts_what_is_held_and_not_what_was_given_back():
     assert memory_in_use() - before >= 64 << 20
     del held
     assert memory_in_use() - before < 1 << 20
+
+
+def test_caches_that_are_complete_are_not_looked_at_again():
+    before = gc.get_freeze_count()
+    held = [[number] for number in range(1_000)]
+    tuning.settle()
+    try:
+        assert gc.get_freeze_count() >= before + len(held)
+    finally:
+        gc.unfreeze()
+
+
+@pytest.mark.parametrize("works", [True, False], ids=["while there is work", "when nothing is to do"])
+def test_free_memory_goes_back_to_the_system(thrift, monkeypatch, works):
+    given_back = []
+    monkeypatch.setattr(tuning, "_trim", given_back.append)
+    thrift.give_back(7)
+    thrift.give_back(8 if works else 7)
+    assert given_back == [0, 0]
+
+
+def test_lookups_are_forgotten_when_nothing_is_to_do(thrift, monkeypatch):
+    forgotten = []
+    monkeypatch.setattr(tuning, "_forget_lookups", lambda: forgotten.append(True))
+    thrift.give_back(7)
+    thrift.give_back(8)
+    assert forgotten == []
+    thrift.give_back(8)
+    assert forgotten == [True]

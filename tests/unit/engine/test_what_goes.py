@@ -6,10 +6,13 @@ import asyncio
 import gc
 import weakref
 
+import pytest
+
 from builders import in_group, make_pod_group
 from engine_kit import Rig, deciding, on_node, ours, settle
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import KIND
+from podwright.engine import engine, tuning
 from podwright.kube.runtime import _forever
 
 
@@ -96,3 +99,59 @@ async def test_what_was_found_out_about_nodes_does_not_keep_pods(monkeypatch):
         rig.engine.live.forget_findings()
         gc.collect()
         assert kept() is None
+
+
+def bound_by_others(rig, raw):
+    rig.engine.assigned.put(on_node(raw, "a"))
+
+
+def deleted(rig, raw):
+    rig.engine.pending.drop("default/web", raw)
+
+
+def bound_and_deleted(rig, raw):
+    rig.engine.assigned.put(on_node(raw, "a"))
+    rig.recorder.forgotten.clear()
+    rig.engine.assigned.drop("default/web", raw)
+
+
+@pytest.mark.parametrize("goes", [bound_by_others, deleted, bound_and_deleted])
+def test_events_of_a_pod_are_kept_no_longer_than_they_can_be_repeated(goes):
+    rig = Rig()
+    rig.node("a")
+    raw = rig.pod("web")
+    goes(rig, raw)
+    assert rig.recorder.forgotten == ["default/web"]
+
+
+async def test_housekeeping_lets_go_of_findings_lookups_and_free_memory(monkeypatch):
+    done = set()
+    monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 0)
+    monkeypatch.setattr(tuning, "_trim", lambda _kept: done.add("memory"))
+    monkeypatch.setattr(tuning, "_forget_lookups", lambda: done.add("lookups"))
+    rig = Rig()
+    monkeypatch.setattr(rig.engine.live, "forget_findings", lambda: done.add("findings"))
+    async with deciding(rig):
+        keeping = asyncio.create_task(rig.engine.keep_house())
+        await settle()
+        assert done == {"findings", "lookups", "memory"}
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+
+async def test_housekeeping_waits_until_nothing_is_to_be_decided(monkeypatch):
+    """A pause in the middle of a burst would cost more than it brings."""
+    given_back = []
+    monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 0)
+    monkeypatch.setattr(tuning, "_trim", given_back.append)
+    rig = Rig(bindings_at_once=1)
+    rig.node("a")
+    rig.cluster.outcomes = [asyncio.get_running_loop().create_future()]
+    rig.pod("slow")
+    rig.pod("next")
+    async with deciding(rig):
+        keeping = asyncio.create_task(rig.engine.keep_house())
+        await settle()
+        assert given_back == []
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
