@@ -260,8 +260,11 @@ async def test_what_others_told_of_goes_too_when_a_list_lacks_it():
         sink.there["new"] = "by somebody else, since the list was made"
         return await page(item("a", 3), version=3)(request)
 
-    async with reflecting(page(item("a", 1), version=1), streams(expired()), meanwhile, sink=sink) as (picture, *_):
-        picture.there["ghost"] = "by somebody else"
+    async def before(request):
+        sink.there["ghost"] = "by somebody else"
+        return await streams(expired())(request)
+
+    async with reflecting(page(item("a", 1), version=1), before, meanwhile, sink=sink) as (picture, *_):
         await until(lambda: "ghost" in picture.dropped)
         assert picture.there.keys() == {"a", "new"}
 
