@@ -91,11 +91,13 @@ async def test_what_was_found_out_about_nodes_does_not_keep_pods(monkeypatch):
     raw = rig.pod("there", requests={"cpu": "4"}, priority=1)
     async with deciding(rig):
         rig.confirm(raw, "a")
+        kept = weakref.ref(rig.engine.cache.placement("default/there").pods["default/there"])
         rig.pod("waits", requests={"cpu": "4"}, priority=5)
         await settle()
-        kept = weakref.ref(rig.engine.cache.placement("default/there").pods["default/there"])
         rig.engine.assigned.drop("default/there", None)
         await settle()
+        gc.collect()
+        assert kept() is not None
         rig.engine.live.forget_findings()
         gc.collect()
         assert kept() is None
