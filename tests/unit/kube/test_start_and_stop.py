@@ -77,6 +77,9 @@ class Server:
         """Names in the order of their Bindings, of pods that may be gone since."""
         return [path.split("/")[-2] for method, path, _ in self.asked if method == "POST" and path.endswith("/binding")]
 
+    def read(self, name: str) -> dict:
+        return self.sandbox.cluster.store["pods"].entries["default", name].obj
+
     def there(self) -> set[str]:
         return {name for _, name in self.sandbox.cluster.store["pods"].entries}
 
@@ -175,9 +178,12 @@ class TestTheStart:
             assert troubles["500"] == 12
 
 
-def policy(scheduler: str) -> dict:
+DEFAULT = {"type": "Default"}
+
+
+def policy(scheduler: str, strategy=DEFAULT, **spec) -> dict:
     metadata = {"name": "more", "uid": f"more-{scheduler}", "generation": 1}
-    return {"metadata": metadata, "spec": {"schedulerName": scheduler, "strategy": {"type": "Default"}}}
+    return {"metadata": metadata, "spec": {"schedulerName": scheduler, "strategy": strategy, **spec}}
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
@@ -261,3 +267,31 @@ class TestTheEnd:
             await stopping
             asked = [(method, path) for method, path, _ in server.asked]
             assert ("DELETE", "/api/v1/namespaces/default/pods/low") in asked
+
+    async def test_who_waits_in_permit_is_let_go_at_once_and_keeps_no_promise(self, server, tmp_path):
+        plugins = tmp_path / "plugins"
+        plugins.mkdir()
+        (plugins / "waiter.py").write_text(WAITER)
+        server.node("a")
+        async with running(server, pod_intake="watch", grace=600, plugin_dirs=(str(plugins),)) as runtime:
+            points = {"permit": {"enabled": [{"name": "Waiter"}]}}
+            runtime.policies.apply(policy(OURS, {"type": "Custom"}, plugins=points))
+            server.pod("web")
+            await until(lambda: server.read("web")["status"].get("nominatedNodeName") == "a")
+            async with asyncio.timeout(20):
+                await runtime.stop()
+        assert "nominatedNodeName" not in server.read("web")["status"]
+        assert server.bound == []
+
+
+WAITER = """
+from podwright.core.framework.interface import PermitPlugin, Plugin
+from podwright.core.framework.status import Code, Status
+
+
+class Waiter(Plugin, PermitPlugin):
+    name = "Waiter"
+
+    def permit(self, state, pod, node_name):
+        return Status(Code.WAIT), 600.0
+"""
