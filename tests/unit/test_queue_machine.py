@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import cycle
 
 import pytest
 from hypothesis import settings
@@ -55,6 +56,8 @@ CHANGES = {
     "annotation": lambda spec: replace(spec, note=spec.note + "x"),
     "nothing that matters": lambda spec: replace(spec, version=spec.version + 1),
 }
+
+CHANGED = st.sampled_from(sorted(CHANGES))
 
 
 def uid(name):
@@ -182,17 +185,28 @@ class QueueMachine(RuleBasedStateMachine):
         if name is not None:
             self.fail(name, verdict)
 
-    @rule(attempts=st.lists(st.tuples(VERDICTS, EVENTS), min_size=2, max_size=4), data=st.data())
+    @rule(attempts=st.lists(st.tuples(VERDICTS, EVENTS, CHANGED), min_size=2, max_size=4), data=st.data())
     def try_some_at_once_and_have_them_fail_one_after_the_other(self, attempts, data):
         flying = []
-        for verdict, (event, what) in attempts:
-            name = self.pop()
+        for verdict, (event, what), change in attempts:
+            if (name := self.pop()) is None:
+                name = self.come(Spec())
+                self.take(name)
             self.happen(event, what)
-            if name is not None:
-                flying.append((name, verdict))
+            self.update(name, change)
+            flying.append((name, verdict))
         for name, verdict in data.draw(st.permutations(flying)):
             self.fail(name, verdict)
             self.check_what_is_kept()
+
+    @rule(verdicts=st.lists(VERDICTS, min_size=1, max_size=3))
+    def try_all(self, verdicts):
+        """The order of all shows only if nobody comes in between."""
+        flying = []
+        while (name := self.pop()) is not None:
+            flying.append(name)
+        for name, verdict in zip(flying, cycle(verdicts), strict=False):
+            self.fail(name, verdict)
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data())
@@ -264,12 +278,12 @@ class QueueMachine(RuleBasedStateMachine):
             self.queue.fail(uid(name))
 
     @precondition(lambda self: self.pods)
-    @rule(data=st.data(), change=st.sampled_from(sorted(CHANGES)))
+    @rule(data=st.data(), change=CHANGED)
     def change(self, data, change):
         self.update(self.draw(data), change)
 
     @precondition(lambda self: self.pods)
-    @rule(data=st.data(), changes=st.lists(st.sampled_from(sorted(CHANGES)), min_size=1, max_size=3))
+    @rule(data=st.data(), changes=st.lists(CHANGED, min_size=1, max_size=3))
     def change_some_that_are_there_to_be_tried(self, data, changes):
         """Those that wait for something, or fly, are more likely to show whether it was noticed."""
         where = {BACKOFF, UNSCHEDULABLE, FLYING} & {pod.where for pod in self.pods.values()}
