@@ -98,6 +98,22 @@ def test_killed_in_the_middle_of_500_pods_the_next_one_binds_the_rest_once(clust
     assert {uid: after[uid] for uid, place in before.items() if place} == {u: p for u, p in before.items() if p}
 
 
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+def test_the_most_important_of_the_pods_that_wait_is_placed_first_at_the_start(cluster, namespace, intake):
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
+    cluster.apply(high)
+    cluster.client.create(node("only", pods="1"))
+    cluster.bulk.create([pod(f"low{i}", namespace, scheduler=OURS) for i in range(30)])
+    cluster.client.create(pod("high", namespace, scheduler=OURS, priorityClassName="high"))
+    with kit.running(cluster, f"--pod-intake={intake}") as operator:
+        kit.wait_bound(cluster, namespace, 1, 20)
+        told = lambda: len({e["regarding"]["name"] for e in kit.events(cluster, namespace, "FailedScheduling")})  # noqa: E731
+        wait_until(lambda: told() == 30, 30, "the others are told that there is no room")
+        assert operator.metric("scheduler_schedule_attempts_total", result="scheduled", profile=OURS) == 1
+    assert cluster.client.read(pod("high", namespace))["spec"]["nodeName"] == "only"
+    assert kit.events(cluster, namespace, "Preempted") == []
+
+
 def test_sigterm_finishes_the_bindings_under_way(cluster, namespace):
     cluster.client.create(node("large", cpu="64", memory="256Gi", pods="500"))
     operator = kit.start(cluster)
