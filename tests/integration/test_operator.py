@@ -104,13 +104,13 @@ def test_the_most_important_of_the_pods_that_wait_is_placed_first_at_the_start(c
     cluster.apply(high)
     cluster.client.create(node("only", pods="1"))
     cluster.bulk.create([pod(f"low{i}", namespace, scheduler=OURS) for i in range(30)])
-    cluster.client.create(pod("high", namespace, scheduler=OURS, priorityClassName="high"))
+    cluster.client.create(pod("urgent", namespace, scheduler=OURS, priorityClassName="high"))
     with kit.running(cluster, f"--pod-intake={intake}") as operator:
         kit.wait_bound(cluster, namespace, 1, 20)
         told = lambda: len({e["regarding"]["name"] for e in kit.events(cluster, namespace, "FailedScheduling")})  # noqa: E731
         wait_until(lambda: told() == 30, 30, "the others are told that there is no room")
         assert operator.metric("scheduler_schedule_attempts_total", result="scheduled", profile=OURS) == 1
-    assert cluster.client.read(pod("high", namespace))["spec"]["nodeName"] == "only"
+    assert cluster.client.read(pod("urgent", namespace))["spec"]["nodeName"] == "only"
     assert kit.events(cluster, namespace, "Preempted") == []
 
 
