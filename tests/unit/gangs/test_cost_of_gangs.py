@@ -36,7 +36,6 @@ def counted() -> Iterator[Counter[str]]:
     lift, place, spares = Cache.lift_pods, Trial.place, Reprieve.spares
 
     def count_off(self: Cache, name: str, pods: Any) -> None:
-        pods = list(pods)
         counts["off"] += len(pods)
         lift(self, name, pods)
 

@@ -6,7 +6,9 @@ empty stay on the cache, unless they have affinities, which reach beyond their n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cached_property
 
 from podwright.core.framework.interface import Bools
 from podwright.core.gangs.outlook import Outlook
@@ -51,36 +53,39 @@ class Candidates:
                 if far:
                     self._far.add(pod.uid)
 
-    def pods(self) -> Iterator[PodInfo]:
+    @cached_property
+    def pods(self) -> Sequence[PodInfo]:
         """All that may matter to members."""
+        found: list[PodInfo] = []
         for pod in self._met:
             if pod.uid not in self._units:
                 if pod.uid not in self._far:
-                    yield pod
+                    found.append(pod)
             elif (unit := self._units[pod.uid]) is not None and not self.stays(unit):
-                yield from unit.pods
+                found += unit.pods
+        return found
 
     def stays(self, unit: Unit) -> bool:
         """Whether the unit need not even leave the cache: only budgets ask for it."""
         return self._far.issuperset(pod.uid for pod in unit.pods)
 
-    def units(self, concerns: Callable[[PodInfo], bool]) -> list[Unit]:
+    def units(self, concerned: AbstractSet[str]) -> list[Unit]:
         """Those that concern the group, and those that share a namespace with one of these and a budget.
 
-        The others decide nothing: nobody is turned away by them, and what they take of a budget is not counted.
+        The others decide nothing: nobody is turned away by them, and what they take of a budget is not counted. `concerned`:
+        by uid, out of `pods`.
         """
-        near = {pod.uid for pod in self.pods() if concerns(pod)}
         guarded = {str(budget["metadata"].get("namespace") or "") for budget in self._budgets}
         if guarded:
-            guarded &= {pod.namespace for pod in self.pods() if pod.uid in near}
+            guarded &= {pod.namespace for pod in self.pods if pod.uid in concerned}
         units = []
         for pod in self._met:
             if pod.uid not in self._units:
-                if pod.uid in near or pod.namespace in guarded:
+                if pod.uid in concerned or pod.namespace in guarded:
                     units.append(Unit((pod,), pod.priority))
                 continue
             unit = self._units[pod.uid]
-            if unit is not None and any(each.uid in near or each.namespace in guarded for each in unit.pods):
+            if unit is not None and any(each.uid in concerned or each.namespace in guarded for each in unit.pods):
                 units.append(unit)
         return units
 

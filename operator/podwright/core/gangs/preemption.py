@@ -80,7 +80,7 @@ def _preempt(
     candidates = Candidates(cache, priority, outlook)
     aside = Aside(cache)
     try:
-        aside.take(candidates.pods())
+        aside.take(candidates.pods)
         if (objection := hopeless(group, cache, outlook)) is not None:
             return unschedulable(_PREFIX + objection)
         decision = replan()
@@ -100,15 +100,15 @@ def _select(
 ) -> GangPreemption | GangPlacement:
     for thorough in ATTEMPTS:
         with Reprieve(framework, cache, found.placements, aside, thorough=thorough) as reprieve:
-            units = candidates.units(reprieve.concerns)
-            concerned = {pod.uid for unit in units for pod in unit.pods}
-            aside.put_back([pod for pod in candidates.pods() if pod.uid not in concerned])
+            units = candidates.units(reprieve.concerned(candidates.pods))
+            asked = {pod.uid for unit in units for pod in unit.pods}
+            aside.put_back([pod for pod in candidates.pods if pod.uid not in asked])
             units.sort(key=importance(now))
             victims, violations = _without(candidates, units, reprieve)
             if reprieve.holds():
                 break
         going = {pod.uid for unit in victims for pod in unit.pods}
-        aside.take(pod for pod in candidates.pods() if pod.uid not in going)
+        aside.take(pod for pod in candidates.pods if pod.uid not in going)
     if not victims:
         return found
     leaving = tuple(pod for unit in sorted(victims, key=importance(now)) for pod in unit.pods)

@@ -57,19 +57,22 @@ class Aside:
 
     def take(self, pods: Iterable[PodInfo]) -> None:
         """Takes placed or assumed pods off their nodes, which must exist."""
-        cache = self._cache
+        cache, homes, out = self._cache, self._homes, self._out
         by_node: dict[str, list[PodInfo]] = {}
         for pod in pods:
             info = cache.placement(pod.uid)
             assert info is not None, f"pod {pod.key} is on no node"
-            self._homes[pod.uid] = info.name
+            homes[pod.uid] = info.name
+            out[pod.uid] = pod
             if cache.is_assumed(pod.uid):
                 self._assumed.add(pod.uid)
-            by_node.setdefault(info.name, []).append(pod)
+            there = by_node.get(info.name)
+            if there is None:
+                there = by_node[info.name] = []
+            there.append(pod)
         for name, there in by_node.items():
             if name not in self._orders:
                 self._orders[name] = list(cache.nodes[name].pods)
-            self._out.update((pod.uid, pod) for pod in there)
             cache.lift_pods(name, there)
 
     def home(self, pod: PodInfo) -> str:
@@ -77,15 +80,19 @@ class Aside:
         return self._homes[pod.uid]
 
     def put_back(self, pods: Iterable[PodInfo]) -> None:
+        homes, out = self._homes, self._out
         by_node: dict[str, list[PodInfo]] = {}
         for pod in pods:
-            del self._out[pod.uid]
-            home = self._homes[pod.uid]
+            del out[pod.uid]
+            home = homes[pod.uid]
             if pod.group:
                 # Groups keep their members in the order in which they are told of them.
                 self._cache.put_down_pods(home, (pod,), self._assumed)
-            else:
-                by_node.setdefault(home, []).append(pod)
+                continue
+            there = by_node.get(home)
+            if there is None:
+                there = by_node[home] = []
+            there.append(pod)
         for name, there in by_node.items():
             self._cache.put_down_pods(name, there, self._assumed)
 
@@ -142,9 +149,10 @@ class Reprieve:
             self._aside.take(unit.pods)
         return fits
 
-    def concerns(self, pod: PodInfo) -> bool:
-        """Whether the pod's return may matter to anybody; one that does not may come back unasked."""
-        return self._reach.matters(pod, self._aside.home(pod))
+    def concerned(self, pods: Iterable[PodInfo]) -> set[str]:
+        """The uids of those whose return may matter to anybody; the others may come back unasked."""
+        matters, home = self._reach.matters, self._aside.home
+        return {pod.uid for pod in pods if matters(pod, home(pod))}
 
     def holds(self) -> bool:
         """Whether all members pass all filters beside everybody who is back."""

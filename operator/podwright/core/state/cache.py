@@ -12,7 +12,7 @@ have seen exactly the pods on nodes that exist. Events are idempotent: `set_pod`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol, TypeVar
 
@@ -196,31 +196,30 @@ class Cache:
         if uid in self._placed:
             self._take(uid)
 
-    def lift_pods(self, name: str, pods: Iterable[PodInfo]) -> None:
+    def lift_pods(self, name: str, pods: Sequence[PodInfo]) -> None:
         """`remove_pod` of several pods on one node, which exists; the node's sums are written once."""
-        info = self.nodes[name]
-        resources: set[str] = set()
+        info, placed = self.nodes[name], self._placed
+        for observer in self._observers:
+            removed = observer.pod_removed
+            for pod in pods:
+                removed(pod, info.slot)
         for pod in pods:
-            self._assumed.discard(pod.uid)
-            del self._placed[pod.uid]
-            for observer in self._observers:
-                observer.pod_removed(pod, info.slot)
-            info.remove(pod)
-            resources.update(pod.requests.amounts)
-        self._write_usages(info, resources)
+            del placed[pod.uid]
+        self._assumed.difference_update([pod.uid for pod in pods])
+        self._write_usages(info, info.remove_all(pods))
 
-    def put_down_pods(self, name: str, pods: Iterable[PodInfo], assumed: Collection[str]) -> None:
+    def put_down_pods(self, name: str, pods: Sequence[PodInfo], assumed: Collection[str]) -> None:
         """Undoes `lift_pods`. `assumed`: the uids of those that are not known to be placed."""
-        info = self.nodes[name]
-        resources: set[str] = set()
+        info, placed = self.nodes[name], self._placed
+        resources = info.add_all(pods)
         for pod in pods:
-            info.add(pod)
-            self._placed[pod.uid] = info
-            if pod.uid in assumed:
-                self._assumed.add(pod.uid)
-            for observer in self._observers:
-                observer.pod_added(pod, info.slot)
-            resources.update(pod.requests.amounts)
+            placed[pod.uid] = info
+        if assumed:
+            self._assumed.update([pod.uid for pod in pods if pod.uid in assumed])
+        for observer in self._observers:
+            added = observer.pod_added
+            for pod in pods:
+                added(pod, info.slot)
         self._write_usages(info, resources)
 
     # Everything else

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import HostPort, PodInfo
@@ -97,6 +98,35 @@ class NodeInfo:
             self.ports.remove(port)
         if not self.pods:
             self.pods.clear()  # an empty dict keeps the room that a burst took
+
+    def add_all(self, pods: Sequence[PodInfo]) -> Collection[str]:
+        """`add` of several pods. Returns the resources that they ask for."""
+        self.pods.update([(pod.uid, pod) for pod in pods])
+        for pod in pods:
+            for port in pod.ports:
+                self.ports.add(port)
+        return self._count(pods, 1)
+
+    def remove_all(self, pods: Sequence[PodInfo]) -> Collection[str]:
+        """`remove` of several pods, given as they are here. Returns the resources that they ask for."""
+        for pod in pods:
+            del self.pods[pod.uid]
+            for port in pod.ports:
+                self.ports.remove(port)
+        return self._count(pods, -1)
+
+    def _count(self, pods: Sequence[PodInfo], sign: int) -> Collection[str]:
+        """Pods of one template have the same requests: these are multiplied, not added one by one."""
+        resources: set[str] = set()
+        requested = self.requested
+        for requests, pods_alike in Counter([pod.requests for pod in pods]).items():
+            times = sign * pods_alike
+            for resource, amount in requests.amounts.items():
+                requested[resource] = requested.get(resource, 0) + times * amount
+            self.scoring_cpu += times * requests.scoring_cpu
+            self.scoring_memory += times * requests.scoring_memory
+            resources.update(requests.amounts)
+        return resources
 
     def clone(self) -> NodeInfo:
         copy = NodeInfo(self.name)
