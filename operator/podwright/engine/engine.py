@@ -244,6 +244,7 @@ class Engine:
             if looks >= GIVE_BACK_EVERY and self._idle is not None:
                 looks = 0
                 self.live.forget_findings()
+                self._bindings.afterwards.tidy()
                 self._thrift.give_back(self._attempts)
 
     async def stop(self, grace: float) -> None:

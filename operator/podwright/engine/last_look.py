@@ -41,6 +41,10 @@ class LookAfterwards:
         self._stranded: set[str] = set()
         """Uids of pods on nodes that are gone: a pod that is deleted with its node will not be there at the next look."""
 
+    def __len__(self) -> int:
+        """Pods that are remembered."""
+        return sum(map(len, self._bound))
+
     def bound(self, pod: PodInfo, node_name: str) -> None:
         """A Binding has gone through."""
         self._bound[0].add(pod.uid)
@@ -66,6 +70,15 @@ class LookAfterwards:
                 log.warning("pod %s was bound to node %s, which is gone", pod.key, info.name)
                 note = f'bound to node "{info.name}", which is gone'
                 self._recorder.record(pod, "Warning", MISSING, "Binding", note)
+
+    def tidy(self) -> None:
+        """Forgets those that are gone or that a kubelet has taken. After a burst that takes milliseconds: it is for idle times."""
+        placement = self._cache.placement
+        for bound in self._bound:
+            # Makes a set anew, while one from which all was removed keeps the room that a burst took.
+            bound.intersection_update(
+                [uid for uid in bound if (info := placement(uid)) is not None and info.pods[uid].start_time is None]
+            )
 
 
 def obstacle(cache: Cache, framework: Framework, pod: PodInfo, node_name: str) -> str:

@@ -177,3 +177,29 @@ async def test_a_node_that_goes_later_is_no_news(case):
             rig.node("a")
         looks(rig, 3)
         assert rig.recorder.notes("NodeNotFound") == []
+
+
+@pytest.mark.parametrize(
+    ("happens", "remembered"),
+    [
+        pytest.param("nothing", 1, id="neither gone nor started"),
+        pytest.param("gone", 0, id="gone"),
+        pytest.param("started", 0, id="started"),
+    ],
+)
+async def test_who_was_bound_is_remembered_no_longer_than_it_may_matter(monkeypatch, happens, remembered):
+    monkeypatch.setattr("podwright.engine.engine.HOUSEKEEPING_SECONDS", 0)
+    rig = Rig()
+    rig.node("a")
+    raw = rig.pod("web")
+    async with deciding(rig):
+        rig.confirm(raw, "a")
+        if happens == "gone":
+            rig.engine.assigned.drop("default/web", raw)
+        if happens == "started":
+            rig.engine.assigned.put({**on_node(raw, "a"), "status": {"startTime": "2026-01-01T00:00:00Z"}})
+        keeping = asyncio.create_task(rig.engine.keep_house())
+        await settle()
+        assert len(rig.engine._bindings.afterwards) == remembered
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
