@@ -66,7 +66,7 @@ def test_what_goes_while_watches_are_broken_is_forgotten_with_the_next_list(aren
     )
 
 
-@pytest.mark.parametrize("intake", ["kopf", "watch"])
+@pytest.mark.parametrize("intake", ["watch", pytest.param("kopf", marks=pytest.mark.slow)])
 def test_watches_that_begin_again_from_long_ago_change_nothing_in_the_end(arena: Arena, intake: str) -> None:
     """Everything comes a second time in its old order: what is gone comes and goes again, what changed changes back and forth."""
     small = {"status": {"allocatable": {"cpu": "4", "memory": "64Gi", "pods": "8"}}}
@@ -133,26 +133,32 @@ class Loss:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
 def test_lost_events_of_bound_pods_and_of_nodes_are_made_good(arena: Arena, intake: str) -> None:
-    """A bound pod and a node go, and a node comes, and the watch tells of none; nothing else happens to any of them."""
+    """A bound pod and a node go, and a node comes, and no watch tells of it; nothing else happens to any of them.
+
+    The node is full when it goes. With room on it pods would be bound there until it is known to be gone, which cannot be helped.
+    """
     arena.nodes(20, pods="5")
     with FaultProxy(arena.cluster) as proxy, arena.running(proxy, f"--pod-intake={intake}") as operator:
         arena.pods(100)
         arena.wait_bound(100)
-        gone = [on(arena, "n0")[0], *on(arena, "n1")]
         arena.pods(4, "waits")
         arena.wait_calm()
-        proxy.tamper = loss = Loss(added=["n20"], deleted=[*gone, "n1"])
-        remove(arena, gone, ["n1"])
+        gone, left = on(arena, "n0")[0], on(arena, "n1")
+        proxy.tamper = loss = Loss(added=["n20"], deleted=[gone, "n1"])
+        remove(arena, [gone], ["n1"])
         arena.nodes(1, first=20, pods="2")
         began = time.monotonic()
-        # One in the place of the pod that is gone, two on the new node, and none where the other node was.
+        # One in the place of the pod that is gone, and two on the new node.
         arena.wait_bound(103, 200)
         took = arena.ledger.latest() - began
-        wait_until(lambda: known(operator, "pods") == 97 and known(operator, "nodes") == 20, 200, "the rest is known")
+        wait_until(lambda: known(operator, "nodes") == 20, 200, "the node that is gone is forgotten")
+        remove(arena, left)
+        wait_until(lambda: known(operator, "pods") == 97, 60, "the pods that were on it are forgotten")
         arena.wait_calm()
+        assert arena.bound() == 103
         arena.nodes(1, first=21, pods="2")
         arena.wait_bound(104)
         arena.wait_calm()
     arena.verify()
-    assert len(loss.counted) == 8
+    assert len(loss.counted) == 3
     arena.tell(pods=104, faults=f"{loss.counted.total()} events lost", seconds_until_made_good=f"{took:.1f}")

@@ -51,7 +51,7 @@ def test_nothing_is_decided_before_all_assigned_pods_are_known(crowded: Arena, i
     )
 
 
-@pytest.mark.parametrize("intake", ["kopf", "watch"])
+@pytest.mark.parametrize("intake", ["watch", pytest.param("kopf", marks=pytest.mark.slow)])
 def test_lists_that_expire_half_way_are_begun_again(crowded: Arena, intake: str) -> None:
     with FaultProxy(crowded.cluster) as proxy:
         proxy.faults = [Faults({"410": 1.0}, is_later_page)]
