@@ -73,9 +73,7 @@ class Framework:
         planned = [name for name in PLANNED if name in classes and name not in self.plugins]
         hinting = {name: self._build(classes[name], None, handle) for name in planned} | self.plugins
         self.hints: Mapping[str, Sequence[EventHint]] = {
-            name: contract.hints_of(plugin)
-            for name, plugin in hinting.items()
-            if isinstance(plugin, EnqueueExtensions)
+            name: contract.hints_of(plugin) for name, plugin in hinting.items() if isinstance(plugin, EnqueueExtensions)
         }
         self._must_hold_devices = DYNAMIC_RESOURCES not in expanded.points[Point.PRE_FILTER]
         """The plugin that holds back pods which need devices is off: they are not bound blindly all the same."""

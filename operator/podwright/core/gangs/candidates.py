@@ -31,9 +31,11 @@ class Candidates:
         """By uid of pods that name a group: its unit, for the first pod of each; None for the others."""
         self._meet(cache, priority, outlook.room(emptied=True) > 0 if outlook.is_local else None)
         grouped = [pod for pod in self._met if pod.uid in self._units]
+        first: dict[str, str] = {}
+        for pod in grouped:
+            first.setdefault(pod.group, pod.uid)
         for unit in units_below(priority, grouped, cache):
-            uids = {pod.uid for pod in unit.pods}
-            self._units[next(pod.uid for pod in grouped if pod.uid in uids) if unit.whole else unit.pods[0].uid] = unit
+            self._units[first[unit.whole.key] if unit.whole else unit.pods[0].uid] = unit
 
     def _meet(self, cache: Cache, priority: int, reachable: Bools | None) -> None:
         named_by = cache.groups.named_by
