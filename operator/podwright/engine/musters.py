@@ -58,8 +58,6 @@ class Musters:
             queued = None if uid in members.placed else self._queue.get(uid)
             if queued is None or queued is first or not _was_tried(queued):
                 continue
-            if queued.place is Place.ACTIVE:
-                return None
             if queued.place in (Place.BACKOFF, Place.UNSCHEDULABLE) and queued.backing_off(now):
                 resting.append(queued)
             lacking -= 1

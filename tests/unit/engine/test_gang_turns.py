@@ -146,6 +146,30 @@ class TestNewcomers:
             assert bound(rig) == {"small"}
             assert attempts(rig, "big0") == 1
 
+    async def test_those_of_a_basic_group_that_the_same_event_helps_are_tried_together(self):
+        rig = rig_with(gang={"min_count": None})
+        for index in range(5):
+            member(rig, f"big{index}", requests=TOO_MUCH)
+        async with deciding(rig):
+            before = len(rig.groups.said)
+            rig.engine.policies_changed()
+            await settle()
+            assert {attempts(rig, f"big{index}") for index in range(5)} == {2}
+            assert len(rig.groups.said) == before + 1
+
+    async def test_those_of_a_basic_group_that_belongs_in_one_domain_do_not_choose_it_alone(self):
+        rig = rig_with(gang={"schedulingConstraints": {"topology": [{"key": "rack"}]}})
+        for name, rack, cpu in (("small", "a", "2"), ("large", "b", "8")):
+            rig.node(name, labels={"rack": rack}, allocatable={"cpu": cpu})
+        member(rig, "waits", requests=TOO_MUCH)
+        async with deciding(rig):
+            for name in ("x", "y"):
+                member(rig, name, requests={"cpu": "2"})
+                await settle()
+            assert attempts(rig, "x") == 0
+            await passes(rig, 3)
+            assert dict(rig.cluster.bound) == {"x": "large", "y": "large"}
+
     async def test_those_of_a_gang_that_is_placed_go_alone(self):
         rig = rig_with(gang={"min_count": 2})
         for index in range(2):
