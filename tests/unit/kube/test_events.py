@@ -153,7 +153,9 @@ async def test_the_end_of_a_series_writes_its_count(monkeypatch):
         for _ in range(5):
             recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
         recorder.time += events.FINISH_SECONDS + 1
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(5):
+            while recorder._series:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
         await recorder.flush(5)
         assert script.requests[-1].body["series"]["count"] == 5
         recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
