@@ -10,7 +10,7 @@ from typing import Any
 
 from builders import make_node, make_pod
 from podwright.core.framework.features import Features
-from podwright.core.framework.interface import ClusterError, Plugin, PreBindPlugin
+from podwright.core.framework.interface import ClusterError, FilterPlugin, Plugin, PreBindPlugin, ScorePlugin
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins import PLUGINS
@@ -205,3 +205,25 @@ class Slow(Plugin, PreBindPlugin):
 
     async def pre_bind(self, _state, _pod, _node_name):
         return await self.gate
+
+
+class PerNode(Plugin, FilterPlugin, ScorePlugin):
+    """Looks at one node at a time."""
+
+    name = "PerNode"
+
+    def filter(self, _state, _pod, _node):
+        return None
+
+    def score(self, _state, _pod, _node):
+        return 1
+
+
+def values(rig, name):
+    """The samples of a metric, by the values of their labels but `le`; buckets left out."""
+    return {
+        tuple(sample.labels.values()): sample.value
+        for family in rig.engine.metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    }
