@@ -23,6 +23,7 @@ from podwright.core.framework.status import Code, Status
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.queue import QueuedPod, SchedulingQueue
+from podwright.core.queue.queued_pod import Place
 from podwright.core.state.cache import Cache
 from podwright.engine.changes import POD_GONE
 from podwright.engine.decisions import annotations_of
@@ -127,8 +128,11 @@ class Bindings:
                 await self._end(flight, status)
             except Exception:
                 # Whatever went wrong, the pod must not be left between queue and node.
-                log.exception("pod %s: the end of its binding failed; reading it back", flight.queued.pod.key)
-                await self._read_back(flight, status or Status(Code.ERROR, ("the end of the binding failed",)))
+                log.exception("pod %s: the end of its binding failed", flight.queued.pod.key)
+                if self._cache.is_assumed(flight.uid):
+                    await self._read_back(flight, status or Status(Code.ERROR, ("the end of the binding failed",)))
+                elif flight.queued.place is Place.IN_FLIGHT and self._cache.placement(flight.uid) is None:
+                    self._queue.fault(flight.queued)
         finally:
             self.slots.leave(flight)
             self._flights.remove(flight)

@@ -156,6 +156,7 @@ class Engine:
             self.assigned.going,
         )
         self._failures = Failures(cache, queue, outside.recorder, status, preemptions, self.metrics)
+        self._deciding = False
         self._bindings = Bindings(
             cache,
             queue,
@@ -211,6 +212,7 @@ class Engine:
     async def run(self) -> None:
         """Schedules until it is cancelled."""
         clock, queue, slots = self.sources.clock, self.queue, self._bindings.slots
+        self._deciding = True
         self.group_watch.sweep()
         self._gangs.halves_first()
         turn_ends = clock() + SLICE_SECONDS
@@ -236,7 +238,8 @@ class Engine:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             try:
                 self._bindings.afterwards.look()
-                self.group_watch.look()
+                if self._deciding:  # before that, groups are incomplete because not all is known
+                    self.group_watch.look()
                 await self._bindings.confirm_late()
             except Exception:
                 log.exception("confirming late bindings failed")

@@ -158,6 +158,7 @@ class Failures:
             queued.told = (reason, message, nominated, queued.timestamp)
             if before is not None and before[:3] == queued.told[:3] and queued.timestamp < before[3] + TELL_AGAIN:
                 queued.told = before
+                self._status.write(queued.pod, Verdict(reason, message), nominated)
                 return False
         self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", shortened(message))
         self._status.write(queued.pod, Verdict(reason, message), nominated)

@@ -92,10 +92,19 @@ class Nodes:
             event = node_event(before, node)
             if event is not None:
                 self._queue.move(event, before, node)
+                if before is None:
+                    self._count_members(node.name)
                 self._wake()
                 self._watch.stop(event.label, started)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._complaints.about("Node", _name(raw), error)
+
+    def _count_members(self, node_name: str) -> None:
+        """Members of groups on a node count from now on, which may make their groups complete."""
+        info = self._cache.present(node_name)
+        for member in {pod.group: pod for pod in info.pods.values() if pod.group}.values() if info else ():
+            if self._cache.groups.complete(member):
+                self._queue.move(MEMBER_ADDED, None, member)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
         started = self._watch.start()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,12 +61,8 @@ class Strangers:
                 del self._by_group[stranger.group]
             self._changed(stranger.group)
 
-    def only(self, namespace: str, raws: Iterable[Mapping[str, Any]]) -> None:
-        """All pods of the namespace that ask for somebody else, as they were listed: others have left."""
-        there = set()
-        for raw in raws:
-            there.add(str(raw["metadata"]["uid"]))
-            self.seen(raw)
+    def only(self, namespace: str, there: AbstractSet[str]) -> None:
+        """The uids of all pods of the namespace that ask for somebody else: others have left."""
         for stranger in list(self._by_uid.values()):
             if stranger.pod.startswith(f"{namespace}/") and stranger.uid not in there:
                 self.left(stranger.uid)

@@ -18,6 +18,7 @@ from podwright.engine.intake import PendingPods
 from podwright.kube.http import JSON, METADATA_LIST, Http
 from podwright.kube.reflector import PAGE
 from podwright.kube.resources import POD
+from podwright.kube.watch_audit import version_of
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ class PendingAudit:
         self._http = http
         self._pending = pending
         self._names = names
+        self._unusable: dict[str, int] = {}
+        """The versions of pods that were listed and are none of the queue's all the same: failed, or not to be understood."""
 
     async def run(self) -> None:
         """Audits until it is cancelled."""
@@ -49,7 +52,8 @@ class PendingAudit:
         async for raw in self._pods(METADATA_LIST):
             uid = self._pending.key(raw)
             listed.add(uid)
-            unknown = unknown or not self._pending.knows(uid)
+            if not self._pending.knows(uid) and self._unusable.get(uid, -1) != version_of(raw):
+                unknown = True
         ghosts = before - listed
         for uid in ghosts:
             self._pending.drop(uid, None)
@@ -60,11 +64,17 @@ class PendingAudit:
     async def _take_in(self) -> int:
         """Takes in what is not known; how many those were. Raises ClusterError."""
         taken = 0
+        unusable: dict[str, int] = {}
         async for raw in self._pods(JSON):
             uid = self._pending.key(raw)
-            if not self._pending.knows(uid):
-                self._pending.put(raw)
-                taken += self._pending.knows(uid)
+            if self._pending.knows(uid):
+                continue
+            self._pending.put(raw)
+            if self._pending.knows(uid):
+                taken += 1
+            else:
+                unusable[uid] = version_of(raw)
+        self._unusable = unusable
         return taken
 
     async def _pods(self, accept: str) -> AsyncIterator[Any]:

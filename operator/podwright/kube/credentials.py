@@ -92,7 +92,7 @@ class Source:
             if self.due:
                 await self._load()
             if self._failure is not None and (self._refused or self._credentials is None):
-                raise self._failure
+                raise self._failure.with_traceback(None)
             assert self._credentials is not None
             return self._credentials
 

@@ -107,7 +107,7 @@ class PolicyKeeper:
 
         What a watch brought meanwhile may be newer than the list, and stays.
         """
-        before = set(self._outcomes)
+        before = dict.fromkeys(self._outcomes, "") | self._uids
         self._gone_meanwhile.clear()
         try:
             items = (await self._http.insist("GET", POLICY.collection))["items"]
@@ -127,9 +127,10 @@ class PolicyKeeper:
             older = known is not None and known.generation > raw["metadata"].get("generation", 0)
             if not older or self._uids.get(name) != uid:
                 self.apply(raw)
-            before.discard(name)
-        for name in before:
-            self.remove(name)
+            before.pop(name, None)
+        for name, uid in before.items():
+            if self._uids.get(name, "") == uid:  # else another one has come since
+                self.remove(name)
 
     async def allowed(self) -> bool:
         """Whether RBAC lets us read policies, be their kind there or not. Raises ClusterError."""

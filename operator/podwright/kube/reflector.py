@@ -119,19 +119,11 @@ class Reflector:
         return {*self.known, *(self._sink.held() if isinstance(self._sink, Holding) else ())}
 
     async def _follow(self) -> None:
-        clock = asyncio.get_running_loop().time
         while True:
             try:
                 if self._doubted or not self._version:
                     await self._list()
-                started = clock()
-                try:
-                    await self._watch()
-                finally:
-                    lasted = clock() >= started + QUICK_END_SECONDS
-                    if lasted:
-                        self._recovered()
-                if not lasted:
+                if not await self._watch():
                     await self._pause(0.0)
             except (ClusterError, aiohttp.ClientError, TimeoutError, OSError) as error:
                 await self._recover(error)
@@ -214,7 +206,9 @@ class Reflector:
             log.info("%s: watching again", self.resource.collection)
         self._failures = 0
 
-    async def _watch(self) -> None:
+    async def _watch(self) -> bool:
+        """Until it ends; whether it lasted."""
+        clock = asyncio.get_running_loop().time
         shortest, longest = WATCH_SECONDS
         params = {
             **self._selectors,
@@ -225,11 +219,16 @@ class Reflector:
         }
         self._rest = b""
         async with self._http.stream(self.resource.collection, params) as response:
-            while not await self._read(response):
-                if self._doubted:
-                    return
-                if await self._missed_something():
-                    raise TimeoutError(f"nothing came for {SILENCE_SECONDS:g} s")
+            opened = clock()
+            try:
+                while not self._doubted and not await self._read(response):
+                    if not self._doubted and await self._missed_something():
+                        raise TimeoutError(f"nothing came for {SILENCE_SECONDS:g} s")
+            finally:
+                lasted = clock() >= opened + QUICK_END_SECONDS
+                if lasted:
+                    self._recovered()
+        return lasted
 
     async def _read(self, response: aiohttp.ClientResponse) -> bool:
         """Takes in what comes. True at the end of the watch, False after a silence: it can be read on then."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final
+from typing import Final
 
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.engine import Engine
@@ -20,6 +20,8 @@ from podwright.kube.resources import POD
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 10.0
+REST: Final = 50
+"""After a look so many times as long as it took there is no other."""
 
 
 class StrangersLook:
@@ -31,40 +33,51 @@ class StrangersLook:
         self._waited: set[str] = set()
 
     async def run(self) -> None:
-        """Looks until it is cancelled."""
+        """Looks until it is cancelled; the longer it takes, the more seldom."""
+        clock = asyncio.get_running_loop().time
+        pause = LOOK_SECONDS
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(pause)
+            started = clock()
             try:
                 await self.look()
             except ClusterError as error:
                 log.info("cannot look for pods of other schedulers in pod groups: %s", error)
+            pause = max(LOOK_SECONDS, REST * (clock() - started))
 
     async def look(self) -> None:
-        """Once: at namespaces where a group was incomplete at the last look, too, or where somebody was found. Raises ClusterError."""
-        waiting = self._waiting()
-        for namespace in sorted((waiting & self._waited) | self._engine.strangers.namespaces):
-            self._engine.strangers.only(namespace, await self._pods(namespace))
+        """Once, where a group was incomplete at the last look, too, or where strangers of it are known. Raises ClusterError."""
+        waiting, odd = self._namespaces()
+        for namespace in sorted((waiting & self._waited) | odd):
+            await self._look_at(namespace)
         self._waited = waiting
 
-    def _waiting(self) -> set[str]:
-        """The namespaces of groups of which pods of ours wait for others to come."""
-        groups = self._engine.cache.groups
-        return {
-            group.namespace
-            for group in groups.all()
-            if (members := groups.members(group.key)).waiting and members.total < group.min_count
-        }
+    def _namespaces(self) -> tuple[set[str], set[str]]:
+        """Those of groups of which pods of ours wait for others to come, and of those that have both ours and strangers."""
+        groups, strangers = self._engine.cache.groups, self._engine.strangers
+        waiting: set[str] = set()
+        odd: set[str] = set()
+        for group in groups.all():
+            members = groups.members(group.key)
+            if members.waiting and members.total < group.min_count:
+                waiting.add(group.namespace)
+            if members.total and strangers.of(group.key):
+                odd.add(group.namespace)
+        return waiting, odd
 
-    async def _pods(self, namespace: str) -> list[Any]:
-        """The namespace's waiting pods that ask for somebody else. Raises ClusterError."""
+    async def _look_at(self, namespace: str) -> None:
+        """At the namespace's waiting pods that ask for somebody else. Raises ClusterError."""
         ours = sorted(self._engine.live.policies.scheduler_names)
         selector = ",".join(("spec.nodeName=", *(f"spec.schedulerName!={name}" for name in ours)))
         params = {"fieldSelector": selector, "limit": str(PAGE)}
-        found: list[Any] = []
+        there: set[str] = set()
         while True:
             page = await self._http.insist("GET", POD.collection_in(namespace), params=params)
-            found += page.get("items") or ()
+            for raw in page.get("items") or ():
+                there.add(str(raw["metadata"]["uid"]))
+                self._engine.strangers.seen(raw)
             if not (following := page["metadata"].get("continue")):
-                return found
+                break
             params["continue"] = following
             await asyncio.sleep(0)
+        self._engine.strangers.only(namespace, there)

@@ -9,6 +9,7 @@ there are, the rarer that is, so that it costs the API server about the same.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ class Audited(Protocol):
     synced: asyncio.Event
     known: dict[str, int]
     departed: set[str] | None
+    lists: int
 
     @property
     def version(self) -> int: ...
@@ -58,6 +60,9 @@ async def audit_for_ever(reflector: Audited) -> None:
         except ClusterError as error:
             log.debug("%s: cannot be audited now: %s", reflector.resource.collection, error)
             continue
+        except Exception:
+            log.exception("%s: the audit failed", reflector.resource.collection)
+            continue
         if missed:
             log.warning(
                 "%s: the watch did not tell of %d objects (%s%s); listing again",
@@ -71,7 +76,7 @@ async def audit_for_ever(reflector: Audited) -> None:
 
 async def audit(reflector: Audited) -> list[str]:
     """Once: the keys of what the watch has not told of. Raises ClusterError."""
-    before, held = dict(reflector.known), reflector.held()
+    before, held, lists = dict(reflector.known), reflector.held(), reflector.lists
     reflector.departed = set()
     try:
         listed, version = await _listed(reflector)
@@ -83,7 +88,8 @@ async def audit(reflector: Audited) -> list[str]:
             await asyncio.sleep(LOOK_SECONDS)
             waited += LOOK_SECONDS
             missed = _still(reflector, gone, newer)
-        return missed
+        # A list made since then has found out everything itself.
+        return missed if reflector.lists == lists else []
     finally:
         reflector.departed = None
 
@@ -104,7 +110,9 @@ async def _listed(reflector: Audited) -> tuple[dict[str, int], int]:
     while True:
         page = await reflector.page(following, METADATA_LIST)
         for raw in page.get("items") or ():
-            found[reflector.key(raw)] = version_of(raw)
+            # What has no usable metadata is left out here as in the list.
+            with contextlib.suppress(KeyError, TypeError, AttributeError):
+                found[reflector.key(raw)] = version_of(raw)
         following = page["metadata"].get("continue") or ""
         if not following:
             return found, version_of(page)

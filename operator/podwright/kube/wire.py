@@ -106,12 +106,10 @@ class Wire:
             raise UnreachableError(str(error) or type(error).__name__) from error
 
     async def _reach(self) -> _Connection:
-        """By the address that answered last, else by those of the host in turn. Raises OSError and ssl.SSLError."""
-        if self._answered:
-            with contextlib.suppress(OSError):
-                return await self._try(self._answered, ADDRESS_SECONDS)
+        """By the addresses of the host in turn, the one that answered last first. Raises OSError and ssl.SSLError."""
         found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        *others, last = dict.fromkeys(str(info[4][0]) for info in found)
+        addresses = dict.fromkeys(str(info[4][0]) for info in found)
+        *others, last = sorted(addresses, key=lambda address: address != self._answered)
         for address in others:
             with contextlib.suppress(OSError):
                 return await self._try(address, ADDRESS_SECONDS)

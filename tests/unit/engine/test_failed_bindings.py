@@ -144,7 +144,8 @@ class TestFailedBindings:
             assert rig.placed_on("web") == node
             assert rig.counts == ({} if node else {"backoff": 1})
 
-    async def test_a_fault_of_our_own_at_the_end_does_not_lose_the_pod(self, monkeypatch):
+    @pytest.mark.parametrize("before", [True, False], ids=["before the pod is taken off", "after that"])
+    async def test_a_fault_of_our_own_at_the_end_does_not_lose_the_pod(self, monkeypatch, before):
         rig = Rig()
         rig.node("a")
         rig.cluster.outcomes = [ClusterError("timeout")]
@@ -153,13 +154,17 @@ class TestFailedBindings:
         land = rig.engine._bindings._land
 
         def once(*arguments):
+            if not before:
+                land(*arguments)
             if faults:
                 raise faults.pop()
-            land(*arguments)
+            if before:
+                land(*arguments)
 
         monkeypatch.setattr(rig.engine._bindings, "_land", once)
         async with deciding(rig):
             assert rig.counts == {"backoff": 1}
+            assert rig.engine.queue.uids() == ["default/web"]
             assert len(rig.engine.flights) == 0
 
     async def test_while_there_are_no_answers_only_so_many_pods_are_tried(self, monkeypatch):

@@ -50,8 +50,9 @@ def bound(rig: Rig) -> set[str]:
 
 
 def told(rig: Rig) -> list[str]:
-    """Whom a verdict was written for."""
-    return [name for name, verdict, _ in rig.status.written if verdict is not None]
+    """Of whom people were told that they were not placed."""
+    members = {name for name, *_ in rig.status.written}
+    return [name for name, reason, _ in rig.recorder.events if reason == "FailedScheduling" and name in members]
 
 
 class TestNewcomers:

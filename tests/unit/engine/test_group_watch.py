@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from builders import in_group, make_pod, make_pod_group
 from engine_kit import Rig, deciding, on_node, ours, settle
 from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
+from podwright.engine import engine as engine_module
 
 ALL = {"cpu": "8"}
 
@@ -179,9 +181,9 @@ class TestStrangers:
         strangers = rig.engine.strangers
         pods = [make_pod(name, spec={**in_group(), "schedulerName": "other"}) for name in "bc"]
         elsewhere = make_pod("d", namespace="elsewhere", spec={**in_group(), "schedulerName": "other"})
-        strangers.only("default", pods)
-        strangers.only("elsewhere", [elsewhere])
-        strangers.only("default", pods[1:])
+        for raw in (*pods, elsewhere):
+            strangers.seen(raw)
+        strangers.only("default", {pods[1]["metadata"]["uid"]})
         assert [one.pod for one in strangers.of("scheduling.k8s.io:default/gang")] == ["default/c"]
         assert len(strangers) == 2
 
@@ -240,3 +242,30 @@ class TestGroupsThatCannotBeUnderstood:
             rig.pod(name, labels={GROUP_LABEL: "gang"})
         async with deciding(rig):
             assert {name for name, _ in rig.cluster.bound} == {"a", "b"}
+
+
+async def test_promises_are_kept_while_not_all_is_known_yet(monkeypatch):
+    monkeypatch.setattr(engine_module, "HOUSEKEEPING_SECONDS", 0.001)
+    rig = rig_with()
+    rig.pod("m2", spec=in_group(), status={"nominatedNodeName": "n1"})
+    house = asyncio.create_task(rig.engine.keep_house())
+    await asyncio.sleep(0.05)
+    house.cancel()
+    assert rig.engine.cache.nominator.node_of("default/m2") == "n1"
+    assert rig.status.written == []
+
+
+async def test_a_node_that_comes_back_with_a_member_completes_its_group():
+    rig = rig_with(nodes=0)
+    rig.node("n1", allocatable={"cpu": "1"})
+    rig.engine.objects(KIND).put(make_pod_group("gang", 2))
+    async with deciding(rig):
+        rig.engine.assigned.put(on_node(ours("a", spec=in_group()), "n1"))
+        rig.engine.nodes.drop("n1", None)
+        rig.pod("b", spec=in_group())
+        await settle()
+        assert rig.counts == {"gated": 1}
+        rig.node("n1", allocatable={"cpu": "1"})
+        rig.node("n2")
+        await settle()
+        assert rig.placed_on("b")

@@ -217,6 +217,20 @@ class TestLoading:
             await keeper.load()
             assert [p.name for p in keeper.engine.live.policies.live] == ["b"]
 
+    async def test_one_that_took_the_place_of_one_that_was_listed_stays(self):
+        async with keeping() as (keeper, script):
+            keeper.apply(policy("a"))
+            await requests(script, 1)
+
+            async def slow(_request):
+                keeper.take_event({"type": "DELETED", "object": policy("a")})
+                keeper.take_event({"type": "ADDED", "object": policy("a", uid="next")})
+                return await listed(policy("a"))(_request)
+
+            script.answers.append(slow)
+            await keeper.load()
+            assert [p.uid for p in keeper.engine.live.policies.live] == ["next"]
+
     async def test_the_end_of_one_does_not_take_its_namesake_that_a_list_brought(self):
         async with keeping() as (keeper, script):
             keeper.apply(policy("a"))

@@ -293,3 +293,25 @@ async def test_what_the_watch_did_not_tell_of_is_made_good_by_a_new_list(monkeyp
         assert picture.there == {"a": "5", "c": "6"}
         assert picture.dropped == ["b"]
         assert script.requests[2].headers["Accept"] == METADATA_LIST
+
+
+async def test_a_watch_that_takes_long_to_fail_has_a_pause_that_grows(monkeypatch):
+    """Like one to a server that has too much to do."""
+    monkeypatch.setattr(module, "QUICK_END_SECONDS", 0.01)
+
+    async def slowly(request):
+        await asyncio.sleep(0.03)
+        return await says(503)(request)
+
+    async with reflecting(page(version=1), *[slowly] * 4) as (_, script, reflector):
+        await until(lambda: len(script.requests) >= 5)
+        assert reflector._failures >= 3
+
+
+async def test_a_doubt_while_the_watch_is_being_opened_does_not_wait_for_a_silence():
+    async def opening(request):
+        reflector.doubt()
+        return await streams(then=forever)(request)
+
+    async with reflecting(page(version=1), opening, page(item("a", 5), version=5)) as (picture, _, reflector):
+        await until(lambda: "a" in picture.there)

@@ -17,6 +17,7 @@ class FakeReflector:
     """Knows `known`; the server lists `pages`, the last with `version`; the watch is at `told`."""
 
     resource = NODE
+    lists = 1
 
     def __init__(self, known: dict[str, int], *pages: dict[str, int], version: int = 9, told: int = 9) -> None:
         self.known = known
@@ -96,6 +97,38 @@ async def test_what_comes_late_was_told(monkeypatch):
 
     monkeypatch.setattr(module.asyncio, "sleep", late)
     assert await audit(reflector) == []
+
+
+async def test_an_audit_beside_a_new_list_says_nothing(monkeypatch):
+    reflector = FakeReflector({"a": 1}, {"a": 1, "short": 2}, told=1)
+
+    async def late(_seconds):
+        reflector.lists += 1  # which did not see it any more
+
+    monkeypatch.setattr(module.asyncio, "sleep", late)
+    assert await audit(reflector) == []
+
+
+@pytest.mark.parametrize("error", [ClusterError("away"), ZeroDivisionError("a bug")], ids=repr)
+async def test_an_audit_that_fails_does_no_harm(monkeypatch, error):
+    wait = asyncio.sleep
+    monkeypatch.setattr(module.asyncio, "sleep", lambda _: wait(0))
+    reflector = FakeReflector({"a": 1}, {"a": 1})
+    fails = [error] * 3
+
+    async def page(following, accept):
+        if fails:
+            raise fails.pop()
+        return {"metadata": {"resourceVersion": "9"}, "items": [{"metadata": None}]}
+
+    monkeypatch.setattr(reflector, "page", page)
+    reflector.synced.set()
+    task = asyncio.create_task(audit_for_ever(reflector))
+    async with asyncio.timeout(5):
+        while not reflector.doubts:
+            await wait(0.001)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_name_that_went_and_came_again_is_not_taken_for_gone(monkeypatch):
