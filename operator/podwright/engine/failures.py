@@ -154,14 +154,13 @@ class Failures:
     def _tell(self, queued: QueuedPod, reason: str, message: str, nominated: str | None, *, once: bool = False) -> bool:
         """Whether there was anything to say."""
         before, queued.told = queued.told, None
+        self._status.write(queued.pod, Verdict(reason, message), nominated)  # which knows itself what is said already
         if once:
             queued.told = (reason, message, nominated, queued.timestamp)
             if before is not None and before[:3] == queued.told[:3] and queued.timestamp < before[3] + TELL_AGAIN:
                 queued.told = before
-                self._status.write(queued.pod, Verdict(reason, message), nominated)
                 return False
         self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", shortened(message))
-        self._status.write(queued.pod, Verdict(reason, message), nominated)
         return True
 
     def _nominate(self, pod: PodInfo, node_name: str) -> None:
