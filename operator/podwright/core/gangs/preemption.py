@@ -46,8 +46,8 @@ def preempt(
 ) -> GangPreemption | GangPlacement | Status:
     """Who must go for the group's waiting `pods` to fit, or why nobody can help. Leaves the cache as it was.
 
-    A placement: nobody need go after all, because the group was planned otherwise than before. `replan` plans the group on the cache as it is when called. `now` in seconds since the epoch. The texts are what the
-    group's own message ends with. Without DefaultPreemption at PostFilter a group preempts nobody: a Status without text.
+    A placement: nobody need go after all, because the group was planned otherwise than before. `replan` plans the group on the
+    cache as it is when called. `now` in seconds since the epoch. The texts are what the group's own message ends with. Without DefaultPreemption at PostFilter a group preempts nobody: a Status without text.
     """
     plugins = (plugin for plugin in framework.at(Point.POST_FILTER) if isinstance(plugin, DefaultPreemption))
     plugin = next(plugins, None)

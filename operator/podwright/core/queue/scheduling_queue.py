@@ -258,22 +258,16 @@ class SchedulingQueue:
 
     def activate(self, uid: str) -> None:
         """The pod is tried again without backoff, unless a gate holds it; one that is unknown or in flight is no error."""
-        queued = self._pods.get(uid)
-        if queued is None or queued.place is Place.ACTIVE:
-            return
-        if queued.place is Place.IN_FLIGHT:
-            self._record(EVERYTHING_CHANGED, None, None, only=uid)
+        queued = self._called(uid)
+        if queued is None:
             return
         self._leave(queued)
         self._activate(queued, _FORCED)
 
     def fail(self, uid: str) -> None:
         """What the pod waited for has failed: it is tried again after the backoff of an error; unknown or active is no error."""
-        queued = self._pods.get(uid)
-        if queued is None or queued.place is Place.ACTIVE:
-            return
-        if queued.place is Place.IN_FLIGHT:
-            self._record(EVERYTHING_CHANGED, None, None, only=uid)
+        queued = self._called(uid)
+        if queued is None:
             return
         self._leave(queued)
         queued.errors += 1
@@ -284,13 +278,19 @@ class SchedulingQueue:
 
     def reconsider(self, uid: str) -> None:
         """Another policy decides about this pod now: what `activate_all` does for all, for one; unknown is no error."""
+        queued = self._called(uid)
+        if queued is not None and queued.place in (Place.UNSCHEDULABLE, Place.GATED):
+            self._requeue_if_worth(queued, Happened(EVERYTHING_CHANGED, None, None))
+
+    def _called(self, uid: str) -> QueuedPod | None:
+        """The pod, if it waits. For one in flight it is noted that it is to be tried again."""
         queued = self._pods.get(uid)
-        if queued is None:
-            return
+        if queued is None or queued.place is Place.ACTIVE:
+            return None
         if queued.place is Place.IN_FLIGHT:
             self._record(EVERYTHING_CHANGED, None, None, only=uid)
-        elif queued.place in (Place.UNSCHEDULABLE, Place.GATED):
-            self._requeue_if_worth(queued, Happened(EVERYTHING_CHANGED, None, None))
+            return None
+        return queued
 
     def activate_all(self) -> None:
         """Queues every rejected pod again: a policy changed, so what rejected them may no longer be in force."""
