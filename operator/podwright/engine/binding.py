@@ -331,7 +331,7 @@ class Bindings:
             try:
                 raw = await self._cluster.get("Pod", pod.name, pod.namespace)
                 return None if raw is None or raw["metadata"].get("uid") != pod.uid else _understood(raw, pod)
-            except Exception as error:  # noqa: BLE001 -- see above
+            except Exception as error:  # noqa: BLE001 -- the pod would be lost between queue and node
                 if pause == shortest:
                     log.warning("pod %s: cannot read it back yet: %s", pod.key, str(error) or repr(error))
             await asyncio.sleep(pause)

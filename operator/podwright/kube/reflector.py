@@ -253,15 +253,12 @@ class Reflector:
         """Whether the API server's cache of this kind is ahead of us. Raises as `call` does.
 
         It keeps a bookmark back while it has nothing newer than the version that the watch began with, so silence alone says
-        nothing. Resource versions of a kind can be compared since Kubernetes 1.35.
+        nothing. True also where versions are no numbers.
         """
         params = {"resourceVersion": "0", "fieldSelector": f"metadata.name={_NOBODY}"}
         page = await self._http.call("GET", self.resource.collection, params=params)
-        theirs = page["metadata"]["resourceVersion"]
-        try:
-            return int(theirs) > int(self._version)
-        except ValueError:
-            return True
+        theirs = version_of(page)
+        return not theirs or theirs > self.version
 
     def _events(self, chunk: bytes) -> None:
         lines = (self._rest + chunk if self._rest else chunk).split(b"\n")
