@@ -6,7 +6,7 @@ import time
 
 from benchmarks.http import Api, Json
 from benchmarks.workloads import Churn, DeletePods, Workload, render_pod
-from podwright.testing.resources import collection_path, object_path
+from podwright.testing.objects import collection_path, object_path
 
 _IN_FLIGHT = 32
 

@@ -13,8 +13,8 @@ import yaml
 
 from benchmarks.workloads import SCHEDULER_NAME
 from podwright.testing import ControlPlane, Process
+from podwright.testing.objects import Json
 from podwright.testing.processes import free_port
-from podwright.testing.resources import Json
 
 CHECKOUT = Path(__file__).parent.parent
 BASE = CHECKOUT / "manifests" / "base"

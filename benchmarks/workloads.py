@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from podwright.testing.resources import Json, node, pod
+from podwright.testing.objects import Json, node, pod
 
 _HERE = Path(__file__).parent
 SCHEDULER_NAME = "podwright"

@@ -1,3 +1,3 @@
 """What all tests share: the fixtures of the real control plane."""
 
-pytest_plugins = ["control_plane_fixtures"]
+pytest_plugins = ["support.control_plane.fixtures"]

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.cycle import Placement, schedule
-from podwright.core.framework.runtime import Framework
+from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.world import World

@@ -20,8 +20,8 @@ from podwright.core.framework.features import Features
 from podwright.core.framework.interface import CycleState, Feasible
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.core.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from podwright.core.plugins.node_resources_fit import NodeResourcesFit
+from podwright.core.plugins.resources.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.state.cache import Cache
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from podwright.core.cycle import Placement, schedule
 from podwright.core.framework.features import Features
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.profile import DEFAULT_PLUGINS, Profile
-from podwright.core.framework.runtime import Framework
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.plugins import PLUGINS

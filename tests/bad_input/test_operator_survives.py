@@ -15,14 +15,14 @@ from pathlib import Path
 import orjson
 import pytest
 
-import policies
-from bad_objects import BadObject, read
-from builders import make_pod
-from operator_kit import Operator, wait_ready
 from podwright.sandbox import Sandbox
 from podwright.sandbox.store import Change, Entry
 from podwright.testing import Process
 from podwright.testing.processes import free_port
+from support.control_plane.operator_process import Operator, wait_ready
+from support.objects import policies
+from support.objects.bad_objects import BadObject, read
+from support.objects.builders import make_pod
 
 pytestmark = pytest.mark.slow
 

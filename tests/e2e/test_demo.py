@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-import operator_kit as kit
 from podwright.testing import ControlPlane, node, pod, wait_until
+from support.control_plane import operator_process as kit
 
 pytestmark = pytest.mark.slow
 

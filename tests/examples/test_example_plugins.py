@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builders import make_node
-from plugin_kit import KitHandle, make_cache, pending
 from podwright.api.compile import compile_policy
 from podwright.api.kube_scheduler_configuration import convert_profile
 from podwright.api.scheduler_policy import parse_policy
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.features import Features
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState
-from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Code
-from podwright.engine.plugins import load_plugins
+from podwright.engine.plugin_loading import load_plugins
+from support.objects.builders import make_node
+from support.plugins.kit import KitHandle, make_cache, pending
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PACKAGE = EXAMPLES / "src" / "podwright_examples"
@@ -154,7 +154,7 @@ def test_the_installed_package_is_found_by_its_entry_points(tmp_path):
     installed = subprocess.run([*pip, *offline], capture_output=True, text=True, check=False)
     assert installed.returncode == 0, installed.stderr
     script = (
-        "import json; from podwright.engine.plugins import load_plugins; found = load_plugins();"
+        "import json; from podwright.engine.plugin_loading import load_plugins; found = load_plugins();"
         "print(json.dumps({n: found[n].__module__ for n in ('sample-plugin', 'namescore')}))"
     )
     environment = {**os.environ, "PYTHONPATH": str(target)}

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-import operator_kit as kit
-import policies as files
-from control_plane_fixtures import empty
-from example_places import Place, real_place, sandbox_place
 from podwright.testing import wait_until
+from support.control_plane import operator_process as kit
+from support.control_plane.fixtures import empty
+from support.examples.places import Place, real_place, sandbox_place
+from support.objects import policies as files
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-import fault_kit
-import fault_ledger
-import operator_kit
 from podwright.testing import Binaries, ControlPlane
+from support.control_plane import operator_process as operator_kit
+from support.faults import kit as fault_kit
+from support.faults import ledger as fault_ledger
 
 _FIGURES = pytest.StashKey[list[str]]()
 

@@ -1,6 +1,6 @@
 """20,000 pods at once, on room for 19,000.
 
-They are created as fast as the API server takes them, while the operator decides. PODWRIGHT_BURST sets another number.
+They are created as the API server takes them, while the operator decides. PODWRIGHT_BURST sets another number.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from fault_kit import OURS, Arena, memory
+from support.faults.kit import OURS, Arena, memory
 
 PODS = int(os.environ.get("PODWRIGHT_BURST", "20000"))
 

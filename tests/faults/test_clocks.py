@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import yaml
 
-import operator_kit as kit
-from fault_clock import SteppingClock
-from fault_kit import Arena
-from fault_proxy import FaultProxy, Faults, is_binding
 from podwright.testing import wait_until
+from support.control_plane import operator_process as kit
+from support.faults.clock import SteppingClock
+from support.faults.kit import Arena
+from support.faults.proxy import FaultProxy, Faults, is_binding
 
 PODS = 240
 HOUR, DAY = 3_600, 86_400
@@ -28,7 +28,7 @@ BACK = -2_400
 
 
 class Login:
-    """A kubeconfig with a token file, as a pod's account has one. A token lives as long as the Secret that it is bound to."""
+    """A kubeconfig with a token file, as a pod's account has one. A token lives as the Secret that it is bound to."""
 
     def __init__(self, arena: Arena, folder: Path) -> None:
         self._arena = arena
@@ -86,7 +86,7 @@ def test_the_wall_clock_steps_while_pods_are_bound(
         arena.wait_bound(PODS)
         recovered = max(0.0, arena.ledger.latest() - stepped)
         login.rotate()
-        time.sleep(11)  # as long as the API server may remember that a token was good
+        time.sleep(11)  # as the API server may remember that a token was good
         exchanged = time.monotonic()
         arena.nodes(1, first=40, cpu="600")
         arena.pods(20, "later")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-import operator_kit as kit
-from fault_kit import Arena
-from fault_proxy import FaultProxy, Faults, is_binding
 from podwright.core.objects.pod_group import GROUP_LABEL
 from podwright.testing import wait_until
+from support.control_plane import operator_process as kit
+from support.faults.kit import Arena
+from support.faults.proxy import FaultProxy, Faults, is_binding
 
 CRD = Path(__file__).parents[2] / "crds" / "gangs" / "scheduling.x-k8s.io_podgroups.yaml"
 GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"

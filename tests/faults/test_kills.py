@@ -13,9 +13,9 @@ import time
 
 import pytest
 
-import operator_kit as kit
-from fault_kit import Arena
-from fault_proxy import FaultProxy, Faults, is_binding
+from support.control_plane import operator_process as kit
+from support.faults.kit import Arena
+from support.faults.proxy import FaultProxy, Faults, is_binding
 
 
 def kill_over_and_over(arena: Arena, kills: int, intake: str) -> None:

@@ -9,8 +9,8 @@ import time
 from collections import Counter
 from typing import Any
 
-import operator_kit as kit
-from fault_kit import OURS, Arena
+from support.control_plane import operator_process as kit
+from support.faults.kit import OURS, Arena
 
 PODS = 400
 TAINT = {"key": "out-of-order", "effect": "NoSchedule"}

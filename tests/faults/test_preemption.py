@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-import operator_kit as kit
-from fault_kit import Arena
-from fault_proxy import ANSWER_LOST, CUT, FaultProxy, Faults, is_write
+from support.control_plane import operator_process as kit
+from support.faults.kit import Arena
+from support.faults.proxy import ANSWER_LOST, CUT, FaultProxy, Faults, is_write
 
 NODES = 12
 HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "faults-high"}, "value": 9}

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from fault_kit import Arena
-from fault_proxy import FaultProxy, Faults, Watch, is_watch
-from operator_kit import Operator
 from podwright.testing import wait_until
+from support.control_plane.operator_process import Operator
+from support.faults.kit import Arena
+from support.faults.proxy import FaultProxy, Faults, Watch, is_watch
 
 NODES_PATH, PODS_PATH = "/api/v1/nodes", "/api/v1/pods"
 BEFORE_AN_AUDIT = 30

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from fault_kit import Arena
-from fault_proxy import ANSWER_LOST, CUT, FaultProxy, Faults, is_binding, is_write
+from support.faults.kit import Arena
+from support.faults.proxy import ANSWER_LOST, CUT, FaultProxy, Faults, is_binding, is_write
 
 PODS = 160
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-import operator_kit as kit
-from fault_kit import OURS, Arena
 from podwright.testing import wait_until
+from support.control_plane import operator_process as kit
+from support.faults.kit import OURS, Arena
 
 RIVAL = "default-scheduler"
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from fault_kit import Arena
-from fault_proxy import FaultProxy, is_binding
 from podwright.testing import wait_until
+from support.faults.kit import Arena
+from support.faults.proxy import FaultProxy, is_binding
 
 PODS = 400
 IN_FLIGHT = 30

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from fault_kit import Arena
-from fault_proxy import FaultProxy, Faults, is_later_page, is_list_of_assigned_pods
 from podwright.testing import wait_until
+from support.faults.kit import Arena
+from support.faults.proxy import FaultProxy, Faults, is_later_page, is_list_of_assigned_pods
 
 NODES = 60
 ROOM, TAKEN = 12, 10

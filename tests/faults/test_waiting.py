@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-import operator_kit as kit
-from fault_kit import Arena
 from podwright.testing import wait_until
+from support.control_plane import operator_process as kit
+from support.faults.kit import Arena
 
 NODES = 1_000
 PODS = 10_000

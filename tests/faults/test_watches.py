@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from fault_kit import Arena
-from fault_proxy import FaultProxy, Watch
 from podwright.testing import wait_until
+from support.faults.kit import Arena
+from support.faults.proxy import FaultProxy, Watch
 
 PODS = 300
 PODS_PATH = "/api/v1/pods"

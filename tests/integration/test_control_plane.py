@@ -1,4 +1,4 @@
-"""The control plane itself: up, whole, as strict as a real one, and gone without a trace."""
+"""The control plane itself: up, whole, as a real one, and gone without a trace."""
 
 import os
 import shutil

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-import policies as files
 from podwright.testing import ControlPlane, KubectlError, wait_until
+from support.objects import policies as files
 
 GROUP = "/apis/podwright.dev/v1alpha1/schedulerpolicies"
 

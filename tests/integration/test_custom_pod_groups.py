@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-import operator_kit as kit
-from pod_group_kit import LABEL, OURS, Case, install_crd, remove_crd, remove_groups
 from podwright.testing import ControlPlane, node, pod, wait_until
+from support.control_plane import operator_process as kit
+from support.gangs.pod_groups import LABEL, OURS, Case, install_crd, remove_crd, remove_groups
 
 
 @pytest.fixture(scope="module")

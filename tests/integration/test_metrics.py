@@ -9,9 +9,9 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-import operator_kit as kit
 from podwright.testing import ControlPlane, node, pod, wait_until
 from podwright.testing.processes import free_port
+from support.control_plane import operator_process as kit
 
 OURS, THEIRS = "podwright", "default-scheduler"
 FOR_EVERYBODY = "--authorization-always-allow-paths=/readyz,/metrics,/metrics/resources"

@@ -7,9 +7,9 @@ import re
 import pytest
 import yaml
 
-import operator_kit as kit
 from podwright.testing import ApiError, ControlPlane, node, pod, wait_until
 from podwright.testing.processes import free_port
+from support.control_plane import operator_process as kit
 
 OURS = "podwright"
 CRD = "customresourcedefinitions/schedulerpolicies.podwright.dev"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-import operator_kit as kit
 from podwright.testing import node, pod, wait_until
+from support.control_plane import operator_process as kit
 
 EXAMPLES = kit.CHECKOUT / "examples"
 PACKAGE = EXAMPLES / "src" / "podwright_examples"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import operator_kit as kit
 from podwright.testing import ControlPlane, KubectlError, wait_until
+from support.control_plane import operator_process as kit
 
 NAME = "podgroups.scheduling.x-k8s.io"
 SERVED = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-import operator_kit as kit
-from pod_group_kit import GATES, WORKLOAD, Case
 from podwright.testing import Binaries, ControlPlane, pod, wait_until
+from support.control_plane import operator_process as kit
+from support.gangs.pod_groups import GATES, WORKLOAD, Case
 
 GONE_AT_ONCE = {"terminationGracePeriodSeconds": 0}
 

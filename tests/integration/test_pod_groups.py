@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-import operator_kit as kit
-from pod_group_kit import GATES, OURS, WORKLOAD, ZONE, Case, install_crd, said
 from podwright.testing import Binaries, ControlPlane, node, pod, wait_until
+from support.control_plane import operator_process as kit
+from support.gangs.pod_groups import GATES, OURS, WORKLOAD, ZONE, Case, install_crd, said
 
 EXAMPLES = kit.CHECKOUT / "manifests" / "examples" / "gangs"
 

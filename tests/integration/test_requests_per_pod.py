@@ -8,8 +8,8 @@ import pytest
 from benchmarks.http import connect
 from benchmarks.requests import RequestCounts, read_request_counts
 
-import operator_kit as kit
 from podwright.testing import ControlPlane, node, pod, wait_until
+from support.control_plane import operator_process as kit
 
 OURS = "podwright"
 PODS = 150

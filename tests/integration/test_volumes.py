@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import operator_kit as kit
 from podwright.testing import ControlPlane, node, pod, wait_until
+from support.control_plane import operator_process as kit
 
 OURS = "podwright"
 HOST = "kubernetes.io/hostname"

@@ -12,8 +12,8 @@ import yaml
 
 from podwright.api.compile import PolicySet
 from podwright.core.cycle import Placement, Rejection, schedule
-from podwright.core.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent
-from podwright.core.framework.runtime import Framework
+from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent
+from podwright.core.framework.framework import Framework
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS

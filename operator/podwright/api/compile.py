@@ -2,7 +2,7 @@
 
 A policy that is not acceptable changes nothing: its last good generation stays in force, which the policy's status
 remembers through a restart. The last resort for every scheduler name that is served is the built-in default policy,
-kube-scheduler's default profile. What goes into a policy's status is in podwright/api/status.py.
+kube-scheduler's default profile. What goes into a policy's status is in podwright/api/policy_status.py.
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ def run(log_level: str, **options: Any) -> None:
     except OptionsError as error:
         raise click.UsageError(str(error)) from error
     from podwright.cli import scheduler  # noqa: PLC0415 -- not for --help
-    from podwright.kube.access import AccessError  # noqa: PLC0415
-    from podwright.kube.credentials import ConfigError  # noqa: PLC0415
+    from podwright.kube.client.access import AccessError  # noqa: PLC0415
+    from podwright.kube.client.credentials import ConfigError  # noqa: PLC0415
 
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
     try:

@@ -85,7 +85,7 @@ def import_kopfs_side() -> ModuleType:
     spend 18 MB and a quarter of a second on it.
     """
     with _hidden("kubernetes"):
-        return importlib.import_module("podwright.controllers.operator")
+        return importlib.import_module("podwright.controllers.supervisor")
 
 
 @contextlib.contextmanager

@@ -17,9 +17,9 @@ import kopf
 
 from podwright.controllers.settings import configure
 from podwright.core.framework.registry import RegistryError
-from podwright.kube.access import AccessError
-from podwright.kube.credentials import ConfigError
-from podwright.kube.http import new_session
+from podwright.kube.client.access import AccessError
+from podwright.kube.client.credentials import ConfigError
+from podwright.kube.client.http import new_session
 from podwright.kube.options import Options, OptionsError
 from podwright.kube.runtime import Runtime
 
@@ -60,9 +60,9 @@ class Process:
             await self._start()
         configure(settings, self.runtime)
         if self.runtime.options.pod_intake == "kopf":
-            importlib.import_module("podwright.controllers.pods")
+            importlib.import_module("podwright.controllers.pod_handlers")
         if self.runtime.policies_allowed:
-            importlib.import_module("podwright.controllers.policies")
+            importlib.import_module("podwright.controllers.policy_handlers")
 
     async def _start(self) -> None:
         try:

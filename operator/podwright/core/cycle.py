@@ -14,8 +14,8 @@ import numpy as np
 
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState, Feasible, Int64s, PostFilterResult, Slots
-from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Code, Status, unresolvable
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache

@@ -24,21 +24,21 @@ from podwright.core.framework.interface import Cluster
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 from podwright.core.state.cache import Cache
-from podwright.engine.binding import Bindings
-from podwright.engine.complaints import Complaints
+from podwright.engine.active_policies import EngineHandle, LivePolicies
+from podwright.engine.binding.checks import LookAfterwards
+from podwright.engine.binding.cycle import Flights, NotingCluster
+from podwright.engine.binding.executor import Bindings
+from podwright.engine.binding.limiter import AT_ONCE
 from podwright.engine.failures import Failures
-from podwright.engine.flights import Flights, NotingCluster
-from podwright.engine.gangs import Gangs
-from podwright.engine.group_watch import GroupWatch
-from podwright.engine.intake import NAMESPACE, AssignedPods, Namespaces, Nodes, Objects, PendingPods
-from podwright.engine.last_look import LookAfterwards
-from podwright.engine.live import EngineHandle, LivePolicies
-from podwright.engine.metrics import Metrics
-from podwright.engine.plugin_metrics import ONE_ATTEMPT_IN, Stopwatch
+from podwright.engine.gangs.attempts import Gangs
+from podwright.engine.gangs.group_changes import GroupWatch
+from podwright.engine.intake.streams import NAMESPACE, AssignedPods, Namespaces, Nodes, Objects, PendingPods
+from podwright.engine.invalid_objects import Complaints
+from podwright.engine.memory import Thrift
+from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.metrics.plugins import ONE_ATTEMPT_IN, Stopwatch
 from podwright.engine.ports import Evictor, GroupWriter, NoGroups, Recorder, StatusWriter
 from podwright.engine.preemption import Preemptions
-from podwright.engine.slots import AT_ONCE
-from podwright.engine.tuning import Thrift
 
 log = logging.getLogger(__name__)
 

@@ -11,15 +11,15 @@ from collections.abc import Collection
 from typing import Final
 
 from podwright.core.cycle import Rejection
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.profile import Point
-from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Code, Status
 from podwright.core.gangs.decisions import GangRejection
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
-from podwright.engine.changes import POD_GONE
-from podwright.engine.metrics import ERROR, UNSCHEDULABLE, Metrics
+from podwright.engine.intake.object_changes import POD_GONE
+from podwright.engine.metrics.metrics import ERROR, UNSCHEDULABLE, Metrics
 from podwright.engine.ports import SCHEDULER_ERROR, Recorder, StatusWriter, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
 from podwright.engine.preemption import PREEMPTING, Preemptions

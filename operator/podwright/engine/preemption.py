@@ -15,17 +15,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import HoldsPreemptors, PostFilterResult
 from podwright.core.framework.profile import Point
-from podwright.core.framework.runtime import Framework
 from podwright.core.gangs.decisions import GangPreemption
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.units import disruptions
 from podwright.core.queue import SchedulingQueue
 from podwright.core.queue.queued_pod import Place
 from podwright.core.state.cache import Cache
-from podwright.engine.flights import Flights
-from podwright.engine.metrics import Metrics
+from podwright.engine.binding.cycle import Flights
+from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.metrics.preemption import PreemptionMetrics
 from podwright.engine.ports import (
     Evictor,
     GroupWriter,
@@ -36,7 +37,6 @@ from podwright.engine.ports import (
     preempted_by,
     preempting,
 )
-from podwright.engine.preemption_metrics import PreemptionMetrics
 
 PREEMPTING: Final = "DefaultPreemption"
 WHOLE_CLUSTER: Final = "cluster"

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from podwright.api.compile import Outcome
-from podwright.api.status import status_of
+from podwright.api.policy_status import status_of
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.engine import Engine
-from podwright.kube import access
-from podwright.kube.http import JSON_PATCH, ApiError, Http
-from podwright.kube.resources import POLICY
-from podwright.kube.times import rfc3339
+from podwright.kube.client import access
+from podwright.kube.client.http import JSON_PATCH, ApiError, Http
+from podwright.kube.client.times import rfc3339
+from podwright.kube.kinds import POLICY
 
 log = logging.getLogger(__name__)
 

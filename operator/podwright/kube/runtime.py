@@ -23,29 +23,29 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import DEFAULT_SCHEDULER_NAME, PodInfo
-from podwright.engine import tuning
+from podwright.engine import memory as tuning
 from podwright.engine.engine import Engine, Outside, Sources
-from podwright.engine.intake import PendingPods
-from podwright.engine.metrics import Metrics
-from podwright.engine.plugins import load_plugins
-from podwright.kube import access, credentials
-from podwright.kube.audit import PendingAudit
-from podwright.kube.client_metrics import ClientMetrics
-from podwright.kube.cluster import ApiCluster
-from podwright.kube.events import EventRecorder
-from podwright.kube.eviction import PodEvictor
-from podwright.kube.group_phases import PodGroupPhases
-from podwright.kube.group_status import PodGroupStatusWriter
-from podwright.kube.health import HealthServer
-from podwright.kube.http import Http
+from podwright.engine.intake.streams import PendingPods
+from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.plugin_loading import load_plugins
+from podwright.kube.api_cluster import ApiCluster
+from podwright.kube.client import access, credentials
+from podwright.kube.client.http import Http
+from podwright.kube.client.metrics import ClientMetrics
+from podwright.kube.kinds import CRD, NODE, POD, POLICY, STORED
 from podwright.kube.options import Options, parse_address
-from podwright.kube.pod_groups import PodGroupKeeper
-from podwright.kube.pod_resources import known_pods
+from podwright.kube.pod_groups.foreign_pods import StrangersLook
+from podwright.kube.pod_groups.phases import PodGroupPhases
+from podwright.kube.pod_groups.served_apis import PodGroupKeeper
+from podwright.kube.pod_groups.status import PodGroupStatusWriter
 from podwright.kube.policies import PolicyKeeper
-from podwright.kube.reflector import Reflector, Sink
-from podwright.kube.resources import CRD, NODE, POD, POLICY, STORED
-from podwright.kube.status import PodStatusWriter
-from podwright.kube.strangers import StrangersLook
+from podwright.kube.serve.health import HealthServer
+from podwright.kube.serve.pod_resources import known_pods
+from podwright.kube.watch.pending_audit import PendingAudit
+from podwright.kube.watch.reflector import Reflector, Sink
+from podwright.kube.write.events import EventRecorder
+from podwright.kube.write.eviction import PodEvictor
+from podwright.kube.write.pod_status import PodStatusWriter
 
 log = logging.getLogger(__name__)
 

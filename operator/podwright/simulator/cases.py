@@ -14,8 +14,8 @@ import orjson
 from podwright.api.kube_scheduler_configuration import convert_profile
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.profile import ProfileError
-from podwright.core.framework.runtime import Framework
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod

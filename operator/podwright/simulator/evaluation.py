@@ -12,8 +12,8 @@ import numpy as np
 
 from podwright.core.cycle import NO_NODES, Search, find_feasible
 from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState, Int64s
-from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.evaluator import DryRun, acceptable

@@ -7,8 +7,8 @@ from podwright.testing.binaries import Binaries, BinariesMissingError
 from podwright.testing.build import BuildError
 from podwright.testing.client import ApiError, Client, wait_until
 from podwright.testing.control_plane import DEFAULT_CONTROLLERS, ControlPlane, KubectlError
+from podwright.testing.objects import node, pod
 from podwright.testing.processes import Process, ProcessError
-from podwright.testing.resources import node, pod
 from podwright.testing.servers import Options, Server
 from podwright.testing.versions import Versions
 

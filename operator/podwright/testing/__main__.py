@@ -10,8 +10,8 @@ import click
 from podwright.testing.binaries import Binaries, BinariesMissingError
 from podwright.testing.build import BuildError
 from podwright.testing.control_plane import ControlPlane
+from podwright.testing.objects import node
 from podwright.testing.processes import Process, ProcessError
-from podwright.testing.resources import node
 from podwright.testing.versions import PROGRAMS
 
 _COMPANIONS = ("scheduler", "controllers", "kwok")

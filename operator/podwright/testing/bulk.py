@@ -15,7 +15,7 @@ import aiohttp
 import orjson
 
 from podwright.testing.client import ApiError
-from podwright.testing.resources import collection_path, object_path
+from podwright.testing.objects import collection_path, object_path
 
 Json = dict[str, Any]
 Send = Callable[[str, str, Json | None], Awaitable[Json]]

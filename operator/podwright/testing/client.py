@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from podwright.testing.resources import collection_path, object_path
+from podwright.testing.objects import collection_path, object_path
 
 Json = dict[str, Any]
 

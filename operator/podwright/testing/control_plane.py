@@ -26,7 +26,7 @@ from podwright.testing.bulk import Bulk
 from podwright.testing.client import ApiError, Client
 from podwright.testing.folders import WorkFolder
 from podwright.testing.keys import User, new_user, write_signing_key, write_token_file
-from podwright.testing.kubeconfig import Login, write_kubeconfig
+from podwright.testing.kubeconfig_files import Login, write_kubeconfig
 from podwright.testing.processes import Process, free_port
 from podwright.testing.servers import Options, Server
 

@@ -1,7 +1,7 @@
 """The cluster that the specs find: real etcd, kube-apiserver and kube-controller-manager, and KWOK for kubelets.
 
 Everything that kube-apiserver admits and kube-controller-manager controls by default is on, and what schedules is the
-cluster's `default-scheduler`, be it kube-scheduler or Podwright. KWOK's pods run as soon as they are bound; what the specs ask of
+cluster's `default-scheduler`, be it kube-scheduler or Podwright. KWOK's pods run as they are bound; what the specs ask of
 a kubelet beyond that is in `kubelet.yaml`. Read `suite` next.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-import operator_kit
 from podwright.testing import Binaries, ControlPlane, node, wait_until
+from support.control_plane import operator_process as operator_kit
 
 SCHEDULERS = ("kube-scheduler", "podwright")
 NODES = 3

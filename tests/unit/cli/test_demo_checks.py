@@ -12,7 +12,7 @@ from podwright.cli.demo import checks, picture
 from podwright.cli.demo.command import summarise, svg
 from podwright.cli.demo.scene import DemoPod, Finding, Scene, why
 from podwright.cli.demo.stage import PlainStage
-from podwright.engine.decisions import ANNOTATION
+from podwright.engine.binding.decision_annotation import ANNOTATION
 from podwright.testing import node, pod
 
 OURS = "demo"

@@ -5,7 +5,7 @@ import logging
 
 import kopf._cogs.clients.watching as kopf_watching
 
-from podwright.controllers.operator import _complain
+from podwright.controllers.supervisor import _complain
 
 
 async def test_only_kopfs_own_generators_are_passed_over(caplog):

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import kopf
 import pytest
 
-from builders import make_pod
-from podwright.controllers import operator
+from podwright.controllers import supervisor as operator
 from podwright.controllers.process import Process
 from podwright.controllers.settings import EndlessBackoffs, configure
-from podwright.kube.access import AccessError
-from podwright.kube.credentials import Credentials
+from podwright.kube.client.access import AccessError
+from podwright.kube.client.credentials import Credentials
+from support.objects.builders import make_pod
 
 
 def runtime(**options):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from builders import make_namespace
-from engine_kit import Rig, deciding, ours, settle
-from podwright.core.framework.events import NODE, Action, ClusterEvent, EventHint
+from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint
 from podwright.core.framework.interface import EnqueueExtensions, FilterPlugin, PermitPlugin, Plugin, PreEnqueuePlugin
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
+from support.engine.kit import Rig, deciding, ours, settle
+from support.objects.builders import make_namespace
 
 STRICT, FREE = {"tier": "strict"}, {"tier": "free"}
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from engine_kit import Rig, Slow, custom_policy, settle
 from podwright.core.framework.interface import PermitPlugin, Plugin, ReservePlugin
 from podwright.core.framework.status import Code, Status
+from support.engine.kit import Rig, Slow, custom_policy, settle
 
 LONG = 60.0
 

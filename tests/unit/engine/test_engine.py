@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from builders import make_node
-from engine_kit import OURS, Rig, custom_policy, deciding, on_node, ours, settle
-from podwright.engine.decisions import ANNOTATION
+from podwright.engine.binding.decision_annotation import ANNOTATION
 from podwright.engine.failures import shortened
 from podwright.engine.ports import UNSCHEDULABLE
+from support.engine.kit import OURS, Rig, custom_policy, deciding, on_node, ours, settle
+from support.objects.builders import make_node
 
 NO_PLACE = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
 

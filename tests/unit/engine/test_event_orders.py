@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from engine_kit import Rig, deciding, on_node, settle
 from podwright.core.framework.interface import ClusterError
+from support.engine.kit import Rig, deciding, on_node, settle
 
 STEPS = ("the answer", "leaves the pending ones", "is among the assigned ones")
 

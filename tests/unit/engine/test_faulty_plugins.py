@@ -2,8 +2,7 @@
 
 import pytest
 
-from engine_kit import Rig, custom_policy, deciding, settle
-from podwright.core.framework.events import NODE, Action, ClusterEvent, EventHint
+from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint
 from podwright.core.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
@@ -13,6 +12,7 @@ from podwright.core.framework.interface import (
     ReservePlugin,
 )
 from podwright.core.framework.status import unschedulable
+from support.engine.kit import Rig, custom_policy, deciding, settle
 
 
 class Gate(Plugin, PreEnqueuePlugin):

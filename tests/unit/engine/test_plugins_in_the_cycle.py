@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from engine_kit import Rig, Slow, custom_policy, deciding, ours, settle
 from podwright.core.framework.interface import (
     PermitPlugin,
     Plugin,
@@ -17,6 +16,7 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE
+from support.engine.kit import Rig, Slow, custom_policy, deciding, ours, settle
 
 
 class Waiter(Plugin, PermitPlugin):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from builders import make_pod
-from engine_kit import Rig, custom_policy, deciding, settle
-from podwright.core.framework.events import ASSIGNED_POD, Action, ClusterEvent, EventHint
+from podwright.core.framework.cluster_events import ASSIGNED_POD, Action, ClusterEvent, EventHint
 from podwright.core.framework.interface import EnqueueExtensions, FilterPlugin, Plugin
 from podwright.core.framework.status import unschedulable
+from support.engine.kit import Rig, custom_policy, deciding, settle
+from support.objects.builders import make_pod
 
 TOLD = "AssignedPodUpdate"
 

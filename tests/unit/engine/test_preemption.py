@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_kit import Rig, custom_policy, deciding, on_node, ours, settle
+from support.engine.kit import Rig, custom_policy, deciding, on_node, ours, settle
 
 TWO = {"cpu": "2"}
 
@@ -86,7 +86,7 @@ async def test_a_victim_that_is_gone_before_the_answer_comes_leaves_nobody_waiti
 
 
 async def test_after_an_eviction_that_failed_the_preemptor_tries_again_after_the_backoff_of_an_error():
-    """At once it would meet the same refusal, over and over, as fast as the API server can refuse."""
+    """At once it would meet the same refusal, over and over, as the API server can refuse."""
     rig = crowded()
     rig.pod("high", requests=TWO, priority=10)
     async with deciding(rig):

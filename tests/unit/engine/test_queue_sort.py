@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
-from engine_kit import Rig, custom_policy, deciding, settle
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import Plugin, QueueSortPlugin
 from podwright.core.framework.profile import ProfileError
+from support.engine.kit import Rig, custom_policy, deciding, settle
 
 
 class Alphabet(Plugin, QueueSortPlugin):

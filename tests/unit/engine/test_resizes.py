@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine_kit import Rig, deciding, on_node, ours, settle
+from support.engine.kit import Rig, deciding, on_node, ours, settle
 
 
 async def later(rig: Rig) -> None:

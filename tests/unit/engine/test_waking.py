@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from engine_kit import Rig, deciding, settle
 from podwright.core.framework.interface import EnqueueExtensions, FilterPlugin, Plugin
 from podwright.core.framework.status import unschedulable
 from podwright.core.queue import Waits
 from podwright.engine import engine
+from support.engine.kit import Rig, deciding, settle
 
 
 class Moody(Plugin, FilterPlugin, EnqueueExtensions):

@@ -8,12 +8,13 @@ import weakref
 
 import pytest
 
-from builders import in_group, make_pod_group
-from engine_kit import Rig, deciding, on_node, ours, settle
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import KIND
-from podwright.engine import engine, tuning
+from podwright.engine import engine
+from podwright.engine import memory as tuning
 from podwright.kube.runtime import _forever
+from support.engine.kit import Rig, deciding, on_node, ours, settle
+from support.objects.builders import in_group, make_pod_group
 
 
 async def test_a_promise_ends_with_a_pod_that_was_let_go_before():

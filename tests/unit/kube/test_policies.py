@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from engine_kit import Rig
-from http_kit import api, says
 from podwright.kube import policies as module
 from podwright.kube.policies import PolicyKeeper
+from support.engine.kit import Rig
+from support.http.kit import api, says
 
 
 @asynccontextmanager

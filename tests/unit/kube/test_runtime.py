@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from builders import make_pod
 from podwright.core.objects.pod import parse_pod
 from podwright.kube.options import Options
 from podwright.kube.runtime import Runtime
+from support.objects.builders import make_pod
 
 
 @pytest.fixture

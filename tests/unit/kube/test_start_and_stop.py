@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from engine_kit import settle
 from podwright.kube import runtime as module
 from podwright.kube.options import Options
 from podwright.kube.runtime import Runtime, for_bindings
 from podwright.sandbox import Sandbox
+from support.engine.kit import settle
 
 OURS = "podwright"
 PENDING = "spec.nodeName=,"

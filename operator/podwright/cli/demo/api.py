@@ -9,8 +9,8 @@ from typing import Final
 
 from podwright.cli.demo.objects import Json
 from podwright.core.framework.interface import ClusterError
-from podwright.kube.http import JSON, MERGE_PATCH, ApiError, Http
-from podwright.kube.resources import BY_KIND, Resource
+from podwright.kube.client.http import JSON, MERGE_PATCH, ApiError, Http
+from podwright.kube.kinds import BY_KIND, Resource
 
 PAGE: Final = 500
 NOT_NOW: Final = (429, 503)
@@ -29,7 +29,7 @@ class NotInTimeError(DemoError):
 
 
 class Api:
-    """Objects in, objects out. Refusals are raised as podwright.kube.http.ApiError; "not now" is asked again."""
+    """Objects in, objects out. Refusals are raised as podwright.kube.client.http.ApiError; "not now" is asked again."""
 
     def __init__(self, http: Http) -> None:
         self._http = http

@@ -23,10 +23,10 @@ from podwright.api.crd import crd
 from podwright.cli.demo.api import Api, DemoError, NotInTimeError, collection, explained, until
 from podwright.cli.demo.objects import MANAGED_BY, Json, Names
 from podwright.core.framework.interface import ClusterError
-from podwright.kube import credentials
-from podwright.kube.credentials import ConfigError
-from podwright.kube.http import ApiError, Http
-from podwright.kube.resources import CRD, NODE, POD, POLICY
+from podwright.kube.client import credentials
+from podwright.kube.client.credentials import ConfigError
+from podwright.kube.client.http import ApiError, Http
+from podwright.kube.kinds import CRD, NODE, POD, POLICY
 from podwright.sandbox import Sandbox
 from podwright.testing.processes import Process, ProcessError, free_port
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from podwright.api.compile import BUILT_IN
-from podwright.api.status import ACCEPTED, ACTIVE
+from podwright.api.policy_status import ACCEPTED, ACTIVE
 from podwright.cli.demo import checks
 from podwright.cli.demo.api import DemoError, NotInTimeError, explained, until
 from podwright.cli.demo.objects import BATCH, COUNTS, NEXT, PINNED, TOO_BIG, UNITS, WEB, ZONE, Size, pod, policy
@@ -20,7 +20,7 @@ from podwright.cli.demo.setting import Setting, cluster_objects
 from podwright.cli.demo.stage import Stage
 from podwright.core.objects.resources import CPU, MEMORY
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.kube.resources import EVENT, POD, POLICY
+from podwright.kube.kinds import EVENT, POD, POLICY
 
 BEFORE: Final = "MostAllocated"
 AFTER: Final = "LeastAllocated"

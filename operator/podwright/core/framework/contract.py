@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.framework.cluster_events import Action, ClusterEvent, EventHint
 from podwright.core.framework.errors import PluginError, in_words
-from podwright.core.framework.events import Action, ClusterEvent, EventHint
 from podwright.core.framework.interface import MAX_SCORE, Bools, FilterResult, PostFilterResult, PreFilterResult
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import SKIP, Code, Status

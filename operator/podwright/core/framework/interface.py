@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.framework.events import EventHint
+from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.features import Features
 from podwright.core.framework.status import Status
 from podwright.core.objects.node import Node

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 from podwright.core.framework.contract import call
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework, PreFilterOutcome
 from podwright.core.framework.interface import (
     Bools,
     CycleState,
@@ -21,7 +22,6 @@ from podwright.core.framework.interface import (
     PostFilterResult,
 )
 from podwright.core.framework.profile import Point
-from podwright.core.framework.runtime import Framework, PreFilterOutcome
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns.table import NodeTable

@@ -1,7 +1,7 @@
 """The registry: the classes of all plugins by name, in-tree ones and third-party ones, each checked before it is let in.
 
 A class that breaks the rules of `interface.Plugin` is refused here, with words for its author, and not in the middle of
-scheduling a pod. Finding classes (entry points, files) is I/O and lies outside the core: see podwright/engine/plugins.py.
+scheduling a pod. Finding classes (entry points, files) is I/O and lies outside the core: see podwright/engine/plugin_loading.py.
 """
 
 from __future__ import annotations

@@ -12,17 +12,17 @@ from typing import Any, Final
 
 import numpy as np
 
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState, Int64s
 from podwright.core.framework.profile import Point
-from podwright.core.framework.runtime import Framework
-from podwright.core.gangs.domains import Domains, add_up
 from podwright.core.gangs.rules import too_few, wanting
+from podwright.core.gangs.topology_domains import Domains, add_up
 from podwright.core.objects.affinity import NO_POD_AFFINITY
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins import PLUGINS
-from podwright.core.plugins.node_resources_fit import NodeResourcesFit
-from podwright.core.plugins.pod_topology_spread import PodTopologySpread
+from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
+from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
 from podwright.core.state.cache import Cache
 
 _OF_THE_NODE: Final = frozenset(

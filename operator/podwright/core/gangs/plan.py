@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from podwright.core.cycle import Fault, Placement, RandomBelow
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools
 from podwright.core.framework.profile import Point
-from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Code
-from podwright.core.gangs import domains
+from podwright.core.gangs import topology_domains as domains
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption, GangRejection
+from podwright.core.gangs.gang_preemption import preempt
 from podwright.core.gangs.outlook import Outlook
-from podwright.core.gangs.preemption import preempt
 from podwright.core.gangs.rules import disagreement, shortage, too_few, wanting
 from podwright.core.gangs.trial import Trial
 from podwright.core.objects.pod import PodInfo

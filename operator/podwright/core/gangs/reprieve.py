@@ -12,9 +12,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final, Self
 
 from podwright.core.cycle import Placement
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState
 from podwright.core.framework.profile import Point
-from podwright.core.framework.runtime import Framework
 from podwright.core.objects.affinity import NO_SPREAD
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import claims_of

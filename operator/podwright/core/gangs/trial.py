@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from podwright.core.cycle import Decision, Fault, Placement, RandomBelow, Rejection, schedule
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools
-from podwright.core.framework.runtime import Framework
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache

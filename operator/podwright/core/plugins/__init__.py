@@ -6,32 +6,32 @@ from collections.abc import Mapping
 from typing import Final
 
 from podwright.core.framework.interface import Plugin
+from podwright.core.plugins.affinity.inter_pod_affinity import InterPodAffinity
 from podwright.core.plugins.default_binder import DefaultBinder
 from podwright.core.plugins.default_preemption import DefaultPreemption
 from podwright.core.plugins.deferred_pod_scheduling import DeferredPodScheduling
 from podwright.core.plugins.dynamic_resources import DynamicResources
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.plugins.image_locality import ImageLocality
-from podwright.core.plugins.inter_pod_affinity import InterPodAffinity
 from podwright.core.plugins.node_affinity import NodeAffinity
 from podwright.core.plugins.node_declared_features import NodeDeclaredFeatures
 from podwright.core.plugins.node_name import NodeName
 from podwright.core.plugins.node_name_score import NodeNameScore
 from podwright.core.plugins.node_ports import NodePorts
-from podwright.core.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from podwright.core.plugins.node_resources_fit import NodeResourcesFit
 from podwright.core.plugins.node_unschedulable import NodeUnschedulable
-from podwright.core.plugins.node_volume_limits import NodeVolumeLimits
 from podwright.core.plugins.pod_group_pods_count import PodGroupPodsCount
-from podwright.core.plugins.pod_topology_spread import PodTopologySpread
 from podwright.core.plugins.priority_sort import PrioritySort
 from podwright.core.plugins.random_score import RandomScore
+from podwright.core.plugins.resources.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.plugins.scheduling_gates import SchedulingGates
+from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
 from podwright.core.plugins.taint_toleration import TaintToleration
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
-from podwright.core.plugins.volume_binding import VolumeBinding
-from podwright.core.plugins.volume_restrictions import VolumeRestrictions
-from podwright.core.plugins.volume_zone import VolumeZone
+from podwright.core.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from podwright.core.plugins.volumes.volume_binding import VolumeBinding
+from podwright.core.plugins.volumes.volume_restrictions import VolumeRestrictions
+from podwright.core.plugins.volumes.volume_zone import VolumeZone
 
 _CLASSES: Final[tuple[type[Plugin], ...]] = (
     DefaultBinder,

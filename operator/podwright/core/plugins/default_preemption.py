@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Final, TypeVar
 import numpy as np
 
 from podwright.core.framework.args import INT32
+from podwright.core.framework.cluster_events import ASSIGNED_POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.events import ASSIGNED_POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.interface import (
     CycleState,
     EnqueueExtensions,
@@ -102,7 +102,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         return result, Status(status.code, reasons)
 
     def pod_group_post_filter(self, preempt: Callable[[], Found]) -> Found:
-        """A pod group preempts. It concerns the whole cluster, and so is worked out by core/gangs/preemption.py, and not here;
+        """A pod group preempts. It concerns the whole cluster, and so is worked out by core/gangs/gang_preemption.py, and not here;
         it happens in here for those who measure what plugins do.
         """
         return preempt()

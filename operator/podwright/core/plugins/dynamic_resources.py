@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.devices import device_hold
 from podwright.core.framework.durations import seconds_of
-from podwright.core.framework.events import NODE, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.helpers import rejected_alike
 from podwright.core.framework.interface import (
     CycleState,

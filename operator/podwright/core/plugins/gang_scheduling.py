@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from podwright.core.framework.events import POD, UNSCHEDULED_POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cluster_events import POD, UNSCHEDULED_POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.interface import (
     CycleState,
     EnqueueExtensions,
@@ -23,7 +23,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import APIS, KIND, PLUGINS_KIND, PodGroup, group_key, parse_pod_group
 from podwright.core.objects.resources import is_qualified_name
-from podwright.core.state.store import key_of
+from podwright.core.state.object_store import key_of
 
 PERMIT_SECONDS: Final = 300.0
 """How long members wait for the others where the group does not say."""

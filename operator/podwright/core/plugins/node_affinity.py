@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from podwright.core.framework.args import INT32, encode
-from podwright.core.framework.events import NODE, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.helpers import normalize_by_greatest, rejected_alike
 from podwright.core.framework.interface import (
     CycleState,

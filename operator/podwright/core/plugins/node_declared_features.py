@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from podwright.core.framework.events import NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.helpers import rejected_alike
 from podwright.core.framework.interface import (
     CycleState,

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from podwright.core.framework.events import NODE, Action, ClusterEvent, EventHint
+from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint
 from podwright.core.framework.helpers import rejected_alike
 from podwright.core.framework.interface import (
     CycleState,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from podwright.core.framework.events import NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.helpers import rejected_alike
 from podwright.core.framework.interface import (
     CycleState,

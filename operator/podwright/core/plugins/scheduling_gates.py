@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from podwright.core.framework.events import POD, Action, ClusterEvent, EventHint
+from podwright.core.framework.cluster_events import POD, Action, ClusterEvent, EventHint
 from podwright.core.framework.interface import EnqueueExtensions, Plugin, PreEnqueuePlugin
 from podwright.core.framework.status import Status, unresolvable
 from podwright.core.objects.pod import PodInfo

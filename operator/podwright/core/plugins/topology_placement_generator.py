@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podwright.core.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.interface import EnqueueExtensions, Plugin
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo

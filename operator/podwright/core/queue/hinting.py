@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from podwright.core.framework.events import ANY, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cluster_events import ANY, Action, ClusterEvent, EventHint, Hint
 from podwright.core.objects.pod import PodInfo
 
 Hints = Mapping[str, Sequence[EventHint]]

@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from podwright.core.framework.events import ClusterEvent
+from podwright.core.framework.cluster_events import ClusterEvent
 from podwright.core.queue.hinting import Happened
 
 MAX_RECORDED: Final = 10_000

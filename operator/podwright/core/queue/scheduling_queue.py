@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from podwright.core.framework.events import ANY, ClusterEvent
+from podwright.core.framework.cluster_events import ANY, ClusterEvent
 from podwright.core.framework.status import Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.heap import KeyedHeap

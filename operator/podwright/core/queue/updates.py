@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from podwright.core.framework.events import POD, Action, ClusterEvent
+from podwright.core.framework.cluster_events import POD, Action, ClusterEvent
 from podwright.core.objects.pod import PodInfo
 
 _BOOKKEEPING: Final = ("managedFields", "resourceVersion", "generation")

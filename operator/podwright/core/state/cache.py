@@ -21,9 +21,9 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import Nominator
+from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.core.state.pod_groups import PodGroups
 from podwright.core.state.podindex import PodIndex
-from podwright.core.state.store import Object, ObjectStore, key_of
 from podwright.core.state.volumes import Volumes
 
 

@@ -14,7 +14,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import APIS, PodGroup, group_key, nominal_pod_group, parse_pod_group
-from podwright.core.state.store import Object, ObjectStore, key_of
+from podwright.core.state.object_store import Object, ObjectStore, key_of
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.resources import PODS
 from podwright.core.objects.taints import Taint
-from podwright.core.state.columns.changes import ChangeLog
+from podwright.core.state.columns.change_log import ChangeLog
 
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]

@@ -6,8 +6,8 @@ all pods again: one pod more changes one row and one domain.
 """
 
 from podwright.core.state.podindex.domains import Domains, Eligibility, Sums
-from podwright.core.state.podindex.index import PodIndex
 from podwright.core.state.podindex.matches import MatchCounter, Picker
+from podwright.core.state.podindex.pod_index import PodIndex
 from podwright.core.state.podindex.terms import Groups, Kind, MatchedTerms, TermGroup
 
 __all__ = [

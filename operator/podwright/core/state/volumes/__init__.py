@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.state.store import ObjectStore
+from podwright.core.state.object_store import ObjectStore
 from podwright.core.state.volumes.attached import AttachedVolumes
-from podwright.core.state.volumes.index import VolumeIndex
 from podwright.core.state.volumes.used import UsedVolumes
+from podwright.core.state.volumes.volume_index import VolumeIndex
 
 __all__ = ["Volumes"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podwright.core.state.store import Object, ObjectStore, key_of
+from podwright.core.state.object_store import Object, ObjectStore, key_of
 
 
 class AssumedObjects:

@@ -18,8 +18,8 @@ from podwright.core.objects.csi_migration import MigrationError, inline_handle, 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import claims_of, part_of
-from podwright.core.state.store import Object, ObjectStore, key_of
-from podwright.core.state.volumes.index import CsiVolume, VolumeIndex
+from podwright.core.state.object_store import Object, ObjectStore, key_of
+from podwright.core.state.volumes.volume_index import CsiVolume, VolumeIndex
 
 NO_LIMIT: Final = 2**62
 ClaimKey = tuple[str, str]

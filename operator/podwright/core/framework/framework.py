@@ -1,0 +1,434 @@
+"""Framework: the plugins of one profile, built and run.
+
+All points go through `contract`, which turns exceptions and nonsense into a PluginError naming the plugin. Filters and scores run
+over all nodes at once where a plugin can, node by node where it cannot or where only a few nodes are in question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from podwright.core.framework import contract
+from podwright.core.framework.cluster_events import EventHint
+from podwright.core.framework.contract import call
+from podwright.core.framework.devices import DYNAMIC_RESOURCES, device_hold
+from podwright.core.framework.diagnosis import NodeDiagnosis, Stage
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.evaluations import Evaluations
+from podwright.core.framework.interface import (
+    Bools,
+    CycleState,
+    EnqueueExtensions,
+    Feasible,
+    FilterResult,
+    Handle,
+    Int64s,
+    Plugin,
+    PostFilterResult,
+    PreFilterResult,
+)
+from podwright.core.framework.kept_verdicts import Findings, KeptVerdicts
+from podwright.core.framework.profile import Point, Profile, expand
+from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+
+PLANNED: Final = ("TopologyPlacementGenerator",)
+"""Plugins that may reject pods whether a profile has them or not, because the planner of pod groups does their work."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterOutcome:
+    """`status`: None, or the rejection of the pod as a whole. `node_names`: the only nodes to look at, or None."""
+
+    status: Status | None
+    node_names: frozenset[str] | None
+    narrowed_by: tuple[str, ...]
+
+
+class Framework:
+    """One profile's plugins. Raises ProfileError for a profile that cannot work."""
+
+    def __init__(self, profile: Profile, classes: Mapping[str, type[Any]], handle: Handle) -> None:
+        self.profile = profile
+        self.handle = handle
+        expanded = expand(profile.plugins, classes)
+        self.plugins: dict[str, Any] = {
+            name: self._build(classes[name], profile.args.get(name), handle) for name in expanded.names
+        }
+        for plugin in self.plugins.values():
+            if isinstance(plugin, Plugin):
+                plugin.use(self)
+        self._points: dict[Point, tuple[Any, ...]] = {
+            point: tuple(self.plugins[name] for name in names) for point, names in expanded.points.items()
+        }
+        self.evaluations = Evaluations(self._points)
+        """Of `core.cycle.schedule`; whoever wants to know drains it."""
+        self.weights = expanded.weights
+        planned = [name for name in PLANNED if name in classes and name not in self.plugins]
+        hinting = {name: self._build(classes[name], None, handle) for name in planned} | self.plugins
+        self.hints: Mapping[str, Sequence[EventHint]] = {
+            name: contract.hints_of(plugin) for name, plugin in hinting.items() if isinstance(plugin, EnqueueExtensions)
+        }
+        self._must_hold_devices = DYNAMIC_RESOURCES not in expanded.points[Point.PRE_FILTER]
+        """The plugin that holds back pods which need devices is off: they are not bound blindly all the same."""
+        self._adjusting = tuple(plugin for plugin in self.at(Point.PRE_FILTER) if plugin.adjusts)
+        self._not_local = frozenset(plugin.name for plugin in self.at(Point.FILTER) if not plugin.local)
+        self._verdicts: KeptVerdicts[Status | None] = KeptVerdicts()
+
+    _call = staticmethod(call)
+    """How plugins are called, but for one node at a time: those who measure have another one."""
+
+    @staticmethod
+    def _build(plugin: type[Any], args: Any, handle: Handle) -> Any:
+        if args is None and plugin.args_type is not None:
+            args = plugin.args_type()
+        try:
+            return plugin(args, handle)
+        except (Exception, SystemExit) as error:
+            raise PluginError(plugin.name, "constructor", f"{type(error).__name__}: {error}") from error
+
+    def at(self, point: Point) -> tuple[Any, ...]:
+        """The plugins of a point, in order."""
+        return self._points[point]
+
+    # Queue
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """The first rejection, or None. A pod without one may be scheduled."""
+        for plugin in self.at(Point.PRE_ENQUEUE):
+            answer = self._call(plugin, Point.PRE_ENQUEUE, plugin.pre_enqueue, pod)
+            status = contract.status_of(plugin, Point.PRE_ENQUEUE, answer)
+            if status is not None:
+                return status
+        return None
+
+    def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
+        (plugin,) = self.at(Point.QUEUE_SORT)
+        return call(plugin, Point.QUEUE_SORT, plugin.sort_key, pod, queued_at)
+
+    # Filter
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterOutcome:
+        """All PreFilter plugins, until one rejects the pod for good."""
+        names: frozenset[str] | None = None
+        narrowed_by: list[str] = []
+        rejection: Status | None = None
+        if self._must_hold_devices:
+            held = device_hold(pod, self.handle.cache)
+            if held is not None:
+                return PreFilterOutcome(held.by(DYNAMIC_RESOURCES), None, ())
+        for plugin in self.at(Point.PRE_FILTER):
+            answer = contract.pre_filter_answer(
+                plugin, self._call(plugin, Point.PRE_FILTER, plugin.pre_filter, state, pod)
+            )
+            if answer is None:
+                continue
+            if isinstance(answer, PreFilterResult):
+                if answer.node_names is None:
+                    continue
+                narrowed_by.append(plugin.name)
+                names = answer.node_names if names is None else names & answer.node_names
+                if not names:
+                    return PreFilterOutcome(_nowhere(narrowed_by), names, tuple(narrowed_by))
+            elif answer.code is Code.SKIP:
+                state.skip_filter.add(plugin.name)
+            elif answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return PreFilterOutcome(answer, None, ())
+            elif answer.code is Code.UNSCHEDULABLE:
+                rejection = answer
+            else:
+                raise PluginError(plugin.name, Point.PRE_FILTER.key, answer.message or answer.code.text)
+        return PreFilterOutcome(rejection, names, tuple(sorted(narrowed_by)))
+
+    def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable, diagnosis: NodeDiagnosis) -> Bools:
+        """bool[nodes]: the nodes that pass every filter. Rejections go into the diagnosis as stages."""
+        alive = table.valid
+        count = table.count
+        for plugin in self.at(Point.FILTER):
+            if plugin.name in state.skip_filter or not count:
+                continue
+            if plugin.filter_all is None:
+                result = self._filter_each(plugin, state, pod, alive)
+            else:
+                answer = self._call(plugin, Point.FILTER, plugin.filter_all, state, pod, table)
+                result = contract.filter_result(plugin, answer, table.size)
+            if result is None:
+                continue
+            after = alive & result.ok
+            left = int(np.count_nonzero(after))
+            if left < count:
+                diagnosis.stages.append(Stage(plugin.name, alive, after, result))
+                alive, count = after, left
+        return alive
+
+    def _filter_each(self, plugin: Any, state: CycleState, pod: PodInfo, alive: Bools) -> FilterResult | None:
+        cache = self.handle.cache
+        codes = np.zeros(len(alive), np.int32)
+        statuses: list[Status] = [Status(Code.SUCCESS)]
+        known: dict[Status, int] = {}
+        for slot in np.flatnonzero(alive):
+            answer = call(plugin, Point.FILTER, plugin.filter, state, pod, cache.node_at(int(slot)))
+            status = contract.status_of(plugin, Point.FILTER, answer)
+            if status is None:
+                continue
+            self._must_reject(plugin, status)
+            if status not in known:
+                known[status] = len(statuses)
+                statuses.append(status)
+            codes[slot] = known[status]
+        if not known:
+            return None
+        return FilterResult(codes == 0, lambda: (codes, statuses))
+
+    @staticmethod
+    def _must_reject(plugin: Any, status: Status) -> None:
+        if not status.rejected:
+            raise PluginError(plugin.name, Point.FILTER.key, status.message or status.code.text)
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """All filters on one node: the first rejection, or None."""
+        for plugin in self.at(Point.FILTER):
+            if plugin.name in state.skip_filter:
+                continue
+            answer = call(plugin, Point.FILTER, plugin.filter, state, pod, node)
+            status = contract.status_of(plugin, Point.FILTER, answer)
+            if status is not None:
+                self._must_reject(plugin, status)
+                return status
+        return None
+
+    def filter_node_with_nominated(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """`filter_node` with the pods of equal or higher priority that are nominated to the node, then without.
+
+        Both must pass: a nominated pod may never come, and what its presence satisfies must hold without it, too.
+        """
+        others = self.nominated_before(pod, node.name)
+        if others:
+            crowded, with_them = node.clone(), state.clone()
+            for other in others:
+                crowded.add(other)
+                self.add_pod(with_them, pod, other, crowded)
+            status = self.filter_node(with_them, pod, crowded)
+            if status is not None:
+                return status
+        return self.filter_node(state, pod, node)
+
+    def local_template(self, state: CycleState, pod: PodInfo) -> Hashable | None:
+        """What the verdicts on a node depend on besides the node, the pods on it and those nominated to it.
+
+        None: there is a filter for this pod that looks at more.
+        """
+        if not self._not_local <= state.skip_filter or pod.volumes or pod.resource_claims:
+            return None
+        needs = (pod.requests, pod.tolerations, pod.node_affinity, pod.ports, pod.node_name, pod.required_features)
+        return (*needs, pod.priority, frozenset(state.skip_filter))
+
+    def forget_findings(self) -> None:
+        """Lets go of what is kept for pods of one template, here and in PostFilter plugins that keep something."""
+        self._verdicts.clear()
+        for plugin in self.at(Point.POST_FILTER):
+            if (forget := getattr(plugin, "forget_findings", None)) is not None:
+                forget()
+
+    def findings(self, state: CycleState, pod: PodInfo) -> Findings[Status | None] | None:
+        """Where `filter_node_with_nominated` was asked for pods like this one before; None: nothing is kept."""
+        return self._verdicts.of(self.local_template(state, pod))
+
+    def nominated_before(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]:
+        """Pods nominated to the node that go before this one."""
+        nominated = self.handle.cache.nominator.on(node_name)
+        return [other for other in nominated if other.priority >= pod.priority and other.uid != pod.uid]
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Keeps the state of PreFilter true after `added` was put on `node` in a dry run."""
+        for plugin in self._adjusting:
+            if plugin.name not in state.skip_filter:
+                self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.add_pod, state, pod, added, node))
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        """Keeps the state of PreFilter true after `removed` was taken off `node` in a dry run."""
+        for plugin in self._adjusting:
+            if plugin.name not in state.skip_filter:
+                self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.remove_pod, state, pod, removed, node))
+
+    @staticmethod
+    def _adjusted(plugin: Any, answer: Any) -> None:
+        status = contract.status_of(plugin, Point.PRE_FILTER, answer)
+        if status is not None:
+            raise PluginError(plugin.name, Point.PRE_FILTER.key, status.message or status.code.text)
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis
+    ) -> tuple[PostFilterResult | None, Status]:
+        """PostFilter plugins until one succeeds, fails, or says that nothing will help."""
+        result: PostFilterResult | None = None
+        reasons: list[str] = []
+        rejected_by = ""
+        for plugin in self.at(Point.POST_FILTER):
+            answer = self._call(plugin, Point.POST_FILTER, plugin.post_filter, state, pod, diagnosis)
+            found, status = contract.post_filter_answer(plugin, answer)
+            if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
+                return found, status
+            if not status.rejected:
+                return None, status
+            result = found or result
+            reasons += status.reasons
+            rejected_by = rejected_by or plugin.name
+        return result, unschedulable(*reasons).by(rejected_by)
+
+    # Score
+
+    def pre_score(self, state: CycleState, pod: PodInfo, feasible: Feasible) -> None:
+        """All PreScore plugins; `score` calls it. One that says Skip does not score."""
+        for plugin in self.at(Point.PRE_SCORE):
+            answer = self._call(plugin, Point.PRE_SCORE, plugin.pre_score, state, pod, feasible)
+            status = contract.status_of(plugin, Point.PRE_SCORE, answer)
+            if status is not None:
+                if status.code is not Code.SKIP:
+                    raise PluginError(plugin.name, Point.PRE_SCORE.key, status.message or status.code.text)
+                state.skip_score.add(plugin.name)
+
+    def score(
+        self, state: CycleState, pod: PodInfo, feasible: Feasible, details: dict[str, Int64s] | None = None
+    ) -> Int64s:
+        """int64[feasible]: the weighted sum over all score plugins. `details` gets each plugin's normalised scores."""
+        self.pre_score(state, pod, feasible)
+        total = np.zeros(len(feasible), np.int64)
+        constant = 0
+        for plugin in self.at(Point.SCORE):
+            if plugin.name in state.skip_score:
+                continue
+            scores = self._score_plugin(plugin, state, pod, feasible)
+            weight = self.weights[plugin.name]
+            if isinstance(scores, int):
+                constant += weight * scores
+            else:
+                total += scores if weight == 1 else scores * weight
+            if details is not None:
+                details[plugin.name] = np.full(len(feasible), scores, np.int64) if isinstance(scores, int) else scores
+        if constant:
+            total += constant
+        return total
+
+    def _score_plugin(self, plugin: Any, state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s | int:
+        length = len(feasible)
+        if plugin.score_all is not None:
+            scores = contract.scores_of(
+                plugin, self._call(plugin, Point.SCORE, plugin.score_all, state, pod, feasible), length
+            )
+        else:
+            node_at = self.handle.cache.node_at
+            each = (call(plugin, Point.SCORE, plugin.score, state, pod, node_at(int(s))) for s in feasible.slots)
+            scores = np.fromiter((contract.score_of(plugin, score) for score in each), np.int64, length)
+        if plugin.normalize is not None:
+            if isinstance(scores, int) and not plugin.normalizes_numbers:
+                scores = np.full(length, scores, np.int64)
+            answer = self._call(plugin, Point.SCORE, plugin.normalize, state, pod, scores, feasible)
+            scores = contract.scores_of(plugin, answer, length)
+        contract.check_range(plugin, scores)
+        return scores  # type: ignore[no-any-return]
+
+    # Reserve and permit
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """All Reserve plugins; the first failure, after which everything is unreserved again."""
+        for plugin in self.at(Point.RESERVE):
+            try:
+                answer = self._call(plugin, Point.RESERVE, plugin.reserve, state, pod, node_name)
+                status = contract.outcome_of(plugin, Point.RESERVE, answer)
+            except PluginError:
+                self.unreserve(state, pod, node_name)
+                raise
+            if status is not None:
+                self.unreserve(state, pod, node_name)
+                return status
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Sequence[PluginError]:
+        """All Reserve plugins in reverse order, whatever one of them does. Returns the faults."""
+        faults = []
+        for plugin in reversed(self.at(Point.RESERVE)):
+            try:
+                self._call(plugin, Point.RESERVE, plugin.unreserve, state, pod, node_name)
+            except PluginError as fault:
+                faults.append(fault)
+        return faults
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, Mapping[str, float]]:
+        """None: approved; a rejection; or Wait, with the timeout in seconds of each plugin that wants to wait."""
+        waits: dict[str, float] = {}
+        for plugin in self.at(Point.PERMIT):
+            answer = self._call(plugin, Point.PERMIT, plugin.permit, state, pod, node_name)
+            status, timeout = contract.permit_answer(plugin, answer)
+            if status is None:
+                continue
+            if status.code is not Code.WAIT:
+                return status, {}
+            waits[plugin.name] = timeout
+        return (Status(Code.WAIT), waits) if waits else (None, waits)
+
+    # Bind
+
+    def pre_bind_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> Sequence[Any]:
+        """The PreBind plugins that have work to do for this pod."""
+        return [
+            plugin
+            for plugin in self.at(Point.PRE_BIND)
+            if not _skips(
+                contract.status_of(
+                    plugin,
+                    Point.PRE_BIND,
+                    self._call(plugin, Point.PRE_BIND, plugin.pre_bind_pre_flight, state, pod, node_name),
+                )
+            )
+        ]
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """All PreBind plugins that have work to do; the first failure."""
+        for plugin in self.pre_bind_plugins(state, pod, node_name):
+            status = await self._await(plugin, Point.PRE_BIND, plugin.pre_bind, state, pod, node_name)
+            if status is not None:
+                return status
+        return None
+
+    async def bind(
+        self, state: CycleState, pod: PodInfo, node_name: str, annotations: Mapping[str, str]
+    ) -> Status | None:
+        """Bind plugins until one takes the pod. None: bound."""
+        for plugin in self.at(Point.BIND):
+            status = await self._await(plugin, Point.BIND, plugin.bind, state, pod, node_name, annotations)
+            if not _skips(status):
+                return status
+        return Status(Code.ERROR, ("no bind plugin took the pod",))
+
+    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """All PostBind plugins. Raises the first PluginError; the pod stays bound."""
+        for plugin in self.at(Point.POST_BIND):
+            await self._await(plugin, Point.POST_BIND, plugin.post_bind, state, pod, node_name)
+
+    @staticmethod
+    async def _await(plugin: Any, point: Point, method: Callable[..., Any], *args: Any) -> Status | None:
+        try:
+            answer = await method(*args)
+        except PluginError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise contract.fault(plugin, point, f"{type(error).__name__}: {error}") from error
+        return contract.outcome_of(plugin, point, answer)
+
+
+def _skips(status: Status | None) -> bool:
+    return status is not None and status.code is Code.SKIP
+
+
+def _nowhere(plugins: Iterable[str]) -> Status:
+    names = sorted(plugins)
+    if len(names) == 1:
+        return unresolvable(f"node(s) didn't satisfy plugin {names[0]}")
+    return unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously")

@@ -1,0 +1,169 @@
+"""InterPodAffinity: pods that want to be near other pods, or away from them, and placed pods that want it of this one.
+
+Required terms filter, preferred ones score. What placed pods match, and what terms they carry, comes from
+`cache.pods_index` and is repaired, not counted again. Next: `_affinity_filtering`, `_affinity_scoring`. Source: the
+Kubernetes documentation, "Assigning Pods to Nodes", "Inter-pod affinity and anti-affinity".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.interface import (
+    CycleState,
+    EnqueueExtensions,
+    Feasible,
+    FilterPlugin,
+    FilterResult,
+    Handle,
+    Int64s,
+    Plugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from podwright.core.framework.status import SKIP, Status
+from podwright.core.objects.affinity import NO_POD_AFFINITY, PodAffinityTerm
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.affinity.filtering import Counted, PreFilterState, matches_all
+from podwright.core.plugins.affinity.scoring import PreScoreState, normalize, weighted_sums
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+
+_FILTER: Final = "PreFilterInterPodAffinity"
+_SCORE: Final = "PreScoreInterPodAffinity"
+
+
+@dataclass(frozen=True)
+class InterPodAffinityArgs:
+    """`hardPodAffinityWeight`: what a placed pod's required affinity to this pod adds to a score.
+
+    `ignorePreferredTermsOfExistingPods`: pods without preferred terms of their own are not scored.
+    """
+
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+    def validate(self, where: str) -> Iterator[tuple[str, str]]:
+        weight = self.hard_pod_affinity_weight
+        if not 0 <= weight <= 100:
+            yield f"{where}.hardPodAffinityWeight", f"Invalid value: {weight}: not in valid range [0, 100]"
+
+
+class InterPodAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+    """See the module."""
+
+    name = "InterPodAffinity"
+    args_type = InterPodAffinityArgs
+    adjusts = True
+
+    def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:
+        args = args or InterPodAffinityArgs()
+        super().__init__(args, handle)
+        self._hard_weight = args.hard_pod_affinity_weight
+        self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
+        self._index = handle.cache.pods_index
+
+    # Filter
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        existing = self._index.picking(pod).anti_required
+        own = pod.pod_affinity
+        if own is NO_POD_AFFINITY and not existing:
+            return SKIP
+        counted = Counted(self._index, pod, existing)
+        if not own.required and not own.anti_required and not counted.existing:
+            return SKIP
+        state.data[_FILTER] = PreFilterState(counted)
+        return None
+
+    def add_pod(self, state: CycleState, _pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        _filtering(state).update(added, node, 1)
+
+    def remove_pod(self, state: CycleState, _pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        _filtering(state).update(removed, node, -1)
+
+    def filter(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> Status | None:
+        return _filtering(state).filter(node)
+
+    def filter_all(self, state: CycleState, _pod: PodInfo, _table: NodeTable) -> FilterResult | None:
+        return _filtering(state).filter_all()
+
+    # Score
+
+    def pre_score(self, state: CycleState, pod: PodInfo, _feasible: Feasible) -> Status | None:
+        own = pod.pod_affinity
+        if self._ignore_existing and not own.preferred and not own.anti_preferred:
+            return SKIP
+        sums = weighted_sums(self._index, pod, self._index.picking(pod), self._hard_weight)
+        if not sums:
+            return SKIP
+        state.data[_SCORE] = PreScoreState(self._index, sums)
+        return None
+
+    def score(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> int:
+        return cast("PreScoreState", state.data[_SCORE]).score(node)
+
+    def score_all(self, state: CycleState, _pod: PodInfo, feasible: Feasible) -> Int64s | int:
+        return cast("PreScoreState", state.data[_SCORE]).score_all(feasible)
+
+    def normalize(self, _state: CycleState, _pod: PodInfo, scores: Int64s, _feasible: Feasible) -> Int64s | int:
+        return normalize(scores)
+
+    # Hints
+
+    def hints(self) -> Sequence[EventHint]:
+        changed = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
+        return (
+            EventHint(ClusterEvent(ASSIGNED_POD, changed), self._assigned_pod_hint),
+            EventHint(ClusterEvent(POD, Action.UPDATE_POD_LABEL)),
+            EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_LABEL), self._node_hint),
+        )
+
+    def _assigned_pod_hint(self, pod: PodInfo, before: PodInfo | None, after: PodInfo | None) -> Hint:
+        """A pod came that the waiting one wants near, or one is gone that it, or that one, kept away from.
+
+        Namespace selectors go by the namespaces' labels here, too; kube-scheduler overlooks such pods.
+        """
+        if not all(other is None or other.node_name or other.nominated_node_name for other in (before, after)):
+            return Hint.SKIP
+        own = pod.pod_affinity
+        if after is not None:
+            attracts = self._attracts(own.required, after)
+            if before is not None:
+                attracts = attracts and not self._attracts(own.required, before)
+                freed = self._repels(own.anti_required, before) and not self._repels(own.anti_required, after)
+                return Hint.QUEUE if attracts or freed else Hint.SKIP
+            return Hint.QUEUE if attracts else Hint.SKIP
+        assert before is not None
+        freed = self._repels(own.anti_required, before) or self._repels(before.pod_affinity.anti_required, pod)
+        return Hint.QUEUE if freed else Hint.SKIP
+
+    def _attracts(self, terms: Sequence[PodAffinityTerm], other: PodInfo) -> bool:
+        return matches_all(self._index, terms, other)
+
+    def _repels(self, terms: Sequence[PodAffinityTerm], other: PodInfo) -> bool:
+        return any(self._index.picks(term, other) for term in terms)
+
+    def _node_hint(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:
+        """A node came or moved to another domain of a term; for anti-affinity, also one that left all domains."""
+        own = pod.pod_affinity
+        for term in own.required:
+            value = after.labels.get(term.topology_key)
+            if value is not None and (before is None or before.labels.get(term.topology_key) != value):
+                return Hint.QUEUE
+        for term in own.anti_required:
+            if before is None:
+                return Hint.QUEUE
+            value = before.labels.get(term.topology_key)
+            if value is not None and after.labels.get(term.topology_key) != value:
+                return Hint.QUEUE
+        return Hint.SKIP
+
+
+def _filtering(state: CycleState) -> PreFilterState:
+    return cast("PreFilterState", state.data[_FILTER])

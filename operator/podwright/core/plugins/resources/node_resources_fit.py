@@ -1,0 +1,351 @@
+"""NodeResourcesFit: a node must have free what the pod requests; scores by how full the pod leaves it.
+
+Filtering compares requests with allocatable amounts, resource by resource, and counts pods. It takes a pod's spec
+alone. Scoring has defaults for containers that request no CPU or memory, and one of three strategies: see
+`_resource_strategies` for the arithmetic. Source: the Kubernetes documentation, "Scheduler
+Configuration" and "Resource Bin Packing".
+
+An extended resource that a DeviceClass stands for is compared like any other: DynamicResources says the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.interface import (
+    Bools,
+    CycleState,
+    EnqueueExtensions,
+    Feasible,
+    FilterPlugin,
+    FilterResult,
+    Handle,
+    Int64s,
+    Plugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    Slots,
+)
+from podwright.core.framework.shape import UtilizationShapePoint, curve_of, shape_problems
+from podwright.core.framework.status import Status, unresolvable, unschedulable
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.resources import CPU, MEMORY, PODS, Requests, is_extended_resource, is_qualified_name
+from podwright.core.plugins.resources.args import DEFAULT_RESOURCES, ResourceSpec
+from podwright.core.plugins.resources.demand import Demand
+from podwright.core.plugins.resources.kept_rows import KeptRows
+from podwright.core.plugins.resources.recipe import ScoreRecipe
+from podwright.core.plugins.resources.rows import ResourceRows, Rows
+from podwright.core.plugins.resources.strategies import (
+    SIMPLE,
+    RequestedToCapacityRatio,
+    Strategy,
+)
+from podwright.core.state.cache import Cache
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+
+_TOO_MANY_PODS: Final = "Too many pods"
+_RATIO: Final = "RequestedToCapacityRatio"
+_STRATEGIES: Final = (*SIMPLE, _RATIO)
+_NAME_RULE: Final = "must be a qualified name: letters, digits, '-', '_' and '.', at most 63, with an optional DNS domain and '/' before"
+Asked = Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedToCapacityRatioParam:
+    """The curve from utilisation to score."""
+
+    shape: tuple[UtilizationShapePoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringStrategy:
+    """`type`: LeastAllocated, MostAllocated or RequestedToCapacityRatio. No resources: CPU and memory."""
+
+    type: str = ""
+    resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
+    requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
+
+    def __post_init__(self) -> None:
+        if not self.resources:
+            object.__setattr__(self, "resources", DEFAULT_RESOURCES)
+
+    def problems(self, where: str) -> Iterable[tuple[str, str]]:
+        """What is wrong, as (field path, problem)."""
+        if self.type not in _STRATEGIES:
+            listed = ", ".join(f'"{name}"' for name in sorted(_STRATEGIES))
+            yield f"{where}.type", f'Unsupported value: "{self.type}": supported values: {listed}'
+        for i, resource in enumerate(self.resources):
+            if not 0 < resource.weight <= 100:
+                problem = f"resource weight of {resource.name} not in valid range (0, 100]"
+                yield f"{where}.resources[{i}].weight", f"Invalid value: {resource.weight}: {problem}"
+        where = f"{where}.requestedToCapacityRatio"
+        if self.type == _RATIO:
+            if self.requested_to_capacity_ratio is None:
+                yield where, f"Required value: must be specified when type is {_RATIO}"
+            else:
+                yield from shape_problems(self.requested_to_capacity_ratio.shape, f"{where}.shape")
+        elif self.requested_to_capacity_ratio is not None:
+            yield where, f"Forbidden: must be nil when type is not {_RATIO}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResourcesFitArgs:
+    """`ignored_resources` and `ignored_resource_groups` (the part before the slash) name extended resources."""
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: ScoringStrategy = field(default=ScoringStrategy("LeastAllocated"))
+
+    def validate(self, where: str) -> Iterable[tuple[str, str]]:
+        """What kube-scheduler would refuse, as (field path, problem)."""
+        for i, name in enumerate(self.ignored_resources):
+            if not is_qualified_name(name):
+                yield f"{where}.ignoredResources[{i}]", f'Invalid value: "{name}": {_NAME_RULE}'
+        for i, group in enumerate(self.ignored_resource_groups):
+            if "/" in group:
+                problem = "resource group name can't contain '/'"
+                yield f"{where}.ignoredResourceGroups[{i}]", f'Invalid value: "{group}": {problem}'
+            if not is_qualified_name(group):
+                yield f"{where}.ignoredResourceGroups[{i}]", f'Invalid value: "{group}": {_NAME_RULE}'
+        yield from self.scoring_strategy.problems(f"{where}.scoringStrategy")
+
+
+def strategy_of(args: ScoringStrategy) -> Strategy:
+    """The strategy that valid args ask for."""
+    if args.requested_to_capacity_ratio is not None:
+        return RequestedToCapacityRatio(args.resources, curve_of(args.requested_to_capacity_ratio.shape))
+    return SIMPLE[args.type](args.resources)
+
+
+class NodeResourcesFit(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+    """See the module."""
+
+    name = "NodeResourcesFit"
+    local = True
+    args_type = NodeResourcesFitArgs
+
+    def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
+        args = args or NodeResourcesFitArgs()
+        super().__init__(args, handle)
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._strategy = strategy_of(args.scoring_strategy)
+        self._columns = ResourceRows(handle.cache, self._strategy.resources.names, self._strategy.base, defaults=True)
+        self._free = ResourceRows(handle.cache, (PODS, CPU, MEMORY), _free, defaults=False)
+        self._fitting = KeptRows(handle.cache, np.bool_)
+        self._scores = KeptRows(handle.cache, np.int64)
+
+    def hints(self) -> Sequence[EventHint]:
+        hints = [
+            EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), _pod_deleted),
+            EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), _node_changed),
+        ]
+        if self.handle.features.enabled("InPlacePodVerticalScaling"):
+            hints += [
+                EventHint(ClusterEvent(ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN), _pod_scaled_down),
+                EventHint(ClusterEvent(POD, Action.UPDATE_POD_SCALE_DOWN)),
+            ]
+        return hints
+
+    # Filtering
+
+    def pre_filter(self, _state: CycleState, _pod: PodInfo) -> None:
+        return None
+
+    def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return _verdict(self.asked(pod.requests), node)
+
+    def filter_all(self, _state: CycleState, pod: PodInfo, _table: NodeTable) -> FilterResult:
+        requests = pod.requests
+        asked = self.asked(requests)
+        ok = self._fitting.get(requests, lambda: _FitRecipe(self.handle.cache, self._free, asked))
+        return FilterResult(ok, _Explanation(self.handle.cache, asked))
+
+    def asked(self, requests: Requests) -> Asked:
+        """What a node must have free of each resource, the ignored ones left out."""
+        if not self._ignored and not self._ignored_groups:
+            return requests.asked
+        return [pair for pair in requests.asked if not self._ignores(pair[0])]
+
+    def _ignores(self, resource: str) -> bool:
+        if not is_extended_resource(resource):
+            return False
+        return resource in self._ignored or resource.split("/", maxsplit=1)[0] in self._ignored_groups
+
+    # Scoring
+
+    def pre_score(self, _state: CycleState, _pod: PodInfo, _feasible: Feasible) -> None:
+        return None
+
+    def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return self._strategy.of_node(self._demand(pod.requests), node)
+
+    def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
+        requests = pod.requests
+        return feasible.take(self._scores.get(requests, lambda: self._recipe(requests)))
+
+    def _demand(self, requests: Requests) -> Demand:
+        return self._strategy.resources.demand(requests.pending)
+
+    def _recipe(self, requests: Requests) -> ScoreRecipe:
+        return _FitScore(self.handle.cache, self._columns, self._strategy, self._demand(requests))
+
+
+def _free(allocatable: Any, used: Any) -> Any:
+    return allocatable - used
+
+
+# One node
+
+
+def _verdict(asked: Asked, node: NodeInfo) -> Status | None:
+    reasons = []
+    hopeless = False
+    if len(node.pods) + 1 > node.allocatable(PODS):
+        reasons.append(_TOO_MANY_PODS)
+    requested = node.requested
+    for resource, amount in asked:
+        capacity = node.allocatable(resource)
+        if amount > capacity - requested.get(resource, 0):
+            reasons.append(f"Insufficient {resource}")
+            hopeless = hopeless or amount > capacity
+    if not reasons:
+        return None
+    return unresolvable(*reasons) if hopeless else unschedulable(*reasons)
+
+
+# All nodes
+
+
+class _FitScore(ScoreRecipe):
+    __slots__ = ("_demand", "_strategy")
+
+    def __init__(self, cache: Cache, columns: ResourceRows, strategy: Strategy, demand: Demand) -> None:
+        super().__init__(cache, columns)
+        self._strategy = strategy
+        self._demand = demand
+
+    def one(self, node: NodeInfo) -> int:
+        return self._strategy.of_node(self._demand, node)
+
+    def write(self, rows: Rows, _slots: Slots | None, out: Int64s) -> None:
+        self._strategy.of_rows(self._demand, rows, out)
+
+
+class _FitRecipe:
+    """Which nodes have room, for `KeptRows`. `columns` has what is free of pods, CPU and memory."""
+
+    __slots__ = ("_asked", "_cache", "_columns", "_others", "_table", "_wanted")
+
+    def __init__(self, cache: Cache, columns: ResourceRows, asked: Asked) -> None:
+        self._cache = cache
+        self._table = cache.table
+        self._columns = columns
+        self._asked = asked
+        amounts = dict(asked)
+        self._wanted = np.array([[1.0], [amounts.pop(CPU, -np.inf)], [amounts.pop(MEMORY, -np.inf)]])
+        self._others = amounts
+
+    def all(self, out: Bools) -> None:
+        self._compare(self._columns.everything(), out)
+        table = self._table
+        for resource, amount in self._others.items():
+            out &= table.allocatable(resource) - table.requested(resource) >= amount
+        for slot in self._columns.oversized:
+            out[slot] = self.one(self._cache.node_at(slot))
+
+    def some(self, slots: Slots) -> Bools:
+        out = np.empty(len(slots), np.bool_)
+        self._compare(self._columns.some(slots), out)
+        table = self._table
+        for resource, amount in self._others.items():
+            out &= table.allocatable(resource)[slots] - table.requested(resource)[slots] >= amount
+        if self._columns.oversized:
+            for position, slot in enumerate(slots.tolist()):
+                if slot in self._columns.oversized:
+                    out[position] = self.one(self._cache.node_at(slot))
+        return out
+
+    def one(self, node: NodeInfo) -> bool:
+        if len(node.pods) >= node.allocatable(PODS):
+            return False
+        requested = node.requested
+        for resource, amount in self._asked:
+            if amount > node.allocatable(resource) - requested.get(resource, 0):
+                return False
+        return True
+
+    def _compare(self, rows: Rows, out: Bools) -> None:
+        enough = rows.base >= self._wanted
+        np.logical_and(enough[0], enough[1], out=out)
+        out &= enough[2]
+
+
+class _Explanation:
+    """Why nodes are rejected, worked out once and on demand: int[nodes] codes and the statuses that they index."""
+
+    def __init__(self, cache: Cache, asked: Asked) -> None:
+        self._cache = cache
+        self._asked = asked
+        self._known: tuple[NDArray[Any], Sequence[Status]] | None = None
+
+    def __call__(self) -> tuple[NDArray[Any], Sequence[Status]]:
+        if self._known is None:
+            self._known = self._explain()
+        return self._known
+
+    def _explain(self) -> tuple[NDArray[Any], Sequence[Status]]:
+        """Two bits a resource tell nodes apart; one node of each kind then stands for all of it."""
+        table = self._cache.table
+        codes = (table.pods >= table.allowed_pods).astype(np.int64)
+        for i, (resource, amount) in enumerate(self._asked):
+            if i % 24 == 23:
+                codes = np.unique(codes, return_inverse=True)[1]  # before the bits run out
+            capacity = table.allocatable(resource)
+            codes = codes * 4 + 2 * (amount > capacity - table.requested(resource)) + (amount > capacity)
+        codes[~table.valid] = -1
+        kinds, examples, found = np.unique(codes, return_index=True, return_inverse=True)
+        statuses = [
+            None if kind < 0 else _verdict(self._asked, self._cache.node_at(int(slot)))
+            for kind, slot in zip(kinds, examples, strict=True)
+        ]
+        return found, [unschedulable() if status is None else status for status in statuses]
+
+
+# Hints
+
+
+def _pod_deleted(_pod: PodInfo, before: PodInfo, _after: None) -> Hint:
+    return Hint.QUEUE if before.node_name or before.nominated_node_name else Hint.SKIP
+
+
+def _pod_scaled_down(pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
+    """Whether a placed pod now takes less of something that the waiting pod wants."""
+    was, now = before.requests.amounts, after.requests.amounts
+    wanted = [name for name, amount in pod.requests.amounts.items() if amount]
+    less = after.node_name and any(was.get(name, 0) > now.get(name, 0) for name in wanted)
+    return Hint.QUEUE if less else Hint.SKIP
+
+
+def _node_changed(pod: PodInfo, before: Node | None, after: Node) -> Hint:
+    """Whether the node, if it were empty, has room for the pod, and more of what the pod needs than before."""
+    asked = pod.requests.asked
+    if after.allocatable.get(PODS, 0) < 1 or _lacks(after.allocatable, asked):
+        return Hint.SKIP
+    if before is None or after.allocatable.get(PODS, 0) > before.allocatable.get(PODS, 0):
+        return Hint.QUEUE
+    more = any(after.allocatable.get(name, 0) > before.allocatable.get(name, 0) for name, _ in asked)
+    return Hint.QUEUE if more else Hint.SKIP
+
+
+def _lacks(allocatable: Mapping[str, int], asked: Asked) -> bool:
+    return any(amount > allocatable.get(name, 0) for name, amount in asked)

@@ -1,0 +1,67 @@
+"""One pod's score as a recipe for `_kept_rows`: all rows or some in float64, single and oversized ones by the rule itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from podwright.core.framework.interface import Int64s, Slots
+from podwright.core.plugins.resources.rows import Floats, ResourceRows, Rows
+from podwright.core.state.cache import Cache
+from podwright.core.state.nodeinfo import NodeInfo
+
+
+class ScoreRecipe(ABC):
+    """See the module."""
+
+    __slots__ = ("_cache", "_columns")
+
+    def __init__(self, cache: Cache, columns: ResourceRows) -> None:
+        self._cache = cache
+        self._columns = columns
+
+    @abstractmethod
+    def one(self, node: NodeInfo) -> int:
+        """The rule."""
+
+    @abstractmethod
+    def write(self, rows: Rows, slots: Slots | None, out: Int64s) -> None:
+        """The same for these rows (`slots` None: all of them)."""
+
+    def all(self, out: Int64s) -> None:
+        self.write(self._columns.everything(), None, out)
+        for slot in self._columns.oversized:
+            out[slot] = self.one(self._cache.node_at(slot))
+
+    def some(self, slots: Slots) -> Int64s:
+        out = np.empty(len(slots), np.int64)
+        self.write(self._columns.some(slots), slots, out)
+        if self._columns.oversized:
+            for position, slot in enumerate(slots.tolist()):
+                if slot in self._columns.oversized:
+                    out[position] = self.one(self._cache.node_at(slot))
+        return out
+
+
+class Scratch:
+    """A float64[resources, rows] to write to, and one full of a bound to compare with; used again by every pod.
+
+    NumPy takes the minimum or maximum of two arrays three times as fast as that of an array and a number.
+    """
+
+    __slots__ = ("_bound", "_bounds", "_terms")
+
+    def __init__(self, bound: float) -> None:
+        self._bound = bound
+        self._terms = self._bounds = np.empty((0, 0))
+
+    def get(self, resources: int, rows: int) -> tuple[Floats, Floats]:
+        """(what may be written to, the bounds); neither is cleared."""
+        terms = self._terms
+        if terms.shape == (resources, rows):
+            return terms, self._bounds
+        if terms.shape[0] < resources or terms.shape[1] < rows:
+            terms = self._terms = np.empty((resources, rows))
+            self._bounds = np.full((resources, rows), self._bound)
+        return terms[:resources, :rows], self._bounds[:resources, :rows]

@@ -1,0 +1,243 @@
+"""Which spread constraints hold for a pod: its own, or the profile's defaults with a selector found for the pod.
+
+Resolved constraints are kept per source object, so that pods of one template get the same objects and what is counted
+for one serves all. Source: the Kubernetes documentation, "Pod Topology Spread Constraints".
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from podwright.core.framework.features import Features
+from podwright.core.objects.affinity import NO_SPREAD, SpreadConstraint, SpreadConstraints, interned_selector
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import LabelSet, PodInfo
+from podwright.core.objects.selectors import EVERYTHING, LabelSelector, Requirement
+from podwright.core.plugins.spread.args import HOSTNAME, DefaultConstraint, PodTopologySpreadArgs
+from podwright.core.state.object_store import Object, ObjectStore
+from podwright.core.state.podindex import Picker
+from podwright.core.state.podindex.selecting import SelectorIndex
+
+_KEPT: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constraint:
+    """A constraint with its final selector: matchLabelKeys merged in, feature gates applied."""
+
+    max_skew: int
+    topology_key: str
+    selector: LabelSelector
+    min_domains: int
+    honor_affinity: bool
+    honor_taints: bool
+
+    @property
+    def per_node(self) -> bool:
+        """Its domains are single nodes, by the well-known label."""
+        return self.topology_key == HOSTNAME
+
+    def pickers(self, namespace: str) -> tuple[Picker, ...]:
+        """What counts existing pods of the namespace: an empty selector counts none."""
+        selector = self.selector
+        return (Picker(_NO_POD if selector.empty else selector, frozenset((namespace,))),)
+
+
+_NO_POD: Final = LabelSelector((), nothing=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constraints:
+    """Constraints of one kind (hard or soft) that hold for a pod. `own`: they are the pod's, no defaults."""
+
+    items: tuple[Constraint, ...]
+    own: bool
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(constraint.topology_key for constraint in self.items)
+
+    def __bool__(self) -> bool:
+        return bool(self.items)
+
+
+NONE: Final = Constraints((), own=True)
+_Both = tuple[Constraints, Constraints]
+_Labels = tuple[tuple[str, str], ...]
+
+
+class Resolver:
+    """Finds the constraints of pods for one profile."""
+
+    def __init__(self, args: PodTopologySpreadArgs, features: Features, store: ObjectStore) -> None:
+        self._inclusion = features.enabled("NodeInclusionPolicyInPodTopologySpread")
+        self._match_label_keys = features.enabled("MatchLabelKeysInPodTopologySpread")
+        self._own: WeakKeyDictionary[SpreadConstraints, dict[_Labels, _Both]] = WeakKeyDictionary()
+        self._selectors = DefaultSelectors(store)
+        self._default_hard = tuple(c for c in args.constraints if c.when_unsatisfiable == "DoNotSchedule")
+        self._default_soft = tuple(c for c in args.constraints if c.when_unsatisfiable == "ScheduleAnyway")
+        self._defaulted: OrderedDict[LabelSelector, _Both] = OrderedDict()
+
+    def hard(self, pod: PodInfo) -> Constraints:
+        """The constraints that a node must not break."""
+        if pod.spread is not NO_SPREAD:
+            return self._of_pod(pod)[0]
+        return self._of_defaults(pod)[0] if self._default_hard else NONE
+
+    def soft(self, pod: PodInfo) -> Constraints:
+        """The constraints that score nodes."""
+        if pod.spread is not NO_SPREAD:
+            return self._of_pod(pod)[1]
+        return self._of_defaults(pod)[1] if self._default_soft else NONE
+
+    def _of_pod(self, pod: PodInfo) -> _Both:
+        variants = self._own.get(pod.spread)
+        if variants is None:
+            variants = self._own[pod.spread] = {}
+        labels = self._chosen_labels(pod)
+        both = variants.get(labels)
+        if both is None:
+            if len(variants) >= _KEPT:
+                variants.clear()
+            chosen = dict(labels)
+            both = variants[labels] = (
+                Constraints(tuple(self._resolve(c, chosen) for c in pod.spread.hard), own=True),
+                Constraints(tuple(self._resolve(c, chosen) for c in pod.spread.soft), own=True),
+            )
+        return both
+
+    def _chosen_labels(self, pod: PodInfo) -> _Labels:
+        if not self._match_label_keys:
+            return ()
+        keys = {key: None for constraint in pod.spread.items for key in constraint.match_label_keys}
+        return tuple((key, pod.labels[key]) for key in keys if key in pod.labels)
+
+    def _resolve(self, constraint: SpreadConstraint, labels: Mapping[str, str]) -> Constraint:
+        chosen = {key: labels[key] for key in constraint.match_label_keys if key in labels}
+        return Constraint(
+            constraint.max_skew,
+            constraint.topology_key,
+            _requiring(constraint.selector, chosen),
+            constraint.min_domains,
+            constraint.honor_affinity or not self._inclusion,
+            constraint.honor_taints and self._inclusion,
+        )
+
+    def _of_defaults(self, pod: PodInfo) -> _Both:
+        selector = self._selectors.of(pod)
+        if selector.empty:
+            return NONE, NONE
+        both = self._defaulted.get(selector)
+        if both is None:
+            both = self._defaulted[selector] = self._default(selector)
+            if len(self._defaulted) > _KEPT:
+                self._defaulted.popitem(last=False)
+        else:
+            self._defaulted.move_to_end(selector)
+        return both
+
+    def _default(self, selector: LabelSelector) -> _Both:
+        hard = tuple(self._resolve_default(c, selector) for c in self._default_hard)
+        soft = tuple(self._resolve_default(c, selector) for c in self._default_soft)
+        return Constraints(hard, own=False), Constraints(soft, own=False)
+
+    def _resolve_default(self, constraint: DefaultConstraint, selector: LabelSelector) -> Constraint:
+        return Constraint(
+            constraint.max_skew,
+            constraint.topology_key,
+            selector,
+            1 if constraint.min_domains is None else constraint.min_domains,
+            constraint.node_affinity_policy != "Ignore" or not self._inclusion,
+            constraint.node_taints_policy == "Honor" and self._inclusion,
+        )
+
+
+def _requiring(selector: LabelSelector, labels: Mapping[str, str]) -> LabelSelector:
+    """The selector with these labels required, too: itself if it requires them already, or matches nothing.
+
+    The same object for the same input as long as somebody holds it, so that profiles share what is counted.
+    """
+    if selector.nothing or not labels:
+        return selector
+    key = (selector, frozenset(labels.items()))
+    known = _required.get(key)
+    if known is None:
+        wanted = [Requirement(name, "In", frozenset((value,))) for name, value in labels.items()]
+        missing = tuple(requirement for requirement in wanted if requirement not in selector.requirements)
+        known = LabelSelector((*missing, *selector.requirements)) if missing else selector
+        _required[key] = known
+    return known
+
+
+_required: Final[WeakValueDictionary[tuple[LabelSelector, frozenset[tuple[str, str]]], LabelSelector]] = (
+    WeakValueDictionary()
+)
+
+
+class DefaultSelectors:
+    """The selector that default constraints get for a pod: those of its Services and its controller, joined."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._version = -1
+        self._services: dict[str, SelectorIndex[LabelSelector]] = {}
+
+    def of(self, pod: PodInfo) -> LabelSelector:
+        """EVERYTHING if neither a Service nor a known controller selects anything."""
+        labels = self._service_labels(pod.namespace, pod.labels)
+        further = EVERYTHING
+        owner = pod.owner
+        if owner is not None:
+            if owner.kind == "ReplicationController" and owner.api_version == "v1":
+                controller = self._store.get(owner.kind, owner.name, pod.namespace)
+                labels.update(_plain_selector(controller) or {})
+            elif owner.kind in ("ReplicaSet", "StatefulSet") and owner.api_version == "apps/v1":
+                further = _selector_of(self._store.get(owner.kind, owner.name, pod.namespace))
+        return _requiring(further, labels)
+
+    def _service_labels(self, namespace: str, labels: LabelSet) -> dict[str, str]:
+        version = self._store.version("Service")
+        if version != self._version:
+            self._services.clear()
+            self._version = version
+        services = self._services.get(namespace)
+        if services is None:
+            services = self._services[namespace] = self._index(namespace)
+        joined: dict[str, str] = {}
+        if len(services):
+            for selector in services.candidates(namespace, labels):
+                if selector.matches(labels):
+                    joined.update((r.key, next(iter(r.values))) for r in selector.requirements)
+        return joined
+
+    def _index(self, namespace: str) -> SelectorIndex[LabelSelector]:
+        index: SelectorIndex[LabelSelector] = SelectorIndex()
+        for service in self._store.list("Service", namespace):
+            wanted = _plain_selector(service)
+            if wanted:
+                selector = _requiring(EVERYTHING, wanted)
+                index.add(selector, selector, None)
+        return index
+
+
+def _plain_selector(controller: Object | None) -> Mapping[str, str] | None:
+    """`spec.selector` as labels; None without one, or if it is no map of strings."""
+    selector = None if controller is None else (controller.get("spec") or {}).get("selector")
+    if not isinstance(selector, Mapping) or not all(isinstance(value, str) for value in selector.values()):
+        return None
+    return selector
+
+
+def _selector_of(controller: Object | None) -> LabelSelector:
+    """`spec.selector` of a ReplicaSet or StatefulSet. One that is missing or not valid adds nothing."""
+    selector = None if controller is None else (controller.get("spec") or {}).get("selector")
+    if selector is None:
+        return EVERYTHING
+    try:
+        return interned_selector(selector, "spec.selector")
+    except InvalidObjectError:
+        return EVERYTHING

@@ -1,0 +1,166 @@
+"""PodTopologySpread: keeps pods that match a selector spread over topology domains.
+
+Hard constraints (DoNotSchedule) filter, soft ones (ScheduleAnyway) score; pods without constraints get the profile's
+defaults. Counts come from `cache.pods_index` and are repaired, not counted again. Next: `_spread_filtering`,
+`_spread_scoring`, `_spread_constraints`. Source: the Kubernetes documentation, "Pod Topology Spread Constraints".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.interface import (
+    CycleState,
+    EnqueueExtensions,
+    Feasible,
+    FilterPlugin,
+    FilterResult,
+    Handle,
+    Int64s,
+    Plugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from podwright.core.framework.status import SKIP, Status
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.spread.args import PodTopologySpreadArgs
+from podwright.core.plugins.spread.constraints import Constraints, Resolver
+from podwright.core.plugins.spread.filtering import Counted, PreFilterState
+from podwright.core.plugins.spread.scoring import PreScoreState
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+
+_FILTER: Final = "PreFilterPodTopologySpread"
+_SCORE: Final = "PreScorePodTopologySpread"
+
+
+class PodTopologySpread(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+    """See the module."""
+
+    name = "PodTopologySpread"
+    args_type = PodTopologySpreadArgs
+    adjusts = True
+
+    def __init__(self, args: PodTopologySpreadArgs | None, handle: Handle) -> None:
+        args = args or PodTopologySpreadArgs()
+        super().__init__(args, handle)
+        self._system_defaults = args.defaulting_type == "System"
+        self._compare = handle.features.enabled("TaintTolerationComparisonOperators")
+        self._resolver = Resolver(args, handle.features, handle.cache.store)
+
+    # Filter
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        constraints = self._resolver.hard(pod)
+        if not constraints:
+            return SKIP
+        counted = Counted(self.handle.cache.pods_index, pod, constraints, compare=self._compare)
+        state.data[_FILTER] = PreFilterState(counted)
+        return None
+
+    def constrains(self, pod: PodInfo) -> bool:
+        """Whether the pod has constraints of any kind, its own or default ones."""
+        return bool(self._resolver.hard(pod) or self._resolver.soft(pod))
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        _filtering(state).update(pod, added, node, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        _filtering(state).update(pod, removed, node, -1)
+
+    def filter(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> Status | None:
+        return _filtering(state).filter(node)
+
+    def filter_all(self, state: CycleState, _pod: PodInfo, _table: NodeTable) -> FilterResult | None:
+        return _filtering(state).filter_all()
+
+    # Score
+
+    def pre_score(self, state: CycleState, pod: PodInfo, feasible: Feasible) -> Status | None:
+        constraints = self._resolver.soft(pod)
+        if not constraints:
+            return SKIP
+        state.data[_SCORE] = PreScoreState(
+            self.handle.cache.pods_index,
+            pod,
+            feasible,
+            constraints,
+            all_keys=constraints.own or not self._system_defaults,
+            compare=self._compare,
+        )
+        return None
+
+    def score(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> int:
+        return _scoring(state).score(node)
+
+    def score_all(self, state: CycleState, _pod: PodInfo, _feasible: Feasible) -> Int64s | int:
+        return _scoring(state).score_all()
+
+    def normalize(self, state: CycleState, _pod: PodInfo, scores: Int64s, _feasible: Feasible) -> Int64s | int:
+        return _scoring(state).normalize(scores)
+
+    # Hints
+
+    def hints(self) -> Sequence[EventHint]:
+        changed = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
+        nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        own = Action.UPDATE_POD_TOLERATION | Action.UPDATE_POD_LABEL
+        return (
+            EventHint(ClusterEvent(ASSIGNED_POD, changed), self._assigned_pod_hint),
+            EventHint(ClusterEvent(POD, own), self._own_change_hint),
+            EventHint(ClusterEvent(NODE, nodes), self._node_hint),
+        )
+
+    def _assigned_pod_hint(self, pod: PodInfo, before: PodInfo | None, after: PodInfo | None) -> Hint:
+        """A pod of the namespace that is counted came or went, or became one that is, or no longer is."""
+        for other in (before, after):
+            if other is not None and not (_on_a_node(other) and other.namespace == pod.namespace):
+                return Hint.SKIP
+        constraints = self._resolver.hard(pod)
+        if before is not None and after is not None:
+            return _label_hint(constraints, before.labels, after.labels)
+        other = after or before
+        assert other is not None
+        counted = any(constraint.selector.matches(other.labels) for constraint in constraints.items)
+        return Hint.QUEUE if counted else Hint.SKIP
+
+    def _own_change_hint(self, pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
+        constraints = self._resolver.hard(pod)
+        if before.tolerations.items != after.tolerations.items and any(c.honor_taints for c in constraints.items):
+            return Hint.QUEUE
+        return _label_hint(constraints, before.labels, after.labels)
+
+    def _node_hint(self, pod: PodInfo, before: Node | None, after: Node | None) -> Hint:
+        """The set of nodes with all keys changed, or their domains or taints did."""
+        keys = self._resolver.hard(pod).keys
+        had = before is not None and all(key in before.labels for key in keys)
+        has = after is not None and all(key in after.labels for key in keys)
+        if before is None or after is None:
+            return Hint.QUEUE if had or has else Hint.SKIP
+        if had != has:
+            return Hint.QUEUE
+        moved = any(before.labels.get(key) != after.labels.get(key) for key in keys)
+        return Hint.QUEUE if has and (moved or before.taints != after.taints) else Hint.SKIP
+
+
+def _filtering(state: CycleState) -> PreFilterState:
+    return cast("PreFilterState", state.data[_FILTER])
+
+
+def _scoring(state: CycleState) -> PreScoreState:
+    return cast("PreScoreState", state.data[_SCORE])
+
+
+def _on_a_node(pod: PodInfo) -> bool:
+    return bool(pod.node_name or pod.nominated_node_name)
+
+
+def _label_hint(constraints: Constraints, before: Mapping[str, str], after: Mapping[str, str]) -> Hint:
+    if before is after:
+        return Hint.SKIP
+    changed = any(c.selector.matches(before) != c.selector.matches(after) for c in constraints.items)
+    return Hint.QUEUE if changed else Hint.SKIP

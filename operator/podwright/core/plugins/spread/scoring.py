@@ -1,0 +1,176 @@
+"""Scoring by soft spread constraints: what PreScore keeps, raw scores and their normalisation.
+
+A node's raw score is the sum over the constraints of the matching pods in its domain, times a weight that grows with the
+number of domains; fewer is better. Only domains of feasible nodes make up that number. Nodes without one of the
+keys are ignored (score 0), but not with the System default constraints.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.framework.interface import MAX_SCORE, Bools, Feasible, Int64s
+from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.spread.constraints import Constraint, Constraints
+from podwright.core.plugins.spread.filtering import eligibility_of
+from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.podindex import Domains, MatchCounter, PodIndex, Sums
+
+Floats = NDArray[np.float64]
+_HALF: Final = 0.5
+
+
+class PreScoreState:
+    """What the scores of one pod come from, found when first asked for."""
+
+    def __init__(
+        self,
+        index: PodIndex,
+        pod: PodInfo,
+        feasible: Feasible,
+        constraints: Constraints,
+        *,
+        all_keys: bool,
+        compare: bool,
+    ) -> None:
+        self._index = index
+        self._pod = pod
+        self._feasible = feasible
+        self._constraints = constraints
+        self._all_keys = all_keys
+        self._compare = compare
+
+    def score(self, node: NodeInfo) -> int:
+        """The raw score of one feasible node."""
+        labels = node.present.labels
+        if self._all_keys and not all(key in labels for key in self._constraints.keys):
+            return 0
+        score = 0.0
+        for i, constraint in enumerate(self._constraints.items):
+            if constraint.topology_key in labels:
+                score += self._count(i, constraint, node) * self._weights[i] + (constraint.max_skew - 1)
+        whole = math.floor(score)
+        return whole + (score - whole >= _HALF)
+
+    def score_all(self) -> Int64s:
+        """int64[feasible]: the raw scores of all feasible nodes."""
+        score: Floats | None = None
+        for i, constraint in enumerate(self._constraints.items):
+            part = self._part(i, constraint)
+            score = part if score is None else score + part
+        assert score is not None
+        whole = np.floor(score)
+        whole += score - whole >= _HALF
+        scores = whole.astype(np.int64)
+        if self.ignored is not None:
+            scores[self.ignored] = 0
+        return scores
+
+    def normalize(self, scores: Int64s) -> Int64s:
+        """int64[feasible]: 100 · (greatest + least - score) / greatest; ignored nodes get 0."""
+        counting = scores if self.ignored is None else scores[~self.ignored]
+        if not len(counting):
+            return np.zeros(len(scores), np.int64)
+        greatest, least = max(0, int(np.max(counting))), int(np.min(counting))
+        if greatest == 0:
+            normal = np.full(len(scores), MAX_SCORE, np.int64)
+        else:
+            normal = MAX_SCORE * (greatest + least - scores) // greatest
+        if self.ignored is not None:
+            normal[self.ignored] = 0
+        return normal
+
+    @cached_property
+    def ignored(self) -> Bools | None:
+        """bool[feasible]: nodes that lack one of the keys; None if there are none."""
+        if not self._all_keys:
+            return None
+        ignored: Bools | None = None
+        for domains in self._domains:
+            if not domains.full:
+                missing = self._feasible.take(domains.of_node) == domains.count
+                ignored = missing if ignored is None else ignored | missing
+        return ignored if ignored is not None and ignored.any() else None
+
+    @cached_property
+    def _domains(self) -> tuple[Domains, ...]:
+        """For each constraint the domains of all nodes that have its key."""
+        return tuple(self._index.domains(key) for key in self._constraints.keys)
+
+    @cached_property
+    def _counters(self) -> tuple[MatchCounter, ...]:
+        return tuple(
+            self._index.counter(constraint.pickers(self._pod.namespace), live=True)
+            for constraint in self._constraints.items
+        )
+
+    @cached_property
+    def _sums(self) -> tuple[Sums | None, ...]:
+        """Matching pods by domain; None where each node counts by itself."""
+        return tuple(
+            None if constraint.per_node else self._sum(counter, constraint)
+            for counter, constraint in zip(self._counters, self._constraints.items, strict=True)
+        )
+
+    def _sum(self, counter: MatchCounter, constraint: Constraint) -> Sums:
+        keys = self._constraints.keys if self._all_keys else ()
+        eligibility = eligibility_of(self._pod, constraint, keys, compare=self._compare)
+        if not self._all_keys:
+            eligibility = eligibility._replace(missing_is_empty=True)
+        return self._index.sums(counter, constraint.topology_key, eligibility)
+
+    @cached_property
+    def _weights(self) -> tuple[float, ...]:
+        return tuple(
+            math.log(self._size(constraint, domains) + 2)
+            for constraint, domains in zip(self._constraints.items, self._domains, strict=True)
+        )
+
+    def _size(self, constraint: Constraint, domains: Domains) -> int:
+        """How many domains the feasible nodes that count are in."""
+        feasible, ignored = self._feasible, self.ignored
+        if constraint.per_node:
+            return len(feasible) - (0 if ignored is None else int(np.count_nonzero(ignored)))
+        if feasible.everything and ignored is None and self._all_keys:
+            return domains.distinct()
+        slots = feasible.slots if ignored is None else feasible.slots[~ignored]
+        size = domains.distinct_among(slots)
+        return size if self._all_keys else size + self._one_more_without_label(domains)
+
+    def _one_more_without_label(self, domains: Domains) -> int:
+        """1 if nodes without the label are a domain of their own: that of the empty value, if no node has it."""
+        rows = self._feasible.take(domains.of_node)
+        if domains.full or not (rows == domains.count).any():
+            return 0
+        return int(domains.empty == domains.count or not (rows == domains.empty).any())
+
+    def _part(self, i: int, constraint: Constraint) -> Floats:
+        """float64[feasible]: what one constraint adds to the score."""
+        feasible, domains, sums = self._feasible, self._domains[i], self._sums[i]
+        added = constraint.max_skew - 1
+        if sums is None:
+            counts = feasible.take(self._counters[i].column(len(domains.of_node)))
+            part: Floats = np.multiply(counts, self._weights[i], dtype=np.float64)
+            part += added
+            if not domains.full:
+                part[feasible.take(domains.of_node) == domains.count] = 0.0
+            return part
+        by_domain: Floats = np.multiply(sums.values, self._weights[i], dtype=np.float64)
+        by_domain += added
+        by_domain[domains.count] = 0.0
+        return by_domain[feasible.take(domains.of_node)]
+
+    def _count(self, i: int, constraint: Constraint, node: NodeInfo) -> int:
+        sums = self._sums[i]
+        if sums is not None:
+            return int(sums.values[sums.domains.of_node[node.slot]])
+        (picker,) = constraint.pickers(self._pod.namespace)
+        return sum(
+            not other.terminating and other.namespace == self._pod.namespace and picker.selector.matches(other.labels)
+            for other in node.pods.values()
+        )

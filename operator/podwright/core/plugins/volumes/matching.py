@@ -1,0 +1,244 @@
+"""Which volumes a pod's unbound claims would get on a node: static ones to bind, or new ones to provision.
+
+Invariant: the outcome depends on nothing of a node but its name (where a claim has a selected node) and the labels in
+`UnboundClaims.keys`, so that nodes with equal labels share one plan. Source: kube-scheduler's volume binder; the
+Kubernetes documentation, "Storage Capacity".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from podwright.core.objects.quantity import round_up
+from podwright.core.objects.selectors import Labels
+from podwright.core.objects.volumes import (
+    NO_PROVISIONER,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageCapacity,
+    StorageClass,
+    part_of,
+)
+from podwright.core.state.object_store import ObjectStore
+from podwright.core.state.volumes.volume_index import VolumeIndex
+
+NO_MATCH: Final = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE: Final = "node(s) did not have enough free storage"
+
+_Ranked = tuple[int, PersistentVolume, bool]
+"""Place in the order, volume, and whether the label it is filed under is all that it asks for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binding:
+    """A static volume for a claim."""
+
+    volume: PersistentVolume
+    claim: PersistentVolumeClaim
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Provision:
+    """A claim for which a volume will be made; `capacity` is where, if the driver says what is free."""
+
+    claim: PersistentVolumeClaim
+    capacity: StorageCapacity | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What would be done on a node for the claims that are not bound yet; `reason` says why it cannot be."""
+
+    bindings: tuple[Binding, ...] = ()
+    provisions: tuple[Provision, ...] = ()
+    reason: str = ""
+
+    def usage(self) -> Mapping[str, tuple[int, int]]:
+        """By storage class: bytes requested and bytes there, of the static volumes or else of the places for new ones.
+
+        Several new volumes of a class come out of the same capacity.
+        """
+        classes: dict[str, tuple[int, int]] = {}
+        for binding in self.bindings:
+            name = str(part_of(binding.volume.raw, "spec").get("storageClassName") or "")
+            requested, there = classes.get(name, (0, 0))
+            classes[name] = (
+                requested + round_up(binding.claim.request or 0),
+                there + round_up(binding.volume.capacity),
+            )
+        if self.bindings:
+            return classes
+        for provision in self.provisions:
+            if provision.capacity is not None:
+                name = provision.claim.storage_class
+                requested, _ = classes.get(name, (0, 0))
+                there = round_up(provision.capacity.capacity)
+                classes[name] = (requested + round_up(provision.claim.request or 0), there)
+        return classes
+
+
+class _Candidates:
+    """The static volumes that may serve one claim, smallest first, found by the node labels that they ask for."""
+
+    def __init__(self, claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume]) -> None:
+        self.claim = claim
+        self.reserved: PersistentVolume | None = None
+        """The volume that is kept for the claim: it, or none."""
+        self.keys: set[str] = set()
+        self._anywhere: list[_Ranked] = []
+        self._by_label: dict[str, dict[str, list[_Ranked]]] = {}
+        fitting = [volume for volume in volumes if _may_hold(claim, volume)]
+        reserved = [volume for volume in fitting if claim.reserved_by(volume)]
+        if reserved:
+            self.reserved = reserved[0]
+            self._depends_on(self.reserved)
+            return
+        free = [volume for volume in fitting if _may_be_taken(claim, volume)]
+        for rank, volume in enumerate(sorted(free, key=_capacity_of)):
+            self._file(rank, volume)
+
+    def best(self, labels: Labels, taken: set[str]) -> PersistentVolume | None:
+        """The volume to use on a node with these labels."""
+        if self.reserved is not None:
+            return self.reserved if _reachable(self.reserved, labels) else None
+        found: _Ranked | None = None
+        for ranked in self._lists(labels):
+            for entry in ranked:
+                if found is not None and entry[0] > found[0]:
+                    break
+                if entry[1].name not in taken and (entry[2] or _reachable(entry[1], labels)):
+                    found = entry
+                    break
+        return None if found is None else found[1]
+
+    def _lists(self, labels: Labels) -> Iterator[Sequence[_Ranked]]:
+        yield self._anywhere
+        for key, by_value in self._by_label.items():
+            value = labels.get(key)
+            if value is not None:
+                yield by_value.get(value, ())
+
+    def _file(self, rank: int, volume: PersistentVolume) -> None:
+        self._depends_on(volume)
+        terms = () if volume.affinity is None else volume.affinity.terms
+        if len(terms) == 1:
+            for requirement in terms[0]:
+                if requirement.operator == "In":
+                    entry = (rank, volume, len(terms[0]) == 1)
+                    shelf = self._by_label.setdefault(requirement.key, {})
+                    for value in requirement.values:
+                        shelf.setdefault(value, []).append(entry)
+                    return
+        self._anywhere.append((rank, volume, volume.affinity is None))
+
+    def _depends_on(self, volume: PersistentVolume) -> None:
+        if volume.affinity is not None:
+            self.keys |= volume.affinity.keys
+
+
+class UnboundClaims:
+    """The claims of one pod whose volumes are chosen together with the node. Reads everything once."""
+
+    def __init__(self, claims: Sequence[PersistentVolumeClaim], index: VolumeIndex, store: ObjectStore) -> None:
+        self.selected_nodes = frozenset(claim.selected_node for claim in claims if claim.selected_node is not None)
+        """Where claims are already being provisioned; more than one: nowhere."""
+        self._selected = [claim for claim in claims if claim.selected_node is not None]
+        to_match = [claim for claim in claims if claim.selected_node is None]
+        self._candidates = [_Candidates(claim, index.candidates(claim)) for claim in sorted(to_match, key=_request_of)]
+        self._classes: dict[str, StorageClass] = {}
+        self._capacities: dict[str, Sequence[StorageCapacity] | None] = {}
+        self.keys: frozenset[str] = frozenset().union(*(candidates.keys for candidates in self._candidates))
+        for claim in claims:
+            self._read_class(claim.storage_class, index, store)
+        self._plans: dict[tuple[str | None, ...], Plan] = {}
+        self._order = tuple(sorted(self.keys))
+
+    def plan(self, node_name: str, labels: Labels) -> Plan:
+        """What would be done on this node."""
+        if any(node_name != selected for selected in self.selected_nodes):
+            return _NO_MATCH
+        signature = tuple(labels.get(key) for key in self._order)
+        plan = self._plans.get(signature)
+        if plan is None:
+            plan = self._plans[signature] = self._make_plan(labels)
+        return plan
+
+    def _make_plan(self, labels: Labels) -> Plan:
+        bindings: list[Binding] = []
+        to_provision = list(self._selected)
+        taken: set[str] = set()
+        for candidates in self._candidates:
+            volume = candidates.best(labels, taken)
+            if volume is None:
+                to_provision.append(candidates.claim)
+            else:
+                taken.add(volume.name)
+                bindings.append(Binding(volume, candidates.claim))
+        provisions = []
+        for claim in to_provision:
+            found = self._classes.get(claim.storage_class)
+            if found is None or found.provisioner in ("", NO_PROVISIONER) or not found.allows(labels):
+                return _NO_MATCH
+            enough, capacity = self._room_for(claim, labels)
+            if not enough:
+                return _NO_SPACE
+            provisions.append(Provision(claim, capacity))
+        return Plan(tuple(bindings), tuple(provisions))
+
+    def _room_for(self, claim: PersistentVolumeClaim, labels: Labels) -> tuple[bool, StorageCapacity | None]:
+        capacities = self._capacities.get(claim.storage_class)
+        if claim.request is None or capacities is None:
+            return True, None
+        size = round_up(claim.request)
+        for capacity in capacities:
+            if capacity.limit is not None and round_up(capacity.limit) >= size and capacity.nodes.matches(labels):
+                return True, capacity
+        return False, None
+
+    def _read_class(self, name: str, index: VolumeIndex, store: ObjectStore) -> None:
+        found = index.storage_class(name)
+        if found is None or name in self._classes:
+            return
+        self._classes[name] = found
+        self.keys |= frozenset(r.key for term in found.topologies or () for r in term)
+        driver = store.get("CSIDriver", found.provisioner)
+        if driver is None or not part_of(driver, "spec").get("storageCapacity"):
+            return
+        capacities = self._capacities[name] = tuple(index.capacities(name))
+        self.keys |= frozenset(r.key for capacity in capacities for r in capacity.nodes.requirements)
+
+
+_NO_MATCH: Final = Plan(reason=NO_MATCH)
+_NO_SPACE: Final = Plan(reason=NO_SPACE)
+
+
+def _may_hold(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    """What holds even for the volume that is kept for the claim."""
+    return (
+        volume.capacity >= (claim.request or 0)
+        and volume.volume_mode == claim.volume_mode
+        and volume.attributes_class == claim.attributes_class
+        and not volume.terminating
+    )
+
+
+def _may_be_taken(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    return (
+        volume.available
+        and claim.access_modes <= volume.access_modes
+        and (claim.selector is None or claim.selector.matches(volume.labels))
+    )
+
+
+def _reachable(volume: PersistentVolume, labels: Labels) -> bool:
+    return volume.affinity is None or volume.affinity.matches(labels)
+
+
+def _capacity_of(volume: PersistentVolume) -> int:
+    return volume.capacity
+
+
+def _request_of(claim: PersistentVolumeClaim) -> int:
+    return claim.request or 0

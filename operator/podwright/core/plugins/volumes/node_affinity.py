@@ -1,0 +1,58 @@
+"""Where a volume can be reached from: its node affinity, per node and as a column.
+
+The affinity of an in-tree volume is that of its CSI volume on nodes where a driver has taken over the plugin; a
+CSINode's annotation says so. Source: kube-scheduler's volume binder.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from podwright.core.framework.interface import Bools
+from podwright.core.objects.csi_migration import kind_of, translated_affinity
+from podwright.core.objects.volumes import MIGRATED_PLUGINS, PersistentVolume, VolumeAffinity, part_of
+from podwright.core.state.columns.matching import requirement_column
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.object_store import ObjectStore, key_of
+
+
+def affinity_on(volume: PersistentVolume, node_name: str, store: ObjectStore) -> VolumeAffinity | None:
+    """The volume's affinity as it holds for a node. Raises MigrationError."""
+    kind = kind_of(part_of(volume.raw, "spec"))
+    if kind is None or not kind.translated:
+        return volume.affinity
+    csi_node = store.get("CSINode", node_name)
+    if csi_node is None or kind.plugin not in _migrated_plugins(csi_node):
+        return volume.affinity
+    return translated_affinity(volume, kind)
+
+
+def affinity_mask(volume: PersistentVolume, table: NodeTable, store: ObjectStore) -> Bools | None:
+    """bool[nodes]: the nodes that reach the volume; None: all. Raises MigrationError."""
+    mask = None if volume.affinity is None else _column(volume.affinity, table)
+    kind = kind_of(part_of(volume.raw, "spec"))
+    if kind is None or not kind.translated:
+        return mask
+    migrated = {key_of(raw)[1] for raw in store.list("CSINode") if kind.plugin in _migrated_plugins(raw)}
+    on = np.fromiter((name in migrated for name in table.names), np.bool_, table.size)
+    if not on.any():
+        return mask
+    affinity = translated_affinity(volume, kind)
+    translated = np.ones(table.size, np.bool_) if affinity is None else _column(affinity, table)
+    return np.where(on, translated, np.True_ if mask is None else mask)
+
+
+def _column(affinity: VolumeAffinity, table: NodeTable) -> Bools:
+    """Computed anew each time, a few µs a requirement: volumes with affinities of their own are many."""
+    column = np.zeros(table.size, np.bool_)
+    for term in affinity.terms:
+        fits = np.ones(table.size, np.bool_)
+        for requirement in term:
+            fits &= requirement_column(table, requirement)
+        column |= fits
+    return column
+
+
+def _migrated_plugins(csi_node: object) -> frozenset[str]:
+    annotations = part_of(csi_node, "metadata", "annotations")  # type: ignore[arg-type]
+    return frozenset(str(annotations.get(MIGRATED_PLUGINS) or "").split(","))

@@ -1,0 +1,338 @@
+"""VolumeBinding: a pod goes where its volumes can be had, and claims that wait for it are bound or provisioned there.
+
+PreFilter sorts the claims; Filter checks the node affinity of bound volumes and plans the others (_volume_matching);
+Reserve assumes the plan of the chosen node and PreBind writes it and waits (_volume_writes). Source: the Kubernetes
+documentation, "Storage Classes" (volume binding mode) and "Storage Capacity".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint
+from podwright.core.framework.interface import (
+    CycleState,
+    EnqueueExtensions,
+    Feasible,
+    FilterPlugin,
+    FilterResult,
+    Handle,
+    Int64s,
+    Plugin,
+    PreBindPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from podwright.core.framework.profile import ProfileError
+from podwright.core.framework.shape import MAX_SHAPE_SCORE, UtilizationShapePoint, curve_of, shape_problems
+from podwright.core.framework.status import SKIP, Code, Status, unresolvable
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.volumes import WAIT_FOR_FIRST_CONSUMER, PersistentVolume, PersistentVolumeClaim, claims_of
+from podwright.core.plugins.volumes import hints as _volume_hints
+from podwright.core.plugins.volumes.api_writes import AssumedPlan, BindingError
+from podwright.core.plugins.volumes.matching import NO_MATCH, NO_SPACE, Plan, UnboundClaims
+from podwright.core.plugins.volumes.node_affinity import affinity_mask, affinity_on
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+
+_DEFAULT_SHAPE: Final = (UtilizationShapePoint(0, MAX_SHAPE_SCORE), UtilizationShapePoint(100, 0))
+_OUT_OF_REACH: Final = "node(s) didn't match PersistentVolume's node affinity"
+_GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+_BOUND_REASONS: Final = ((), (_OUT_OF_REACH,), (_GONE,))
+_PLAN_REASONS: Final = ((), (NO_MATCH,), (NO_SPACE,))
+_ORDER: Final = (_OUT_OF_REACH, NO_MATCH, NO_SPACE, _GONE)
+
+
+def _verdict(bound: tuple[str, ...], planned: tuple[str, ...]) -> Status:
+    return unresolvable(*sorted(bound + planned, key=_ORDER.index))
+
+
+_VERDICTS: Final = tuple(_verdict(bound, planned) for bound in _BOUND_REASONS for planned in _PLAN_REASONS)
+"""By 3 · (index in _BOUND_REASONS) + (index in _PLAN_REASONS); the first is success and never looked at."""
+_PLAN_CODES: Final = {"": 0, NO_MATCH: 1, NO_SPACE: 2}
+
+
+@dataclass(frozen=True)
+class VolumeBindingArgs:
+    """`bindTimeoutSeconds`: how long PreBind waits for the volumes. `shape`: the score by utilization of the storage."""
+
+    bind_timeout_seconds: int = 600
+    shape: tuple[UtilizationShapePoint, ...] = _DEFAULT_SHAPE
+
+    def __post_init__(self) -> None:
+        if not self.shape:
+            object.__setattr__(self, "shape", _DEFAULT_SHAPE)
+
+    def validate(self, where: str) -> Iterable[tuple[str, str]]:
+        if self.bind_timeout_seconds < 0:
+            yield (
+                f"{where}.bindTimeoutSeconds",
+                f"Invalid value: {self.bind_timeout_seconds}: invalid BindTimeoutSeconds, should not be a negative value",
+            )
+        yield from shape_problems(self.shape, f"{where}.shape")
+
+
+@dataclass(slots=True, eq=False)
+class _Claims:
+    """The pod's claims, and what became of them in this cycle. Shared by clones of the cycle's state."""
+
+    bound: tuple[PersistentVolumeClaim, ...]
+    unbound: UnboundClaims | None
+    """None: everything was bound in PreFilter."""
+    grouping: _Grouping | None = None
+    all_bound: bool = False
+    assumed: AssumedPlan | None = None
+    scores: dict[int, int] = field(default_factory=dict)
+    """By identity of a plan, which `unbound` keeps alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Grouping:
+    """Nodes by plan: `plans[group_of[slot]]` is the row's. Holds for one `epoch` of the table."""
+
+    epoch: int
+    group_of: np.ndarray[tuple[int], np.dtype[np.intp]]
+    plans: Sequence[Plan]
+
+
+class VolumeBinding(
+    Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin, EnqueueExtensions
+):
+    """See the module."""
+
+    name = "VolumeBinding"
+    args_type = VolumeBindingArgs
+
+    def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._scoring = handle.features.enabled("StorageCapacityScoring")
+        if not self._scoring and args.shape != _DEFAULT_SHAPE:
+            problem = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
+            raise ProfileError("pluginConfig[VolumeBinding].args.shape", problem)
+        self._curve = curve_of(args.shape)
+
+    def hints(self) -> Sequence[EventHint]:
+        changed = Action.ADD | Action.UPDATE
+        return (
+            EventHint(ClusterEvent("StorageClass", changed), _volume_hints.after_class_changed),
+            EventHint(ClusterEvent("PersistentVolumeClaim", changed), _volume_hints.after_claim_changed),
+            EventHint(ClusterEvent("PersistentVolume", changed)),
+            EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
+            EventHint(ClusterEvent("CSINode", changed), _volume_hints.after_csi_node_changed),
+            EventHint(ClusterEvent("CSIDriver", Action.UPDATE), _volume_hints.after_csi_driver_changed),
+            EventHint(ClusterEvent("CSIStorageCapacity", changed), _volume_hints.after_capacity_changed),
+        )
+
+    # Filter
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        if not pod.volumes:
+            return SKIP
+        names = [name for name, _ in claims_of(pod)]
+        if not names:
+            return SKIP
+        problem = self._unusable(pod)
+        if problem:
+            return unresolvable(problem)
+        index = self.handle.cache.volumes.index
+        bound, waiting = [], []
+        for name in names:
+            claim = index.claim(pod.namespace, name)
+            assert claim is not None, "_unusable has seen it"
+            if claim.bound:
+                bound.append(claim)
+            elif self._waits_for_consumer(claim) and not claim.volume_name:
+                waiting.append(claim)
+            else:
+                return unresolvable("pod has unbound immediate PersistentVolumeClaims")
+        unbound = UnboundClaims(waiting, index, self.handle.cache.store) if waiting else None
+        state.data[self.name] = _Claims(tuple(bound), unbound)
+        return None
+
+    def filter(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> Status | None:
+        claims: _Claims = state.data[self.name]
+        code = 3 * self._bound_code(claims.bound, node.present)
+        if claims.unbound is not None:
+            code += _PLAN_CODES[claims.unbound.plan(node.name, node.present.labels).reason]
+        return _VERDICTS[code] if code else None
+
+    def filter_all(self, state: CycleState, _pod: PodInfo, table: NodeTable) -> FilterResult | None:
+        claims: _Claims = state.data[self.name]
+        codes = self._bound_codes(claims.bound, table)
+        if claims.unbound is not None:
+            claims.grouping = _group(claims.unbound, table)
+            planned = np.array([_PLAN_CODES[plan.reason] for plan in claims.grouping.plans], np.int8)
+            codes += planned[claims.grouping.group_of]
+        return FilterResult(codes == 0, lambda: (codes, _VERDICTS))
+
+    def _unusable(self, pod: PodInfo) -> str:
+        """Why a claim of the pod cannot be used at all, or an empty string."""
+        index = self.handle.cache.volumes.index
+        for name, ephemeral in claims_of(pod):
+            claim = index.stored_claim(pod.namespace, name)
+            if claim is None:
+                if ephemeral:
+                    return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+                return f'persistentvolumeclaim "{name}" not found'
+            if claim.lost:
+                return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.volume_name}"'
+            if claim.terminating:
+                return f'persistentvolumeclaim "{name}" is being deleted'
+            if ephemeral and claim.owner_uid != pod.uid:
+                return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
+        return ""
+
+    def _waits_for_consumer(self, claim: PersistentVolumeClaim) -> bool:
+        name = claim.storage_class
+        found = self.handle.cache.volumes.index.storage_class(name) if name else None
+        if found is None:
+            return False
+        if found.binding_mode is None:
+            raise ValueError(f'VolumeBindingMode not set for StorageClass "{name}"')
+        return found.binding_mode == WAIT_FOR_FIRST_CONSUMER
+
+    def _bound_volumes(self, claims: Sequence[PersistentVolumeClaim]) -> Iterator[PersistentVolume | None]:
+        index = self.handle.cache.volumes.index
+        return (index.volume(claim.volume_name) for claim in claims)
+
+    def _bound_code(self, claims: Sequence[PersistentVolumeClaim], node: Node) -> int:
+        """The index in _BOUND_REASONS: the first claim that fails decides."""
+        for volume in self._bound_volumes(claims):
+            if volume is None:
+                return 2
+            affinity = affinity_on(volume, node.name, self.handle.cache.store)
+            if affinity is not None and not affinity.matches(node.labels):
+                return 1
+        return 0
+
+    def _bound_codes(
+        self, claims: Sequence[PersistentVolumeClaim], table: NodeTable
+    ) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+        """int8[nodes]: 3 · `_bound_code` of each node."""
+        codes = np.zeros(table.size, np.int8)
+        for volume in self._bound_volumes(claims):
+            if volume is None:
+                codes[codes == 0] = 6
+                break
+            mask = affinity_mask(volume, table, self.handle.cache.store)
+            if mask is not None:
+                codes[~mask & (codes == 0)] = 3
+        return codes
+
+    # Score
+
+    def pre_score(self, _state: CycleState, _pod: PodInfo, _feasible: Feasible) -> Status | None:
+        return None if self._scoring else SKIP
+
+    def score(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> int:
+        claims: _Claims | None = state.data.get(self.name)
+        if claims is None or claims.unbound is None:
+            return 0
+        return self._score_of(claims, claims.unbound.plan(node.name, node.present.labels))
+
+    def score_all(self, state: CycleState, _pod: PodInfo, feasible: Feasible) -> Int64s | int:
+        claims: _Claims | None = state.data.get(self.name)
+        if claims is None or claims.unbound is None:
+            return 0
+        grouping = claims.grouping
+        if grouping is None or grouping.epoch != feasible.table.epoch:
+            plans = (claims.unbound.plan(node.name, node.labels) for node in feasible.nodes())
+            return np.fromiter((self._score_of(claims, plan) for plan in plans), np.int64, len(feasible))
+        scores = np.array([self._score_of(claims, plan) for plan in grouping.plans], np.int64)
+        return scores[feasible.take(grouping.group_of)]
+
+    def _score_of(self, claims: _Claims, plan: Plan) -> int:
+        score = claims.scores.get(id(plan))
+        if score is None:
+            score = claims.scores[id(plan)] = _utilization_score(plan, self._curve)
+        return score
+
+    # Reserve and PreBind
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        claims: _Claims | None = state.data.get(self.name)
+        if claims is None:
+            return None
+        claims.all_bound = claims.unbound is None or self._all_bound(pod)
+        if claims.all_bound or claims.unbound is None:
+            return None
+        node = self.handle.cache.present(node_name)
+        plan = None if node is None else claims.unbound.plan(node_name, node.present.labels)
+        if plan is None or plan.reason:
+            return Status(Code.ERROR, (f'no pod volume found for node "{node_name}"',))
+        try:
+            claims.assumed = AssumedPlan(plan, node_name, self.handle)
+        except BindingError as error:
+            return Status(Code.ERROR, (str(error),))
+        return None
+
+    def unreserve(self, state: CycleState, _pod: PodInfo, _node_name: str) -> None:
+        claims: _Claims | None = state.data.get(self.name)
+        if claims is not None and claims.assumed is not None:
+            claims.assumed.revert()
+
+    def pre_bind_pre_flight(self, state: CycleState, _pod: PodInfo, node_name: str) -> Status | None:
+        claims: _Claims | None = state.data.get(self.name)
+        if claims is None or claims.all_bound:
+            return SKIP
+        if claims.assumed is None:
+            return Status(Code.ERROR, (f'no pod volume found for node "{node_name}"',))
+        return None
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        status = self.pre_bind_pre_flight(state, pod, node_name)
+        if status is not None:
+            return None if status.code is Code.SKIP else status
+        try:
+            await state.data[self.name].assumed.write(pod, self.args.bind_timeout_seconds)
+        except BindingError as error:
+            return Status(Code.ERROR, (str(error),))
+        return None
+
+    def _all_bound(self, pod: PodInfo) -> bool:
+        index = self.handle.cache.volumes.index
+        claims = (index.claim(pod.namespace, name) for name, _ in claims_of(pod))
+        return all(claim is not None and claim.bound for claim in claims)
+
+
+def _group(unbound: UnboundClaims, table: NodeTable) -> _Grouping:
+    """One plan for all nodes with equal labels; only one node is worth a look where it is selected already."""
+    slots = np.zeros(table.size, np.intp)
+    if unbound.selected_nodes:
+        plans = [unbound.plan("", {})]
+        for slot, node in enumerate(table.nodes):
+            if node is not None and node.name in unbound.selected_nodes:
+                slots[slot] = len(plans)
+                plans.append(unbound.plan(node.name, node.labels))
+        return _Grouping(table.epoch, slots, plans)
+    codes = np.zeros(table.size, np.int64)
+    for key in sorted(unbound.keys):
+        labels = table.labels(key)
+        combined = codes * (len(table.label_values(key)) + 1) + (labels + 1)
+        _, codes = np.unique(combined, return_inverse=True)
+    _, first, group_of = np.unique(codes * 2 + table.valid, return_index=True, return_inverse=True)
+    nodes = [table.nodes[slot] for slot in first]
+    return _Grouping(
+        table.epoch, group_of, [Plan() if node is None else unbound.plan(node.name, node.labels) for node in nodes]
+    )
+
+
+def _utilization_score(plan: Plan, curve: Sequence[int]) -> int:
+    """The mean over the storage classes, rounded half up; `curve` is the score by percent of utilization."""
+    usage = plan.usage()
+    if not usage:
+        return 0
+    total = sum(
+        curve[100 if not there or requested > there else requested * 100 // there]
+        for requested, there in usage.values()
+    )
+    return math.floor(total / len(usage) + 0.5)

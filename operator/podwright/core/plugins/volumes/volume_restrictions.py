@@ -1,0 +1,140 @@
+"""VolumeRestrictions: disks that one node can mount only once, and claims that only one pod in the cluster may use.
+
+Source: the Kubernetes documentation, "Persistent Volumes" (access modes), and the exclusive use of GCE persistent disks,
+EBS volumes, iSCSI targets and RBD images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+
+from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.interface import (
+    CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
+    FilterResult,
+    Plugin,
+    PreFilterPlugin,
+)
+from podwright.core.framework.status import SKIP, Status, unresolvable, unschedulable
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.volumes import READ_WRITE_ONCE_POD, claims_of
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.object_store import Object, key_of
+from podwright.core.state.volumes.used import EXCLUSIVE, conflict
+
+_DISK: Final = unschedulable("node(s) had no available disk")
+_IN_USE: Final = unschedulable(
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+_CLAIM: Final = "PersistentVolumeClaim"
+
+
+@dataclass(slots=True)
+class _Restrictions:
+    """The pod's ReadWriteOncePod claims, and how many uses of them by other pods stand in the way."""
+
+    claims: frozenset[str]
+    conflicts: int
+
+    def clone(self) -> _Restrictions:
+        return _Restrictions(self.claims, self.conflicts)
+
+    def adjust(self, pod: PodInfo, sign: int) -> None:
+        """Counts by name alone, as kube-scheduler does."""
+        self.conflicts += sign * sum(name in self.claims for name, ephemeral in claims_of(pod) if not ephemeral)
+
+
+class VolumeRestrictions(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
+    """See the module."""
+
+    name = "VolumeRestrictions"
+    adjusts: ClassVar[bool] = True
+
+    def hints(self) -> Sequence[EventHint]:
+        return (
+            EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), _after_pod_deleted),
+            EventHint(ClusterEvent(NODE, Action.ADD)),
+            EventHint(ClusterEvent(_CLAIM, Action.ADD), _after_claim_added),
+        )
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        if not pod.volumes:
+            return SKIP
+        index = self.handle.cache.volumes.index
+        claims = set()
+        for name, ephemeral in claims_of(pod):
+            if ephemeral:
+                continue
+            claim = index.stored_claim(pod.namespace, name)
+            if claim is None:
+                return unresolvable(f'persistentvolumeclaim "{name}" not found')
+            if READ_WRITE_ONCE_POD in claim.access_modes:
+                claims.add(name)
+        used = self.handle.cache.volumes.used
+        conflicts = sum(used.claim_in_use(pod.namespace, name) for name in claims)
+        if not conflicts and not any(_is_exclusive(volume) for volume in pod.volumes):
+            return SKIP
+        state.data[self.name] = _Restrictions(frozenset(claims), conflicts)
+        return None
+
+    def add_pod(self, state: CycleState, _pod: PodInfo, added: PodInfo, _node: NodeInfo) -> Status | None:
+        state.data[self.name].adjust(added, 1)
+        return None
+
+    def remove_pod(self, state: CycleState, _pod: PodInfo, removed: PodInfo, _node: NodeInfo) -> Status | None:
+        state.data[self.name].adjust(removed, -1)
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        if _in_the_way(pod, node.pods.values()):
+            return _DISK
+        return _IN_USE if state.data[self.name].conflicts > 0 else None
+
+    def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
+        used = self.handle.cache.volumes.used
+        conflicts = state.data[self.name].conflicts > 0
+        taken = [slot for volume in pod.volumes for slot in used.conflicts(volume)]
+        if not taken and not conflicts:
+            return None
+        disk_free = np.ones(table.size, np.bool_)
+        disk_free[taken] = False
+        ok = np.zeros(table.size, np.bool_) if conflicts else disk_free
+        return FilterResult(ok, lambda: (disk_free.astype(np.int8), (_DISK, _IN_USE)))
+
+
+def _is_exclusive(volume: Object) -> bool:
+    return any(volume.get(kind) is not None for kind in EXCLUSIVE)
+
+
+def _in_the_way(pod: PodInfo, others: Iterable[PodInfo]) -> bool:
+    return any(
+        conflict(volume, mounted)
+        for volume in pod.volumes
+        if _is_exclusive(volume)
+        for other in others
+        for mounted in other.volumes
+    )
+
+
+def _after_pod_deleted(pod: PodInfo, before: PodInfo, _after: None) -> Hint:
+    if before.namespace != pod.namespace:
+        return Hint.SKIP
+    if _in_the_way(pod, (before,)):
+        return Hint.QUEUE
+    wanted = {name for name, ephemeral in claims_of(pod) if not ephemeral}
+    mounted = {name for name, ephemeral in claims_of(before) if not ephemeral}
+    return Hint.QUEUE if wanted & mounted else Hint.SKIP
+
+
+def _after_claim_added(pod: PodInfo, _before: None, after: Object) -> Hint:
+    namespace, name = key_of(after)
+    if namespace != pod.namespace:
+        return Hint.SKIP
+    return Hint.QUEUE if (name, False) in claims_of(pod) else Hint.SKIP

@@ -1,0 +1,390 @@
+"""The binding cycle: what happens to a pod between its decision and its confirmation by the watch.
+
+    assume ─► reserve ─► permit ─► [wait] ─► PreBind ─► Bind ─► PostBind ─► (the watch confirms)
+                 └───────────┴─────────┴────────┴─────────┴──► unreserve ─► forget ─► back to the queue
+
+`take_off` is the part that is over at once; the rest runs as a task of its own, many side by side. Whether a Binding that
+failed has gone through is never guessed: the pod is read back, and stays assumed until there is an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from podwright.core.cycle import Placement
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.interface import Cluster
+from podwright.core.framework.profile import Point
+from podwright.core.framework.status import Code, Status
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.queue import QueuedPod, SchedulingQueue
+from podwright.core.queue.queued_pod import Place
+from podwright.core.state.cache import Cache
+from podwright.engine.active_policies import Live
+from podwright.engine.binding.checks import LookAfterwards, obstacle
+from podwright.engine.binding.cycle import Flight, Flights
+from podwright.engine.binding.decision_annotation import annotations_of
+from podwright.engine.binding.limiter import AT_ONCE, Slots
+from podwright.engine.binding.waiting_pods import WaitingPod
+from podwright.engine.failures import Failures
+from podwright.engine.intake.object_changes import POD_GONE
+from podwright.engine.intake.streams import AssignedPods
+from podwright.engine.metrics.metrics import SCHEDULED, Metrics
+from podwright.engine.ports import Recorder, StatusWriter
+
+log = logging.getLogger(__name__)
+
+CONFIRM_SECONDS: Final = 30.0
+"""How long the watch may take to confirm a Binding before the pod is read back."""
+READ_BACK_SECONDS: Final = (0.2, 5.0)
+ENDING: Final = Status(Code.ERROR, ("the scheduler ends",))
+"""Whose pod waits at the end of this process is left to the next one, and nobody needs to be told."""
+
+
+class Bindings:
+    """See the module."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        cluster: Cluster,
+        flights: Flights,
+        failures: Failures,
+        assigned: AssignedPods,
+        recorder: Recorder,
+        status: StatusWriter,
+        afterwards: LookAfterwards,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        wake: Callable[[], None],
+        at_once: int = AT_ONCE,
+        *,
+        expectations: bool = True,
+    ) -> None:
+        """`expectations`: a pod that is held before its Binding shows the node it is expected on as its nominated one."""
+        self._cache = cache
+        self._queue = queue
+        self._cluster = cluster
+        self._flights = flights
+        self._failures = failures
+        self._assigned = assigned
+        self._recorder = recorder
+        self._status = status
+        self._metrics = metrics
+        self._clock = clock
+        self._wake = wake
+        self.slots = Slots(clock, at_once)
+        """For Bindings that are with the API server; who waits in Permit or PreBind has none."""
+        self._expectations = expectations
+        self.afterwards = afterwards
+        self._unconfirmed: deque[tuple[float, PodInfo]] = deque()
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    # Up to the task
+
+    def take_off(self, queued: QueuedPod, live: Live, placement: Placement, started: float) -> None:
+        """Assume, reserve and permit, then off it goes."""
+        pod, node_name, framework = queued.pod, placement.node_name, live.framework
+        if self._cache.placement(queued.uid) is not None:
+            self._queue.done(queued.uid)
+            return
+        self._cache.assume(pod, node_name)
+        flight = Flight(queued, placement, live, started)
+        try:
+            status = framework.reserve(placement.state, pod, node_name)
+            if status is None:
+                status, waits = framework.permit(placement.state, pod, node_name)
+                if status is not None and status.code is Code.WAIT:
+                    flight.waiting, status = WaitingPod(pod, node_name, waits), None
+        except PluginError as error:
+            status = Status(Code.ERROR, (str(error),), error.plugin)
+        if status is not None:
+            self._land(flight, status)
+            return
+        self._cache.nominator.remove(queued.uid)
+        self._flights.add(flight)
+        self.slots.enter(flight)
+        task = asyncio.create_task(self._fly(flight), name="podwright binding")
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    @property
+    def assumed(self) -> int:
+        """Pods that are assumed: under way, or bound and not confirmed by the watch."""
+        return len(self._flights) + sum(self._cache.is_assumed(pod.uid) for _, pod in self._unconfirmed)
+
+    # The task
+
+    async def _fly(self, flight: Flight) -> None:
+        try:
+            status = await self._outcome(flight)
+            try:
+                await self._end(flight, status)
+            except Exception:
+                # Whatever went wrong, the pod must not be left between queue and node.
+                log.exception("pod %s: the end of its binding failed", flight.queued.pod.key)
+                if self._cache.is_assumed(flight.uid):
+                    await self._read_back(flight, status or Status(Code.ERROR, ("the end of the binding failed",)))
+                elif flight.queued.place is Place.IN_FLIGHT and self._cache.placement(flight.uid) is None:
+                    self._queue.fault(flight.queued)
+        finally:
+            self.slots.leave(flight)
+            self._flights.remove(flight)
+            if flight.again is not None:
+                flight.again()
+            self._wake()
+
+    async def _end(self, flight: Flight, status: Status | None) -> None:
+        if status is None:
+            self._bound(flight)
+        elif flight.posted:
+            await self._read_back(flight, status)
+        elif flight.stopped is ENDING:
+            self._give_up(flight)
+        else:
+            self._land(flight, status)
+
+    async def _outcome(self, flight: Flight) -> Status | None:
+        try:
+            return await self._cycle(flight)
+        except PluginError as error:
+            return Status(Code.ERROR, (str(error),), error.plugin)
+        except asyncio.CancelledError:
+            if flight.stopped is None:
+                raise
+            return flight.stopped
+        except Exception as error:
+            log.exception("binding pod %s to %s failed", flight.queued.pod.key, flight.placement.node_name)
+            return Status(Code.ERROR, (f"{type(error).__name__}: {error}",))
+
+    async def _cycle(self, flight: Flight) -> Status | None:
+        pod, node_name, framework = flight.queued.pod, flight.placement.node_name, flight.live.framework
+        state = flight.placement.state
+        works = framework.at(Point.PRE_BIND) and framework.pre_bind_plugins(state, pod, node_name)
+        if flight.waiting is not None and flight.waiting.allowed:
+            flight.waiting = None  # the rest of its gang came in the same breath
+        if flight.waiting is not None or works:
+            status = await self._held(flight, pre_bind=bool(works))
+            if status is not None:
+                return status
+        if flight.stopped is not None:
+            return flight.stopped
+        if why := obstacle(self._cache, framework, pod, node_name):
+            return Status(Code.ERROR, (why,))
+        self._settle(flight)
+        flight.posted = True
+        annotations = annotations_of(flight.live.policy, flight.placement)
+        status = await framework.bind(state, pod, node_name, annotations)
+        if status is None and framework.at(Point.POST_BIND):
+            await self._after(flight)
+        return status
+
+    async def _held(self, flight: Flight, *, pre_bind: bool) -> Status | None:
+        """Permit's wait and PreBind's work, for which nobody else has to wait."""
+        pod, node_name = flight.queued.pod, flight.placement.node_name
+        if flight.stopped is not None:
+            return flight.stopped
+        if self._expectations and pod.nominated_node_name != node_name:
+            self._status.write(pod, None, node_name)
+            flight.expected = True
+        self.slots.leave(flight)
+        try:
+            status = None
+            if flight.waiting is not None:
+                started = self._clock()
+                status = await flight.waiting.wait()
+                result = (Code.SUCCESS if status is None else status.code).text
+                self._metrics.permit_wait_seconds.labels(result).observe(self._clock() - started)
+                flight.waiting = None
+            if status is None and flight.stopped is None and pre_bind:
+                self._settle(flight)
+                flight.working = asyncio.current_task()
+                status = await flight.live.framework.pre_bind(flight.placement.state, pod, node_name)
+        finally:
+            flight.working = None
+        if status is None and flight.stopped is None:
+            await self.slots.room()
+            self.slots.enter(flight)
+        return status or flight.stopped
+
+    def _settle(self, flight: Flight) -> None:
+        flight.settled = True
+        self._queue.settle(flight.uid)
+
+    async def _after(self, flight: Flight) -> None:
+        try:
+            pod, node_name = flight.queued.pod, flight.placement.node_name
+            await flight.live.framework.post_bind(flight.placement.state, pod, node_name)
+        except PluginError as error:
+            log.warning("pod %s is bound, but %s", flight.queued.pod.key, error)
+
+    def obstacle(self, pod: PodInfo, node_name: str) -> str:
+        """Why a Binding that is under way must not be posted again; empty if it may."""
+        flight = self._flights.get(pod.uid)
+        return "" if flight is None else obstacle(self._cache, flight.live.framework, pod, node_name)
+
+    # Ends
+
+    def _bound(self, flight: Flight) -> None:
+        queued, node_name, now = flight.queued, flight.placement.node_name, self._clock()
+        pod = queued.pod
+        self._queue.done(queued.uid)
+        self._status.forget(queued.uid)
+        self._metrics.attempts(SCHEDULED, pod.scheduler_name).observe(now - flight.started)
+        self._metrics.bound(now - (queued.queued_at if queued.ready_at is None else queued.ready_at), queued.attempts)
+        if queued.was_flushed:
+            self._metrics.after_flush.inc()
+        note = f"Successfully assigned {pod.key} to {node_name}"
+        self._recorder.record(pod, "Normal", "Scheduled", "Binding", note)
+        self.afterwards.bound(pod, node_name)
+        if self._cache.is_assumed(queued.uid):
+            self._unconfirmed.append((now + CONFIRM_SECONDS, pod))
+
+    def _land(self, flight: Flight, status: Status) -> None:
+        """The pod was not bound and will not be: everything is taken back."""
+        queued, placement, framework = flight.queued, flight.placement, flight.live.framework
+        for fault in framework.unreserve(placement.state, queued.pod, placement.node_name):
+            log.warning("pod %s: %s", queued.pod.key, fault)
+        if self._cache.is_assumed(queued.uid):
+            self._cache.forget(queued.uid)
+        profile, seconds = queued.pod.scheduler_name, self._clock() - flight.started
+        if status.rejected:
+            self._failures.turned_down(queued, status, profile, seconds, settled=flight.settled)
+        else:
+            self._failures.faulty(queued, status.message or status.code.text, profile, seconds)
+        if self._flights.get(queued.uid) is flight:  # Else nobody has seen the pod on that node.
+            self._queue.move(POD_GONE, queued.pod.on(placement.node_name), None, spare=queued.uid)
+
+    def _give_up(self, flight: Flight) -> None:
+        """The process ends before the pod could be bound. The next one must not find a promise that nobody keeps."""
+        self._take_back(flight)
+        if self._cache.is_assumed(flight.uid):
+            self._cache.forget(flight.uid)
+        if flight.expected:
+            self._status.write(flight.queued.pod, None, "")
+
+    async def _read_back(self, flight: Flight, status: Status) -> None:
+        pod = flight.queued.pod
+        found = await self._read(pod)
+        if not self._cache.is_assumed(pod.uid):
+            self._confirmed_meanwhile(flight, status)
+        elif found is None:
+            self._vanished(flight)
+        elif not found.node_name:
+            self._land(flight, status)
+        else:
+            self._is_on(flight, found.node_name)
+            self._assigned.take(found)
+
+    def _confirmed_meanwhile(self, flight: Flight, status: Status) -> None:
+        """The watch has spoken while we asked."""
+        where = self._cache.placement(flight.uid)
+        if where is None:
+            self._vanished(flight)
+        else:
+            log.info("pod %s: %s; it runs on %s", flight.queued.pod.key, status.message, where.name)
+            self._is_on(flight, where.name)
+
+    def _is_on(self, flight: Flight, node_name: str) -> None:
+        """The pod has a node. Whoever was refused has not bound it, not even where two of us chose alike."""
+        if node_name != flight.placement.node_name:
+            self._elsewhere(flight)
+        elif flight.refused:
+            self._take_back(flight)
+            self._queue.done(flight.uid)
+        else:
+            self._bound(flight)
+
+    def _vanished(self, flight: Flight) -> None:
+        self._take_back(flight)
+        if self._cache.is_assumed(flight.uid):
+            self._cache.forget(flight.uid)
+        self._queue.done(flight.uid)
+        self._cache.groups.left(flight.uid)
+        self._status.forget(flight.uid)
+        self._queue.move(POD_GONE, flight.queued.pod.on(flight.placement.node_name), None)
+
+    def _elsewhere(self, flight: Flight) -> None:
+        self._take_back(flight)
+        self._queue.done(flight.uid)
+        self._queue.move(POD_GONE, flight.queued.pod.on(flight.placement.node_name), None)
+
+    def _take_back(self, flight: Flight) -> None:
+        placement = flight.placement
+        for fault in flight.live.framework.unreserve(placement.state, flight.queued.pod, placement.node_name):
+            log.warning("pod %s: %s", flight.queued.pod.key, fault)
+
+    async def _read(self, pod: PodInfo) -> PodInfo | None:
+        """The pod as the API server has it, None if it is gone or another one has its name. Asks until it is told.
+
+        Any error will do to ask again: without an answer the pod would be neither waiting nor on its node.
+        """
+        shortest, longest = READ_BACK_SECONDS
+        pause = shortest
+        while True:
+            try:
+                raw = await self._cluster.get("Pod", pod.name, pod.namespace)
+                return None if raw is None or raw["metadata"].get("uid") != pod.uid else _understood(raw, pod)
+            except Exception as error:  # noqa: BLE001 -- the pod would be lost between queue and node
+                if pause == shortest:
+                    log.warning("pod %s: cannot read it back yet: %s", pod.key, str(error) or repr(error))
+            await asyncio.sleep(pause)
+            pause = min(longest, 2 * pause)
+
+    # Confirmation
+
+    async def confirm_late(self) -> None:
+        """Reads back the pods that were bound long ago and that the watch has not shown yet; forgets those that it has."""
+        now = self._clock()
+        self._unconfirmed = deque(entry for entry in self._unconfirmed if self._cache.is_assumed(entry[1].uid))
+        while self._unconfirmed and self._unconfirmed[0][0] <= now:
+            _, pod = self._unconfirmed.popleft()
+            if not self._cache.is_assumed(pod.uid) or self._flights.get(pod.uid) is not None:
+                continue
+            found = await self._read(pod)
+            if not self._cache.is_assumed(pod.uid):
+                continue
+            if found is not None and found.node_name:
+                self._assigned.take(found)
+                continue
+            log.warning("pod %s was bound but is %s", pod.key, "gone" if found is None else "pending")
+            placement = self._cache.placement(pod.uid)
+            self._cache.forget(pod.uid)
+            self._queue.move(POD_GONE, pod.on(placement.name if placement else ""), None)
+            if found is None:
+                self._cache.groups.left(pod.uid)
+            else:
+                self._queue.add(found)
+            self._wake()
+
+    async def drain(self, grace: float) -> None:
+        """Waits for the bindings under way, at most `grace` seconds, then ends them. Whoever waits in Permit is let go at once:
+        nothing more is decided, so there is mostly nothing more to wait for.
+        """
+        for flight in self._flights:
+            if flight.waiting is not None and not flight.waiting.allowed and flight.stopped is None:
+                flight.stop(ENDING)
+        if self.tasks:
+            await asyncio.wait(set(self.tasks), timeout=grace)
+        for flight in self._flights:
+            if flight.stopped is None and not flight.posted:
+                flight.stop(ENDING)
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+def _understood(raw: Mapping[str, Any], pod: PodInfo) -> PodInfo:
+    """What was read back; where that cannot be understood (any more), the pod as we know it, on the node that it has."""
+    try:
+        return parse_pod(raw)
+    except InvalidObjectError as error:
+        log.warning("pod %s: read back, but %s", pod.key, error)
+        node_name = raw["spec"].get("nodeName")
+        return pod.on(node_name) if node_name else pod

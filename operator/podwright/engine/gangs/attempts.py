@@ -1,0 +1,190 @@
+"""Attempts at pod groups: a member that is popped brings others that wait, and they are planned and carried out together.
+
+    popped ─► musters ─► core.gangs ─► placed: all take off, or none does
+                                └─► rejected, faulty: all go back to the queue, and the group's status says why
+
+All of it happens between two turns of the loop, so nothing comes between a plan and what becomes of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangRejection
+from podwright.core.gangs.plan import Planner, decide
+from podwright.core.objects.pod_group import PodGroup
+from podwright.core.plugins.gang_scheduling import GangScheduling
+from podwright.core.queue import QueuedPod, SchedulingQueue
+from podwright.core.queue.queued_pod import Place
+from podwright.core.state.cache import Cache
+from podwright.engine.active_policies import Live, LivePolicies
+from podwright.engine.binding.cycle import Flights
+from podwright.engine.binding.executor import Bindings
+from podwright.engine.failures import Failures
+from podwright.engine.gangs.group_changes import GroupWatch
+from podwright.engine.gangs.members import GONE, Musters
+from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, GroupWriter, Verdict
+from podwright.engine.preemption import Preemptions
+
+log = logging.getLogger(__name__)
+
+NOT_TOGETHER: Final = "another pod of the pod group could not be placed"
+
+
+class Gangs:
+    """See the module."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        live: LivePolicies,
+        bindings: Bindings,
+        flights: Flights,
+        failures: Failures,
+        preemptions: Preemptions,
+        groups: GroupWriter,
+        watch: GroupWatch,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        below: Callable[[int], int],
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._live = live
+        self._bindings = bindings
+        self._flights = flights
+        self._failures = failures
+        self._preemptions = preemptions
+        self._groups = groups
+        self._watch = watch
+        self._metrics = metrics
+        self._clock = clock
+        self._wall = wall
+        self._below = below
+        self._musters = Musters(cache, queue, failures, clock)
+
+    def attempt(self, queued: QueuedPod, live: Live, started: float) -> None:
+        """One attempt at the popped pod's group. The pod must name one that counts."""
+        group = self._cache.groups.of(queued.pod)
+        if group is None:
+            self._failures.held_back(queued, GONE, {GangScheduling.name}, self._clock() - started)
+            return
+        self._finish_halves(group, queued)
+        self._try(group, queued, live, started)
+
+    def halves_first(self) -> None:
+        """Gangs that were broken off half-way, by the end of the process, say, come before others of their importance."""
+        for group in self._cache.groups.halves:
+            for queued in self._active(group):
+                self._queue.hasten(queued)
+
+    def _finish_halves(self, but: PodGroup, popped: QueuedPod) -> None:
+        """Halves that are no less important than the popped pod of another group come before it: they want its room."""
+        key = self._live.sort_key(popped.pod, 0.0)
+        for group in self._cache.groups.halves:
+            first = None if group is but else next(iter(self._active(group)), None)
+            if first is None or key < self._live.sort_key(first.pod, 0.0):
+                continue
+            live = self._live.of(first.pod)
+            if live is not None and self._queue.take(first.uid) is not None:
+                self._try(group, first, live, self._clock())
+
+    def _active(self, group: PodGroup) -> Sequence[QueuedPod]:
+        """The group's members whose turn it is, in the order in which they came."""
+        waiting = (self._queue.get(pod.uid) for pod in self._cache.groups.members(group.key).unplaced())
+        return [queued for queued in waiting if queued is not None and queued.place is Place.ACTIVE]
+
+    def _try(self, group: PodGroup, first: QueuedPod, live: Live, started: float) -> None:
+        members = self._musters.muster(group, first)
+        if not members:
+            return
+        try:
+            self._attempt(group, members, live, started)
+        except Exception as error:
+            log.exception("an attempt at pod group %s failed", group.label)
+            self._give_back(members, f"{type(error).__name__}: {error}", self._clock() - started)
+
+    def _attempt(self, group: PodGroup, members: Sequence[QueuedPod], live: Live, started: float) -> None:
+        decision = self._decide(group, members, live)
+        seconds = self._clock() - started
+        self._metrics.group_algorithm_seconds.observe(seconds)
+        if isinstance(decision, GangPlacement):
+            result = "scheduled" if self._placed(decision, members, live, started) else "unschedulable"
+        elif isinstance(decision, GangRejection):
+            self._rejected(decision, members, live, started)
+            result = "unschedulable" if decision.preemption is None else "waiting_on_preemption"
+        else:
+            self._faulty(decision, members, seconds)
+            result = "error"
+        profile = members[0].pod.scheduler_name
+        self._metrics.group_attempts(result, profile).observe(self._clock() - started)
+
+    def _give_back(self, members: Sequence[QueuedPod], message: str, seconds: float) -> None:
+        """Nobody is lost: members that did not get under way are tried again."""
+        for member in members:
+            if self._flights.get(member.uid) is not None or member.place is not Place.IN_FLIGHT:
+                continue
+            if self._cache.is_assumed(member.uid):
+                self._cache.forget(member.uid)
+            self._failures.faulty(member, message, member.pod.scheduler_name, seconds)
+
+    def _decide(self, group: PodGroup, members: Sequence[QueuedPod], live: Live) -> GangDecision:
+        if problem := self._watch.odd_one(group.key, members[0].pod.scheduler_name):
+            return GangFault(group, "", problem)
+        for other in members:
+            theirs = self._live.of(other.pod)
+            if theirs is not live and theirs is not None and other.pod.scheduler_name == members[0].pod.scheduler_name:
+                text = (
+                    f"all pods of a pod group must be under one policy, got {live.policy.name} and {theirs.policy.name}"
+                )
+                return GangFault(group, "", text)
+        args = live.policy.profile.args.get(GangScheduling.name)
+        pack_by = "" if args is None else args.topology_key
+        planner = Planner(live.framework, self._cache, group, self._below, pack_by)
+        return decide(planner, [queued.pod for queued in members], self._wall())
+
+    # Ends
+
+    def _placed(self, decision: GangPlacement, members: Sequence[QueuedPod], live: Live, started: float) -> bool:
+        """Whether enough members have taken off; else none has."""
+        queued = {member.uid: member for member in members}
+        for placement in decision.placements:
+            self._bindings.take_off(queued[placement.pod.uid], live, placement, started)
+        if self._cache.groups.placed(decision.group.key) < decision.group.min_count:
+            # A plugin changed its mind between the plan and now. No task has begun, so the others are simply stopped.
+            for placement in decision.placements:
+                self._flights.cancel(placement.pod.uid, NOT_TOGETHER)
+            for rejection in decision.rejections:
+                by = rejection.status_plugins | {GangScheduling.name}
+                self._failures.held_back(queued[rejection.pod.uid], NOT_TOGETHER, by, self._clock() - started)
+            self._groups.not_scheduled(decision.group, Verdict(UNSCHEDULABLE, NOT_TOGETHER))
+            return False
+        for rejection in decision.rejections:
+            member = queued[rejection.pod.uid]
+            self._failures.rejected(
+                member, rejection, live.framework, member.pod.scheduler_name, self._clock() - started
+            )
+            # The group is placed; whether others must go for the rest is for another attempt, and that is made at once.
+            self._queue.activate(member.uid)
+        self._groups.scheduled(decision.group)
+        return True
+
+    def _rejected(self, decision: GangRejection, members: Sequence[QueuedPod], live: Live, started: float) -> None:
+        nominations = {} if decision.preemption is None else decision.preemption.nominations
+        for member in members:
+            nominated = nominations.get(member.uid, "")
+            self._failures.rejected_in_group(member, decision, nominated, self._clock() - started)
+        self._groups.not_scheduled(decision.group, Verdict(UNSCHEDULABLE, decision.message))
+        if decision.preemption is not None:
+            pods = [member.pod for member in members if self._queue.get(member.uid) is member]
+            self._preemptions.carry_out_gang(live.framework, pods, decision.preemption)
+
+    def _faulty(self, decision: GangFault, members: Sequence[QueuedPod], seconds: float) -> None:
+        for member in members:
+            self._failures.faulty(member, decision.message, member.pod.scheduler_name, seconds, once=True)
+        self._groups.not_scheduled(decision.group, Verdict(SCHEDULER_ERROR, decision.message))

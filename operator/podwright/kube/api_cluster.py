@@ -1,0 +1,69 @@
+"""The `Cluster` that plugins see (core/framework/interface.py), on the API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from podwright.core.framework.interface import ClusterError, ClusterTimeoutError
+from podwright.core.objects.pod import PodInfo
+from podwright.kube.client.http import ApiError, Http
+from podwright.kube.kinds import BY_KIND, Resource
+from podwright.kube.write.bindings import Binder
+
+POLL_SECONDS: Final = 0.5
+
+
+class ApiCluster:
+    """Implements `Cluster`."""
+
+    def __init__(self, http: Http, obstacle: Callable[[PodInfo, str], str] = lambda _pod, _node_name: "") -> None:
+        """`obstacle`: see Binder."""
+        self._http = http
+        self._binder = Binder(http, obstacle)
+
+    async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
+        await self._binder.bind(pod, node_name, annotations)
+
+    async def get(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
+        try:
+            raw: Mapping[str, Any] = await self._http.call("GET", _resource(kind).path(name, namespace))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+        return raw
+
+    async def update(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        metadata = raw["metadata"]
+        path = _resource(kind).path(metadata["name"], metadata.get("namespace", ""))
+        updated: Mapping[str, Any] = await self._http.call("PUT", path, {**raw, **_type_of(kind)})
+        return updated
+
+    async def wait_for(
+        self, kind: str, name: str, namespace: str, done: Callable[[Mapping[str, Any] | None], bool], timeout: float
+    ) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    if done(await self.get(kind, name, namespace)):
+                        return
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError:
+            message = f"{kind} {namespace}/{name}: not as expected after {timeout:g} s"
+            raise ClusterTimeoutError(message) from None
+
+
+def _resource(kind: str) -> Resource:
+    resource = BY_KIND.get(kind)
+    if resource is None:
+        raise ClusterError(f"kind {kind} is not known here")
+    return resource
+
+
+def _type_of(kind: str) -> dict[str, str]:
+    """Items of a list come without their type."""
+    resource = _resource(kind)
+    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    return {"apiVersion": version, "kind": kind}

@@ -1,0 +1,250 @@
+"""Where the API server is and who we are: the one source of credentials of the whole process.
+
+`load` finds them as kubectl does (a kubeconfig, else the pod's service account) and gives a `Source`; `Source.current()` gives
+the `Credentials` of this moment and reads files, or runs a credential plugin, again only when they are due or were refused.
+The kubeconfig itself is read by `kubeconfig`; `http` and the login handler of `controllers.startup` are the only users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import ssl
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from podwright.kube.client.kubeconfig import ConfigError, KubeConfig, find_kubeconfig, read_kubeconfig
+
+__all__ = ["ConfigError", "Credentials", "Source", "in_cluster", "load"]
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+TOKEN_FILE_SECONDS: Final = 60.0
+"""How long a token read from a file is used before the file is read again; the kubelet rotates it well before it ends."""
+LEAST_SECONDS: Final = 10.0
+"""How long credentials are used at least, unless they are refused: by a clock that is ahead all that are issued are over."""
+FAILED_SECONDS: Final = 2.0
+"""When credentials that could not be loaded are tried again: each try may start a program."""
+
+log = logging.getLogger(__name__)
+
+Headers = tuple[tuple[str, str], ...]
+"""Names and values; a name may come more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """One consistent set: the server, its TLS context (None for plain HTTP), and the headers that authenticate us."""
+
+    server: str
+    ssl_context: ssl.SSLContext | None
+    headers: Headers = field(repr=False)
+    namespace: str = "default"
+    proxy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a loader returns: credentials, and the time (that it was given) from which they should be loaded anew."""
+
+    credentials: Credentials
+    renew_at: float = float("inf")
+
+
+class Source:
+    """Credentials that stay fresh. Loading may read files or start a program, so it runs in a thread.
+
+    `loader` gets the time in seconds since the epoch, from `clock`, which may step; what passes since then is measured
+    with `steady`, which may not. `current` raises ConfigError or OSError when nothing usable is found. Where credentials cannot be
+    renewed, those that were not refused are used on; in any case the next try is some seconds later.
+    """
+
+    def __init__(
+        self,
+        loader: Callable[[float], Loaded],
+        clock: Callable[[], float],
+        steady: Callable[[], float] | None = None,
+    ) -> None:
+        self._loader = loader
+        self._clock = clock
+        self._steady = steady or clock
+        self._credentials: Credentials | None = None
+        self._renew_at = float("-inf")
+        self._refused = False
+        self._failure: Exception | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def due(self) -> bool:
+        """Whether `current()` would load anew."""
+        return self._steady() >= self._renew_at
+
+    async def current(self) -> Credentials:
+        """The credentials to use now."""
+        credentials = self._credentials
+        if credentials is not None and not self._refused and not self.due:
+            return credentials
+        async with self._lock:
+            if self.due:
+                await self._load()
+            if self._failure is not None and (self._refused or self._credentials is None):
+                raise self._failure.with_traceback(None)
+            assert self._credentials is not None
+            return self._credentials
+
+    async def _load(self) -> None:
+        now = self._clock()
+        try:
+            loaded = await asyncio.to_thread(self._loader, now)
+        except (ConfigError, OSError) as error:
+            if self._failure is None and self._credentials is not None:
+                log.warning("cannot renew the credentials: %s", error)
+            self._failure = error
+            self._renew_at = self._steady() + FAILED_SECONDS
+            return
+        self._credentials, self._failure, self._refused = loaded.credentials, None, False
+        self._renew_at = self._steady() + max(LEAST_SECONDS, loaded.renew_at - now)
+
+    def forget(self) -> None:
+        """The next `current()` loads anew."""
+        self._renew_at = float("-inf")
+
+    def refused(self, credentials: Credentials) -> None:
+        """The server answered 401 to these: the next `current()` loads anew."""
+        if self._credentials is credentials and not self._refused:
+            self._refused = True
+            self.forget()
+
+
+def load(
+    kubeconfig: str | None,
+    context: str | None,
+    clock: Callable[[], float],
+    steady: Callable[[], float] | None = None,
+) -> Source:
+    """Credentials from a kubeconfig (given, or `KUBECONFIG`, or ~/.kube/config), else from the pod's service account.
+
+    Raises ConfigError if there is neither.
+    """
+    paths = find_kubeconfig(kubeconfig)
+    if paths:
+        return Source(lambda now: _from_kubeconfig(read_kubeconfig(paths, context), now), clock, steady)
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        return in_cluster(clock, steady=steady)
+    raise ConfigError("no kubeconfig was found (--kubeconfig, KUBECONFIG, ~/.kube/config) and this is no pod")
+
+
+def in_cluster(
+    clock: Callable[[], float], folder: Path = SERVICE_ACCOUNT, steady: Callable[[], float] | None = None
+) -> Source:
+    """The service account of the pod that we run in. Raises ConfigError outside a cluster."""
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise ConfigError("KUBERNETES_SERVICE_HOST is not set: this is no pod")
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+    def loader(now: float) -> Loaded:
+        namespace = folder / "namespace"
+        authority = _read(folder / "ca.crt", "certificate authority")
+        credentials = Credentials(
+            server,
+            _context(authority, None, None, insecure=False, server_name=None),
+            _bearer(_read(folder / "token", "token file")),
+            namespace.read_text().strip() if namespace.exists() else "default",
+        )
+        return Loaded(credentials, now + TOKEN_FILE_SECONDS)
+
+    return Source(loader, clock, steady)
+
+
+def _from_kubeconfig(config: KubeConfig, now: float) -> Loaded:
+    headers: Headers = ()
+    renew_at = float("inf")
+    certificate, key = config.client_certificate, config.client_key
+    if config.token:
+        headers = _bearer(config.token)
+    elif config.token_file:
+        headers = _bearer(_read(config.token_file, "token file"))
+        renew_at = now + TOKEN_FILE_SECONDS
+    elif config.plugin is not None:
+        issued = config.plugin.run()
+        headers = _bearer(issued.token) if issued.token else ()
+        certificate, key = issued.certificate or certificate, issued.key or key
+        renew_at = issued.expires if issued.expires is not None else renew_at
+    elif config.authorization:
+        headers = (("Authorization", config.authorization),)
+    context = None
+    if config.server.startswith("https://"):
+        context = _context(
+            config.certificate_authority,
+            certificate,
+            key,
+            insecure=config.insecure,
+            server_name=config.tls_server_name,
+        )
+    credentials = Credentials(config.server, context, headers + config.impersonation, config.namespace, config.proxy)
+    return Loaded(credentials, renew_at)
+
+
+def _bearer(token: str) -> Headers:
+    return (("Authorization", f"Bearer {token}"),)
+
+
+def _read(path: Path, what: str) -> str:
+    try:
+        text = path.read_text().strip()
+    except OSError as error:
+        raise ConfigError(f"cannot read the {what} {path}: {error.strerror}") from error
+    if not text:
+        raise ConfigError(f"the {what} {path} is empty")
+    return text
+
+
+class _NamedContext(ssl.SSLContext):
+    """A TLS context that expects another name in the server's certificate than the URL's."""
+
+    server_name: str | None = None
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        return super().wrap_bio(incoming, outgoing, server_side, self.server_name or server_hostname, session)
+
+
+@functools.lru_cache(maxsize=8)
+def _context(
+    authority: str | None, certificate: str | None, key: str | None, *, insecure: bool, server_name: str | None
+) -> ssl.SSLContext:
+    """One context for equal input, so that unchanged certificates leave the connections alone. Raises ConfigError."""
+    context = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.server_name = server_name
+    try:
+        if insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif authority is not None:
+            context.load_verify_locations(cadata=authority)
+        else:
+            context.load_default_certs()
+        if certificate and key:
+            _load_client_certificate(context, certificate, key)
+    except ssl.SSLError as error:
+        raise ConfigError(f"a certificate or a key cannot be used: {error.reason or error}") from error
+    return context
+
+
+def _load_client_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    # The ssl module takes a client certificate from a file only.
+    with tempfile.NamedTemporaryFile(mode="w", suffix=".pem") as file:
+        file.write(f"{certificate}\n{key}")
+        file.flush()
+        context.load_cert_chain(file.name)

@@ -1,0 +1,314 @@
+"""HTTP/1.1 for short requests, with as little as it takes: one write, one parse, connections kept alive.
+
+A Binding and its event cost 60 µs of CPU each on this, 175 µs on aiohttp, which is most of what a pod costs us outside its
+decision (docs/adr has the figures). Watches, lists over a proxy and everything unusual stay with aiohttp: see `http`.
+One request at a time on a connection; the oldest that is free is used next, so that those that stay after a burst are those that
+were there before it, and no memory of theirs lies between that of the burst. Nothing is sent twice: whoever needs that decides it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Any, Final
+
+from yarl import URL
+
+from podwright.kube.client.answers import Answer, UnreachableError
+
+JSON: Final = "application/json"
+CONNECT_SECONDS: Final = 10.0
+ADDRESS_SECONDS: Final = 3.0
+"""Where a name has several addresses, how long one may take before the next is tried."""
+IDLE_SECONDS: Final = 45.0
+"""An idle connection that is older is not used again, but closed: the server may be about to."""
+KEPT_WARM: Final = 8
+SURPLUS_SECONDS: Final = 10.0
+"""When idle connections beyond KEPT_WARM, left behind by a burst, are closed: each holds buffers."""
+KEPT_IDLE: Final = 512
+"""As many as Bindings at once: making a connection costs more CPU than all that a pod is worth of otherwise."""
+_HEAD_LIMIT: Final = 1 << 16
+_HEAD_END: Final = b"\r\n\r\n"
+
+
+class Wire:
+    """Connections to one server. `headers` go with every request and may be exchanged."""
+
+    def __init__(self, server: str, context: ssl.SSLContext | None, headers: tuple[tuple[str, str], ...]) -> None:
+        url = URL(server)
+        self._host = url.host or ""
+        self._port = url.port or 443
+        self._prefix = url.raw_path.rstrip("/")
+        self._authority = url.authority
+        self._context = context
+        self._idle: list[_Connection] = []
+        """A heap: the oldest comes first."""
+        self._numbers = count()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._answered = ""
+        """The address by which the server was reached last."""
+        self._head = b""
+        self.use(headers)
+
+    def use(self, headers: tuple[tuple[str, str], ...]) -> None:
+        """From the next request on these headers are sent. Raises ValueError for one that would break out of its line."""
+        lines = [f"Host: {self._authority}", *(f"{name}: {value}" for name, value in headers)]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise ValueError("a header contains a line break")
+        self._head = ("\r\n".join(lines) + "\r\n").encode("latin-1")
+
+    async def send(
+        self, method: str, path: str, body: bytes | None, content_type: str, timeout: float, accept: str = JSON
+    ) -> Answer:
+        """One request and its answer. `timeout` in seconds, for all of it. Raises UnreachableError."""
+        start = f"{method} {self._prefix}{path} HTTP/1.1\r\nAccept: {accept}\r\n".encode()
+        if body is None:
+            request = b"".join((start, self._head, b"\r\n"))
+        else:
+            about = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            request = b"".join((start, self._head, about, body))
+        connection = self._take() or await self._connect()
+        return await connection.ask(request, timeout)
+
+    async def close(self) -> None:
+        """Closes idle connections at once, the others when they have their answer."""
+        self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()
+        await asyncio.sleep(0)
+
+    def _take(self) -> _Connection | None:
+        since = asyncio.get_running_loop().time() - IDLE_SECONDS
+        while self._idle:
+            connection = heappop(self._idle)
+            if connection.open and connection.used_at >= since:
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self) -> _Connection:
+        if self._closed:
+            raise UnreachableError("the connection was closed")
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await self._reach()
+        except TimeoutError:
+            raise UnreachableError(f"no connection to {self._authority} after {CONNECT_SECONDS:g} s") from None
+        except (OSError, ssl.SSLError) as error:
+            raise UnreachableError(str(error) or type(error).__name__) from error
+
+    async def _reach(self) -> _Connection:
+        """By the addresses of the host in turn, the one that answered last first. Raises OSError and ssl.SSLError."""
+        found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        addresses = dict.fromkeys(str(info[4][0]) for info in found)
+        *others, last = sorted(addresses, key=lambda address: address != self._answered)
+        for address in others:
+            with contextlib.suppress(OSError):
+                return await self._try(address, ADDRESS_SECONDS)
+        return await self._try(last, CONNECT_SECONDS)
+
+    async def _try(self, address: str, seconds: float) -> _Connection:
+        """A connection by one address. Raises OSError, which TimeoutError is, and ssl.SSLError, which is one too."""
+        secure: dict[str, Any] = {}
+        if self._context is not None:
+            limits = {"ssl_handshake_timeout": CONNECT_SECONDS, "ssl_shutdown_timeout": 1.0}
+            secure = {"ssl": self._context, "server_hostname": self._host, **limits}
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(seconds):
+            _, connection = await loop.create_connection(lambda: _Connection(self), address, self._port, **secure)
+        self._answered = address
+        return connection
+
+    def _free(self, connection: _Connection) -> None:
+        """The connection has done its work and may serve another request."""
+        if self._closed or len(self._idle) >= KEPT_IDLE:
+            connection.close()
+            return
+        heappush(self._idle, connection)
+        if self._sweeper is None:
+            self._sweep_later()
+
+    def _lost(self, connection: _Connection) -> None:
+        """The connection is gone."""
+        if not self._closed and connection in self._idle:
+            self._idle.remove(connection)
+            heapify(self._idle)
+
+    def _sweep(self) -> None:
+        """Closes what has long been idle: a burst leaves many connections behind."""
+        self._sweeper = None
+        now = asyncio.get_running_loop().time()
+        idle, self._idle = sorted(self._idle), []
+        for place, connection in enumerate(idle):
+            if connection.used_at > now - (IDLE_SECONDS if place < KEPT_WARM else SURPLUS_SECONDS):
+                self._idle.append(connection)  # still in order, so still a heap
+            else:
+                connection.close()
+        if self._idle:
+            self._sweep_later()
+
+    def _sweep_later(self) -> None:
+        self._sweeper = asyncio.get_running_loop().call_later(min(SURPLUS_SECONDS, IDLE_SECONDS), self._sweep)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: a request goes out, the bytes that come in are gathered until the answer is whole."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._number = next(wire._numbers)  # noqa: SLF001 -- its own
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[Answer] | None = None
+        self._buffer = bytearray()
+        self._body_at = 0
+        self._length: int | None = None
+        self._chunked = False
+        self._keep = True
+        self.status = 0
+        self.open = False
+        self.used_at = self._loop.time()
+
+    def __lt__(self, other: _Connection) -> bool:
+        return self._number < other._number
+
+    async def ask(self, request: bytes, timeout: float) -> Answer:
+        assert self._transport is not None
+        assert self._waiter is None
+        waiter: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiter = waiter
+        late = self._loop.call_later(timeout, self._fail, f"no answer after {timeout:g} s")
+        self._transport.write(request)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        finally:
+            late.cancel()
+
+    def close(self) -> None:
+        self.open = False
+        if self._transport is not None:
+            self._transport.close()
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.open = True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.open = False
+        self._wire._lost(self)  # noqa: SLF001 -- its own
+        if self._body_at and self._length is None and not self._chunked:
+            self._finish(bytes(self._buffer[self._body_at :]))
+        self._fail(f"the connection was lost: {error}" if error else "the connection was lost")
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiter is None:
+            self.close()  # nobody asked: an answer to a request that was given up, or worse
+            return
+        self._buffer += data
+        try:
+            if self._body_at or self._read_head():
+                self._read_body()
+        except ValueError as error:
+            self._fail(f"not HTTP: {error}")
+
+    # The answer
+
+    def _read_head(self) -> bool:
+        """Whether the head is whole. Raises ValueError."""
+        while True:
+            end = self._buffer.find(_HEAD_END)
+            if end < 0:
+                if len(self._buffer) > _HEAD_LIMIT:
+                    raise ValueError("a head without end")
+                return False
+            head = bytes(self._buffer[:end])
+            if not head.startswith(b"HTTP/1."):
+                raise ValueError(repr(head[:20]))
+            self.status = int(head[9:12])
+            if self.status >= 200:
+                break
+            del self._buffer[: end + 4]
+        self._body_at = end + 4
+        lower = head.lower()
+        length = _header(lower, b"content-length")
+        self._chunked = b"chunked" in _header(lower, b"transfer-encoding")
+        self._keep = head.startswith(b"HTTP/1.1") and b"close" not in _header(lower, b"connection")
+        if length:
+            self._length = int(length)
+        elif self.status in (204, 304):
+            self._length = 0
+        return True
+
+    def _read_body(self) -> None:
+        """Ends the request if the body is whole. Raises ValueError."""
+        if self._length is not None:
+            if len(self._buffer) >= self._body_at + self._length:
+                self._finish(bytes(self._buffer[self._body_at : self._body_at + self._length]))
+        elif self._chunked and self._buffer.endswith(b"0\r\n\r\n"):
+            body = _joined(self._buffer, self._body_at)
+            if body is not None:
+                self._finish(body)
+
+    def _finish(self, body: bytes) -> None:
+        waiter, self._waiter = self._waiter, None
+        retry_after = None
+        if self.status >= 400:
+            asked = _header(bytes(self._buffer[: self._body_at]).lower(), b"retry-after")
+            retry_after = float(asked) if asked.isdigit() else None
+        received = Answer(self.status, body, retry_after)
+        self._buffer.clear()
+        self._body_at, self._length, self._chunked = 0, None, False
+        self.used_at = self._loop.time()
+        if self._keep and self.open:
+            self._wire._free(self)  # noqa: SLF001 -- its own
+        else:
+            self.close()
+        if waiter is not None and not waiter.done():
+            waiter.set_result(received)
+
+    def _fail(self, why: str) -> None:
+        waiter, self._waiter = self._waiter, None
+        self.close()
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(UnreachableError(why))
+
+
+def _header(head: bytes, name: bytes) -> bytes:
+    """A header's value in a head in lower case; empty without one."""
+    at = head.find(b"\r\n" + name + b":")
+    if at < 0:
+        return b""
+    start = at + len(name) + 3
+    end = head.find(b"\r\n", start)
+    return head[start : end if end >= 0 else None].strip()
+
+
+def _joined(buffer: bytearray, at: int) -> bytes | None:
+    """The chunks from `at` on, without their sizes; None if the last one is not there. Raises ValueError."""
+    pieces: list[bytes] = []
+    while True:
+        line = buffer.find(b"\r\n", at)
+        if line < 0:
+            return None
+        size = int(bytes(buffer[at:line]).split(b";")[0], 16)
+        if size == 0:
+            return b"".join(pieces)
+        at = line + 2
+        if len(buffer) < at + size + 2:
+            return None
+        pieces.append(bytes(buffer[at : at + size]))
+        at += size + 2

@@ -1,0 +1,112 @@
+"""Eviction of pods in favour of others: the condition DisruptionTarget, then a deletion that names the uid.
+
+Carried out by tasks of its own, a few at a time, so that no decision waits for it. Source of the texts: kube-scheduler's
+preemption executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.pod import PodInfo
+from podwright.engine.ports import Recorder, Regarding, preempted_by, preempting
+from podwright.kube.client.answers import CONFLICT, another_of_its_name, worth_retrying
+from podwright.kube.client.http import STRATEGIC_PATCH, Http
+from podwright.kube.client.times import rfc3339
+from podwright.kube.kinds import POD
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 16
+TRIES: Final = 4
+
+
+class PodEvictor:
+    """Implements `Evictor`. `clock` gives seconds since the epoch."""
+
+    def __init__(self, http: Http, recorder: Recorder, clock: Callable[[], float]) -> None:
+        self._http = http
+        self._recorder = recorder
+        self._clock = clock
+        self._turn = asyncio.Semaphore(AT_ONCE)
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._begun: set[asyncio.Task[None]] = set()
+        """Those that have asked the API server for something."""
+
+    def evict(
+        self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
+    ) -> None:
+        if victim.terminating:
+            done(True)
+            return
+        task = asyncio.create_task(self._evict(victim, preemptor, node_name, done), name="podwright eviction")
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(self._begun.discard)
+
+    async def finish(self, grace: float) -> None:
+        """Waits at most `grace` seconds for what has begun, that no victim is left marked and alive, and ends the rest."""
+        for task in self.tasks - self._begun:
+            task.cancel()
+        if self._begun:
+            await asyncio.wait(set(self._begun), timeout=grace)
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def _evict(
+        self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
+    ) -> None:
+        going = False
+        try:
+            async with self._turn:
+                if (task := asyncio.current_task()) is not None:
+                    self._begun.add(task)
+                ours = await self._delete(victim, preemptor)
+            going = True
+            if ours:
+                note = preempted_by(preemptor, node_name)
+                self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, preemptor)
+        except ClusterError as error:
+            log.warning("cannot preempt pod %s: %s", victim.key, error)
+        finally:
+            done(going)
+
+    async def _delete(self, victim: PodInfo, preemptor: PodInfo | Regarding) -> bool:
+        """Whether the victim goes by our doing; False if it was gone. Raises ClusterError."""
+        lost = False
+        for attempt in range(TRIES):
+            deleting = False
+            try:
+                path = POD.path(victim.name, victim.namespace)
+                await self._http.call("PATCH", f"{path}/status", self._mark(victim, preemptor), STRATEGIC_PATCH)
+                options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
+                deleting = True
+                await self._http.call("DELETE", path, options)
+            except ClusterError as error:
+                if error.status == 404 or another_of_its_name(error) or (deleting and error.status == CONFLICT):
+                    return lost  # gone after a deletion of ours that had no good answer: that was it
+                lost = lost or deleting
+                if not (error.status == CONFLICT or worth_retrying(error)) or attempt + 1 == TRIES:
+                    raise
+                await asyncio.sleep(0.1 * 2**attempt)
+            else:
+                return True
+        return False
+
+    def _mark(self, victim: PodInfo, preemptor: PodInfo | Regarding) -> object:
+        condition: dict[str, object] = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": preempting(preemptor),
+        }
+        if victim.generation:
+            condition["observedGeneration"] = victim.generation
+        if not victim.preempted:
+            condition["lastTransitionTime"] = rfc3339(self._clock())
+        return {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}

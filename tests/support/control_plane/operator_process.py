@@ -1,0 +1,194 @@
+"""The operator as a process of its own on the real control plane, and what must hold of a cluster that it schedules."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import parse_pod
+from podwright.testing import ControlPlane, Process, wait_until
+from podwright.testing.processes import ProcessError, free_port
+
+CHECKOUT = Path(__file__).parents[3]
+BASE = CHECKOUT / "manifests" / "base"
+ACCOUNT = ("podwright-system", "podwright")
+POLICIES = "/apis/podwright.dev/v1alpha1/schedulerpolicies"
+ANNOTATION = "podwright.dev/decision"
+DEPLOYED_HEALTH = "--health-address=:10251"
+
+_run = [sys.executable, "-m", "podwright", "run"]
+_kopf = [sys.executable, "-m", "kopf", "run", "--all-namespaces"]
+WAYS: Mapping[str, Sequence[str]] = {
+    "podwright run": _run,
+    "kopf run -m": [*_kopf, "-m", "podwright.controllers"],
+    "kopf run FILE": [*_kopf, str(CHECKOUT / "operator" / "main.py")],
+}
+
+
+@dataclass
+class Operator:
+    """A running operator."""
+
+    process: Process
+    port: int
+    log_begins: int = 0
+    """Where its lines begin in the log, which operators of one name share."""
+
+    def get(self, path: str) -> tuple[int, str]:
+        """A GET on its health port: code and text; 0 if nobody answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    @property
+    def ready(self) -> bool:
+        return self.get("/readyz")[0] == 200
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples that have these labels; 0 if nobody answers."""
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        lines = self.get("/metrics")[1].splitlines()
+        families = [line.split(" ")[2] for line in lines if line.startswith("# TYPE ")]
+        assert not lines or any(name.startswith(family) for family in families), f"there is no metric {name}"
+        found = [line for line in lines if line.split("{")[0].split(" ")[0] == name and all(w in line for w in wanted)]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in found)
+
+    def log(self) -> str:
+        """What it has said."""
+        return self.process.log.read_bytes()[self.log_begins :].decode()
+
+
+def install(cluster: ControlPlane) -> None:
+    """What `kubectl apply -k manifests/base` brings; without controllers no Deployment comes to life."""
+    cluster.apply(BASE)
+    wait_until(lambda: cluster.client.raw("GET", POLICIES)[0] == 200, 30, "the API server serves policies")
+
+
+def start(
+    cluster: ControlPlane,
+    *arguments: str,
+    way: str = "podwright run",
+    environ: Mapping[str, str] | None = None,
+    kubeconfig: Path | None = None,
+    name: str = "operator",
+    ready: bool = True,
+) -> Operator:
+    """Starts an operator as the service account of manifests/base and waits until it may decide."""
+    kubeconfig = kubeconfig or cluster.service_account_kubeconfig(*ACCOUNT)
+    port = free_port()
+    settings = {
+        "PODWRIGHT_KUBECONFIG": str(kubeconfig),
+        "PODWRIGHT_HEALTH_ADDRESS": f"127.0.0.1:{port}",
+        "PYTHONWARNINGS": "default",
+        **deployed_environ(),
+        **(environ or {}),
+    }
+    earlier = {path: path.stat().st_size for path in cluster.logs.glob("*.log")}
+    process = cluster.start_process(name, [*WAYS[way], *arguments], settings)
+    operator = Operator(process, port, earlier.get(process.log, 0))
+    if ready:
+        wait_ready(operator)
+    return operator
+
+
+@cache
+def deployed_environ() -> Mapping[str, str]:
+    """The environment that manifests/base gives the operator."""
+    container = yaml.safe_load((BASE / "deployment.yaml").read_text())["spec"]["template"]["spec"]["containers"][0]
+    return {variable["name"]: variable["value"] for variable in container["env"]}
+
+
+def wait_ready(operator: Operator, timeout: float = 60) -> None:
+    """Waits until it may decide. Raises ProcessError if it has ended, even if somebody answers on its port."""
+    operator.process.wait_ready(lambda: operator.ready, timeout)
+    if not operator.process.alive:
+        raise ProcessError(f"a stranger answers on port {operator.port}\n{operator.process.log_tail()}")
+
+
+@contextmanager
+def running(cluster: ControlPlane, *arguments: str, **options: Any) -> Iterator[Operator]:
+    """An operator that is stopped, in peace, at the end."""
+    operator = start(cluster, *arguments, **options)
+    try:
+        yield operator
+    finally:
+        operator.process.stop(30)
+
+
+# What must hold
+
+
+def pods(cluster: ControlPlane, namespace: str = "") -> list[dict[str, Any]]:
+    path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+    return cluster.client.items(path)
+
+
+def bound(cluster: ControlPlane, namespace: str) -> int:
+    return sum(1 for pod in pods(cluster, namespace) if pod["spec"].get("nodeName"))
+
+
+def wait_bound(cluster: ControlPlane, namespace: str, count: int, timeout: float = 90) -> None:
+    wait_until(lambda: bound(cluster, namespace) >= count, timeout, f"{count} pods of {namespace} are bound")
+
+
+def over_committed(cluster: ControlPlane) -> dict[str, str]:
+    """The nodes on which more is requested than there is, by a count from the API server."""
+    found = {}
+    parsed = [parse_pod(raw) for raw in pods(cluster)]
+    for raw in cluster.client.items("/api/v1/nodes"):
+        node = parse_node(raw)
+        mine = [pod for pod in parsed if pod.node_name == node.name and not pod.finished]
+        sums = Counter[str]({"pods": len(mine)})
+        for pod in mine:
+            sums.update(pod.requests.amounts)
+        excess = {r: (n, node.allocatable.get(r, 0)) for r, n in sums.items() if n > node.allocatable.get(r, 0)}
+        if excess:
+            found[node.name] = str(excess)
+    return found
+
+
+def foreign_marks(raw: Mapping[str, Any]) -> list[str]:
+    """Annotations and finalizers on an object that neither its creator nor a decision put there."""
+    metadata = raw["metadata"]
+    return [key for key in metadata.get("annotations", {}) if key != ANNOTATION] + metadata.get("finalizers", [])
+
+
+def events(cluster: ControlPlane, namespace: str, reason: str) -> list[dict[str, Any]]:
+    found = cluster.client.items(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
+    return [event for event in found if event["reason"] == reason]
+
+
+def decision(raw: Mapping[str, Any]) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(raw["metadata"]["annotations"][ANNOTATION])
+    return parsed
+
+
+def condition(raw: Mapping[str, Any], kind: str = "PodScheduled") -> dict[str, Any]:
+    """A condition of an object's status, empty if there is none."""
+    return next((c for c in raw.get("status", {}).get("conditions", ()) if c["type"] == kind), {})
+
+
+def deployed_command(port: int) -> list[str]:
+    """The command line of manifests/base, with this Python and a health port that nobody else has."""
+    (container,) = yaml.safe_load((BASE / "deployment.yaml").read_text())["spec"]["template"]["spec"]["containers"]
+    command = [*container["command"], *container["args"]]
+    assert command[0] == "python"
+    where = command.index(DEPLOYED_HEALTH)
+    command[where] = DEPLOYED_HEALTH.replace("10251", str(port))
+    return [sys.executable, *command[1:]]

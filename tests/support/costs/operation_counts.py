@@ -1,0 +1,178 @@
+"""Counts of what a decision does, which are the same on every machine however busy it is: calls, passes over arrays, memory."""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from benchmarks.core.decisions import filled
+
+from podwright.api.kube_scheduler_configuration import default_profile
+from podwright.core.cycle import Placement, schedule
+from podwright.core.framework.framework import Framework
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.plugins import PLUGINS
+
+Make = Callable[[int, str], dict[str, Any]]
+PLACED = 400
+WARM = 40
+_MAKERS = ("empty", "zeros", "ones", "full", "arange", "array", "asarray", "fromiter", "empty_like", "zeros_like")
+
+
+@dataclass(frozen=True)
+class Operations:
+    """Per decision: calls of Python functions and of C ones, passes over an array with a value for each node, the peak of temporary
+    memory in bytes, and memory blocks that stay allocated, the pod's entry in the cache included."""
+
+    calls: float
+    c_calls: float
+    passes: float
+    temporary_bytes: float
+    blocks_kept: float
+
+
+def count(placed: Make, pending: Make, nodes: int, decisions: int = 20) -> Operations:
+    """Of decisions on a cluster that has pods already, after some that do not count."""
+    decide = _decider(placed, pending, nodes)
+    calls = _calls(decide, decisions)
+    blocks = _blocks(decide, decisions)
+    memory = _temporary(decide, decisions)
+    with counted_arrays(nodes) as passes:
+        decide = _decider(placed, pending, nodes)
+        passes.clear()
+        for _ in range(decisions):
+            decide()
+    return Operations(calls[0], calls[1], len(passes) / decisions, memory, blocks)
+
+
+def _decider(placed: Make, pending: Make, nodes: int) -> Callable[[], None]:
+    """Decides about one more pod at each call. The pods are parsed beforehand: that is not what is counted."""
+    world = filled(nodes, PLACED, placed)
+    framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
+    below = random.Random(7).randrange
+    pods: Iterator[PodInfo] = iter([parse_pod(pending(number, "pending")) for number in range(WARM + 100)])
+
+    def decide() -> None:
+        pod = next(pods)
+        decision = schedule(framework, world.cache, pod, below)
+        assert isinstance(decision, Placement), decision
+        world.cache.assume(pod, decision.node_name)
+
+    for _ in range(WARM):
+        decide()
+    return decide
+
+
+def _calls(decide: Callable[[], None], decisions: int) -> tuple[float, float]:
+    seen = {"call": 0, "c_call": 0}
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        if event in seen:
+            seen[event] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        for _ in range(decisions):
+            decide()
+    finally:
+        sys.setprofile(before)
+    return seen["call"] / decisions, seen["c_call"] / decisions
+
+
+def _blocks(decide: Callable[[], None], decisions: int) -> float:
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for _ in range(decisions):
+        decide()
+    gc.collect()
+    return (sys.getallocatedblocks() - before) / decisions
+
+
+def _temporary(decide: Callable[[], None], decisions: int) -> float:
+    """Bytes: the median of the decisions' peaks above what was allocated before."""
+    peaks = []
+    tracemalloc.start()
+    try:
+        for _ in range(decisions):
+            before, _ = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            decide()
+            peaks.append(tracemalloc.get_traced_memory()[1] - before)
+    finally:
+        tracemalloc.stop()
+    return sorted(peaks)[decisions // 2]
+
+
+@contextmanager
+def counted_arrays(least: int) -> Iterator[list[str]]:
+    """All arrays made meanwhile note each operation that goes over at least so many elements of them."""
+    passes: list[str] = []
+    kind = _counted(least, passes)
+
+    def watched(make: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*arguments: Any, **options: Any) -> Any:
+            return _wrap(make(*_plain(arguments), **options), kind)
+
+        return made
+
+    with mock.patch.multiple(np, **{name: watched(getattr(np, name)) for name in _MAKERS}):
+        yield passes
+
+
+def _counted(least: int, passes: list[str]) -> type[np.ndarray]:
+    class Counted(np.ndarray):
+        """An array that tells what is done with it; what comes of it does so, too."""
+
+        def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+            _note(f"{ufunc.__name__}.{method}", inputs)
+            out = options.get("out")
+            if out is not None:
+                options["out"] = _plain(out)
+            answer = getattr(ufunc, method)(*_plain(inputs), **options)
+            return out[0] if out is not None and len(out) == 1 else _wrap(answer, Counted)
+
+        def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+            _note(function.__name__, arguments)
+            return _wrap(function(*_plain(arguments), **{k: _plain((v,))[0] for k, v in options.items()}), Counted)
+
+        def __getitem__(self, key: Any) -> Any:
+            answer = super().__getitem__(key)
+            if isinstance(answer, np.ndarray) and not np.may_share_memory(
+                answer.view(np.ndarray), self.view(np.ndarray)
+            ):
+                _note("take", (self if _size(answer) * 2 >= least else answer,))
+            return answer
+
+        def __setitem__(self, key: Any, value: Any) -> None:
+            if isinstance(key, slice) or (isinstance(key, np.ndarray) and key.dtype == bool):
+                _note("put", (self,))
+            super().__setitem__(key, value)
+
+    def _note(what: str, inputs: Sequence[Any]) -> None:
+        if max((_size(each) for each in inputs), default=0) >= least:
+            passes.append(what)
+
+    return Counted
+
+
+def _size(value: Any) -> int:
+    return value.size if isinstance(value, np.ndarray) else 0
+
+
+def _plain(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(each.view(np.ndarray) if isinstance(each, np.ndarray) else each for each in values)
+
+
+def _wrap(answer: Any, kind: type[np.ndarray]) -> Any:
+    if isinstance(answer, tuple):
+        return tuple(_wrap(each, kind) for each in answer)
+    return answer.view(kind) if type(answer) is np.ndarray else answer

@@ -1,0 +1,229 @@
+"""An engine with a clock, a cluster and writers that tests hold in their hands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from podwright.core.framework.features import Features
+from podwright.core.framework.interface import ClusterError, FilterPlugin, Plugin, PreBindPlugin, ScorePlugin
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import PodGroup
+from podwright.core.plugins import PLUGINS
+from podwright.engine.engine import Engine, Outside, Sources
+from podwright.engine.ports import Regarding, Verdict
+from support.objects.builders import make_node, make_pod
+
+OURS = "podwright"
+
+
+class FakeCluster:
+    """Binds what it is told to; `outcomes` are taken one by one: None, an error, or a future to wait for."""
+
+    def __init__(self) -> None:
+        self.bound: list[tuple[str, str]] = []
+        self.annotations: list[Mapping[str, str]] = []
+        self.outcomes: list[Any] = []
+        self.objects: dict[tuple[str, str], Any] = {}
+        self.unreachable = 0
+
+    async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
+        self.bound.append((pod.name, node_name))
+        self.annotations.append(annotations)
+        outcome = self.outcomes.pop(0) if self.outcomes else None
+        if isinstance(outcome, asyncio.Future):
+            outcome = await outcome
+        if isinstance(outcome, Exception):
+            raise outcome
+
+    async def get(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
+        if self.unreachable:
+            self.unreachable -= 1
+            raise ClusterError("no answer")
+        return self.objects.get((kind, name))
+
+    async def update(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        return raw
+
+    async def wait_for(self, *_: Any) -> None:
+        raise AssertionError("nobody waits here")
+
+
+@dataclass
+class FakeRecorder:
+    events: list[tuple[str, str, str]] = field(default_factory=list)
+    """(pod, reason, note)"""
+    forgotten: list[str] = field(default_factory=list)
+
+    def record(self, regarding: PodInfo | Regarding, kind, reason, action, note, related=None) -> None:
+        self.events.append((regarding.name, reason, note))
+
+    def forget(self, uid: str) -> None:
+        self.forgotten.append(uid)
+
+    def notes(self, reason: str) -> list[str]:
+        return [note for _, r, note in self.events if r == reason]
+
+
+@dataclass
+class FakeStatus:
+    written: list[tuple[str, Verdict | None, str | None]] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+
+    def seen(self, uid: str, raw: Mapping[str, Any]) -> None:
+        pass
+
+    def forget(self, uid: str) -> None:
+        self.forgotten.append(uid)
+
+    def write(self, pod: PodInfo, verdict: Verdict | None, nominated_node: str | None) -> None:
+        self.written.append((pod.name, verdict, nominated_node))
+
+
+@dataclass
+class FakeEvictor:
+    """Says at once that evictions have begun, or with `waits` leaves that to the test: `answers` by the victim's name."""
+
+    evicted: list[tuple[str, str, str]] = field(default_factory=list)
+    waits: bool = False
+    answers: dict[str, Callable[[bool], None]] = field(default_factory=dict)
+
+    def evict(self, victim: PodInfo, preemptor: PodInfo, node_name: str, done: Callable[[bool], None]) -> None:
+        self.evicted.append((victim.name, preemptor.name, node_name))
+        if self.waits:
+            self.answers[victim.name] = done
+        else:
+            done(True)
+
+
+@dataclass
+class FakeGroups:
+    """What was said of pod groups: (name, reason, message); the reason is empty for a group that was placed."""
+
+    said: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def scheduled(self, group: PodGroup) -> None:
+        self.said.append((group.name, "", ""))
+
+    def not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
+        self.said.append((group.name, verdict.reason, verdict.message))
+
+    def disrupted(self, group: PodGroup, message: str) -> None:
+        self.said.append((group.name, "DisruptionTarget", message))
+
+
+class Rig:
+    """The engine and what is around it. Time stands still unless `now` is moved."""
+
+    def __init__(
+        self,
+        plugins: Mapping[str, type] | None = None,
+        bindings_at_once: int = 32,
+        gates: Mapping[str, bool] | None = None,
+        **options: Any,
+    ) -> None:
+        self.now = 1_000.0
+        self.cluster = FakeCluster()
+        self.recorder = FakeRecorder()
+        self.status = FakeStatus()
+        self.evictor = FakeEvictor()
+        self.groups = FakeGroups()
+        outside = Outside(self.cluster, self.recorder, self.status, self.evictor, self.groups)
+        sources = Sources(lambda: self.now, lambda: self.now, lambda _n: 0)
+        classes = {**PLUGINS, **(plugins or {})}
+        self.engine = Engine(classes, Features(gates), outside, sources, bindings_at_once=bindings_at_once, **options)
+
+    def node(self, name: str, **options: Any) -> None:
+        self.engine.nodes.put(make_node(name, **options))
+
+    def pod(self, name: str, **options: Any) -> dict[str, Any]:
+        """A pending pod of ours comes in."""
+        raw = ours(name, **options)
+        self.engine.pending.put(raw)
+        return raw
+
+    def confirm(self, raw: Mapping[str, Any], node: str) -> None:
+        """The watches show the pod bound: it leaves the pending ones, and is among the assigned ones."""
+        self.engine.pending.drop(raw["metadata"]["uid"], raw)
+        self.engine.assigned.put(on_node(raw, node))
+
+    def placed_on(self, name: str) -> str:
+        where = self.engine.cache.placement(f"default/{name}")
+        return "" if where is None else where.name
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Pods by queue, without empty queues."""
+        return {place: count for place, count in self.engine.queue.counts().items() if count}
+
+
+def ours(name: str, **options: Any) -> dict[str, Any]:
+    """A pending pod that asks for us."""
+    spec = {"schedulerName": OURS, **options.pop("spec", {})}
+    return make_pod(name, spec=spec, **options)
+
+
+def on_node(raw: Mapping[str, Any], node: str) -> dict[str, Any]:
+    return {**raw, "spec": {**raw["spec"], "nodeName": node}}
+
+
+def custom_policy(point: str, plugin: str, generation: int = 1) -> dict[str, Any]:
+    """A policy that adds a plugin to the default ones."""
+    return {
+        "metadata": {"name": "custom", "uid": "custom", "generation": generation},
+        "spec": {"strategy": {"type": "Custom"}, "plugins": {point: {"enabled": [{"name": plugin}]}}},
+    }
+
+
+async def settle() -> None:
+    """Gives everything that is ready its turn."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def deciding(rig: Rig) -> AsyncIterator[None]:
+    """The engine's loop runs within; all that is ready has happened at the start of the block."""
+    task = asyncio.create_task(rig.engine.run())
+    try:
+        await settle()
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await rig.engine.stop(0)
+
+
+class Slow(Plugin, PreBindPlugin):
+    """PreBind that waits for a gate."""
+
+    name = "Slow"
+    gate: asyncio.Future
+
+    async def pre_bind(self, _state, _pod, _node_name):
+        return await self.gate
+
+
+class PerNode(Plugin, FilterPlugin, ScorePlugin):
+    """Looks at one node at a time."""
+
+    name = "PerNode"
+
+    def filter(self, _state, _pod, _node):
+        return None
+
+    def score(self, _state, _pod, _node):
+        return 1
+
+
+def values(rig, name):
+    """The samples of a metric, by the values of their labels but `le`; buckets left out."""
+    return {
+        tuple(sample.labels.values()): sample.value
+        for family in rig.engine.metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    }

@@ -1,0 +1,115 @@
+"""Pod groups and their members on the real API server, and what tests ask about them."""
+
+from __future__ import annotations
+
+from podwright.testing import ControlPlane, node, pod, wait_until
+from support.control_plane import operator_process as kit
+
+OURS = "podwright"
+ZONE = "topology.kubernetes.io/zone"
+LABEL = "scheduling.x-k8s.io/pod-group"
+GATES = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
+CRD = kit.CHECKOUT / "crds" / "gangs"
+SERVED = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
+WORKLOAD = "scheduling.k8s.io/v1beta1"
+PLUGINS = "scheduling.x-k8s.io/v1alpha1"
+
+
+def install_crd(cluster: ControlPlane) -> None:
+    """The custom PodGroup."""
+    cluster.apply(CRD)
+    wait_until(lambda: cluster.client.raw("GET", SERVED)[0] == 200, 30, "the API server serves custom pod groups")
+
+
+def remove_crd(cluster: ControlPlane) -> None:
+    """Takes it away with all groups."""
+    cluster.kubectl("delete", "-k", str(CRD), "--wait=true")
+    wait_until(lambda: cluster.client.raw("GET", SERVED)[0] == 404, 30, "the custom pod group is gone")
+
+
+def remove_groups(cluster: ControlPlane, namespace: str) -> None:
+    """All custom groups of a namespace."""
+    cluster.client.request("DELETE", SERVED.replace("podgroups", f"namespaces/{namespace}/podgroups"))
+
+
+class Case:
+    """Groups and members in one namespace."""
+
+    def __init__(self, cluster: ControlPlane, namespace: str) -> None:
+        self.cluster, self.namespace = cluster, namespace
+
+    def nodes(self, count: int, cpu: str = "2", zones: int = 0) -> None:
+        labels = [{ZONE: f"z{i % zones}"} if zones else None for i in range(count)]
+        self.cluster.bulk.create([node(f"n{i}", cpu=cpu, labels=labels[i]) for i in range(count)])
+
+    def group(self, name: str, min_count: int | None, **spec) -> dict:
+        policy = {"basic": {}} if min_count is None else {"gang": {"minCount": min_count}}
+        return self.create(WORKLOAD, name, {"schedulingPolicy": policy, **spec})
+
+    def custom_group(self, name: str, min_member: int, **spec) -> dict:
+        return self.create(PLUGINS, name, {"minMember": min_member, **spec})
+
+    def create(self, version: str, name: str, spec: dict) -> dict:
+        metadata = {"name": name, "namespace": self.namespace}
+        return self.cluster.client.create(
+            {"apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+        )
+
+    def members(self, group: str, numbers, *, cpu: str = "1", custom: bool = False, **spec) -> None:
+        options = {"labels": {LABEL: group}} if custom else {"schedulingGroup": {"podGroupName": group}}
+        self.cluster.bulk.create(
+            [
+                pod(
+                    f"{group}-{i}", self.namespace, **{"scheduler": OURS, "cpu": cpu, "memory": None, **options, **spec}
+                )
+                for i in numbers
+            ]
+        )
+
+    def places(self, group: str) -> list[str]:
+        """The nodes of a group's members that have one."""
+        mine = [
+            raw for raw in kit.pods(self.cluster, self.namespace) if raw["metadata"]["name"].startswith(f"{group}-")
+        ]
+        return [raw["spec"]["nodeName"] for raw in mine if raw["spec"].get("nodeName")]
+
+    def wait_placed(self, group: str, count: int) -> None:
+        wait_until(lambda: len(self.places(group)) == count, 60, f"{count} of {group} are bound")
+
+    def wait_passed_over(self, group: str, cpu: str | None = "10m") -> None:
+        """Waits until a pod that came later is bound, and none of the group."""
+        self.cluster.client.create(pod("plain", self.namespace, scheduler=OURS, cpu=cpu, memory=None))
+        raw = pod("plain", self.namespace)
+        wait_until(lambda: bool(self.cluster.client.read(raw)["spec"].get("nodeName")), 60, "a plain pod is bound")
+        assert self.places(group) == []
+
+    def condition(self, group: dict) -> dict:
+        return kit.condition(self.cluster.client.read(group), "PodGroupInitiallyScheduled")
+
+    def wait_condition(self, group: dict, status: str, reason: str) -> str:
+        """The condition's message, once it says this."""
+        what = f"the status of {group['metadata']['name']} says {reason}"
+        wait_until(lambda: said(self.condition(group)) == (status, reason), 60, what)
+        return self.condition(group)["message"]
+
+    def status(self, group: dict) -> dict:
+        return self.cluster.client.read(group).get("status", {})
+
+    def wait_phase(self, group: dict, phase: str) -> dict:
+        wait_until(lambda: self.status(group).get("phase") == phase, 60, f"the phase is {phase}")
+        return self.status(group)
+
+    def set_phase(self, names, phase: str) -> None:
+        for name in names:
+            self.cluster.client.patch(pod(name, self.namespace), {"status": {"phase": phase}}, "status")
+
+    def all_said_no(self, group: str, count: int) -> bool:
+        """Whether every member's own status says that it was not placed."""
+        mine = [
+            raw for raw in kit.pods(self.cluster, self.namespace) if raw["metadata"]["name"].startswith(f"{group}-")
+        ]
+        return len(mine) == count and all(kit.condition(raw).get("status") == "False" for raw in mine)
+
+
+def said(condition):
+    return condition.get("status"), condition.get("reason")

@@ -1,0 +1,119 @@
+"""An API server that says what a test tells it to, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from podwright.kube.client.credentials import Credentials, Loaded, Source
+from podwright.kube.client.http import Http
+from podwright.kube.client.metrics import ClientMetrics
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class Request:
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class Script:
+    """Answers are taken one by one from `answers`; when they run out, `default` answers."""
+
+    answers: list[Answer] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+    default: Answer | None = None
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        text = await request.read()
+        body = orjson.loads(text) if text else None
+        self.requests.append(Request(request.method, request.path, dict(request.query), dict(request.headers), body))
+        answer = self.answers.pop(0) if self.answers else self.default
+        assert answer is not None, f"nobody expected {request.method} {request.path_qs}"
+        return await answer(request)
+
+    @property
+    def asked(self) -> list[str]:
+        return [f"{request.method} {request.path}" for request in self.requests]
+
+
+def says(status: int = 200, body: Any = None, **headers: str) -> Answer:
+    """A plain answer; an int in place of a body makes a Status."""
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        content = body if body is not None else {"kind": "Status", "reason": f"R{status}", "message": f"says {status}"}
+        return web.Response(status=status, body=orjson.dumps(content), headers=headers)
+
+    return answer
+
+
+def hangs_up() -> Answer:
+    """The connection is cut before there is an answer."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        await asyncio.sleep(0)
+        return web.Response()
+
+    return answer
+
+
+def streams(*lines: Any, then: Callable[[], Awaitable[None]] | None = None) -> Answer:
+    """A watch: each line an object, or bytes as they are; then it ends, or does `then` first."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for line in lines:
+            await response.write(line if isinstance(line, bytes) else orjson.dumps(line) + b"\n")
+        if then is not None:
+            await then()
+        return response
+
+    return answer
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def api(
+    *answers: Answer, default: Answer | None = None, metrics: ClientMetrics | None = None
+) -> AsyncIterator[tuple[Http, Script]]:
+    """An `Http` and the script of the server that it talks to."""
+    async with served(*answers, default=default) as (url, script):
+        source = Source(lambda _now: Loaded(Credentials(url, None, (("Authorization", "Bearer t"),))), lambda: 0.0)
+        http = Http(source, metrics)
+        try:
+            yield http, script
+        finally:
+            await http.close()
+
+
+@asynccontextmanager
+async def served(*answers: Answer, default: Answer | None = None) -> AsyncIterator[tuple[str, Script]]:
+    """The server alone: its URL and its script."""
+    script = Script(list(answers), default=default)
+    app = web.Application(client_max_size=1 << 24)
+    app.router.add_route("*", "/{path:.*}", script.handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}", script
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,30 @@
+"""The policies that tests read from files: the examples, and the bad ones with the field that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+CRD = ROOT / "crds" / "podwright.dev_schedulerpolicies.yaml"
+EXAMPLES = tuple(sorted((ROOT / "manifests" / "examples" / "policies").glob("*.yaml")))
+BAD = tuple(sorted((ROOT / "tests" / "bad_input" / "policies").glob("*.yaml")))
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The one object of a file."""
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def field_that_is_wrong(path: Path) -> str:
+    """What the first line of a bad policy's file says, `# expect: spec.precedence`."""
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    return first.removeprefix("# expect: ")
+
+
+def each(paths: tuple[Path, ...]) -> list[Any]:
+    """The files as parameters of a test, with their names as ids."""
+    return [pytest.param(path, id=path.stem.replace("-", " ")) for path in paths]

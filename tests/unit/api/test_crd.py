@@ -1,0 +1,104 @@
+"""The CRD as it is generated, and the policies in files against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import pytest
+
+from podwright.api import crd
+from podwright.api.compile import PolicySet, compile_policy
+from podwright.api.scheduler_policy import PolicyError, StrategyType, parse_policy
+from podwright.core.framework.features import Features
+from podwright.core.framework.framework import Framework
+from podwright.core.plugins import PLUGINS
+from podwright.core.state.cache import Cache
+from podwright.sandbox.schemas import Schema
+from support.objects import policies as files
+
+SCHEMA = crd.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+
+
+def test_the_file_is_what_is_generated():
+    assert files.CRD.read_text(encoding="utf-8") == crd.render(), "run `make crds`"
+
+
+def test_checking_tells_a_file_that_is_out_of_date(tmp_path, capsys):
+    path = tmp_path / "deeper" / "crd.yaml"
+    assert crd.main(["--check", str(path)]) == 1
+    assert "run `make crds`" in capsys.readouterr().err
+    assert crd.main([str(path)]) == 0
+    assert crd.main(["--check", str(path)]) == 0
+    path.write_text(path.read_text().replace("int32", "int64"))
+    assert crd.main(["--check", str(path)]) == 1
+
+
+def walk(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, schema
+    for key, inner in schema.get("properties", {}).items():
+        yield from walk(inner, f"{path}.{key}")
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            yield from walk(schema[key], f"{path}[]")
+
+
+def test_every_field_has_a_description():
+    bare = [path for path, schema in walk(SCHEMA) if not path.endswith("[]") and "description" not in schema]
+    assert bare == [".metadata"]
+
+
+def test_every_list_map_and_string_of_the_spec_is_bounded():
+    unbounded = []
+    for path, schema in walk(SCHEMA["properties"]["spec"], "spec"):
+        kind = schema.get("type")
+        if kind == "array" and "maxItems" not in schema:
+            unbounded.append(path)
+        if kind == "string" and "maxLength" not in schema and "enum" not in schema:
+            unbounded.append(path)
+        if "additionalProperties" in schema and "maxProperties" not in schema:
+            unbounded.append(path)
+    assert unbounded == []
+
+
+def test_fields_that_nothing_serves_are_left_out():
+    assert not {"rules", "extenders"} & set(SCHEMA["properties"]["spec"]["properties"])
+
+
+@pytest.mark.parametrize("path", files.each(files.EXAMPLES))
+def test_examples_are_valid_and_compile(path):
+    raw = files.load(path)
+    schema = Schema(SCHEMA)
+    assert schema.problems(raw) == []
+    assert schema.prune(raw) == []
+    compiled = compile_policy(parse_policy(raw), PLUGINS, Features())
+    assert compiled.name == path.stem
+
+
+@pytest.mark.parametrize("path", files.each(files.EXAMPLES))
+def test_the_defaults_of_the_schema_are_those_of_the_operator(path):
+    raw, filled = files.load(path), files.load(path)
+    Schema(SCHEMA).default(filled)
+    assert filled["spec"]["precedence"] is not None
+    assert parse_policy(filled) == parse_policy(raw)
+
+
+def test_there_is_an_example_for_every_strategy():
+    shown = {files.load(path)["spec"].get("strategy", {}).get("type", "Default") for path in files.EXAMPLES}
+    assert shown == set(get_args(StrategyType))
+
+
+def test_all_examples_can_live_side_by_side():
+    handle = SimpleNamespace(cache=Cache(), features=Features(), cluster=None, now=lambda: 0.0)
+    policies = PolicySet(PLUGINS, handle.features, check=lambda found: Framework(found.profile, PLUGINS, handle))
+    for path in files.EXAMPLES:
+        assert policies.apply(files.load(path)).accepted
+    assert [policy.name for policy in policies.live if policies.shadowed_by(policy.name)] == []
+
+
+@pytest.mark.parametrize("path", files.each(files.BAD))
+def test_the_operator_refuses_bad_policies_that_get_past_the_schema(path):
+    with pytest.raises(PolicyError) as caught:
+        compile_policy(parse_policy(files.load(path)), PLUGINS, Features())
+    assert files.field_that_is_wrong(path) in caught.value.message

@@ -1,0 +1,304 @@
+"""How the plugins of a profile are run: order, skips, failures, checks of what they return."""
+
+import asyncio
+import re
+
+import numpy as np
+import pytest
+
+from podwright.core.cycle import Fault, Placement, Rejection, schedule
+from podwright.core.framework import interface as fw
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.profile import Enabled, PluginSet, Point, Profile
+from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
+from podwright.core.objects.pod import parse_pod
+from podwright.core.plugins import PLUGINS
+from podwright.simulator.world import World
+from support.objects.builders import make_node, make_pod
+
+POD = parse_pod(make_pod("p"))
+
+
+def framework(*classes, nodes="abc", args=None):
+    """A framework with these plugins only, besides the queue's order and the binder."""
+    world = World()
+    world.fill({"nodes": [make_node(name) for name in nodes]})
+    everything = {**{name: PLUGINS[name] for name in ("PrioritySort", "DefaultBinder")}, **{c.name: c for c in classes}}
+    entries = tuple(Enabled(name, getattr(c, "weight", 0)) for name, c in everything.items())
+    profile = Profile("podwright", {"multiPoint": PluginSet(entries)}, args or {})
+    return Framework(profile, everything, world)
+
+
+def decide(fwk, pod=POD):
+    return schedule(fwk, fwk.handle.cache, pod, lambda _n: 0)
+
+
+def plugin(plugin_name, *bases, **methods):
+    return type(plugin_name, (fw.Plugin, *bases), {"name": plugin_name, **methods})
+
+
+def filtering(name, verdict, **more):
+    return plugin(name, fw.FilterPlugin, filter=lambda _self, _state, _pod, node: verdict(node.name), **more)
+
+
+def scoring(name, score, **more):
+    return plugin(name, fw.ScorePlugin, score=lambda _self, _state, _pod, node: score(node.name), **more)
+
+
+def test_the_first_filter_that_rejects_a_node_gives_the_reason():
+    first = filtering("First", lambda name: unschedulable("first") if name == "a" else None)
+    second = filtering("Second", lambda name: unresolvable("second") if name in "ab" else None)
+    third = filtering("Third", lambda _name: unschedulable("third"))
+    decision = decide(framework(first, second, third))
+    assert isinstance(decision, Rejection)
+    assert decision.message == "0/3 nodes are available: 1 first, 1 second, 1 third."
+    assert decision.status_plugins == {"First", "Second", "Third"}
+    assert decision.diagnosis.plugins() == {"First": 1, "Second": 1, "Third": 1}
+
+
+def test_a_vectorised_filter_is_preferred_and_its_words_are_asked_for_only_on_failure():
+    asked = []
+
+    def filter_all(_self, _state, _pod, table):
+        codes = np.array([0, 1, 0])
+        return fw.FilterResult(codes == 0, lambda: (codes, asked.append(1) or [None, unschedulable("even")]))
+
+    fwk = framework(filtering("Fast", lambda _name: unschedulable("slow"), filter_all=filter_all))
+    decision = decide(fwk)
+    assert isinstance(decision, Placement)
+    assert (decision.feasible, decision.evaluated, decision.rejected) == (2, 3, {"Fast": 1})
+    assert not asked
+
+
+def test_scores_are_weighed_and_summed():
+    heavy = scoring("Heavy", lambda name: {"a": 10, "b": 0, "c": 0}[name], weight=3)
+    light = scoring("Light", lambda name: {"a": 0, "b": 20, "c": 31}[name])
+    decision = decide(framework(heavy, light))
+    assert (decision.node_name, decision.score, decision.runner_up) == ("c", 31, ("a", 30))
+
+
+def test_normalisation_sees_all_scores_and_its_result_counts():
+    seen = []
+
+    def normalize(_self, _state, _pod, scores, _feasible):
+        seen.append(list(scores))
+        return scores * 100 // scores.max()
+
+    decision = decide(framework(scoring("S", lambda name: {"a": 7, "b": 14, "c": 0}[name], normalize=normalize)))
+    assert seen == [[7, 14, 0]]
+    assert (decision.node_name, decision.score, decision.runner_up) == ("b", 100, ("a", 50))
+
+
+def test_a_single_feasible_node_is_not_scored():
+    calls = []
+    only = filtering("Only", lambda name: None if name == "b" else unschedulable("no"))
+    decision = decide(framework(only, scoring("S", lambda name: calls.append(name) or 1)))
+    assert decision.node_name == "b"
+    assert not calls
+
+
+@pytest.mark.parametrize(
+    "method, words",
+    [
+        pytest.param({"filter_all": lambda *_: fw.FilterResult(np.ones(2, bool), tuple)}, r"bool\[2\], expected bool\[3\]", id="a mask that is too short"),
+        pytest.param({"filter_all": lambda *_: fw.FilterResult(np.ones(3), tuple)}, r"float64\[3\], expected bool\[3\]", id="a mask of numbers"),
+        pytest.param({"filter_all": lambda *_: 1 / 0}, "ZeroDivisionError", id="an exception"),
+        pytest.param({"filter_all": None}, "odd", id="a status that is no verdict"),
+    ],
+)  # fmt: skip
+def test_a_filter_that_breaks_its_contract_fails_the_attempt_by_name(method, words):
+    bad = filtering("Bad", lambda _name: Status(Code.ERROR, ("odd",)), **method)
+    decision = decide(framework(bad))
+    assert isinstance(decision, Fault)
+    assert decision.plugin == "Bad"
+    assert re.search(words, decision.message)
+
+
+@pytest.mark.parametrize(
+    "scores, words",
+    [
+        pytest.param(np.zeros(2, np.int64), r"int64\[2\], expected int64\[3\]", id="too short"),
+        pytest.param(np.zeros(3), r"float64\[3\], expected int64\[3\]", id="of floats"),
+        pytest.param([1, 2, 3], r"list, expected int64\[3\]", id="a list"),
+        pytest.param(np.array([0, 50, 101]), "scores from 0 to 101, expected 0 to 100", id="too great"),
+        pytest.param(np.array([-1, 0, 0]), "scores from -1 to 0, expected 0 to 100", id="negative"),
+        pytest.param(101, "scores from 101 to 101", id="one number out of range"),
+    ],
+)
+def test_scores_that_break_the_contract_fail_the_attempt_by_name(scores, words):
+    bad = scoring("Bad", lambda _name: 0, score_all=lambda *_: scores)
+    decision = decide(framework(bad))
+    assert isinstance(decision, Fault)
+    assert decision.plugin == "Bad"
+    assert re.search(words, decision.message)
+
+
+def pre_filtering(name, answer):
+    return plugin(name, fw.PreFilterPlugin, pre_filter=lambda _self, state, _pod: answer)
+
+
+def test_the_nodes_that_several_pre_filters_name_are_intersected():
+    decision = decide(
+        framework(
+            pre_filtering("One", fw.PreFilterResult(frozenset("ab"))),
+            pre_filtering("Two", fw.PreFilterResult(frozenset("bc"))),
+        )
+    )
+    assert (decision.node_name, decision.evaluated) == ("b", 1)
+
+
+def test_pre_filters_that_agree_on_no_node_reject_the_pod_for_good():
+    decision = decide(
+        framework(
+            pre_filtering("Two", fw.PreFilterResult(frozenset("a"))),
+            pre_filtering("One", fw.PreFilterResult(frozenset("b"))),
+        )
+    )
+    assert decision.message == "0/3 nodes are available: node(s) didn't satisfy plugin(s) [One Two] simultaneously."
+
+
+def test_nodes_outside_what_a_pre_filter_names_get_its_words():
+    busy = filtering("Busy", lambda _name: unschedulable("busy"))
+    decision = decide(framework(pre_filtering("One", fw.PreFilterResult(frozenset("a"))), busy))
+    assert decision.message == "0/3 nodes are available: 1 busy, 2 node(s) didn't satisfy plugin(s) [One]."
+
+
+def test_an_unresolvable_pre_filter_ends_the_attempt_and_an_unschedulable_one_lets_the_others_run():
+    ran = []
+    later = plugin("Later", fw.PreFilterPlugin, pre_filter=lambda _self, _state, _pod: ran.append(1))
+    for answer, expected in ((unresolvable("never"), 0), (unschedulable("later"), 1)):
+        ran.clear()
+        decision = decide(framework(pre_filtering("First", answer), later))
+        assert isinstance(decision, Rejection)
+        assert (len(ran), decision.status_plugins) == (expected, {"First"})
+
+
+def test_a_skipping_pre_filter_switches_its_filter_off():
+    both = plugin(
+        "Both",
+        fw.PreFilterPlugin,
+        fw.FilterPlugin,
+        pre_filter=lambda *_: SKIP,
+        filter=lambda *_: unschedulable("never asked"),
+    )
+    assert isinstance(decide(framework(both)), Placement)
+
+
+def test_a_skipping_pre_score_switches_its_score_off():
+    both = plugin(
+        "Both",
+        fw.PreScorePlugin,
+        fw.ScorePlugin,
+        pre_score=lambda *_: SKIP,
+        score=lambda *_: 1 / 0,
+    )
+    assert isinstance(decide(framework(both)), Placement)
+
+
+def reserving(name, log, status=None, error=False):
+    def reserve(_self, _state, _pod, _node):
+        log.append(f"reserve {name}")
+        if error:
+            raise RuntimeError("boom")
+        return status
+
+    def unreserve(_self, _state, _pod, _node):
+        log.append(f"unreserve {name}")
+        raise RuntimeError("unreserve must not stop the others")
+
+    return plugin(name, fw.ReservePlugin, reserve=reserve, unreserve=unreserve)
+
+
+def test_a_failed_reserve_is_undone_in_reverse_order():
+    log = []
+    fwk = framework(reserving("One", log), reserving("Two", log, unschedulable("full")), reserving("Three", log))
+    status = fwk.reserve(fw.CycleState(), POD, "a")
+    assert (status.plugin, status.reasons) == ("Two", ("full",))
+    assert log == ["reserve One", "reserve Two", "unreserve Three", "unreserve Two", "unreserve One"]
+
+
+def test_a_reserve_that_raises_is_undone_too():
+    log = []
+    fwk = framework(reserving("One", log), reserving("Two", log, error=True))
+    with pytest.raises(PluginError, match=r'Reserve plugin "Two".*boom'):
+        fwk.reserve(fw.CycleState(), POD, "a")
+    assert log[-2:] == ["unreserve Two", "unreserve One"]
+
+
+def permitting(name, status, timeout=0.0):
+    return plugin(name, fw.PermitPlugin, permit=lambda *_: (status, timeout))
+
+
+def test_permit_waits_for_all_that_want_to_wait_and_one_denial_decides():
+    waiting = permitting("Slow", Status(Code.WAIT), 5.0)
+    other = permitting("Slower", Status(Code.WAIT), 9.0)
+    status, timeouts = framework(waiting, permitting("Fine", None), other).permit(fw.CycleState(), POD, "a")
+    assert (status.code, timeouts) == (Code.WAIT, {"Slow": 5.0, "Slower": 9.0})
+    status, timeouts = framework(waiting, permitting("No", unschedulable("no"))).permit(fw.CycleState(), POD, "a")
+    assert (status.plugin, timeouts) == ("No", {})
+
+
+def binding(name, answer, log):
+    async def bind(_self, _state, pod, node, _annotations):
+        log.append(f"{name} {pod.name} {node}")
+        return answer
+
+    return plugin(name, fw.BindPlugin, bind=bind)
+
+
+def test_the_first_bind_plugin_that_takes_the_pod_wins():
+    log = []
+    fwk = framework(binding("Skips", SKIP, log), binding("Takes", None, log), binding("Last", None, log))
+    fwk._points[Point.BIND] = tuple(p for p in fwk.at(Point.BIND) if p.name != "DefaultBinder")
+    assert asyncio.run(fwk.bind(fw.CycleState(), POD, "a", {})) is None
+    assert log == ["Skips p a", "Takes p a"]
+
+
+def test_pre_bind_is_left_out_where_its_pre_flight_says_so():
+    log = []
+
+    def binder(name, flight):
+        async def pre_bind(_self, _state, _pod, _node):
+            log.append(name)
+
+        return plugin(name, fw.PreBindPlugin, pre_bind=pre_bind, pre_bind_pre_flight=lambda *_: flight)
+
+    fwk = framework(binder("Works", None), binder("Idle", SKIP))
+    assert asyncio.run(fwk.pre_bind(fw.CycleState(), POD, "a")) is None
+    assert log == ["Works"]
+
+
+def test_a_plugin_that_cannot_be_built_is_named():
+    def broken(_self, _args, _handle):
+        raise ValueError("no such thing")
+
+    with pytest.raises(PluginError, match=r'initializing plugin "Broken": ValueError: no such thing'):
+        framework(plugin("Broken", fw.PreEnqueuePlugin, __init__=broken, pre_enqueue=lambda *_: None))
+
+
+def test_no_node_at_all_is_a_rejection_by_nobody():
+    decision = decide(framework(nodes=""))
+    assert isinstance(decision, Rejection)
+    assert decision.message == "no nodes available to schedule pods"
+    assert decision.status_plugins == frozenset()
+
+
+def test_a_post_filter_that_fails_adds_its_words_and_does_not_hide_the_verdict():
+    failing = plugin("Fails", fw.PostFilterPlugin, post_filter=lambda *_: (None, Status(Code.ERROR, ("not found",))))
+    decision = decide(framework(filtering("No", lambda _name: unschedulable("no")), failing))
+    assert decision.message == "0/3 nodes are available: 3 no. not found"
+    assert decision.filter_message == "0/3 nodes are available: 3 no."
+
+
+def test_a_nominated_node_outside_what_pre_filter_left_is_rejected_in_the_words_of_the_filter():
+    narrowing = plugin(
+        "Narrowing", fw.PreFilterPlugin, pre_filter=lambda _self, _state, _pod: fw.PreFilterResult(frozenset("a"))
+    )
+    full = filtering("Full", lambda name: unschedulable(f"{name} is full"))
+    nominated = parse_pod(make_pod("p", status={"nominatedNodeName": "b"}))
+    decision = decide(framework(narrowing, full), nominated)
+    assert isinstance(decision, Rejection)
+    assert decision.message == (
+        "0/3 nodes are available: 1 a is full, 1 b is full, 1 node(s) didn't satisfy plugin(s) [Narrowing]."
+    )

@@ -1,0 +1,214 @@
+"""A plugin that raises or returns nonsense, at every point: its name is told, and nothing else is harmed."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from podwright.api.kube_scheduler_configuration import convert_profile
+from podwright.core.cycle import Fault, Placement, Rejection, schedule
+from podwright.core.framework import interface as fw
+from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.errors import PluginError, in_words
+from podwright.core.framework.features import Features
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.status import Code, Status, unschedulable
+from podwright.core.objects.pod import parse_pod
+from podwright.core.plugins import PLUGINS
+from podwright.simulator.world import World
+from support.objects.builders import make_node, make_pod
+
+POD = parse_pod(make_pod("p"))
+BASES = {
+    "preEnqueue": fw.PreEnqueuePlugin,
+    "preFilter": fw.PreFilterPlugin,
+    "filter": fw.FilterPlugin,
+    "postFilter": fw.PostFilterPlugin,
+    "preScore": fw.PreScorePlugin,
+    "score": fw.ScorePlugin,
+    "reserve": fw.ReservePlugin,
+    "permit": fw.PermitPlugin,
+    "preBind": fw.PreBindPlugin,
+    "bind": fw.BindPlugin,
+    "postBind": fw.PostBindPlugin,
+}
+
+
+def boom(*_args):
+    raise ZeroDivisionError("a bug")
+
+
+def leave(*_args):
+    raise SystemExit(3)
+
+
+def giving(value):
+    return lambda *_args: value
+
+
+def world():
+    made = World()
+    made.fill({"nodes": [make_node("a"), make_node("b")]})
+    return made
+
+
+def framework(point, in_world=None, **methods):
+    """The default profile with a plugin called Bad at one point."""
+    own = {"unreserve": lambda *_args: None} if point == "reserve" else {}
+    bad = type("Bad", (fw.Plugin, BASES[point]), {"name": "Bad", **own, **methods})
+    classes = {**PLUGINS, "Bad": bad}
+    profile = convert_profile({"plugins": {point: {"enabled": [{"name": "Bad"}]}}}, "", classes, Features())
+    return Framework(profile, classes, in_world or world())
+
+
+def decide(fwk, pod=POD):
+    return schedule(fwk, fwk.handle.cache, pod, lambda _n: 0)
+
+
+NO_STATUS = [pytest.param(giving(False), id="False"), pytest.param(giving("no"), id="a string")]
+RAISES = [pytest.param(boom, id="an exception"), pytest.param(leave, id="an exit")]
+
+
+@pytest.mark.parametrize("method", NO_STATUS + RAISES)
+@pytest.mark.parametrize("point, name", [("preFilter", "pre_filter"), ("filter", "filter"), ("preScore", "pre_score")])
+def test_up_to_scoring_the_attempt_fails_by_the_plugins_name(point, name, method):
+    decision = decide(framework(point, **{name: method}))
+    assert isinstance(decision, Fault)
+    assert decision.plugin == "Bad"
+    assert in_words("Bad", point, "")[:-2] in decision.message
+
+
+@pytest.mark.parametrize(
+    "answer", [np.ones(2, bool), [True, True], np.array(True), fw.FilterResult(np.ones(3, bool), tuple)]
+)
+def test_a_filter_over_all_nodes_must_return_one_verdict_a_node(answer):
+    decision = decide(framework("filter", filter=giving(None), filter_all=giving(answer)))
+    assert isinstance(decision, Fault)
+    assert 'running "Bad" filter plugin: filter_all returned' in decision.message
+
+
+@pytest.mark.parametrize(
+    "explain",
+    [
+        pytest.param(boom, id="raises"),
+        pytest.param(lambda: (np.array([7, 7]), [unschedulable("x")]), id="a code out of range"),
+        pytest.param(lambda: (np.array([0]), [unschedulable("x")]), id="too few codes"),
+        pytest.param(lambda: (np.array([0, 0]), [Status(Code.SUCCESS)]), id="no rejection"),
+    ],
+)
+def test_an_explanation_that_is_wrong_is_blamed_on_its_plugin(explain):
+    answer = fw.FilterResult(np.zeros(2, bool), explain)
+    decision = decide(framework("filter", filter=giving(None), filter_all=giving(answer)))
+    assert isinstance(decision, Fault)
+    assert decision.plugin == "Bad"
+
+
+@pytest.mark.parametrize("score", [None, "5", 50.7, float("nan"), True, 2**70])
+def test_a_score_must_be_a_whole_number(score):
+    decision = decide(framework("score", score=giving(score)))
+    assert isinstance(decision, Fault)
+    assert 'running Score plugins: plugin "Bad" failed with: score returned' in decision.message
+
+
+@pytest.mark.parametrize("answer", [None, unschedulable("x"), (None, "x"), ("result", unschedulable("x"))])
+def test_a_post_filter_that_returns_nonsense_fails_the_attempt(answer):
+    only_small = parse_pod(make_pod("big", requests={"cpu": "99"}))
+    decision = decide(framework("postFilter", post_filter=giving(answer)), only_small)
+    assert isinstance(decision, Fault)
+    assert decision.plugin == "Bad"
+
+
+@pytest.mark.parametrize("method", NO_STATUS + RAISES)
+def test_a_gate_that_is_broken_is_no_open_gate(method):
+    with pytest.raises(PluginError, match='running PreEnqueue plugin "Bad"'):
+        framework("preEnqueue", pre_enqueue=method).pre_enqueue(POD)
+
+
+@pytest.mark.parametrize("method", NO_STATUS + RAISES)
+def test_a_broken_reserve_is_undone(method):
+    undone = []
+    fwk = framework("reserve", reserve=method, unreserve=lambda *args: undone.append(args[-1]))
+    with pytest.raises(PluginError, match='running Reserve plugin "Bad"'):
+        fwk.reserve(fw.CycleState(), POD, "a")
+    assert undone == ["a"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(None, id="None"),
+        pytest.param(unschedulable("x"), id="a bare status"),
+        pytest.param((Status(Code.WAIT), None), id="a wait without end"),
+        pytest.param((Status(Code.WAIT), float("nan")), id="a wait of no number"),
+        pytest.param((Status(Code.WAIT), -1), id="a negative wait"),
+    ],
+)
+def test_a_permit_that_returns_nonsense_is_named(answer):
+    with pytest.raises(PluginError, match='running Permit plugin "Bad"'):
+        framework("permit", permit=giving(answer)).permit(fw.CycleState(), POD, "a")
+
+
+def test_permit_waits_for_a_quarter_of_an_hour_at_most():
+    fwk = framework("permit", permit=giving((Status(Code.WAIT), 1e9)))
+    assert fwk.permit(fw.CycleState(), POD, "a")[1] == {"Bad": 900.0}
+
+
+@pytest.mark.parametrize("method", [giving(False), boom, leave])
+@pytest.mark.parametrize(
+    "point, name, extra",
+    [("preBind", "pre_bind", ()), ("bind", "bind", ({},)), ("postBind", "post_bind", ())],
+)
+def test_from_pre_bind_on_a_broken_plugin_is_named(point, name, extra, method):
+    async def broken(*args):
+        return method(*args)
+
+    fwk = framework(point, **{name: broken})
+    fwk._points = {p: tuple(x for x in plugins if x.name == "Bad") for p, plugins in fwk._points.items()}
+    with pytest.raises(PluginError, match=in_words("Bad", point, "")):
+        asyncio.run(getattr(fwk, name)(fw.CycleState(), POD, "a", *extra))
+
+
+@pytest.mark.parametrize(
+    "hints",
+    [
+        pytest.param(boom, id="it raises"),
+        pytest.param(giving(5), id="a number"),
+        pytest.param(giving([ClusterEvent(NODE, Action.ADD)]), id="an event without a hint"),
+        pytest.param(giving([EventHint("NodeAdd")]), id="a label for an event"),
+        pytest.param(giving([EventHint(ClusterEvent(NODE, "Add"))]), id="an action in words"),
+        pytest.param(giving([EventHint(ClusterEvent(None, Action.ADD))]), id="no kind"),
+        pytest.param(giving([EventHint(ClusterEvent(NODE, Action.ADD), Hint.SKIP)]), id="an answer for a function"),
+    ],
+)
+def test_hints_that_are_none_are_refused_when_the_profile_is_built(hints):
+    bad = type(
+        "Bad",
+        (fw.Plugin, fw.FilterPlugin, fw.EnqueueExtensions),
+        {"name": "Bad", "filter": giving(None), "hints": hints},
+    )
+    classes = {**PLUGINS, "Bad": bad}
+    profile = convert_profile({"plugins": {"filter": {"enabled": [{"name": "Bad"}]}}}, "", classes, Features())
+    with pytest.raises(PluginError, match='Hints plugin "Bad"'):
+        Framework(profile, classes, world())
+
+
+@pytest.mark.parametrize("gates", [{}, {"DynamicResourceAllocation": False}], ids=["disabled", "its gate off"])
+def test_pods_with_claims_are_held_back_even_without_the_plugin_that_says_so(gates):
+    made = World(Features(gates))
+    made.fill({"nodes": [make_node("a")]})
+    plugins = {} if gates else {"multiPoint": {"disabled": [{"name": "DynamicResources"}]}}
+    fwk = Framework(convert_profile({"plugins": plugins}, "", PLUGINS, made.features), PLUGINS, made)
+    claiming = parse_pod(make_pod("p", spec={"resourceClaims": [{"name": "gpu"}]}))
+    decision = decide(fwk, claiming)
+    assert isinstance(decision, Rejection)
+    assert "does not allocate devices, and the pod has claims (gpu)" in decision.message
+    assert isinstance(decide(fwk), Placement)
+
+
+def test_pods_of_equal_priority_that_are_nominated_count():
+    made = World()
+    made.fill({"nodes": [make_node("a", allocatable={"cpu": "2"})]})
+    made.set_pod(make_pod("promised", priority=5, requests={"cpu": "2"}, status={"nominatedNodeName": "a"}))
+    fwk = Framework(convert_profile({}, "", PLUGINS, made.features), PLUGINS, made)
+    pods = {n: parse_pod(make_pod(f"p{n}", priority=n, requests={"cpu": "1"})) for n in (4, 5, 6)}
+    assert [type(decide(fwk, pods[n])) for n in (4, 5, 6)] == [Rejection, Rejection, Placement]

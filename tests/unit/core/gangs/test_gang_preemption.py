@@ -1,0 +1,447 @@
+"""A pod group as preemptor: who goes for it, who stays, and that the search leaves no trace."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.core.framework.interface import FilterPlugin, Plugin
+from podwright.core.framework.status import Code, unschedulable
+from podwright.core.gangs.decisions import GangFault, GangPlacement, GangPreemption, GangRejection
+from podwright.core.gangs.plan import decide
+from podwright.core.objects.pod import parse_pod
+from podwright.core.plugins import PLUGINS
+from support.gangs.kit import HOST, NOW, ZONE, Siege, budget, group_of, one, room
+
+
+def filtering(plugin: str) -> dict:
+    return {"filter": {"enabled": [{"name": plugin}]}}
+
+
+MOUNTS = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}
+
+
+def give_claim(siege: Siege) -> None:
+    """The claim that MOUNTS names exists, and one pod may use it."""
+    claim = {
+        "metadata": {
+            "name": "data",
+            "namespace": "default",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        },
+        "spec": {"accessModes": ["ReadWriteOncePod"], "volumeName": "v"},
+        "status": {"phase": "Bound"},
+    }
+    volume = {"metadata": {"name": "v"}, "spec": {"claimRef": {"name": "data", "namespace": "default"}}}
+    siege.cache.set_object("PersistentVolume", volume)
+    siege.cache.set_object("PersistentVolumeClaim", claim)
+
+
+class TestWhoGoes:
+    @pytest.mark.parametrize(
+        ("nodes", "placed", "options", "victims"),
+        [
+            pytest.param([room("n1", 1)], [one("low", "n1", 5)], {}, ["low"], id="a pod of lower priority"),
+            pytest.param(
+                [room("n1", 2)],
+                [one("low", "n1", 1), one("mid", "n1", 50)],
+                {},
+                ["low"],
+                id="the one of the lowest priority",
+            ),
+            pytest.param(
+                [room("n1", 2)],
+                [one("alone", "n1"), one("member", "n1", group="g")],
+                {"groups": [group_of("g", 0)]},
+                ["alone"],
+                id="a pod of no group before one of a group",
+            ),
+            pytest.param(
+                [room("n1", 2)],
+                [
+                    one("younger", "n1", group="g", start="2023-01-02T00:00:00Z"),
+                    one("older", "n1", group="g", start="2023-01-01T00:00:00Z"),
+                ],
+                {"groups": [group_of("g", 0)]},
+                ["younger"],
+                id="of two pods of a group that go alone, the one that started later",
+            ),
+            pytest.param(
+                [room("n1", 1), room("n2", 1)],
+                [one("a", "n1", group="g"), one("b", "n2", group="g")],
+                {"groups": [group_of("g", 0, whole=True)]},
+                ["a", "b"],
+                id="with one pod of a group that goes as a whole, the other one on another node",
+            ),
+            pytest.param(
+                [room("n1", 2), room("n2", 1)],
+                [one("a", "n1", group="g"), one("b", "n2", group="g"), one("alone", "n1")],
+                {"groups": [group_of("g", 0, whole=True)]},
+                ["alone"],
+                id="rather a lone pod than a group that goes as a whole",
+            ),
+            pytest.param(
+                [room("n1", 2)],
+                [one("guarded", "n1", labels={"app": "db"}), one("free", "n1", 50)],
+                {"budgets": [budget("db", 0, {"app": "db"})]},
+                ["free"],
+                id="rather one of higher priority than one under a budget",
+            ),
+            pytest.param(
+                [room("n1", 2), room("n2", 1)],
+                [
+                    one("a", "n1", group="g"),
+                    one("b", "n2", group="g", labels={"app": "db"}),
+                    one("free", "n1", 50),
+                ],
+                {"groups": [group_of("g", 0, whole=True)], "budgets": [budget("db", 0, {"app": "db"})]},
+                ["free"],
+                id="a budget on one pod guards its whole group",
+            ),
+            pytest.param(
+                [room("n1", 1), room("n2", 1)],
+                [one("a", "n1", 100, group="g"), one("b", "n2", 100, group="g")],
+                {"groups": [group_of("g", 50, whole=True)]},
+                ["a", "b"],
+                id="what counts is the priority of the group, not of its pods",
+            ),
+            pytest.param(
+                [room(f"n{i}", 1) for i in range(1, 5)],
+                [one("p1", "n1"), one("p2", "n2"), one("p3", "n3", 100), one("p4", "n4", 100)],
+                {"members": 3, "min_count": 1},
+                ["p1", "p2"],
+                id="as many members as can be placed, and not only as must",
+            ),
+            pytest.param(
+                [room(f"n{i}", 1) for i in range(1, 4)],
+                [one("v1", "n1", 50, group="g"), one("v2", "n2", 50, group="g"), one("v3", "n3", 1)],
+                {"members": 3, "min_count": 1, "groups": [group_of("g", 50, whole=True)]},
+                ["v1", "v2", "v3"],
+                id="a group is not kept whole at the cost of members beyond the minimum",
+            ),
+        ],
+    )  # fmt: skip
+    def test_as_few_and_as_little_important_as_can_be(self, nodes, placed, options, victims):
+        assert Siege(nodes, placed, **options).victims() == victims
+
+    def test_groups_that_go_as_a_whole_are_named_and_budgets_counted(self):
+        siege = Siege(
+            [room("n1", 1), room("n2", 1)],
+            [one("a", "n1", group="g", labels={"app": "db"}), one("b", "n2", group="g")],
+            members=2,
+            groups=[group_of("g", 0, whole=True)],
+            budgets=[budget("db", 0, {"app": "db"})],
+        )
+        found = siege.preempt()
+        assert found.message == "pod group preemption: found a placement for podgroup, preempting 2 victims"
+        assert [group.name for group in found.disrupted] == ["g"]
+        assert found.violations == 1
+        assert found.nominations == {"default/m0": "n1", "default/m1": "n2"}
+
+    def test_the_younger_of_two_equal_pods_goes_and_who_has_not_started_is_youngest(self):
+        placed = [one("old", "n1", start="2023-01-01T00:00:00Z"), one("young", "n1", start="2023-06-01T00:00:00Z")]
+        assert Siege([room("n1", 2)], placed).victims() == ["young"]
+        placed[0] = one("unstarted", "n1")
+        assert Siege([room("n1", 2)], placed).victims() == ["unstarted"]
+
+    def test_a_start_that_became_known_later_counts(self):
+        siege = Siege(
+            [room("n1", 2)],
+            [one("a", "n1", group="g", start="2023-06-01T00:00:00Z"), one("b", "n1", group="h")],
+            groups=[group_of("g", 0, whole=True), group_of("h", 0, whole=True)],
+        )
+        assert siege.victims() == ["b"]
+        siege.cache.set_pod(parse_pod(one("b", "n1", group="h", start="2023-01-01T00:00:00Z")))
+        assert siege.victims() == ["a"]
+
+
+class TestBesideOthers:
+    def apart(self, key: str, **labels: str) -> dict:
+        term = {"topologyKey": key, "labelSelector": {"matchLabels": labels}}
+        return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+    def test_who_keeps_members_away_from_its_zone_goes_from_wherever_it_is(self):
+        nodes = [room("n1", 2, "a"), room("n2", 2, "a")]
+        placed = [one("quiet", "n1"), one("jealous", "n2", spec=self.apart(ZONE, app="gang"))]
+        siege = Siege(nodes, placed, member={"labels": {"app": "gang"}})
+        assert isinstance(siege.planner.plan(siege.members), GangRejection)
+        assert siege.victims() == ["jealous"]
+
+    def test_whom_members_keep_away_from_goes(self):
+        nodes = [room("n1", 2, "a"), room("n2", 2, "a")]
+        placed = [one("quiet", "n1"), one("noisy", "n2", labels={"app": "noisy"})]
+        siege = Siege(nodes, placed, member={"spec": self.apart(ZONE, app="noisy")})
+        assert siege.victims() == ["noisy"]
+
+    def test_members_that_keep_apart_from_each_other_take_a_node_each(self):
+        nodes = [room("n1", 2), room("n2", 2)]
+        placed = [one(f"p{i}", f"n{1 + i // 2}") for i in range(4)]
+        siege = Siege(
+            nodes, placed, members=2, member={"labels": {"app": "gang"}, "spec": self.apart(HOST, app="gang")}
+        )
+        found = siege.preempt()
+        assert sorted(found.nominations.values()) == ["n1", "n2"]
+        assert len(found.victims) == 2
+
+    def test_pods_that_would_skew_the_spread_go(self):
+        spread = {
+            "maxSkew": 1,
+            "topologyKey": ZONE,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "gang"}},
+        }
+        nodes = [room("n1", 4, "a"), room("n2", 4, "b")]
+        placed = [one(f"a{i}", "n1", labels={"app": "gang"}) for i in range(4)] + [
+            one(f"b{i}", "n2", 100) for i in range(4)
+        ]
+        siege = Siege(
+            nodes, placed, member={"labels": {"app": "gang"}, "spec": {"topologySpreadConstraints": [spread]}}
+        )
+        # Zone b has none and no room: beside the member, zone a may hold nobody else of its kind.
+        assert len(siege.victims()) == 4
+
+    def test_of_a_group_one_pod_matters_by_its_labels_and_another_by_its_node(self):
+        spread = {
+            "maxSkew": 5,
+            "topologyKey": ZONE,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "x"}},
+        }
+        nodes = [room("n1", 1, "a"), room("n2", 1, "b"), room("n3", 1, "a")]
+        placed = [
+            one("marked", "n3", 50, group="g", labels={"app": "x"}),
+            one("there", "n2", 50, group="g"),
+            one("low", "n1"),
+            one("high", "n3", 200),
+        ]
+        member = {"spec": {"topologySpreadConstraints": [spread]}}
+        siege = Siege(nodes, placed, members=2, groups=[group_of("g", 50, whole=True)], member=member)
+        assert siege.victims() == ["marked", "there", "low"]
+
+    def test_a_claim_that_one_pod_may_use_is_taken_from_it_wherever_it_is(self):
+        siege = Siege(
+            [room("n1", 2), room("n2", 2)],
+            [one("quiet", "n1"), one("holder", "n2", spec=MOUNTS)],
+            member={"spec": MOUNTS},
+        )
+        give_claim(siege)
+        assert siege.victims() == ["holder"]
+
+    def test_a_filter_that_looks_farther_than_it_should_is_asked_about_every_unit(self):
+        class Lonely(Plugin, FilterPlugin):
+            """Rejects everybody while more than one pod is placed anywhere."""
+
+            name = "Lonely"
+
+            def filter(self, state, pod, node):
+                others = sum(len(info.pods) for info in self.handle.cache.nodes.values() if info.name != node.name)
+                return unschedulable("not lonely") if others > 1 else None
+
+        nodes = [room(f"n{i}", 1) for i in range(4)]
+        placed = [one(f"p{i}", f"n{i}", i) for i in range(1, 4)]
+        siege = Siege(nodes, placed, plugins=filtering("Lonely"), classes={**PLUGINS, "Lonely": Lonely})
+        # The member goes to the free node; only one other pod may be left then, the most important one.
+        assert siege.victims() == ["p2", "p1"]
+
+
+class Watchful(Plugin, FilterPlugin):
+    """Rejects everybody while there is a pod named `far`."""
+
+    name = "Watchful"
+
+    def filter(self, state, pod, node):
+        there = any(other.name == "far" for info in self.handle.cache.nodes.values() for other in info.pods.values())
+        return unschedulable("far is there") if there else None
+
+
+def apart_from(app: str) -> dict:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": ZONE}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+class TestFromNodesThatAreTooSmall:
+    @pytest.mark.parametrize(
+        ("far", "member", "options"),
+        [
+            pytest.param(apart_from("gang"), {}, {}, id="who keeps members away from its zone"),
+            pytest.param({}, apart_from("far"), {}, id="whom members keep away from"),
+            pytest.param(
+                {},
+                {
+                    "topologySpreadConstraints": [
+                        {
+                            "maxSkew": 1,
+                            "topologyKey": ZONE,
+                            "whenUnsatisfiable": "DoNotSchedule",
+                            "labelSelector": {"matchLabels": {"kind": "same"}},
+                        }
+                    ]
+                },
+                {},
+                id="who skews the spread of members",
+            ),
+            pytest.param(
+                MOUNTS,
+                MOUNTS,
+                {},
+                id="who has the claim that members want for themselves",
+            ),
+            pytest.param(
+                {},
+                {},
+                {"plugins": filtering("Watchful"), "classes": {**PLUGINS, "Watchful": Watchful}},
+                id="who is in the way of a filter of somebody else",
+            ),
+        ],
+    )
+    def test_pods_go_for_what_reaches_beyond_their_node(self, far, member, options):
+        siege = Siege(
+            [room("large", 4), room("small", 1), room("other", 1, "y")],
+            [one("far", "small", labels={"app": "far", "kind": "same"}, spec=far)],
+            member={"requests": {"cpu": "3"}, "labels": {"app": "gang", "kind": "same"}, "spec": member},
+            **options,
+        )
+        give_claim(siege)
+        assert siege.victims() == ["far"]
+
+
+class TestNobodyGoes:
+    @pytest.mark.parametrize(
+        ("placed", "groups"),
+        [
+            pytest.param([], [], id="an empty cluster"),
+            pytest.param([one("equal", "n1", 100)], [], id="equal priority"),
+            pytest.param([one("high", "n1", 200)], [], id="higher priority"),
+            pytest.param(
+                [one("low", "n1", 0, group="g")], [group_of("g", 100, whole=True)], id="a group of equal priority"
+            ),
+        ],
+    )
+    def test_without_units_of_lower_priority(self, placed, groups):
+        found = Siege([room("n1", 1)], placed, groups=groups, members=2).preempt()
+        assert found.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        assert found.message == "pod group preemption: No preemption victims found for incoming preemptor"
+
+    def test_where_not_even_the_empty_cluster_is_enough_the_group_says_what_it_lacks(self):
+        found = Siege([room("n1", 1)], [one("low", "n1")], members=2).preempt()
+        assert found.code is Code.UNSCHEDULABLE
+        assert found.message == ("pod group preemption: minCount (2) cannot be satisfied: 1 scheduled, 0 remaining")
+
+    @pytest.mark.parametrize(
+        ("group", "member"),
+        [
+            pytest.param({"preemptionPolicy": "Never"}, {}, id="of the group"),
+            pytest.param({}, {"spec": {"preemptionPolicy": "Never"}}, id="of its pods, where the group has none"),
+        ],
+    )
+    def test_the_policy_never(self, group, member):
+        found = Siege([room("n1", 1)], [one("low", "n1")], group=group, member=member).preempt()
+        assert found == unschedulable("pod group preemption: not eligible due to preemptionPolicy=Never.")
+
+    def test_the_groups_policy_is_above_that_of_its_pods(self):
+        siege = Siege(
+            [room("n1", 1)],
+            [one("low", "n1")],
+            group={"preemptionPolicy": "PreemptLowerPriority"},
+            member={"spec": {"preemptionPolicy": "Never"}},
+        )
+        found = siege.preempt()
+        # Members that disagree with their group are its error, which is found when it is planned.
+        assert found.code is Code.ERROR
+        assert "same preemption policy" in found.message
+
+    def test_without_the_plugin_at_post_filter(self):
+        without = {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}}
+        found = Siege([room("n1", 1)], [one("low", "n1")], plugins=without).preempt()
+        assert found == unschedulable()
+
+
+class TestOngoing:
+    def going(self, name: str, node: str, priority: int = 0, group: str = "") -> dict:
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        return one(
+            name,
+            node,
+            priority,
+            group,
+            metadata={"deletionTimestamp": "2023-01-01T00:00:00Z"},
+            status={"conditions": [condition]},
+        )
+
+    def nominated(self, node: str) -> dict:
+        return {"status": {"nominatedNodeName": node}}
+
+    def test_a_group_waits_for_the_victims_that_are_still_going(self):
+        siege = Siege([room("n1", 1)], [self.going("low", "n1")], member=self.nominated("n1"))
+        found = siege.preempt()
+        assert found.message == "pod group preemption: ongoing preemption on nominated nodes"
+        assert (found.nominations, found.victims) == ({"default/m0": "n1"}, ())
+
+    def test_a_nomination_counts_before_the_api_server_has_shown_it(self):
+        siege = Siege([room("n1", 1)], [self.going("low", "n1")])
+        siege.cache.nominator.add(siege.members[0], "n1")
+        assert siege.preempt().victims == ()
+
+    @pytest.mark.parametrize(
+        ("going", "groups"),
+        [
+            pytest.param(("elsewhere", "n2", 0), [], id="on another node"),
+            pytest.param(("high", "n1", 200), [], id="of higher priority"),
+            pytest.param(("low", "n1", 0, "g"), [group_of("g", 200)], id="of a group of higher priority"),
+        ],
+    )
+    def test_others_that_are_going_are_not_waited_for(self, going, groups):
+        nodes = [room("n1", 2), room("n2", 1)]
+        placed = [one("low1", "n1"), one("low2", "n1"), self.going(*going)]
+        found = Siege(nodes, placed, groups=groups, member=self.nominated("n1")).preempt()
+        assert "found a placement" in found.message
+
+
+class TestWholeDecision:
+    def test_the_message_of_the_group_ends_with_what_preemption_says(self):
+        siege = Siege([room("n1", 1)], [one("low", "n1")])
+        decision = decide(siege.planner, siege.members, NOW)
+        assert isinstance(decision, GangRejection)
+        assert decision.message == (
+            "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, "
+            "pod group preemption: found a placement for podgroup, preempting 1 victims"
+        )
+        assert isinstance(decision.preemption, GangPreemption)
+
+    def test_if_nobody_need_go_after_all_the_group_is_placed(self):
+        siege = Siege([room("n1", 1), room("n2", 1)], [one("low", "n1")])
+        planner = siege.planner
+        answers = [GangRejection(planner.group, "not this time"), planner.plan(siege.members)]
+
+        class Fickle:
+            """A planner that finds a place at the second attempt only."""
+
+            framework, cache, group = planner.framework, planner.cache, planner.group
+
+            def plan(self, _pods):
+                return answers.pop(0)
+
+        assert isinstance(decide(Fickle(), siege.members, NOW), GangPlacement)
+
+    def test_a_plugin_that_fails_while_units_come_back_is_a_fault_and_all_are_back(self):
+        class Breaks(Plugin, FilterPlugin):
+            """Works until the cluster was empty once."""
+
+            name = "Breaks"
+            emptied = False
+
+            def filter(self, state, pod, node):
+                if not self.handle.cache.pod_count:
+                    type(self).emptied = True
+                    return None
+                if self.emptied:
+                    raise RuntimeError("by accident")
+                return unschedulable("no")
+
+        placed = [one("a", "n1"), one("b", "n2")]
+        siege = Siege(
+            [room("n1", 1), room("n2", 1)], placed, plugins=filtering("Breaks"), classes={**PLUGINS, "Breaks": Breaks}
+        )
+        decision = decide(siege.planner, siege.members, NOW)
+        assert isinstance(decision, GangFault)
+        assert decision.plugin == "Breaks"
+        assert siege.cache.pod_count == 2

@@ -1,0 +1,125 @@
+"""A single pod that preempts where there are pod groups: units, their priorities, and what filters see of other nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from podwright.api.kube_scheduler_configuration import default_profile
+from podwright.core.cycle import Rejection, schedule
+from podwright.core.framework.framework import Framework
+from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod_group import KIND
+from podwright.core.plugins import PLUGINS
+from podwright.core.preemption.units import disruptions
+from podwright.simulator.world import World
+from support.gangs.kit import NOW, ZONE, budget, group_of, one, room
+from support.objects.builders import make_pod
+
+
+def decide(nodes, placed, groups=(), budgets=(), **pod: Any) -> Rejection:
+    """What becomes of a pod of priority 100 that wants one CPU."""
+    world = World(clock=lambda: NOW)
+    world.fill({"nodes": nodes, "pods": placed, "podDisruptionBudgets": list(budgets)})
+    for group in groups:
+        world.cache.set_object(KIND, group)
+    framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
+    urgent = parse_pod(make_pod("urgent", **{"requests": {"cpu": "1"}, "priority": 100, **pod}), keep_raw=True)
+    decision = schedule(framework, world.cache, urgent, lambda _n: 0)
+    assert isinstance(decision, Rejection)
+    return decision
+
+
+def gone(decision: Rejection) -> tuple[str | None, list[str]]:
+    return decision.nominated_node, [victim.name for victim in decision.victims]
+
+
+PAIR = [one("a", "n1", group="g"), one("b", "n2", group="g")]
+
+
+def test_a_group_that_goes_as_a_whole_goes_from_all_nodes():
+    full = [one("high", "n2", 200)]
+    assert gone(decide([room("n1", 1), room("n2", 2)], [*PAIR, *full], [group_of("g", whole=True)])) == (
+        "n1",
+        ["a", "b"],
+    )
+
+
+def test_pods_of_a_group_that_go_alone_go_alone():
+    node, victims = gone(decide([room("n1", 1), room("n2", 1)], PAIR, [group_of("g")]))
+    assert (node, victims) in (("n1", ["a"]), ("n2", ["b"]))
+
+
+def test_a_group_that_is_not_there_or_not_served_makes_no_difference():
+    for groups in ([], [group_of("other", whole=True)]):
+        assert len(gone(decide([room("n1", 1), room("n2", 1)], PAIR, groups))[1]) == 1
+
+
+def test_a_node_with_one_lone_victim_costs_less_than_a_whole_group():
+    nodes = [room("n1", 1), room("n2", 1), room("n3", 1)]
+    placed = [*PAIR, one("alone", "n3")]
+    assert gone(decide(nodes, placed, [group_of("g", 0, whole=True)])) == ("n3", ["alone"])
+
+
+def test_a_group_comes_back_before_a_lone_pod_and_a_larger_one_before_a_smaller():
+    placed = [
+        one("alone", "n1"),
+        one("small", "n1", group="small"),
+        one("large", "n1", group="large"),
+        one("larger", "n2", group="large"),
+    ]
+    groups = [group_of("small", 0, whole=True), group_of("large", 0, whole=True)]
+    nodes = [room("n1", 3), room("n2", 1)]
+    blocked = [one("high", "n2", 200)]
+    nodes[1] = room("n2", 2)
+    assert gone(decide(nodes, [*placed, *blocked], groups)) == ("n1", ["alone"])
+    assert gone(decide(nodes, [*placed, *blocked], groups, requests={"cpu": "2"})) == ("n1", ["small", "alone"])
+
+
+@pytest.mark.parametrize(
+    ("own", "groups", "goes"),
+    [
+        pytest.param(200, 50, True, id="pods of a group of lower priority go whatever they say"),
+        pytest.param(0, 200, False, id="pods of a group of higher priority stay whatever they say"),
+    ],
+)
+@pytest.mark.parametrize("whole", [True, False], ids=["together", "alone"])
+def test_the_groups_priority_counts(own, groups, goes, whole):
+    placed = [one("a", "n1", own, group="g")]
+    assert bool(decide([room("n1", 1)], placed, [group_of("g", groups, whole=whole)]).victims) is goes
+
+
+def test_without_a_priority_of_its_own_a_whole_group_has_that_of_its_most_important_pod():
+    placed = [one("a", "n1", 0, group="g"), one("b", "n2", 200, group="g")]
+    assert not decide([room("n1", 1), room("n2", 1)], placed, [group_of("g", whole=True)]).victims
+
+
+def test_every_violation_of_a_whole_group_counts_against_its_node():
+    placed = [
+        *(one(f"g{i}", f"n{i}", group="g", labels={"app": "db"}) for i in (1, 2)),
+        one("alone", "n3", 50, labels={"app": "db"}),
+    ]
+    nodes = [room(f"n{i}", 1) for i in (1, 2, 3)]
+    decision = decide(nodes, placed, [group_of("g", 0, whole=True)], [budget("db", 0, {"app": "db"})])
+    assert gone(decision) == ("n3", ["alone"])
+
+
+def test_what_goes_elsewhere_with_its_group_is_no_longer_in_the_way():
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "noisy"}}}
+    apart = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    placed = [one("near", "n1", group="g"), one("noisy", "n2", group="g", labels={"app": "noisy"})]
+    nodes = [room("n1", 1, "a"), room("n2", 1, "a")]
+    assert gone(decide(nodes, placed, [group_of("g", whole=True)], spec=apart))[1] == ["near", "noisy"]
+    # Going alone it would not help on n1, and on n2 the noisy one goes alone.
+    assert gone(decide(nodes, placed, [group_of("g")], spec=apart)) == ("n2", ["noisy"])
+
+
+def test_disruptions_are_groups_that_go_whole_and_single_pods_of_others():
+    world = World()
+    pods = [one("a", "n", group="g"), one("b", "n", group="g"), one("c", "n", group="h"), one("d", "n")]
+    for group in (group_of("g", whole=True), group_of("h")):
+        world.cache.set_object(KIND, group)
+    whole, units = disruptions([parse_pod(pod) for pod in pods], world.cache.groups)
+    assert [group.name for group in whole] == ["g"]
+    assert units == 2

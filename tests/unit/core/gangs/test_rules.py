@@ -1,0 +1,66 @@
+"""What a group must fulfil: agreement, counts, and resources in all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from podwright.core.gangs.rules import disagreement, shortage
+from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND, group_key, parse_pod_group
+from podwright.simulator.world import World
+from support.objects.builders import make_node, make_pod
+
+
+def raw_group(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "gang", "namespace": "default", "uid": "u"}, "spec": {"minMember": 2, **spec}}
+
+
+def member(name: str, **options: Any) -> dict[str, Any]:
+    return make_pod(name, labels={GROUP_LABEL: "gang"}, **options)
+
+
+class TestAgreement:
+    @pytest.mark.parametrize(
+        ("other", "problem"),
+        [
+            pytest.param(
+                {"spec": {"schedulerName": "else"}},
+                'should have the same .spec.schedulerName set, got: "else" and "default-scheduler"',
+                id="scheduler name",
+            ),
+            pytest.param({"priority": 7}, "should have the same priority as one another, got 7 and 0", id="priority"),
+            pytest.param(
+                {"spec": {"preemptionPolicy": "Never"}},
+                "should have the same preemption policy, got Never and PreemptLowerPriority",
+                id="preemption policy",
+            ),
+        ],
+    )
+    @pytest.mark.parametrize("placed", [pytest.param(True, id="placed"), pytest.param(False, id="waiting")])
+    def test_a_member_that_differs_is_named_wherever_it_is(self, other, problem, placed):
+        group = parse_pod_group(PLUGINS_KIND, raw_group())
+        first, odd = parse_pod(member("a", priority=0)), parse_pod(member("b", **{"priority": 0, **other}))
+        waiting, there = ([first], [odd]) if placed else ([first, odd], [])
+        assert disagreement(group, waiting, there).endswith(problem)
+        assert not disagreement(group, [first], [])
+
+
+class TestShortage:
+    @pytest.mark.parametrize(
+        ("size", "holder", "lacking"),
+        [
+            pytest.param("12", None, False, id="all of it is free"),
+            pytest.param("11", None, True, id="there is too little"),
+            pytest.param("12", make_pod("other", node="n", requests={"cpu": "4"}), True, id="others hold a part"),
+            pytest.param("12", member("a", node="n", requests={"cpu": "4"}), False, id="members hold a part"),
+        ],
+    )
+    def test_what_is_free_and_what_members_hold_counts(self, size, holder, lacking):
+        world = World()
+        world.fill({"nodes": [make_node("n", allocatable={"cpu": size})], "pods": [holder] if holder else []})
+        world.cache.set_object(PLUGINS_KIND, raw_group(minResources={"cpu": "12"}))
+        group = world.cache.groups.get(group_key(PLUGINS_API, "default", "gang"))
+        assert group is not None
+        assert bool(shortage(group, world.cache)) is lacking

@@ -1,0 +1,474 @@
+import numpy as np
+import pytest
+
+from podwright.core.framework.args import ArgsError, decode_args
+from podwright.core.framework.cluster_events import Hint
+from podwright.core.framework.interface import CycleState, Feasible
+from podwright.core.framework.status import SKIP, Code
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import parse_pod
+from podwright.core.plugins.affinity.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
+from support.objects.builders import make_namespace, make_node, make_pod
+from support.plugins.kit import build, make_cache, pending
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "zone"
+AFFINITY = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def term(key=ZONE, app="x", **more):
+    return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}, **more}
+
+
+def near(*terms, **weighted):
+    return {"affinity": {"podAffinity": rules(terms, **weighted)}}
+
+
+def away(*terms, **weighted):
+    return {"affinity": {"podAntiAffinity": rules(terms, **weighted)}}
+
+
+def rules(terms, weight=None):
+    if weight is None:
+        return {REQUIRED: list(terms)}
+    return {PREFERRED: [{"weight": weight, "podAffinityTerm": each} for each in terms]}
+
+
+def node(name, zone=None):
+    return make_node(name, labels={HOSTNAME: name, **({} if zone is None else {ZONE: zone})})
+
+
+def running(name, on, app="x", namespace="default", spec=None, **more):
+    return make_pod(name, namespace=namespace, labels={"app": app}, node=on, spec=spec, **more)
+
+
+NODES = [node("a1", "a"), node("a2", "a"), node("b1", "b"), node("none")]
+"""Two nodes in zone a, one in b, and one in no zone."""
+
+
+def verdicts(plugin, pod, state=None):
+    """Reasons by node name, as the per-node filter and the vectorised one give them; None for Skip."""
+    cache, state = plugin.handle.cache, state or CycleState()
+    if "PreFilterInterPodAffinity" not in state.data and plugin.pre_filter(state, pod) is SKIP:
+        return None
+    result = plugin.filter_all(state, pod, cache.table)
+    found = {}
+    for name, info in cache.nodes.items():
+        status = plugin.filter(state, pod, info)
+        if result is None or result.ok[info.slot]:
+            assert status is None
+        else:
+            codes, statuses = result.explain()
+            assert statuses[codes[info.slot]] == status
+            assert (status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE) == (status.message == AFFINITY)
+        found[name] = "" if status is None else status.message
+    return found
+
+
+def scores(plugin, pod, only=None):
+    """Normalised scores by node name; None for Skip."""
+    cache, state = plugin.handle.cache, CycleState()
+    slots = [info.slot for name, info in cache.nodes.items() if only is None or name in only]
+    feasible = Feasible(cache.table, np.array(slots, np.intp))
+    if plugin.pre_score(state, pod, feasible) is SKIP:
+        return None
+    raw = plugin.score_all(state, pod, feasible)
+    assert raw.tolist() == [plugin.score(state, pod, cache.node_at(slot)) for slot in slots]
+    normal = np.broadcast_to(plugin.normalize(state, pod, raw, feasible), len(slots)).tolist()
+    return {cache.table.names[slot]: score for slot, score in zip(slots, normal, strict=True)}
+
+
+def passing(found):
+    return {name for name, reason in found.items() if not reason}
+
+
+@pytest.mark.parametrize(
+    "placed, spec, fits",
+    [
+        pytest.param([("p", "a1")], near(term()), {"a1", "a2"}, id="the zone of a matching pod"),
+        pytest.param([("p", "a1")], near(term(HOSTNAME)), {"a1"}, id="the node of a matching pod"),
+        pytest.param([("p", "a1"), ("q", "b1")], near(term()), {"a1", "a2", "b1"}, id="each zone with a matching pod"),
+        pytest.param([("p", "a1", "y")], near(term()), set(), id="no pod matches"),
+        pytest.param([("p", "none")], near(term()), set(), id="a matching pod where the node has no zone"),
+        pytest.param([("p", "a1", "x", "other")], near(term()), set(), id="a matching pod in another namespace"),
+        pytest.param(
+            [("p", "a1", "x", "other")], near(term(namespaces=["other"])), {"a1", "a2"}, id="a namespace that is listed"
+        ),
+        pytest.param([("p", "a1")], near(term(namespaces=["other"])), set(), id="the own one no longer counts then"),
+        pytest.param(
+            [("p", "a1"), ("q", "b1", "y")], near(term(), term(app="y")), set(), id="one pod must match all terms"
+        ),
+        pytest.param([("p", "a1")], near(term(), term(HOSTNAME)), {"a1"}, id="several keys, one pod"),
+        pytest.param(
+            [("p", "a1"), ("q", "a2")], near(term(), term(HOSTNAME)), {"a1", "a2"}, id="several keys, each node its pod"
+        ),
+    ],
+)
+def test_required_affinity(placed, spec, fits):
+    plugin = build(InterPodAffinity, make_cache(NODES, [running(*each) for each in placed]))
+    found = verdicts(plugin, pending(spec=spec))
+    assert passing(found) == fits
+    assert {reason for reason in found.values() if reason} == {AFFINITY}
+
+
+@pytest.mark.parametrize(
+    "placed, labels, spec, fits",
+    [
+        pytest.param([], {"app": "x"}, near(term()), {"a1", "a2", "b1"}, id="the first pod goes where the key is"),
+        pytest.param([], {"app": "y"}, near(term()), set(), id="a pod that does not match its own terms"),
+        pytest.param([], {"app": "x"}, near(term(), term(app="y")), set(), id="it must match all of them"),
+        pytest.param([("p", "a1")], {"app": "x"}, near(term()), {"a1", "a2"}, id="it is not the first"),
+        pytest.param(
+            [("p", "none")],
+            {"app": "x"},
+            near(term()),
+            {"a1", "a2", "b1"},
+            id="others are in no domain, so it is the first",
+        ),
+        pytest.param([], {"app": "x"}, near(term(namespaces=["other"])), set(), id="its own namespace is not meant"),
+    ],
+)
+def test_the_first_pod_of_a_group(placed, labels, spec, fits):
+    plugin = build(InterPodAffinity, make_cache(NODES, [running(*each) for each in placed]))
+    assert passing(verdicts(plugin, pending(labels=labels, spec=spec))) == fits
+
+
+@pytest.mark.parametrize(
+    "placed, spec, fits",
+    [
+        pytest.param([("p", "a1")], away(term()), {"b1", "none"}, id="not the zone of a matching pod"),
+        pytest.param([("p", "a1")], away(term(HOSTNAME)), {"a2", "b1", "none"}, id="not its node"),
+        pytest.param(
+            [("p", "a1"), ("q", "b1", "y")], away(term(), term(app="y")), {"none"}, id="any term keeps it away"
+        ),
+        pytest.param(
+            [("p", "a1"), ("q", "b1", "y")],
+            away(term(HOSTNAME), term(HOSTNAME, "y")),
+            {"a2", "none"},
+            id="two terms with one key",
+        ),
+        pytest.param([("p", "none")], away(term()), {"a1", "a2", "b1", "none"}, id="a matching pod in no zone"),
+    ],
+)
+def test_required_anti_affinity(placed, spec, fits):
+    plugin = build(InterPodAffinity, make_cache(NODES, [running(*each) for each in placed]))
+    found = verdicts(plugin, pending(spec=spec))
+    assert passing(found) == fits
+    assert {reason for reason in found.values() if reason} <= {ANTI_AFFINITY}
+
+
+@pytest.mark.parametrize(
+    "spec, app, fits",
+    [
+        pytest.param(away(term()), "x", {"b1", "none"}, id="a placed pod keeps it out of its zone"),
+        pytest.param(away(term(HOSTNAME)), "x", {"a2", "b1", "none"}, id="a placed pod keeps it off its node"),
+        pytest.param(away(term(), term(HOSTNAME)), "x", {"b1", "none"}, id="two terms of one pod"),
+        pytest.param(away(term()), "y", None, id="a pod that is not meant"),
+        pytest.param(away(term(), weight=100), "x", None, id="preferences do not filter"),
+        pytest.param(near(term(app="z")), "x", None, id="nor does the affinity of placed pods"),
+        pytest.param(away(term("rack")), "x", None, id="a key that no node has"),
+        pytest.param(away(term(namespaces=["other"])), "x", None, id="a namespace that is not meant"),
+    ],
+)
+def test_anti_affinity_of_placed_pods(spec, app, fits):
+    plugin = build(InterPodAffinity, make_cache(NODES, [running("p", "a1", "any", spec=spec)]))
+    found = verdicts(plugin, pending(labels={"app": app}))
+    assert found is None if fits is None else passing(found) == fits
+    assert found is None or {reason for reason in found.values() if reason} == {EXISTING}
+
+
+def test_affinity_is_reported_before_anti_affinity_and_that_before_the_others():
+    placed = [running("p", "a1", spec=away(term(HOSTNAME, "me"))), running("q", "b1", "y", spec=away(term(app="me")))]
+    plugin = build(InterPodAffinity, make_cache(NODES, placed))
+    spec = {"affinity": {"podAffinity": rules([term()]), "podAntiAffinity": rules([term(HOSTNAME)])}}
+    found = verdicts(plugin, pending(labels={"app": "me"}, spec=spec))
+    assert found == {"a1": ANTI_AFFINITY, "a2": "", "b1": AFFINITY, "none": AFFINITY}
+    cache = plugin.handle.cache
+    cache.remove_pod("default/p")
+    cache.set_pod(parse_pod(running("r", "a2", "z", spec=away(term(HOSTNAME, "me")))))
+    spec = away(term(HOSTNAME))
+    assert verdicts(plugin, pending(labels={"app": "me"}, spec=spec)) == {
+        "a1": "",
+        "a2": EXISTING,
+        "b1": EXISTING,
+        "none": "",
+    }
+
+
+TEAM = {"namespaceSelector": {"matchLabels": {"team": "t"}}}
+NO_TEAM = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}}
+
+
+@pytest.mark.parametrize(
+    "more, namespace, labels, meant",
+    [
+        pytest.param(TEAM, "other", {"team": "t"}, True, id="a namespace by its labels"),
+        pytest.param(TEAM, "other", {"team": "u"}, False, id="a namespace with other labels"),
+        pytest.param(TEAM, "default", None, False, id="with a selector, the own namespace is not meant by itself"),
+        pytest.param({"namespaceSelector": {}}, "other", None, True, id="the empty selector means all, known or not"),
+        pytest.param({"namespaceSelector": None}, "other", None, False, id="no selector means the own one"),
+        pytest.param({**TEAM, "namespaces": ["other"]}, "other", None, True, id="names and selector: either will do"),
+        pytest.param(NO_TEAM, "other", {}, True, id="a namespace without the label"),
+    ],
+)
+def test_namespaces_of_terms_of_both_sides(more, namespace, labels, meant):
+    cache = make_cache(NODES, [running("p", "a1", namespace=namespace)])
+    if labels is not None:
+        cache.set_object("Namespace", make_namespace(namespace, labels))
+    plugin = build(InterPodAffinity, cache)
+    assert passing(verdicts(plugin, pending(spec=away(term(**more))))) == (
+        {"b1", "none"} if meant else set(cache.nodes)
+    )
+    carrier = make_cache(NODES, [running("p", "a1", "any", spec=away(term(**more)))])
+    if labels is not None:
+        carrier.set_object("Namespace", make_namespace(namespace, labels))
+    found = verdicts(build(InterPodAffinity, carrier), pending(namespace=namespace, labels={"app": "x"}))
+    assert (found is not None) is meant
+
+
+def test_an_unknown_namespace_has_no_labels_for_placed_terms_and_none_to_select_for_pending_ones():
+    carrier = make_cache(NODES, [running("p", "a1", "any", spec=away(term(**NO_TEAM)))])
+    assert verdicts(build(InterPodAffinity, carrier), pending(namespace="other", labels={"app": "x"})) is not None
+    plugin = build(InterPodAffinity, make_cache(NODES, [running("p", "a1", namespace="other")]))
+    assert passing(verdicts(plugin, pending(spec=away(term(**NO_TEAM))))) == {"a1", "a2", "b1", "none"}
+
+
+def test_verdicts_follow_the_labels_of_namespaces():
+    cache = make_cache(NODES, [running("p", "a1", namespace="other", spec=away(term(**TEAM)))])
+    plugin = build(InterPodAffinity, cache)
+    near_team, plain = pending(spec=near(term(**TEAM))), pending(labels={"app": "x"})
+    assert passing(verdicts(plugin, near_team)) == set()
+    assert verdicts(plugin, plain) is None
+    cache.set_object("Namespace", make_namespace("other", {"team": "t"}))
+    cache.set_object("Namespace", make_namespace("default", {"team": "t"}))
+    assert passing(verdicts(plugin, near_team)) == {"a1", "a2"}
+    assert passing(verdicts(plugin, plain)) == {"b1", "none"}
+    cache.remove_object("Namespace", "other")
+    cache.remove_object("Namespace", "default")
+    assert passing(verdicts(plugin, near_team)) == set()
+    assert verdicts(plugin, plain) is None
+
+
+def test_a_nil_selector_means_no_pod():
+    nothing = {"topologyKey": ZONE}
+    plugin = build(InterPodAffinity, make_cache(NODES, [running("p", "a1", spec=away(nothing))]))
+    assert verdicts(plugin, pending(labels={"app": "x"})) is None
+    assert passing(verdicts(plugin, pending(spec=away(nothing)))) == {"a1", "a2", "b1", "none"}
+    assert passing(verdicts(plugin, pending(spec=near(nothing)))) == set()
+
+
+def test_terminating_pods_still_count():
+    dying = {"deletionTimestamp": "2026-01-01T00:00:00Z", "labels": {"app": "x"}}
+    plugin = build(InterPodAffinity, make_cache(NODES, [running("p", "a1", metadata=dying)]))
+    assert passing(verdicts(plugin, pending(spec=near(term())))) == {"a1", "a2"}
+
+
+def test_a_plain_pod_among_plain_pods_is_skipped():
+    plugin = build(InterPodAffinity, make_cache(NODES, [running("p", "a1")]))
+    assert verdicts(plugin, pending(labels={"app": "x"})) is None
+    assert scores(plugin, pending(labels={"app": "x"})) is None
+
+
+def test_dry_runs_are_seen_by_the_filter_and_leave_the_state_alone():
+    placed = [running("p", "a1"), running("q", "b1", "y", spec=away(term(app="me")))]
+    cache = make_cache(NODES, placed)
+    plugin, state = build(InterPodAffinity, cache), CycleState()
+    pod = pending(labels={"app": "me"}, spec=away(term()))
+    plugin.pre_filter(state, pod)
+    dry = state.clone()
+    for name in ("a1", "b1"):
+        (victim,) = cache.nodes[name].pods.values()
+        plugin.remove_pod(dry, pod, victim, cache.nodes[name])
+    assert passing(verdicts(plugin, pod, dry)) == {"a1", "a2", "b1", "none"}
+    further = dry.clone()
+    plugin.add_pod(further, pod, parse_pod(running("r", "a2")), cache.nodes["a2"])
+    plugin.add_pod(further, pod, parse_pod(running("s", "none", spec=away(term(HOSTNAME, "me")))), cache.nodes["none"])
+    assert verdicts(plugin, pod, further) == {"a1": ANTI_AFFINITY, "a2": ANTI_AFFINITY, "b1": "", "none": EXISTING}
+    assert passing(verdicts(plugin, pod, dry)) == {"a1", "a2", "b1", "none"}
+    assert verdicts(plugin, pod, state) == {"a1": ANTI_AFFINITY, "a2": ANTI_AFFINITY, "b1": EXISTING, "none": ""}
+
+
+def test_a_dry_run_without_the_only_matching_pod_makes_the_pod_the_first_of_its_group():
+    cache = make_cache(NODES, [running("p", "a1")])
+    plugin, state = build(InterPodAffinity, cache), CycleState()
+    pod = pending(labels={"app": "x"}, spec=near(term(), term(HOSTNAME)))
+    plugin.pre_filter(state, pod)
+    assert passing(verdicts(plugin, pod, state)) == {"a1"}
+    (victim,) = cache.nodes["a1"].pods.values()
+    plugin.remove_pod(state, pod, victim, cache.nodes["a1"])
+    assert passing(verdicts(plugin, pod, state)) == {"a1", "a2", "b1"}
+    plugin.add_pod(state, pod, victim, cache.nodes["b1"])
+    assert passing(verdicts(plugin, pod, state)) == {"b1"}
+
+
+def test_a_dry_run_takes_a_pod_off_once_where_two_terms_have_one_key():
+    cache = make_cache(NODES, [running("p", "a1"), running("q", "a2")])
+    plugin = build(InterPodAffinity, cache)
+    state, pod = CycleState(), pending(labels={"app": "x"}, spec=near(term(), term(ZONE, "x", namespaces=["default"])))
+    plugin.pre_filter(state, pod)
+    plugin.remove_pod(state, pod, cache.nodes["a1"].pods["default/p"], cache.nodes["a1"])
+    assert verdicts(plugin, pod, state) == {"a1": "", "a2": "", "b1": AFFINITY, "none": AFFINITY}
+    plugin.remove_pod(state, pod, cache.nodes["a2"].pods["default/q"], cache.nodes["a2"])
+    assert verdicts(plugin, pod, state) == {"a1": "", "a2": "", "b1": "", "none": AFFINITY}
+
+
+@pytest.mark.parametrize(
+    "placed, spec, args, expected",
+    [
+        pytest.param(
+            [running("p", "a1")],
+            near(term(), weight=10),
+            None,
+            {"a1": 100, "a2": 100, "b1": 0, "none": 0},
+            id="its preference for a zone",
+        ),
+        pytest.param(
+            [running("p", "a1")],
+            away(term(HOSTNAME), weight=10),
+            None,
+            {"a1": 0, "a2": 100, "b1": 100, "none": 100},
+            id="its preference to keep away from a node",
+        ),
+        pytest.param(
+            [running("p", "a1"), running("q", "a2"), running("r", "b1")],
+            near(term(), weight=10),
+            None,
+            {"a1": 100, "a2": 100, "b1": 50, "none": 0},
+            id="each matching pod counts",
+        ),
+        pytest.param(
+            [running("p", "a1"), running("q", "b1", "y"), running("r", "b1", "y"), running("s", "none", "y")],
+            {"affinity": {"podAffinity": rules([term()], 6), "podAntiAffinity": rules([term(HOSTNAME, "y")], 1)}},
+            None,
+            {"a1": 100, "a2": 100, "b1": 0, "none": 12},
+            id="for and against are summed, and the share is truncated",
+        ),
+        pytest.param(
+            [running("p", "a1", "y", spec=near(term(), weight=10))],
+            {},
+            None,
+            {"a1": 100, "a2": 100, "b1": 0, "none": 0},
+            id="the preference of a placed pod for it",
+        ),
+        pytest.param(
+            [running("p", "a1", "y", spec=away(term(), weight=10))],
+            {},
+            None,
+            {"a1": 0, "a2": 0, "b1": 100, "none": 100},
+            id="the preference of a placed pod to be kept away from",
+        ),
+        pytest.param(
+            [running("p", "a1", "y", spec=near(term()))],
+            {},
+            None,
+            {"a1": 100, "a2": 100, "b1": 0, "none": 0},
+            id="the required affinity of a placed pod weighs 1",
+        ),
+        pytest.param(
+            [running("p", "a1", "y", spec=near(term())), running("q", "b1", "y", spec=near(term(), weight=10))],
+            {},
+            {"hardPodAffinityWeight": 5},
+            {"a1": 50, "a2": 50, "b1": 100, "none": 0},
+            id="or hardPodAffinityWeight",
+        ),
+        pytest.param(
+            [running("p", "a1", "y", spec=near(term()))], {}, {"hardPodAffinityWeight": 0}, None, id="or nothing at all"
+        ),
+        pytest.param([running("p", "a1", "y", spec=away(term(app="z")))], {}, None, None, id="required anti-affinity"),
+        pytest.param([running("p", "none")], near(term(), weight=1), None, None, id="a matching pod in no zone"),
+        pytest.param(
+            [running("p", "a1", "y", spec=near(term(), weight=10))],
+            {},
+            {"ignorePreferredTermsOfExistingPods": True},
+            None,
+            id="preferences of placed pods are ignored",
+        ),
+        pytest.param(
+            [running("p", "a1", "y", spec=near(term(), weight=10))],
+            near(term(app="nobody"), weight=1),
+            {"ignorePreferredTermsOfExistingPods": True},
+            {"a1": 100, "a2": 100, "b1": 0, "none": 0},
+            id="but not for a pod with preferences of its own",
+        ),
+        pytest.param(
+            [running("p", "a1"), running("q", "a2", "y", spec=away(term(), weight=10))],
+            near(term(), weight=10),
+            None,
+            {"a1": 0, "a2": 0, "b1": 0, "none": 0},
+            id="what cancels out is no Skip",
+        ),
+    ],
+)
+def test_scores(placed, spec, args, expected):
+    plugin = build(InterPodAffinity, make_cache(NODES, placed), args)
+    assert scores(plugin, pending(labels={"app": "x"}, spec=spec)) == expected
+
+
+def test_scores_are_normalised_over_feasible_nodes():
+    placed = [running("p", "a1"), running("q", "b1"), running("r", "b1")]
+    plugin = build(InterPodAffinity, make_cache(NODES, placed))
+    pod = pending(spec=near(term(), weight=10))
+    assert scores(plugin, pod) == {"a1": 50, "a2": 50, "b1": 100, "none": 0}
+    assert scores(plugin, pod, {"a1", "b1"}) == {"a1": 0, "b1": 100}
+    assert scores(plugin, pod, {"a1", "a2"}) == {"a1": 0, "a2": 0}
+
+
+@pytest.mark.parametrize("weight", [-1, 101])
+def test_a_weight_out_of_range_is_refused(weight):
+    with pytest.raises(ArgsError) as caught:
+        decode_args(InterPodAffinityArgs, {"hardPodAffinityWeight": weight}, "args")
+    problem = f"Invalid value: {weight}: not in valid range [0, 100]"
+    assert caught.value.problems == (("args.hardPodAffinityWeight", problem),)
+
+
+@pytest.mark.parametrize(
+    "spec, before, after, hint",
+    [
+        pytest.param(near(term()), None, running("o", "n"), Hint.QUEUE, id="a pod that it wants near came"),
+        pytest.param(near(term()), None, running("o", "n", "y"), Hint.SKIP, id="another pod came"),
+        pytest.param(near(term()), None, running("o", ""), Hint.SKIP, id="a pod without a node"),
+        pytest.param(near(term()), running("o", "n", "y"), running("o", "n"), Hint.QUEUE, id="it matches now"),
+        pytest.param(near(term()), running("o", "n"), running("o", "n"), Hint.SKIP, id="it matched before"),
+        pytest.param(away(term()), running("o", "n"), running("o", "n", "y"), Hint.QUEUE, id="it matches no more"),
+        pytest.param(away(term()), running("o", "n"), None, Hint.QUEUE, id="a pod that it avoids is gone"),
+        pytest.param(away(term()), running("o", "n", "y"), None, Hint.SKIP, id="another pod is gone"),
+        pytest.param(
+            {}, running("o", "n", "y", spec=away(term())), None, Hint.QUEUE, id="a pod that avoids it is gone"
+        ),
+        pytest.param(away(term()), None, running("o", "n"), Hint.SKIP, id="a pod that it avoids came"),
+    ],
+)
+def test_hint_on_assigned_pods(spec, before, after, hint):
+    plugin = build(InterPodAffinity, make_cache(NODES))
+    pods = [None if raw is None else parse_pod(raw) for raw in (before, after)]
+    assert plugin.hints()[0].function(pending(labels={"app": "x"}, spec=spec), *pods) is hint
+
+
+def test_a_new_label_of_the_pod_itself_always_queues_it():
+    assert build(InterPodAffinity, make_cache(NODES)).hints()[1].function is None
+
+
+@pytest.mark.parametrize(
+    "spec, before, after, hint",
+    [
+        pytest.param(near(term()), None, node("n", "a"), Hint.QUEUE, id="affinity: a node with the key came"),
+        pytest.param(near(term()), None, node("n"), Hint.SKIP, id="affinity: a node without it came"),
+        pytest.param(near(term()), node("n"), node("n", "a"), Hint.QUEUE, id="affinity: it got the key"),
+        pytest.param(near(term()), node("n", "a"), node("n", "b"), Hint.QUEUE, id="affinity: it moved"),
+        pytest.param(near(term()), node("n", "a"), node("n", "a"), Hint.SKIP, id="affinity: it stayed"),
+        pytest.param(near(term()), node("n", "a"), node("n"), Hint.SKIP, id="affinity: it lost the key"),
+        pytest.param(away(term()), None, node("n"), Hint.QUEUE, id="anti-affinity: a node came"),
+        pytest.param(away(term()), node("n", "a"), node("n"), Hint.QUEUE, id="anti-affinity: it lost the key"),
+        pytest.param(away(term()), node("n", "a"), node("n", "b"), Hint.QUEUE, id="anti-affinity: it moved"),
+        pytest.param(away(term()), node("n"), node("n", "a"), Hint.SKIP, id="anti-affinity: it got the key"),
+        pytest.param({}, None, node("n", "a"), Hint.SKIP, id="no terms: a node came"),
+    ],
+)
+def test_hint_on_nodes(spec, before, after, hint):
+    plugin = build(InterPodAffinity, make_cache(NODES))
+    nodes = [None if raw is None else parse_node(raw) for raw in (before, after)]
+    assert plugin.hints()[2].function(pending(spec=spec), *nodes) is hint

@@ -1,0 +1,79 @@
+import pytest
+
+from podwright.core.objects.node import parse_node
+from podwright.core.plugins.image_locality import ImageLocality
+from support.objects.builders import make_node
+from support.plugins.kit import build, make_cache, pending, scores
+
+MIB = 1024 * 1024
+
+
+def image(name, mib, *more_names):
+    return {"names": [name, *more_names], "sizeBytes": mib * MIB}
+
+
+def running(*images, init=(), volumes=()):
+    return pending(
+        spec={
+            "containers": [{"name": f"c{i}", "image": name} for i, name in enumerate(images)],
+            "initContainers": [{"name": f"i{i}", "image": name} for i, name in enumerate(init)],
+            "volumes": [{"name": f"v{i}", "image": {"reference": name}} for i, name in enumerate(volumes)],
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "sizes, pod, expected",
+    [
+        pytest.param([None, None], running("app"), [0, 0], id="an image that no node has"),
+        pytest.param(
+            [500, 500], running("app"), [48, 48], id="on every node its whole size counts: 100 (500-23) / 977"
+        ),
+        pytest.param([500, None], running("app"), [23, 0], id="on half of the nodes half of it counts"),
+        pytest.param([22, 22], running("app"), [0, 0], id="less than 23 MiB is nothing"),
+        pytest.param([5000, 5000], running("app"), [100, 100], id="1000 MiB are enough"),
+        pytest.param([500, 500], running("app", "none"), [24, 24], id="the bounds grow with the number of images"),
+        pytest.param([500, 500], running("none", init=["app"]), [24, 24], id="init containers count"),
+        pytest.param(
+            [500, 500], running("none", volumes=["app"]), [24, 24], id="image volumes count, here and in the number"
+        ),
+        pytest.param([500, 500], running("app", "app"), [49, 49], id="an image counts as it is used"),
+        pytest.param([500, 500], running("app:latest"), [48, 48], id="the tag latest may be written out"),
+        pytest.param([500, 500], running("app:v1"), [0, 0], id="another tag is another image"),
+    ],
+)
+def test_scores(sizes, pod, expected):
+    nodes = [
+        make_node(name, images=[] if mib is None else [image("app:latest", mib)])
+        for name, mib in zip("ab", sizes, strict=True)
+    ]
+    plugin = build(ImageLocality, make_cache(nodes))
+    assert scores(plugin, pod) == dict(zip("ab", expected, strict=True))
+
+
+def test_the_size_is_that_of_the_first_node_that_reported_the_image():
+    cache = make_cache([make_node("a", images=[image("app:v1", 523)]), make_node("b", images=[image("app:v1", 1000)])])
+    plugin = build(ImageLocality, cache)
+    assert scores(plugin, running("app:v1")) == {"a": 51, "b": 51}
+    cache.remove_node("a")
+    assert scores(plugin, running("app:v1")) == {"b": 51}
+    cache.set_node(parse_node(make_node("b", images=[image("app:v1", 1000)])))
+    assert scores(plugin, running("app:v1")) == {"b": 100}
+
+
+def test_images_may_come_and_go():
+    cache = make_cache([make_node("a"), make_node("b")])
+    plugin = build(ImageLocality, cache)
+    assert scores(plugin, running("app:v1")) == {"a": 0, "b": 0}
+    cache.set_node(parse_node(make_node("b", images=[image("app@sha256:1", 1000, "app:v1")])))
+    assert scores(plugin, running("app:v1")) == {"a": 0, "b": 48}
+    cache.set_node(parse_node(make_node("c", images=[image("app:v1", 1000)])))
+    assert scores(plugin, running("app:v1")) == {"a": 0, "b": 65, "c": 65}
+    cache.remove_node("c")
+    cache.set_node(parse_node(make_node("b")))
+    assert scores(plugin, running("app:v1")) == {"a": 0, "b": 0}
+
+
+def test_a_port_in_the_registrys_name_is_no_tag():
+    plugin = build(ImageLocality, make_cache([make_node("a", images=[image("host:5000/app:latest", 500)])]))
+    assert scores(plugin, running("host:5000/app")) == {"a": 48}

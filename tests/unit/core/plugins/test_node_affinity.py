@@ -1,0 +1,243 @@
+import numpy as np
+import pytest
+
+from podwright.core.framework.args import ArgsError
+from podwright.core.framework.cluster_events import Hint
+from podwright.core.framework.interface import CycleState, Feasible, PreFilterResult
+from podwright.core.framework.status import SKIP, Code, unresolvable
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import parse_pod
+from podwright.core.plugins.node_affinity import NodeAffinity
+from support.objects.builders import make_node, make_pod
+from support.plugins.kit import build, make_cache, pending, pre_filter, scores, verdicts
+
+MISMATCH = "node(s) didn't match Pod's node affinity/selector"
+ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+NODES = [
+    make_node("a", labels={"zone": "z1", "cores": "8", "disk": "ssd"}),
+    make_node("b", labels={"zone": "z2", "cores": "many"}),
+    make_node("c"),
+]
+
+
+def expression(key, operator, *values):
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+def labels(*expressions):
+    return {"matchExpressions": list(expressions)}
+
+
+def named(operator, *names):
+    return {"matchFields": [expression("metadata.name", operator, *names)]}
+
+
+def requiring(*terms, **spec):
+    return pending(spec={"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}, **spec})
+
+
+def preferring(*weighted, name="pod"):
+    terms = [{"weight": weight, "preference": term} for weight, term in weighted]
+    return pending(name=name, spec={"affinity": {"nodeAffinity": {PREFERRED: terms}}})
+
+
+@pytest.mark.parametrize(
+    "term, fitting",
+    [
+        pytest.param(labels(expression("zone", "In", "z1")), "a", id="In one value"),
+        pytest.param(labels(expression("zone", "In", "z1", "z2", "z9")), "ab", id="In several values, some never seen"),
+        pytest.param(labels(expression("zone", "In", "z9")), "", id="In a value that no node has"),
+        pytest.param(labels(expression("zone", "NotIn", "z1")), "bc", id="NotIn holds where the label is missing"),
+        pytest.param(labels(expression("zone", "NotIn", "z1", "z2")), "c", id="NotIn several values"),
+        pytest.param(labels(expression("disk", "Exists")), "a", id="Exists"),
+        pytest.param(labels(expression("disk", "DoesNotExist")), "bc", id="DoesNotExist"),
+        pytest.param(
+            labels(expression("cores", "Gt", "4")), "a", id="Gt fails where the label is no number or missing"
+        ),
+        pytest.param(labels(expression("cores", "Lt", "4")), "", id="Lt"),
+        pytest.param(
+            labels(expression("zone", "In", "z1", "z2"), expression("disk", "DoesNotExist")),
+            "b",
+            id="all of a term must hold",
+        ),
+        pytest.param({}, "", id="an empty term matches nothing"),
+        pytest.param(named("NotIn", "a"), "bc", id="a field that must not be"),
+        pytest.param(
+            {**named("NotIn", "a"), **labels(expression("zone", "Exists"))}, "b", id="fields and labels together"
+        ),
+    ],
+)
+def test_one_required_term(term, fitting):
+    plugin = build(NodeAffinity, make_cache(NODES))
+    assert verdicts(plugin, requiring(term)) == {name: "" if name in fitting else MISMATCH for name in "abc"}
+
+
+def test_one_of_the_terms_must_match_and_the_selector_too():
+    plugin = build(NodeAffinity, make_cache(NODES))
+    terms = labels(expression("zone", "In", "z2")), labels(expression("disk", "Exists"))
+    assert verdicts(plugin, requiring(*terms)) == {"a": "", "b": "", "c": MISMATCH}
+    assert verdicts(plugin, requiring(*terms, nodeSelector={"disk": "ssd"})) == {"a": "", "b": MISMATCH, "c": MISMATCH}
+
+
+def test_node_selector_alone():
+    plugin = build(NodeAffinity, make_cache(NODES))
+    pod = pending(spec={"nodeSelector": {"zone": "z1", "disk": "ssd"}})
+    assert verdicts(plugin, pod) == {"a": "", "b": MISMATCH, "c": MISMATCH}
+
+
+@pytest.mark.parametrize(
+    "pod, expected",
+    [
+        pytest.param(pending(), SKIP, id="a plain pod skips the filter"),
+        pytest.param(
+            preferring((1, labels(expression("disk", "Exists")))), SKIP, id="so does one with preferences only"
+        ),
+        pytest.param(pending(spec={"nodeSelector": {"zone": "z1"}}), None, id="a selector must be looked at"),
+        pytest.param(
+            requiring(named("In", "a")), PreFilterResult(frozenset("a")), id="a named node narrows the choice"
+        ),
+        pytest.param(
+            requiring(named("In", "a", "b"), named("In", "c")),
+            PreFilterResult(frozenset("abc")),
+            id="the terms' names are joined",
+        ),
+        pytest.param(
+            requiring({"matchFields": [expression("metadata.name", "In", x) for x in ("a", "b")]}, named("In", "c")),
+            PreFilterResult(frozenset("c")),
+            id="names within a term are intersected",
+        ),
+        pytest.param(
+            requiring(named("In", "a"), labels(expression("zone", "Exists"))),
+            None,
+            id="a term without a name opens all nodes",
+        ),
+        pytest.param(requiring(named("NotIn", "a")), None, id="NotIn names no node"),
+        pytest.param(
+            requiring({"matchFields": [expression("metadata.name", "In", x) for x in ("a", "b")]}),
+            unresolvable("pod affinity terms conflict"),
+            id="a node cannot have two names",
+        ),
+    ],
+)
+def test_pre_filter(pod, expected):
+    assert pre_filter(build(NodeAffinity, make_cache(NODES)), pod) == expected
+
+
+ADDED = {"addedAffinity": {REQUIRED: {"nodeSelectorTerms": [labels(expression("zone", "Exists"))]}}}
+
+
+def test_added_affinity_holds_for_pods_without_their_own():
+    plugin = build(NodeAffinity, make_cache(NODES), ADDED)
+    assert pre_filter(plugin, pending()) is None
+    assert verdicts(plugin, pending()) == {"a": "", "b": "", "c": ENFORCED}
+
+
+def test_added_affinity_is_asked_before_the_pods_own():
+    plugin = build(NodeAffinity, make_cache(NODES), ADDED)
+    pod = pending(spec={"nodeSelector": {"disk": "ssd"}})
+    assert verdicts(plugin, pod) == {"a": "", "b": MISMATCH, "c": ENFORCED}
+
+
+@pytest.mark.parametrize(
+    "weighted, expected",
+    [
+        pytest.param([(1, labels(expression("zone", "In", "z1")))], [100, 0, 0], id="the best node has 100"),
+        pytest.param(
+            [(3, labels(expression("zone", "In", "z1"))), (2, labels(expression("zone", "Exists")))],
+            [100, 40, 0],
+            id="weights add up, and scores are in proportion to the greatest",
+        ),
+        pytest.param([(5, labels(expression("none", "Exists")))], [0, 0, 0], id="where no term matches all have 0"),
+        pytest.param([(5, {})], [0, 0, 0], id="an empty preference matches nothing"),
+        pytest.param([(5, named("In", "c"))], [0, 0, 100], id="a preference for a node by name"),
+    ],
+)
+def test_preferences(weighted, expected):
+    plugin = build(NodeAffinity, make_cache(NODES))
+    assert scores(plugin, preferring(*weighted)) == dict(zip("abc", expected, strict=True))
+
+
+def test_a_required_bound_that_is_no_number_matches_no_node():
+    term = labels(expression("zone", "Exists"), expression("cores", "Lt", "many"))
+    plugin = build(NodeAffinity, make_cache(NODES))
+    assert verdicts(plugin, requiring(term)) == dict.fromkeys("abc", MISMATCH)
+    assert verdicts(plugin, requiring(term, labels(expression("disk", "Exists"))))["a"] == ""
+
+
+def test_a_preferred_bound_that_is_no_number_fails_the_attempt_naming_the_field():
+    pod = preferring((1, labels(expression("zone", "Exists"))), (1, labels(expression("cores", "Gt", "x"))))
+    cache = make_cache(NODES)
+    status = build(NodeAffinity, cache).pre_score(CycleState(), pod, Feasible(cache.table, np.arange(3)))
+    assert status is not None
+    assert status.code is Code.ERROR
+    assert f"{PREFERRED}[1].preference.matchExpressions" in status.message
+
+
+def test_scoring_is_skipped_without_preferences():
+    plugin = build(NodeAffinity, make_cache(NODES))
+    assert scores(plugin, pending(spec={"nodeSelector": {"zone": "z1"}})) is None
+
+
+def test_added_preferences_join_the_pods_own():
+    term = {"weight": 4, "preference": labels(expression("zone", "In", "z2"))}
+    plugin = build(NodeAffinity, make_cache(NODES), {"addedAffinity": {PREFERRED: [term]}})
+    assert scores(plugin, pending()) == {"a": 0, "b": 100, "c": 0}
+    assert scores(plugin, preferring((2, labels(expression("disk", "Exists"))))) == {"a": 50, "b": 100, "c": 0}
+
+
+@pytest.mark.parametrize(
+    "added, where",
+    [
+        pytest.param(
+            {REQUIRED: {"nodeSelectorTerms": [labels(expression("zone", "Inn", "z1"))]}},
+            f"args.addedAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].operator",
+            id="an operator that does not exist",
+        ),
+        pytest.param({"required": {}}, "args.addedAffinity.required", id="a field that does not exist"),
+        pytest.param(
+            {REQUIRED: {"nodeSelectorTerms": [{"matchLabels": {}}]}},
+            f"args.addedAffinity.{REQUIRED}.nodeSelectorTerms[0].matchLabels",
+            id="a field of a term that does not exist",
+        ),
+        pytest.param(
+            {PREFERRED: [{"weight": 2**31, "preference": labels(expression("zone", "Exists"))}]},
+            f"args.addedAffinity.{PREFERRED}[0].weight",
+            id="a weight of more than 32 bits",
+        ),
+        pytest.param(
+            {PREFERRED: [{"weight": 1, "preference": labels(expression("cores", "Gt", "x"))}]},
+            f"args.addedAffinity.{PREFERRED}[0].preference.matchExpressions[0].values",
+            id="a bound that is no number",
+        ),
+    ],
+)
+def test_bad_added_affinity_is_refused_with_its_field(added, where):
+    with pytest.raises(ArgsError) as error:
+        build(NodeAffinity, make_cache(), {"addedAffinity": added})
+    assert error.value.where == where
+
+
+@pytest.mark.parametrize(
+    "before, after, expected",
+    [
+        pytest.param(None, {"zone": "z1"}, Hint.QUEUE, id="a new node that matches helps"),
+        pytest.param(None, {"zone": "z2"}, Hint.SKIP, id="a new node that does not match is no help"),
+        pytest.param({}, {"zone": "z1"}, Hint.QUEUE, id="a node that matches now helps"),
+        pytest.param({"zone": "z1"}, {"zone": "z1", "x": "y"}, Hint.SKIP, id="a node that matched before is no help"),
+    ],
+)
+def test_node_hint(before, after, expected):
+    hint = build(NodeAffinity, make_cache()).hints()[0].function
+    pod = parse_pod(make_pod(spec={"nodeSelector": {"zone": "z1"}}))
+    old = None if before is None else parse_node(make_node("a", labels=before))
+    assert hint(pod, old, parse_node(make_node("a", labels=after))) is expected
+
+
+def test_node_hint_wants_the_added_affinity_too():
+    hint = build(NodeAffinity, make_cache(), ADDED).hints()[0].function
+    pod = parse_pod(make_pod())
+    assert hint(pod, None, parse_node(make_node("a"))) is Hint.SKIP
+    assert hint(pod, None, parse_node(make_node("a", labels={"zone": "z"}))) is Hint.QUEUE

@@ -1,0 +1,498 @@
+import gc
+import sys
+import weakref
+
+import pytest
+
+from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.status import unresolvable
+from podwright.core.objects.pod import parse_pod
+from podwright.core.queue import Waits, hinting, in_flight
+from support.objects.builders import make_pod
+from support.queue.kit import NODE_ADDED, POD_GONE, Harness
+
+
+@pytest.fixture
+def h():
+    return Harness()
+
+
+def test_the_most_important_pod_goes_first_and_equals_in_their_order(h):
+    for name, priority in (("low", 1), ("first", 5), ("second", 5)):
+        h.add(name, priority=priority)
+    assert [h.pop(), h.pop(), h.pop(), h.pop()] == ["first", "second", "low", None]
+
+
+def test_a_rejected_pod_waits_for_an_event_that_its_rejector_asked_for(h):
+    h.rejected("p", "Fit")
+    assert h.pop() is None
+    h.queue.move(POD_GONE)
+    assert h.counts() == {"unschedulable": 1}
+    h.queue.move(NODE_ADDED)
+    assert h.counts() == {"backoff": 1}
+
+
+def test_a_pod_is_popped_from_backoff_when_nothing_is_active(h):
+    h.rejected("p", "Fit")
+    h.queue.move(NODE_ADDED)
+    assert h.queue.next_wakeup() == h.clock.now
+    assert h.pop() == "p"
+
+
+def test_a_pod_whose_attempt_was_an_error_sits_its_backoff_out(h):
+    h.add("p")
+    h.queue.fault(h.queue.pop())
+    assert h.counts() == {"backoff": 1}
+    assert h.pop() is None
+    h.clock.now += 1
+    assert h.pop() is None
+    h.clock.now += 1
+    assert h.queue.next_wakeup() <= h.clock.now
+    assert h.pop() == "p"
+
+
+def test_backoff_doubles_to_ten_seconds_and_ends_on_whole_seconds(h):
+    h.clock.now = 1000.4
+    h.add("p")
+    waits = []
+    for _ in range(6):
+        queued = h.queue.pop()
+        h.queue.fault(queued)
+        waits.append(queued.backoff_until - h.clock.now)
+        h.clock.now = queued.backoff_until + 1.4
+    assert [round(wait + 0.4) for wait in waits] == [1, 2, 4, 8, 10, 10]
+    assert queued.backoff_until == int(queued.backoff_until)
+
+
+def test_backoff_starts_and_ends_where_it_is_told():
+    h = Harness(Waits(initial_backoff=3, max_backoff=7))
+    h.add("p")
+    waits = []
+    for _ in range(3):
+        queued = h.queue.pop()
+        h.queue.fault(queued)
+        waits.append(queued.backoff_until - h.clock.now)
+        h.clock.now = queued.backoff_until + 1
+    assert waits == [3, 6, 7]
+
+
+def test_a_pod_that_nothing_helps_waits_as_long_as_it_is_told():
+    h = Harness(Waits(max_unschedulable=600))
+    h.rejected("p", "Fit")
+    h.clock.now += 599
+    assert h.pop() is None
+    h.clock.now += 31
+    assert h.pop() == "p"
+
+
+def test_errors_and_rejections_count_apart(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.fault(queued)
+    h.clock.now += 2
+    h.queue.reject(h.queue.pop(), ["Fit"])
+    assert (queued.errors, queued.rejections, queued.attempts) == (0, 1, 2)
+
+
+def test_a_pod_that_only_waited_as_pending_skips_its_backoff(h):
+    h.rejected("p", (), pending=["Wait"])
+    h.queue.move(NODE_ADDED)
+    assert h.counts() == {"active": 1}
+
+
+def test_a_hint_that_says_no_leaves_the_pod_where_it_is(h):
+    h.rejected("p", "Spread")
+    h.queue.move(POD_GONE, "no")
+    assert h.counts() == {"unschedulable": 1}
+    h.queue.move(POD_GONE, "yes")
+    assert h.counts() == {"backoff": 1}
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        pytest.param(lambda *_: 1 / 0, id="it raises"),
+        pytest.param(lambda *_: sys.exit(1), id="it wants to end the process"),
+        pytest.param(lambda *_: None, id="it returns nothing"),
+        pytest.param(lambda *_: "QueueSkip", id="it returns a word"),
+        pytest.param(lambda: Hint.SKIP, id="it takes other arguments"),
+        pytest.param("QueueSkip", id="it is no function"),
+    ],
+)
+def test_a_faulty_hint_queues_the_pod_rather_than_losing_it(h, hint):
+    h.hints["Faulty"] = (EventHint(POD_GONE, hint),)
+    h.rejected("p", "Faulty")
+    h.queue.move(POD_GONE)
+    assert h.counts() == {"backoff": 1}
+
+
+def test_one_hint_in_so_many_is_measured(h):
+    for number in range(hinting.SAMPLED):
+        h.rejected(f"p{number}", "Spread")
+    h.queue.move(POD_GONE, "no")
+    assert h.hinted == [("Spread", "AssignedPodDelete", "QueueSkip", 0.0)]
+
+
+def test_of_several_changes_at_once_the_one_that_helps_is_named(h):
+    h.hints["Fit"] = (EventHint(ClusterEvent(NODE, Action.UPDATE_NODE_TAINT)),)
+    h.rejected("p", "Fit")
+    h.queue.move(ClusterEvent(NODE, Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT))
+    assert h.incoming[-1] == ("backoff", "NodeUpdateNodeTaint")
+
+
+def test_what_only_helps_pods_up_to_a_priority_moves_no_others(h):
+    for name, priority in (("low", 1), ("high", 5)):
+        h.add(name, priority=priority)
+        h.queue.reject(h.queue.pop(), ["Spread"])
+    h.queue.move(POD_GONE, "yes", up_to_priority=1)
+    assert h.counts() == {"backoff": 1, "unschedulable": 1}
+    assert h.pop() == "low"
+
+
+def test_a_pod_that_nobody_rejected_counts_as_an_error(h):
+    queued = h.rejected("p")
+    assert (queued.errors, queued.rejections) == (1, 0)
+    assert h.pop() is None
+
+
+def test_a_pod_popped_from_backoff_is_reported_as_active(h):
+    h.rejected("p", "Fit")
+    h.queue.move(NODE_ADDED)
+    h.queue.pop()
+    assert h.incoming[-1] == ("active", "PopFromBackoffQ")
+
+
+def test_who_rejected_pods_that_wait_is_counted(h):
+    h.rejected("one", "Fit", "Spread")
+    h.rejected("two", "Fit", pending=["Wait"])
+    h.add("gated", gates=["g"])
+    assert h.queue.rejected_by() == {
+        ("Fit", "default-scheduler"): 2,
+        ("Spread", "default-scheduler"): 1,
+        ("Wait", "default-scheduler"): 1,
+        ("Gate", "default-scheduler"): 1,
+    }
+    h.queue.activate("default/one")
+    h.queue.pop()
+    assert h.queue.rejected_by()["Fit", "default-scheduler"] == 1
+
+
+def test_what_is_kept_for_pods_in_flight_is_counted(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.move(NODE_ADDED)
+    h.queue.move(NODE_ADDED)
+    assert h.queue.in_flight_events() == {"PodPopped": 1, "NodeAdd": 2}
+    h.queue.done(queued.uid)
+    assert h.queue.in_flight_events() == {}
+
+
+def test_an_attempt_for_want_of_events_is_known_as_such(h):
+    queued = h.rejected("p", "Fit")
+    h.clock.now += 400
+    h.pop()
+    assert queued.was_flushed
+    h.queue.reject(queued, ["Fit"])
+    assert not queued.was_flushed
+
+
+def test_an_attempt_after_the_gate_has_opened_is_due_to_that_however_long_it_was_shut(h):
+    h.add("p", gates=["g"])
+    h.clock.now += 400
+    assert h.pop() is None
+    h.queue.update(h.pod("p"))
+    assert not h.queue.pop().was_flushed
+
+
+def test_a_gate_that_time_has_opened_is_known_as_such(h):
+    h.add("p", gates=["g"])
+    h.queue._pre_enqueue = lambda _pod: None
+    h.clock.now += 400
+    assert h.queue.pop().was_flushed
+
+
+def test_a_plugin_without_hints_is_helped_by_any_event(h):
+    h.rejected("p", "Extender")
+    h.queue.move(POD_GONE)
+    assert h.counts() == {"backoff": 1}
+
+
+def test_an_event_during_the_attempt_is_not_lost(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.move(NODE_ADDED)
+    h.queue.reject(queued, ["Fit"])
+    assert h.counts() == {"backoff": 1}
+
+
+def test_an_event_before_the_attempt_does_not_count(h):
+    h.add("other")
+    h.add("p")
+    other = h.queue.pop()
+    h.queue.move(NODE_ADDED)
+    queued = h.queue.pop()
+    h.queue.reject(queued, ["Fit"])
+    h.queue.done(other.uid)
+    assert h.counts() == {"unschedulable": 1}
+
+
+def test_a_settled_pod_that_fails_is_tried_again_whatever_happened(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.settle(queued.uid)
+    h.queue.move(NODE_ADDED)
+    assert h.queue.in_flight_events() == {}
+    h.queue.reject(queued, ["Spread"])
+    assert h.counts() == {"backoff": 1}
+    assert h.pop() is None
+    h.clock.now += 3
+    assert h.pop() == "p"
+
+
+def test_so_many_events_are_kept_for_pods_in_flight(h, monkeypatch):
+    monkeypatch.setattr(in_flight, "MAX_RECORDED", 2)
+    h.add("long")
+    long = h.queue.pop()
+    h.queue.move(NODE_ADDED)
+    h.add("short")
+    short = h.queue.pop()
+    for _ in range(2):
+        h.queue.move(NODE_ADDED)
+    assert h.queue.in_flight_events()["NodeAdd"] == 2
+    h.queue.reject(short, ["Spread"])
+    assert h.counts() == {"unschedulable": 1}
+    h.queue.reject(long, ["Spread"])
+    assert h.counts() == {"backoff": 1, "unschedulable": 1}
+
+
+def test_a_pod_waits_no_longer_than_five_minutes(h):
+    h.rejected("p", "Fit")
+    while h.clock.now < 1000 + 300 + 31:
+        assert h.queue.next_wakeup() <= h.clock.now + 30
+        h.clock.now += 30
+        if h.pop():
+            break
+    assert 1300 < h.clock.now <= 1330 + 30
+
+
+def test_a_gated_pod_is_not_tried_until_its_gates_are_gone(h):
+    h.add("p", gates=["hold"])
+    assert h.counts() == {"gated": 1}
+    assert h.pop() is None
+    h.queue.activate_all()
+    assert h.counts() == {"gated": 1}
+    h.queue.update(h.pod("p"))
+    assert h.pop() == "p"
+
+
+def test_an_update_that_cannot_matter_does_not_move_a_pod(h):
+    h.rejected("p", "Fit")
+    h.queue.update(h.pod("p", metadata={"resourceVersion": "2", "annotations": {"a": "b"}}))
+    assert h.counts() == {"unschedulable": 1}
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param({"cpu": "1", "memory": "1Gi"}, id="it asks for less"),
+        pytest.param({"cpu": "1", "memory": "2Gi"}, id="it asks for less of one thing and more of another"),
+        pytest.param({"memory": "1Gi"}, id="it does not ask for one thing any more"),
+    ],
+)
+def test_an_update_of_the_pod_that_its_rejector_asked_for_moves_it(h, now):
+    h.hints["Fit"] = (EventHint(ClusterEvent(POD, Action.UPDATE_POD_SCALE_DOWN)),)
+    h.add("p", requests={"cpu": "2", "memory": "1Gi"})
+    h.queue.reject(h.queue.pop(), ["Fit"])
+    h.queue.update(h.pod("p", requests=now))
+    assert h.counts() == {"backoff": 1}
+
+
+def test_a_pod_in_flight_that_is_updated_is_tried_again_with_its_new_spec(h):
+    h.hints["Fit"] = (EventHint(ClusterEvent(POD, Action.UPDATE_POD_TOLERATION)),)
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.update(parse_pod(make_pod("p", spec={"tolerations": [{"operator": "Exists"}]})))
+    h.queue.reject(queued, ["Fit"])
+    assert h.counts() == {"backoff": 1}
+    assert h.queue.pop().pod.tolerations.items
+
+
+def test_a_deleted_pod_is_forgotten_wherever_it_is(h):
+    h.rejected("waiting", "Fit")
+    h.add("active")
+    h.add("gated", gates=["g"])
+    for name in ("waiting", "active", "gated"):
+        h.queue.delete(f"default/{name}")
+    assert h.counts() == {}
+    assert len(h.queue) == 0
+
+
+def test_a_pod_deleted_in_flight_does_not_come_back(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.delete(queued.uid)
+    h.queue.reject(queued, ["Fit"])
+    assert h.counts() == {}
+
+
+def test_every_entry_into_a_queue_is_reported(h):
+    h.rejected("p", "Fit")
+    h.queue.move(NODE_ADDED)
+    assert h.incoming == [
+        ("active", "UnscheduledPodAdd"),
+        ("unschedulable", "ScheduleAttemptFailure"),
+        ("backoff", "NodeAdd"),
+    ]
+
+
+def test_a_pod_that_an_event_has_helped_in_flight_is_reported_where_it_went(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.move(NODE_ADDED)
+    h.queue.reject(queued, ["Fit"])
+    assert h.incoming == [("active", "UnscheduledPodAdd"), ("backoff", "ScheduleAttemptFailure")]
+
+
+@pytest.mark.parametrize(
+    ("event", "label"),
+    [
+        pytest.param(POD_GONE, "AssignedPodDelete", id="a pod with a node went"),
+        pytest.param(ClusterEvent(NODE, Action.UPDATE_NODE_TAINT), "NodeUpdateNodeTaint", id="one thing of a node"),
+        pytest.param(
+            ClusterEvent(NODE, Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_LABEL), "NodeUpdate", id="several things"
+        ),
+        pytest.param(ClusterEvent("CSINode", Action.ADD), "storage.k8s.io/CSINodeAdd", id="a kind with an API group"),
+        pytest.param(
+            ClusterEvent("ResourceClaim", Action.UPDATE_OTHER), "resource.k8s.io/ResourceClaimUpdate", id="its update"
+        ),
+        pytest.param(
+            ClusterEvent("PersistentVolumeClaim", Action.DELETE), "PersistentVolumeClaimDelete", id="a kind without one"
+        ),
+        pytest.param(
+            ClusterEvent(ASSIGNED_POD, Action.UPDATE_POD_SCALE_UP), "AssignedPodUpdatePodScaleUp", id="a pod that grew"
+        ),
+        pytest.param(
+            ClusterEvent(POD, Action.UPDATE_POD_LABEL), "TargetPodUpdatePodLabel", id="the waiting pod itself"
+        ),
+    ],
+)
+def test_events_have_the_labels_of_kube_scheduler(event, label):
+    assert event.label == label
+
+
+def test_of_backoffs_that_end_together_the_most_important_pod_is_popped_first(h):
+    flying = []
+    for name, priority in (("low", 1), ("high", 5)):
+        h.add(name, priority=priority)
+        flying.append(h.queue.pop())
+    for queued in flying:
+        h.queue.reject(queued, ["Fit"])
+    h.queue.move(NODE_ADDED)
+    assert [h.pop(), h.pop()] == ["high", "low"]
+
+
+def test_a_pod_that_becomes_important_in_backoff_overtakes_the_others(h):
+    for name in ("first", "second"):
+        h.rejected(name, "Fit")
+    h.queue.move(NODE_ADDED)
+    h.queue.update(h.pod("second", priority=9))
+    assert [h.pop(), h.pop()] == ["second", "first"]
+
+
+def test_what_helps_everybody_does_not_end_the_backoff_of_a_pending_pod(h):
+    h.rejected("p", (), pending=["Wait"])
+    h.queue.activate_all()
+    assert h.counts() == {"backoff": 1}
+
+
+def test_an_update_that_does_not_open_the_gate_changes_nothing(h):
+    h.add("p", gates=["g", "h"])
+    h.queue.update(h.pod("p", gates=["g"]))
+    h.queue.update(h.pod("p", gates=["g"], labels={"a": "b"}))
+    assert h.counts() == {"gated": 1}
+    assert h.incoming == [("unschedulable", "UnscheduledPodAdd")]
+    h.queue.update(h.pod("p"))
+    assert h.pop() == "p"
+
+
+def test_a_gate_is_asked_again_after_five_minutes_and_then_every_five(h):
+    asked = []
+    h.queue._pre_enqueue = lambda pod: asked.append(h.clock.now) or unresolvable("no").by("Gate")
+    h.add("p")
+    for _ in range(70):
+        h.clock.now += 10
+        h.queue.pop()
+    assert [round(when - 1000) // 30 for when in asked] == [0, 11, 22]
+
+
+@pytest.mark.parametrize("place", ["unschedulable", "backoff", "error"])
+def test_a_pod_is_activated_from_wherever_it_waits(h, place):
+    h.add("p")
+    queued = h.queue.pop()
+    if place == "error":
+        h.queue.fault(queued)
+    else:
+        h.queue.reject(queued, ["Fit"])
+    if place == "backoff":
+        h.queue.move(NODE_ADDED)
+    h.queue.activate(queued.uid)
+    assert h.counts() == {"active": 1}
+    assert h.incoming[-1] == ("active", "ForceActivate")
+
+
+def test_a_pod_activated_in_flight_is_tried_again_after_its_backoff(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.activate(queued.uid)
+    h.queue.reject(queued, ["Fit"])
+    assert h.counts() == {"backoff": 1}
+
+
+def test_activating_neither_opens_a_gate_nor_makes_up_a_pod(h):
+    h.add("p", gates=["g"])
+    h.queue.activate("default/p")
+    h.queue.activate("default/unknown")
+    assert h.counts() == {"gated": 1}
+
+
+def test_a_pods_time_in_the_queue_starts_when_its_gate_opens(h):
+    h.add("p", gates=["g"])
+    h.clock.now += 50
+    h.queue.update(h.pod("p"))
+    queued = h.queue.pop()
+    h.clock.now += 50
+    h.queue.fault(queued)
+    h.clock.now += 50
+    assert h.queue.pop() is queued
+    assert (queued.queued_at, queued.ready_at) == (1000.0, 1050.0)
+
+
+@pytest.mark.parametrize("place", ["unschedulable", "backoff"])
+def test_a_pod_that_is_taken_out_of_its_turn_is_held_by_a_gate_that_has_shut_meanwhile(h, place):
+    queued = h.rejected("p", "Fit")
+    if place == "backoff":
+        h.queue.move(NODE_ADDED)
+    h.queue._pre_enqueue = lambda _pod: unresolvable("shut").by("Gate")
+    assert h.queue.take(queued.uid) is None
+    assert h.counts() == {"gated": 1}
+    assert h.queue.rejected_by()["Gate", "default-scheduler"] == 1
+
+
+class Hints(dict):
+    """Hints of which a test can tell whether they still are held on to."""
+
+
+def test_hints_of_a_policy_that_is_gone_are_let_go(h):
+    h.hints = Hints(h.hints)
+    gone = weakref.ref(h.hints)
+    queued = h.rejected("p", "Fit")
+    h.queue.activate(queued.uid)
+    h.queue.pop()
+    h.queue.move(NODE_ADDED)
+    h.queue.reject(queued, ["Fit"])
+    h.queue.delete(queued.uid)
+    h.hints = {}
+    h.clock.now += 40
+    h.pop()
+    gc.collect()
+    assert gone() is None

@@ -1,0 +1,70 @@
+"""Columns of selectors, affinities and tolerations: other plugins rely on rows without a node being False or 0."""
+
+import pytest
+
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.taints import parse_tolerations
+from podwright.core.state.columns.matching import (
+    affinity_column,
+    dislike_column,
+    preference_column,
+    requirement_column,
+    tolerated_column,
+)
+from support.objects.builders import make_node, make_taint
+from support.plugins.kit import make_cache, pending
+
+AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
+NOT_IN = {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["z1"]}]}
+UNNAMED = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["a"]}]}
+DISLIKED = make_taint("slow", effect="PreferNoSchedule")
+
+
+def required(term):
+    return pending(spec={"affinity": {"nodeAffinity": {AFFINITY: {"nodeSelectorTerms": [term]}}}}).node_affinity
+
+
+def preferred(term):
+    terms = [{"weight": 3, "preference": term}]
+    affinity = {"preferredDuringSchedulingIgnoredDuringExecution": terms}
+    return pending(spec={"affinity": {"nodeAffinity": affinity}}).node_affinity
+
+
+NO_TOLERATIONS = parse_tolerations([], "")
+COLUMNS = [
+    pytest.param(lambda d: affinity_column(d, pending().node_affinity), True, id="no affinity"),
+    pytest.param(lambda d: affinity_column(d, required(NOT_IN)), True, id="a label that must not be"),
+    pytest.param(lambda d: affinity_column(d, required(UNNAMED)), True, id="a name that must not be"),
+    pytest.param(lambda d: preference_column(d, preferred(NOT_IN)), 3, id="preferences"),
+    pytest.param(lambda d: tolerated_column(d, NO_TOLERATIONS, compare=False), True, id="tolerations"),
+    pytest.param(lambda d: dislike_column(d, NO_TOLERATIONS, compare=False), 1, id="disliked taints"),
+]
+
+
+@pytest.mark.parametrize("column, value", COLUMNS)
+@pytest.mark.parametrize("when", ["before the column is built", "after it was built"])
+def test_rows_without_a_node_are_empty(column, value, when):
+    cache = make_cache([make_node(name, taints=[DISLIKED]) for name in ("x", "y", "z")])
+    if when == "after it was built":
+        assert column(cache.derived).tolist() == [value] * 3
+    cache.remove_node("y")
+    assert column(cache.derived).tolist() == [value, 0, value]
+
+
+@pytest.mark.parametrize("column, value", COLUMNS)
+def test_a_column_grows_with_the_table(column, value):
+    cache = make_cache([make_node("n0", taints=[DISLIKED])])
+    assert len(column(cache.derived)) == 1
+    for i in range(1, 100):
+        cache.set_node(parse_node(make_node(f"n{i}", taints=[DISLIKED])))
+    assert column(cache.derived).tolist() == [value] * 100
+
+
+def test_an_unknown_label_value_matches_nothing_and_is_not_taken_for_a_missing_label():
+    cache = make_cache([make_node("a", labels={"zone": "z1"}), make_node("b")])
+    (requirement,) = (
+        required({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z9", "z8"]}]})
+        .required.terms[0]
+        .expressions
+    )
+    assert requirement_column(cache.table, requirement).tolist() == [False, False]

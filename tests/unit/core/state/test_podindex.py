@@ -1,0 +1,315 @@
+"""Counts of placed pods by selector and by affinity term: what they count, what they follow, what they let go of."""
+
+import pytest
+
+from podwright.core.objects.affinity import interned_selector
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import parse_pod
+from podwright.core.state.podindex import Eligibility, Picker, terms
+from podwright.core.state.podindex.domains import ALL_WITH_KEY
+from podwright.core.state.podindex.selecting import SelectorIndex
+from podwright.core.state.podindex.terms import BUNDLED
+from support.objects.builders import make_namespace, make_node, make_pod
+from support.plugins.kit import make_cache, pending
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "zone"
+
+
+def selector(*pairs, **labels):
+    expressions = [{"key": key, "operator": operator, "values": list(values)} for key, operator, *values in pairs]
+    return interned_selector({"matchLabels": labels, "matchExpressions": expressions}, "selector")
+
+
+def placed(number, node="a", namespace="default", spec=None, **labels):
+    return parse_pod(make_pod(f"p{number}", namespace=namespace, labels=labels, node=node, spec=spec))
+
+
+def in_namespace(wanted, name="default"):
+    return (Picker(wanted, frozenset((name,))),)
+
+
+@pytest.mark.parametrize(
+    "wanted, found",
+    [
+        pytest.param(selector(app="a"), True, id="a label that the pod has"),
+        pytest.param(selector(app="b"), False, id="another value of it"),
+        pytest.param(selector(("app", "In", "b", "a")), True, id="one of several values"),
+        pytest.param(selector(("app", "Exists")), True, id="a key that the pod has"),
+        pytest.param(selector(("zone", "Exists")), False, id="a key that it lacks"),
+        pytest.param(selector(("app", "NotIn", "b")), True, id="a requirement that no label stands for"),
+        pytest.param(selector(), True, id="the empty selector"),
+        pytest.param(interned_selector(None, "selector"), False, id="the nil selector"),
+    ],
+)
+def test_a_pod_meets_the_selectors_filed_under_its_labels(wanted, found):
+    filed = SelectorIndex()
+    filed.add("item", wanted, None)
+    assert list(filed.candidates("default", {"app": "a", "tier": "x"})) == (["item"] if found else [])
+    filed.remove("item")
+    assert list(filed.candidates("default", {"app": "a", "tier": "x"})) == []
+
+
+def test_a_selector_for_one_namespace_is_not_met_in_another():
+    filed = SelectorIndex()
+    filed.add("item", selector(app="a"), "default")
+    assert list(filed.candidates("other", {"app": "a"})) == []
+    assert list(filed.candidates("default", {"app": "a"})) == ["item"]
+
+
+def test_selectors_that_share_a_label_are_filed_under_what_tells_them_apart():
+    filed = SelectorIndex()
+    for number in range(100):
+        filed.add(number, selector(app="a", id=str(number)), None)
+    assert len(list(filed.candidates("default", {"app": "a", "id": "7"}))) <= 2
+
+
+def test_a_counter_follows_the_pods():
+    cache = make_cache([make_node("a"), make_node("b")])
+    counter = cache.pods_index.counter(in_namespace(selector(app="x")))
+    cache.set_pod(placed(1, app="x"))
+    cache.set_pod(placed(2, app="x"))
+    cache.set_pod(placed(3, app="y"))
+    cache.set_pod(placed(4, namespace="other", app="x"))
+    assert counter.column(2).tolist() == [2, 0]
+    cache.set_pod(placed(1, node="b", app="x"))
+    cache.remove_pod("default/p2")
+    assert counter.column(2).tolist() == [0, 1]
+
+
+def test_a_counter_made_late_counts_the_pods_before_it():
+    pods = [make_pod(f"p{i}", labels={"app": "x", "id": str(i)}, node=f"n{i % 40}") for i in range(200)]
+    cache = make_cache([make_node(f"n{i}") for i in range(40)], pods)
+    counter = cache.pods_index.counter(in_namespace(selector(app="x")))
+    assert counter.column(40).tolist() == [5] * 40
+
+
+def test_a_counter_grows_with_the_nodes():
+    cache = make_cache([make_node("a")])
+    counter = cache.pods_index.counter(in_namespace(selector(app="x")))
+    for number in range(100):
+        cache.set_node(parse_node(make_node(f"n{number}")))
+        cache.set_pod(placed(number, node=f"n{number}", app="x"))
+    assert counter.column(101).tolist() == [0] + [1] * 100
+
+
+def test_a_terminating_pod_counts_only_where_it_is_wanted():
+    dying = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    cache = make_cache([make_node("a")], [make_pod("p", labels={"app": "x"}, node="a", metadata=dying)])
+    wanted = in_namespace(selector(app="x"))
+    assert cache.pods_index.counter(wanted).column(1).tolist() == [1]
+    assert cache.pods_index.counter(wanted, live=True).column(1).tolist() == [0]
+
+
+def test_equal_selectors_share_a_counter_and_the_oldest_are_dropped():
+    cache = make_cache([make_node("a")], [make_pod("p", labels={"app": "x"}, node="a")])
+    matches = cache.pods_index.matches
+    matches._limit = 2
+    first = matches.counter(in_namespace(selector(app="x")))
+    assert matches.counter(in_namespace(selector(app="x"))) is first
+    matches.counter(in_namespace(selector(app="y")))
+    matches.counter(in_namespace(selector(app="z")))
+    assert len(matches) == 2
+    cache.set_pod(placed(2, app="x"))
+    assert matches.counter(in_namespace(selector(app="x"))).column(1).tolist() == [2]
+
+
+def test_a_counter_that_is_dropped_stays_good_for_the_decision_that_asked_for_it():
+    cache = make_cache([zoned("a", "z1")], [make_pod("p", labels={"app": "x"}, node="a")])
+    matches = cache.pods_index.matches
+    matches._limit = 1
+    first = matches.counter(in_namespace(selector(app="x")))
+    matches.counter(in_namespace(selector(app="y")))
+    assert first.column(1).tolist() == [1]
+    assert cache.pods_index.sums(first, ZONE).total == 1
+
+
+@pytest.mark.parametrize(
+    "namespaces, wanted, expected",
+    [
+        pytest.param(["other"], None, 1, id="a listed namespace"),
+        pytest.param(["default", "other"], None, 2, id="several listed namespaces"),
+        pytest.param([], {}, 3, id="the empty selector takes in namespaces that are not known"),
+        pytest.param([], {"matchLabels": {"team": "x"}}, 1, id="namespaces by their labels"),
+        pytest.param(["default"], {"matchLabels": {"team": "x"}}, 2, id="listed ones and those with the labels"),
+        pytest.param(
+            [],
+            {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
+            1,
+            id="a namespace that is not known has no labels to be selected by",
+        ),
+    ],
+)
+def test_which_namespaces_a_counter_looks_into(namespaces, wanted, expected):
+    cache = make_cache([make_node("a")])
+    cache.set_object("Namespace", make_namespace("default"))
+    cache.set_object("Namespace", make_namespace("other", {"team": "x"}))
+    for name in ("default", "other", "unknown"):
+        cache.set_pod(placed(1, namespace=name, app="x"))
+    picker = Picker(selector(app="x"), frozenset(namespaces), interned_selector(wanted, "namespaceSelector"))
+    assert cache.pods_index.counter((picker,)).column(1).tolist() == [expected]
+
+
+def test_counts_by_namespace_labels_follow_the_labels():
+    cache = make_cache([make_node("a")], [make_pod("p", labels={"app": "x"}, node="a")])
+    picker = Picker(selector(app="x"), frozenset(), selector(team="x"))
+
+    def counted():
+        return cache.pods_index.counter((picker,)).column(1).tolist()
+
+    assert counted() == [0]
+    cache.set_object("Namespace", make_namespace("default", {"team": "x"}))
+    assert counted() == [1]
+    cache.set_object("Namespace", make_namespace("default", {"team": "y"}))
+    assert counted() == [0]
+    cache.set_object("Namespace", make_namespace("default", {"team": "x"}))
+    cache.remove_object("Namespace", "default")
+    assert counted() == [0]
+
+
+def sums_in_zones(cache, eligibility=ALL_WITH_KEY):
+    counter = cache.pods_index.counter(in_namespace(selector(app="x")))
+    sums = cache.pods_index.sums(counter, ZONE, eligibility)
+    values = cache.table.label_values(ZONE)
+    return {value: int(sums.values[position]) for value, position in values.items()}, sums.total
+
+
+def zoned(name, zone, **more):
+    return make_node(name, labels={ZONE: zone, **more} if zone is not None else more)
+
+
+def test_sums_follow_pods_and_nodes():
+    cache = make_cache([zoned("a", "z1"), zoned("b", "z2"), zoned("c", None)])
+    for number, node in enumerate("aabbc"):
+        cache.set_pod(placed(number, node=node, app="x"))
+    assert sums_in_zones(cache) == ({"z1": 2, "z2": 2}, 4)
+    cache.remove_pod("default/p0")
+    cache.set_pod(placed(9, node="c", app="x"))
+    assert sums_in_zones(cache) == ({"z1": 1, "z2": 2}, 3)
+    cache.set_node(parse_node(zoned("c", "z2")))
+    assert sums_in_zones(cache) == ({"z1": 1, "z2": 4}, 5)
+    cache.remove_node("b")
+    assert sums_in_zones(cache) == ({"z1": 1, "z2": 2}, 3)
+    cache.set_node(parse_node(zoned("b", "z1")))
+    assert sums_in_zones(cache) == ({"z1": 3, "z2": 2}, 5)
+
+
+def test_only_eligible_nodes_are_summed():
+    cache = make_cache([zoned("a", "z1", disk="ssd"), zoned("b", "z1"), zoned("c", "z2", rack="r")])
+    for number, node in enumerate("abc"):
+        cache.set_pod(placed(number, node=node, app="x"))
+    affinity = pending(spec={"nodeSelector": {"disk": "ssd"}}).node_affinity
+    assert sums_in_zones(cache, Eligibility(affinity=affinity)) == ({"z1": 1, "z2": 0}, 1)
+    assert sums_in_zones(cache, Eligibility(keys=(ZONE, "rack"))) == ({"z1": 0, "z2": 1}, 1)
+    cache.set_pod(placed(3, node="b", app="x"))
+    assert sums_in_zones(cache, Eligibility(affinity=affinity)) == ({"z1": 1, "z2": 0}, 1)
+
+
+def test_domains_of_nodes_long_gone_take_no_room():
+    cache = make_cache([zoned("stays", "z")])
+    cache.pods_index.domains(ZONE)
+    for number in range(200):
+        cache.set_node(parse_node(zoned("comes-and-goes", f"z{number}")))
+    cache.set_node(parse_node(zoned("empty", "")))
+    cache.set_node(parse_node(zoned("none", None)))
+    domains = cache.pods_index.domains(ZONE)
+    rows = {info.name: int(domains.of_node[info.slot]) for info in cache.nodes.values()}
+    assert domains.count == 3
+    assert {rows["stays"], rows["comes-and-goes"], rows["empty"]} == {0, 1, 2}
+    assert rows["none"] == domains.count
+    assert domains.empty == rows["empty"]
+
+
+def anti_affinity(key, *terms):
+    term = [{"topologyKey": key, "labelSelector": {"matchLabels": labels}} for labels in terms]
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}}
+
+
+def test_terms_that_say_the_same_are_one_group():
+    cache = make_cache([zoned("a", "z1"), zoned("b", "z2")])
+    known = cache.pods_index.terms
+    for number, node in enumerate("aab"):
+        cache.set_pod(placed(number, node=node, spec=anti_affinity(ZONE, {"app": "x"}), id=str(number)))
+    cache.set_pod(placed(3, node="a", spec=anti_affinity(ZONE, {"app": "x"}, {"app": "y"})))
+    assert len(known) == 2
+    (group,) = cache.pods_index.picking(pending(labels={"app": "x"})).anti_required
+    assert group.at == {cache.nodes["a"].slot: 3, cache.nodes["b"].slot: 1}
+    assert not any(cache.pods_index.picking(pending(labels={"app": "z"})))
+
+
+def test_which_terms_mean_a_pod_follows_pods_and_namespaces():
+    cache = make_cache([zoned("a", "z1")])
+    pod = pending(labels={"app": "x"})
+
+    def found():
+        return len(cache.pods_index.picking(pod).anti_required)
+
+    spec = anti_affinity(ZONE, {"app": "x"})
+    cache.set_pod(placed(1, spec=spec))
+    assert found() == 1
+    selected = {"topologyKey": ZONE, "labelSelector": {}, "namespaceSelector": {"matchLabels": {"team": "t"}}}
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [selected]}
+    cache.set_pod(placed(2, spec={"affinity": {"podAntiAffinity": rule}}))
+    assert found() == 1
+    cache.set_object("Namespace", make_namespace("default", {"team": "t"}))
+    assert found() == 2
+    cache.remove_pod("default/p2")
+    assert found() == 1
+    cache.set_pod(placed(3, spec=anti_affinity(HOSTNAME, {"app": "x"})))
+    assert found() == 2
+
+
+def test_sums_of_terms_that_are_dropped_are_made_again(monkeypatch):
+    monkeypatch.setattr(terms, "_SUMMED", 1)
+    cache = make_cache([zoned("a", "z1")])
+    groups = []
+    for number in range(3):
+        cache.set_pod(placed(number, spec=anti_affinity(ZONE, {"id": str(number)})))
+        groups += cache.pods_index.picking(pending(labels={"id": str(number)})).anti_required
+    for _ in range(2):
+        assert [sums.total for group in groups for _, sums in cache.pods_index.sums_of((group,))] == [1, 1, 1]
+        assert [len(group.sums) for group in groups] == [0, 0, 1]
+    cache.set_pod(placed(9, spec=anti_affinity(ZONE, {"id": "0"})))
+    assert [sums.total for _, sums in cache.pods_index.sums_of(groups[:1])] == [2]
+
+
+def test_many_groups_are_summed_together():
+    cache = make_cache([zoned(f"n{i}", f"z{i % 2}") for i in range(60)])
+    terms_of_all = [{"matchLabels": {"app": "x"}, "matchExpressions": [differs(n)]} for n in range(BUNDLED)]
+    for number, wanted in enumerate([*terms_of_all, *([terms_of_all[0]] * BUNDLED)]):
+        rule = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": wanted}]}
+        cache.set_pod(placed(number, node=f"n{number % 60}", spec={"affinity": {"podAntiAffinity": rule}}))
+    groups = cache.pods_index.picking(pending(labels={"app": "x"})).anti_required
+    assert len(groups) == BUNDLED
+    summed = list(cache.pods_index.sums_of(groups))
+    assert [(key, sums.total) for key, sums in summed] == [(ZONE, BUNDLED - 1), (ZONE, BUNDLED + 1)]
+    assert summed[0][1].values.tolist() == [BUNDLED // 2 - 1, BUNDLED // 2, 0]
+
+
+def differs(number):
+    return {"key": "id", "operator": "NotIn", "values": [str(number)]}
+
+
+def test_nothing_is_left_of_pods_that_are_gone():
+    cache = make_cache([zoned("a", "z1")])
+    matches, known = cache.pods_index.matches, cache.pods_index.terms
+    cache.set_pod(placed("stays", app="x"))
+    for number in range(50):
+        for namespace in ("default", f"ns{number}"):
+            spec = anti_affinity(ZONE, {"id": str(number)})
+            cache.set_pod(placed(number, namespace=namespace, spec=spec, app="x", id=str(number)))
+        groups = cache.pods_index.picking(pending(labels={"id": str(number)})).anti_required
+        assert [sums.total for _, sums in cache.pods_index.sums_of(groups)] == [1]
+    for number in range(50):
+        cache.remove_pod(f"default/p{number}")
+        cache.remove_pod(f"ns{number}/p{number}")
+    (space,) = matches._placed._spaces.values()
+    (group,) = space.live.values()
+    assert space.pairs == {("app", "x"): group}
+    assert matches._watching.keys() <= {group}
+    for left in (known._groups, known._held, known._summed, known._filed._buckets, known._filed._homes):
+        assert not left
+    assert not known._filed._scopes
+    cache.remove_pod("default/pstays")
+    assert not matches._placed._spaces
+    assert not matches._watching

@@ -1,0 +1,66 @@
+"""What a decision costs in figures that do not depend on the machine's mood: the guard against slow changes, where no clock is asked.
+
+A bound is what was counted when it was set, and a little. Whoever makes decisions cheaper lowers it; whoever has to raise it says why.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+from benchmarks.core.decisions import different, plain, preferred_affinity, required_anti_affinity, spread
+
+from support.costs.operation_counts import Operations, count
+
+FEW, MANY = 250, 1000
+SLACK = 1.08
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What was counted on Python 3.13, without slack."""
+
+    calls: int
+    c_calls: int
+    passes: int
+    bytes_per_node: int
+
+
+def soft_spread(index, name):
+    raw = spread(index, name)
+    for constraint in raw["spec"]["topologySpreadConstraints"]:
+        constraint["whenUnsatisfiable"] = "ScheduleAnyway"
+    return raw
+
+
+SHAPES = [
+    pytest.param(plain, plain, Bound(384, 350, 9, 12), id="plain pods of 20 templates"),
+    pytest.param(plain, different, Bound(399, 337, 31, 27), id="plain pods that all differ"),
+    pytest.param(plain, spread, Bound(464, 387, 15, 12), id="hard spread over zones and hosts"),
+    pytest.param(plain, soft_spread, Bound(472, 393, 23, 41), id="soft spread over zones and hosts"),
+    pytest.param(preferred_affinity, preferred_affinity, Bound(422, 370, 22, 49), id="preferred pod affinity"),
+    pytest.param(plain, required_anti_affinity, Bound(454, 404, 17, 26), id="required pod anti-affinity"),
+]
+
+
+@cache
+def counted(placed, pending, nodes) -> Operations:
+    return count(placed, pending, nodes)
+
+
+@pytest.mark.parametrize("placed, pending, bound", SHAPES)
+def test_a_decision_does_no_more_than_it_did(placed, pending, bound):
+    found, larger = counted(placed, pending, FEW), counted(placed, pending, MANY)
+    bytes_per_node = (larger.temporary_bytes - found.temporary_bytes) / (MANY - FEW)
+    assert found.calls <= bound.calls * SLACK
+    assert found.c_calls <= bound.c_calls * SLACK
+    assert found.passes <= bound.passes + 1
+    assert bytes_per_node <= bound.bytes_per_node + 3  # less than a further temporary array of int64
+    assert found.blocks_kept <= 20
+
+
+@pytest.mark.parametrize("placed, pending, bound", SHAPES)
+def test_more_nodes_make_longer_arrays_and_not_more_calls(placed, pending, bound):
+    few, many = counted(placed, pending, FEW), counted(placed, pending, MANY)
+    assert many.calls == pytest.approx(few.calls, rel=0.03)
+    assert many.c_calls == pytest.approx(few.c_calls, rel=0.03)
+    assert many.passes == pytest.approx(few.passes, abs=1)

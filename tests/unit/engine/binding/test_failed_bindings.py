@@ -1,0 +1,246 @@
+"""The binding cycle when it fails: what the cache and the queue say after it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from podwright.core.framework.cluster_events import ASSIGNED_POD, Action, ClusterEvent, EventHint
+from podwright.core.framework.interface import ClusterError, EnqueueExtensions, PermitPlugin, Plugin
+from podwright.core.framework.status import Code, Status
+from podwright.engine.binding import executor as binding
+from podwright.engine.ports import SCHEDULER_ERROR
+from support.engine.kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
+
+
+class TestFailedBindings:
+    """The API server's word counts: a Binding that failed is read back, and nothing is guessed."""
+
+    async def test_not_bound_it_is_taken_back_told_and_tried_again_after_its_backoff(self):
+        rig = Rig()
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("etcd is away", 500)]
+        raw = rig.pod("web")
+        rig.cluster.objects["Pod", "web"] = raw
+        async with deciding(rig):
+            assert not rig.engine.cache.is_assumed("default/web")
+            assert rig.placed_on("web") == ""
+            ((_, verdict, _),) = rig.status.written
+            told = 'running Bind plugin "DefaultBinder": etcd is away'
+            assert (verdict.reason, verdict.message) == (SCHEDULER_ERROR, told)
+            assert rig.counts == {"backoff": 1}
+            rig.now += 5
+            rig.engine.wake()
+            await settle()
+            assert rig.cluster.bound == [("web", "a"), ("web", "a")]
+
+    async def test_bound_after_all_it_counts_as_bound(self):
+        rig = Rig()
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")]
+        rig.cluster.objects["Pod", "web"] = on_node(rig.pod("web"), "a")
+        async with deciding(rig):
+            assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/web to a"]
+            assert not rig.engine.cache.is_assumed("default/web")
+            assert rig.placed_on("web") == "a"
+            assert len(rig.engine.queue) == 0
+
+    @pytest.mark.parametrize("confirmed", [False, True], ids=["it is read back", "the watch shows it first"])
+    async def test_bound_there_by_another_one_of_us_it_is_not_told_twice(self, confirmed):
+        rig = Rig()
+        rig.node("a")
+        answer = asyncio.get_running_loop().create_future()
+        rig.cluster.outcomes = [answer]
+        raw = rig.pod("web")
+        rig.cluster.objects["Pod", "web"] = on_node(raw, "a")
+        async with deciding(rig):
+            if confirmed:
+                rig.confirm(raw, "a")
+            answer.set_exception(ClusterError("already assigned", 409))
+            await settle()
+            assert rig.recorder.events == []
+            assert rig.placed_on("web") == "a"
+            assert len(rig.engine.queue) == len(rig.engine.flights) == 0
+
+    async def test_bound_elsewhere_it_counts_there(self):
+        rig = Rig()
+        rig.node("a", allocatable={"cpu": "8"})
+        rig.node("b", allocatable={"cpu": "1"})
+        rig.cluster.outcomes = [ClusterError("already assigned", 409)]
+        rig.cluster.objects["Pod", "web"] = on_node(rig.pod("web", requests={"cpu": "2"}), "b")
+        async with deciding(rig):
+            assert rig.placed_on("web") == "b"
+            assert rig.recorder.events == []
+            assert len(rig.engine.queue) == 0
+
+    @pytest.mark.parametrize(
+        "there",
+        [
+            pytest.param(None, id="no pod of the name"),
+            pytest.param(ours("web", uid="another"), id="another pod of the name"),
+        ],
+    )
+    async def test_gone_it_is_forgotten_and_its_room_is_free(self, there):
+        rig = Rig()
+        rig.node("a", allocatable={"cpu": "2"})
+        rig.cluster.outcomes = [ClusterError("not found", 404)]
+        rig.pod("web", requests={"cpu": "2"})
+        rig.cluster.objects["Pod", "web"] = there
+        rig.pod("next", requests={"cpu": "2"})
+        async with deciding(rig):
+            assert rig.cluster.bound == [("web", "a"), ("next", "a")]
+            assert rig.placed_on("web") == ""
+            assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/next to a"]
+
+    async def test_without_an_answer_it_stays_assumed(self, monkeypatch):
+        monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
+        rig = Rig()
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")]
+        rig.cluster.unreachable = 3
+        rig.cluster.objects["Pod", "web"] = rig.pod("web")
+        async with deciding(rig):
+            assert rig.engine.cache.is_assumed("default/web")
+            await asyncio.sleep(0.2)
+            assert not rig.engine.cache.is_assumed("default/web")
+
+    @pytest.mark.parametrize(
+        "trouble",
+        [
+            pytest.param(ZeroDivisionError("of another kind"), id="an error of another kind"),
+            pytest.param({"kind": "Status"}, id="an answer that is no pod"),
+        ],
+    )
+    async def test_whatever_goes_wrong_while_it_is_read_back_it_is_not_lost(self, monkeypatch, trouble):
+        monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
+        rig = Rig()
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")]
+        answers = [trouble, trouble, rig.pod("web")]
+
+        async def get(*_):
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        monkeypatch.setattr(rig.cluster, "get", get)
+        async with deciding(rig):
+            await asyncio.sleep(0.1)
+            assert rig.counts == {"backoff": 1}
+            assert rig.placed_on("web") == ""
+            assert len(rig.engine.flights) == 0
+
+    @pytest.mark.parametrize("node", ["a", ""], ids=["bound", "not bound"])
+    async def test_read_back_as_something_that_cannot_be_understood_it_is_where_it_says(self, node):
+        rig = Rig()
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")]
+        raw = rig.pod("web")
+        bad = {**on_node(raw, node), "spec": {**raw["spec"], "nodeName": node, "containers": "none"}}
+        rig.cluster.objects["Pod", "web"] = bad
+        async with deciding(rig):
+            assert rig.placed_on("web") == node
+            assert rig.counts == ({} if node else {"backoff": 1})
+
+    @pytest.mark.parametrize("before", [True, False], ids=["before the pod is taken off", "after that"])
+    async def test_a_fault_of_our_own_at_the_end_does_not_lose_the_pod(self, monkeypatch, before):
+        rig = Rig()
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")]
+        rig.cluster.objects["Pod", "web"] = rig.pod("web")
+        faults = [ZeroDivisionError("ours")]
+        land = rig.engine._bindings._land
+
+        def once(*arguments):
+            if not before:
+                land(*arguments)
+            if faults:
+                raise faults.pop()
+            if before:
+                land(*arguments)
+
+        monkeypatch.setattr(rig.engine._bindings, "_land", once)
+        async with deciding(rig):
+            assert rig.counts == {"backoff": 1}
+            assert rig.engine.queue.uids() == ["default/web"]
+            assert len(rig.engine.flights) == 0
+
+    async def test_while_there_are_no_answers_only_so_many_pods_are_tried(self, monkeypatch):
+        monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
+        rig = Rig(bindings_at_once=2)
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")] * 2
+        rig.cluster.unreachable = 6
+        for number in range(5):
+            rig.cluster.objects["Pod", f"p{number}"] = rig.pod(f"p{number}")
+        async with deciding(rig):
+            assert len(rig.cluster.bound) == 2
+            await asyncio.sleep(0.2)
+            assert {name for name, _ in rig.cluster.bound} == {f"p{number}" for number in range(5)}
+
+    async def test_confirmed_by_the_watch_while_it_is_read_back_it_counts_as_bound(self, monkeypatch):
+        monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
+        rig = Rig()
+        rig.node("a")
+        rig.cluster.outcomes = [ClusterError("timeout")]
+        rig.cluster.unreachable = 1
+        raw = rig.pod("web")
+        rig.cluster.objects["Pod", "web"] = raw
+        async with deciding(rig):
+            rig.confirm(raw, "a")
+            await asyncio.sleep(0.1)
+            assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/web to a"]
+            assert rig.placed_on("web") == "a"
+
+    async def test_a_binding_that_the_watch_never_confirms_is_read_back(self):
+        rig = Rig()
+        rig.node("a")
+        raw = rig.pod("web")
+        rig.cluster.objects["Pod", "web"] = on_node(raw, "a")
+        async with deciding(rig):
+            await rig.engine._bindings.confirm_late()
+            assert rig.engine.cache.is_assumed("default/web")
+            rig.now += 60
+            await rig.engine._bindings.confirm_late()
+            assert not rig.engine.cache.is_assumed("default/web")
+            assert rig.placed_on("web") == "a"
+
+    async def test_a_node_that_vanished_gets_no_binding(self):
+        rig = Rig({"Slow": Slow})
+        rig.node("a")
+        rig.engine.live.apply(custom_policy("preBind", "Slow"))
+        rig.pod("web")
+        Slow.gate = asyncio.get_running_loop().create_future()
+        async with deciding(rig):
+            rig.engine.nodes.drop("a", None)
+            Slow.gate.set_result(None)
+            await settle()
+            assert rig.cluster.bound == []
+            assert rig.status.written[-1][1].message == 'node "a" not found'
+
+
+class Later(Plugin, PermitPlugin, EnqueueExtensions):
+    """Makes pods wait; whoever it has turned down is helped by a pod that goes."""
+
+    name = "Later"
+
+    def permit(self, _state, _pod, _node_name):
+        return Status(Code.WAIT), 30.0
+
+    def hints(self):
+        return [EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE))]
+
+
+async def test_the_room_that_a_pod_gives_back_is_no_reason_to_try_it_again_itself():
+    rig = Rig({"Later": Later})
+    rig.node("a")
+    assert rig.engine.live.apply(custom_policy("permit", "Later")).accepted
+    rig.pod("web")
+    async with deciding(rig):
+        (waiting,) = rig.engine.flights.waiting()
+        waiting.reject("Later", "not today")
+        await settle()
+        assert rig.counts == {"unschedulable": 1}
+        assert rig.placed_on("web") == ""

@@ -1,0 +1,65 @@
+"""Pods that Permit keeps waiting, and the plugins that decide about them through their handle."""
+
+import asyncio
+
+import pytest
+
+from podwright.core.framework.durations import in_words, seconds_of
+from podwright.core.objects.pod import parse_pod
+from podwright.engine.binding.waiting_pods import WaitingPod
+from support.objects.builders import make_pod
+
+POD = parse_pod(make_pod("web"))
+
+
+async def test_a_pod_goes_on_when_the_last_plugin_allows_it():
+    waiting = WaitingPod(POD, "a", {"One": 60, "Two": 60})
+    waiting.allow("One")
+    waiting.allow("Nobody")
+    assert list(waiting.pending_plugins) == ["Two"]
+    waiting.allow("Two")
+    assert await waiting.wait() is None
+
+
+async def test_one_rejection_is_enough_and_the_first_verdict_stands():
+    waiting = WaitingPod(POD, "a", {"One": 60, "Two": 60})
+    waiting.reject("One", "not today")
+    waiting.allow("Two")
+    status = await waiting.wait()
+    assert (status.plugin, status.reasons) == ("One", ("not today",))
+
+
+@pytest.mark.parametrize(
+    "allowed, plugin",
+    [
+        pytest.param([], "Hasty", id="the first plugin whose time is up"),
+        pytest.param(["Hasty"], "Patient", id="not one that has allowed it"),
+    ],
+)
+async def test_time_is_up_at_a_plugin_that_has_not_allowed_the_pod(allowed, plugin):
+    waiting = WaitingPod(POD, "a", {"Patient": 0.02, "Hasty": 0.01})
+    for name in allowed:
+        waiting.allow(name)
+    status = await waiting.wait()
+    assert status.plugin == plugin
+    waited = "20ms" if plugin == "Patient" else "10ms"
+    assert status.message == f"rejected due to timeout after waiting {waited} at plugin {plugin}"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (0.25, "250ms"), (2.5, "2.5s"), (60, "1m0s"), (90, "1m30s"), (900, "15m0s"), (3661, "1h1m1s")],
+)
+def test_durations_are_told_as_go_prints_them(seconds, text):
+    assert in_words(seconds) == text
+    assert seconds_of(text) == seconds
+
+
+async def test_a_wait_that_is_given_up_leaves_no_timer():
+    waiting = WaitingPod(POD, "a", {"One": 60})
+    task = asyncio.create_task(waiting.wait())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert list(waiting.pending_plugins) == []

@@ -1,0 +1,374 @@
+"""Pod groups in the engine: all members get a node together, or none does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from podwright.core.framework.interface import PermitPlugin, Plugin, ReservePlugin
+from podwright.core.framework.status import unschedulable
+from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
+from podwright.core.plugins.gang_scheduling import TOO_FEW
+from support.engine.kit import Rig, deciding, on_node, ours, settle
+from support.objects.builders import in_group, make_pod_group
+
+
+def rig_with(nodes: int = 2, **options: Any) -> Rig:
+    """Nodes of 8 CPUs, and both APIs of pod groups."""
+    rig = Rig(**options)
+    rig.engine.cache.groups.serve(WORKLOAD_API)
+    rig.engine.cache.groups.serve(PLUGINS_API)
+    for index in range(nodes):
+        rig.node(f"n{index}")
+    return rig
+
+
+def add_group(rig: Rig, raw: dict[str, Any], kind: str = KIND) -> None:
+    rig.engine.objects(kind).put(raw)
+
+
+def member(rig: Rig, name: str, group: str = "gang", cpu: str = "4", **options: Any) -> dict[str, Any]:
+    spec = {**in_group(group), **options.pop("spec", {})}
+    return rig.pod(name, requests={"cpu": cpu}, spec=spec, **options)
+
+
+def bound(rig: Rig) -> set[str]:
+    return {name for name, _ in rig.cluster.bound}
+
+
+class TestWaitingForMembers:
+    async def test_members_wait_for_their_group(self):
+        rig = rig_with()
+        member(rig, "a")
+        async with deciding(rig):
+            assert rig.counts == {"gated": 1}
+            add_group(rig, make_pod_group(min_count=1))
+            await settle()
+            assert bound(rig) == {"a"}
+
+    async def test_members_wait_until_there_are_enough_of_them(self):
+        rig = rig_with()
+        add_group(rig, make_pod_group(min_count=2))
+        member(rig, "a")
+        async with deciding(rig):
+            assert bound(rig) == set()
+            assert rig.counts == {"gated": 1}
+            member(rig, "b")
+            await settle()
+            assert bound(rig) == {"a", "b"}
+            assert rig.groups.said == [("gang", "", "")]
+
+    async def test_members_that_come_together_show_no_node_that_they_expect(self):
+        rig = rig_with()
+        add_group(rig, make_pod_group(min_count=3))
+        for name in "abc":
+            member(rig, name, cpu="1")
+        async with deciding(rig):
+            assert bound(rig) == {"a", "b", "c"}
+            assert rig.status.written == []
+
+    async def test_a_member_that_somebody_else_bound_counts(self):
+        rig = rig_with()
+        add_group(rig, make_pod_group(min_count=2))
+        member(rig, "a")
+        async with deciding(rig):
+            assert rig.counts == {"gated": 1}
+            rig.engine.assigned.put(on_node(ours("b", spec=in_group()), "n0"))
+            await settle()
+            assert bound(rig) == {"a"}
+
+    async def test_members_are_counted_once(self):
+        rig = rig_with()
+        add_group(rig, make_pod_group(min_count=1))
+        raw = member(rig, "a")
+        members = rig.engine.cache.groups.members("scheduling.k8s.io:default/gang")
+        async with deciding(rig):
+            assert (members.total, members.assumed) == (1, 1)
+            rig.confirm(raw, "n0")
+            assert (members.total, members.assumed, set(members.placed)) == (1, 0, {"default/a"})
+            rig.engine.assigned.drop("default/a", None)
+            assert members.total == 0
+
+    async def test_a_lower_min_count_frees_them(self):
+        rig = rig_with()
+        add_group(rig, make_pod_group(min_count=3))
+        member(rig, "a")
+        async with deciding(rig):
+            add_group(rig, make_pod_group(min_count=2))
+            await settle()
+            assert bound(rig) == set()
+            add_group(rig, make_pod_group(min_count=1))
+            await settle()
+            assert bound(rig) == {"a"}
+
+    async def test_a_pod_that_names_a_group_of_an_api_that_is_not_served_is_like_any_other(self):
+        rig = Rig()
+        rig.node("n")
+        member(rig, "a")
+        async with deciding(rig):
+            assert bound(rig) == {"a"}
+
+    async def test_the_label_of_the_plugins_project_names_a_group_too(self):
+        rig = rig_with()
+        raw = {"metadata": {"name": "gang", "namespace": "default"}, "spec": {"minMember": 2}}
+        add_group(rig, raw, PLUGINS_KIND)
+        rig.pod("a", labels={GROUP_LABEL: "gang"})
+        async with deciding(rig):
+            assert rig.counts == {"gated": 1}
+            assert rig.engine.live.pre_enqueue(rig.engine.queue.get("default/a").pod).reasons == (TOO_FEW,)
+            rig.pod("b", labels={GROUP_LABEL: "gang"})
+            await settle()
+            assert bound(rig) == {"a", "b"}
+
+
+class TestAllOrNothing:
+    async def test_a_gang_of_which_only_a_part_fits_is_not_placed(self):
+        rig = rig_with(nodes=2)
+        add_group(rig, make_pod_group(min_count=5))
+        for index in range(5):
+            member(rig, f"p{index}")
+        async with deciding(rig):
+            assert bound(rig) == set()
+            assert rig.engine.cache.pod_count == 0
+            assert rig.counts == {"unschedulable": 5}
+            message = (
+                "minCount (5) cannot be satisfied: 4 scheduled, 0 remaining, "
+                "pod group preemption: No preemption victims found for incoming preemptor"
+            )
+            assert rig.groups.said == [("gang", "Unschedulable", message)]
+            said = {name: verdict.message for name, verdict, _ in rig.status.written}
+            assert said["p4"] == "0/2 nodes are available: 2 Insufficient cpu."
+            assert {said[f"p{i}"] for i in range(4)} == {message}
+
+    async def test_room_for_the_missing_one_places_all(self):
+        rig = rig_with(nodes=2)
+        add_group(rig, make_pod_group(min_count=5))
+        for index in range(5):
+            member(rig, f"p{index}")
+        async with deciding(rig):
+            rig.now += 5
+            rig.node("n2")
+            await settle()
+            assert bound(rig) == {f"p{index}" for index in range(5)}
+
+    async def test_two_gangs_that_each_fit_alone_do_not_take_half_each(self):
+        rig = rig_with(nodes=2)
+        add_group(rig, make_pod_group("one", 4))
+        add_group(rig, make_pod_group("two", 4))
+        for index in range(4):
+            member(rig, f"one{index}", "one")
+            member(rig, f"two{index}", "two")
+        async with deciding(rig):
+            assert bound(rig) == {f"one{index}" for index in range(4)}
+            assert rig.counts == {"unschedulable": 4}
+
+    async def test_members_beyond_the_minimum_wait_if_they_do_not_fit(self):
+        rig = rig_with(nodes=1)
+        add_group(rig, make_pod_group(min_count=2))
+        for index in range(3):
+            member(rig, f"p{index}")
+        async with deciding(rig):
+            assert len(bound(rig)) == 2
+            assert rig.groups.said[0] == ("gang", "", "")
+            rig.now += 20
+            rig.node("n1")
+            await settle()
+            assert len(bound(rig)) == 3
+
+    async def test_a_basic_group_takes_what_fits(self):
+        rig = rig_with(nodes=1)
+        add_group(rig, make_pod_group(min_count=None))
+        for index in range(3):
+            member(rig, f"p{index}")
+        async with deciding(rig):
+            assert len(bound(rig)) == 2
+
+    async def test_placed_members_count_for_those_that_come_later(self):
+        rig = rig_with(nodes=2)
+        add_group(rig, make_pod_group(min_count=2))
+        first, second = member(rig, "a"), member(rig, "b")
+        async with deciding(rig):
+            for raw in (first, second):
+                rig.confirm(raw, dict(rig.cluster.bound)[raw["metadata"]["name"]])
+            member(rig, "c")
+            await settle()
+            assert bound(rig) == {"a", "b", "c"}
+
+    async def test_a_reservation_that_fails_for_one_stops_all(self):
+        class Refuses(Plugin, ReservePlugin):
+            name = "Refuses"
+            calls = 0
+
+            def reserve(self, state, pod, node_name):
+                type(self).calls += 1
+                # The plan's two reservations pass; the second of those that count does not, in any attempt.
+                return unschedulable("no") if self.calls % 4 == 0 else None
+
+            def unreserve(self, state, pod, node_name):
+                pass
+
+        rig = rig_with(plugins={"Refuses": Refuses})
+        policy = {
+            "metadata": {"name": "p", "generation": 1},
+            "spec": {"strategy": {"type": "Custom"}, "plugins": {"reserve": {"enabled": [{"name": "Refuses"}]}}},
+        }
+        assert rig.engine.live.apply(policy).accepted
+        add_group(rig, make_pod_group(min_count=2))
+        member(rig, "a")
+        member(rig, "b")
+        async with deciding(rig):
+            assert bound(rig) == set()
+            assert rig.engine.cache.pod_count == 0
+            assert sum(rig.counts.values()) == 2
+
+    async def test_members_that_did_not_fit_are_not_lost_when_the_others_are_stopped(self):
+        class Denies(Plugin, PermitPlugin):
+            name = "Denies"
+            says = True
+
+            def permit(self, state, pod, node_name):
+                return (unschedulable("no") if self.says and pod.name == "p1" else None), 0
+
+        rig = rig_with(nodes=1, plugins={"Denies": Denies})
+        policy = {
+            "metadata": {"name": "p", "generation": 1},
+            "spec": {"strategy": {"type": "Custom"}, "plugins": {"permit": {"enabled": [{"name": "Denies"}]}}},
+        }
+        assert rig.engine.live.apply(policy).accepted
+        add_group(rig, make_pod_group(min_count=2))
+        for index in range(3):
+            member(rig, f"p{index}")
+        async with deciding(rig):
+            assert bound(rig) == set()
+            assert sum(rig.counts.values()) == 3
+            assert rig.groups.said[-1][1] == "Unschedulable"
+            Denies.says = False
+            rig.now += 20
+            rig.node("n1")
+            await settle()
+            assert bound(rig) == {"p0", "p1", "p2"}
+
+    async def test_a_failing_attempt_loses_no_member(self, monkeypatch):
+        rig = rig_with()
+        add_group(rig, make_pod_group(min_count=2))
+        member(rig, "a")
+        member(rig, "b")
+
+        def fails(*_: Any) -> None:
+            raise RuntimeError("by accident")
+
+        monkeypatch.setattr("podwright.engine.gangs.attempts.decide", fails)
+        async with deciding(rig):
+            assert rig.counts == {"backoff": 2}
+            assert {v.message for _, v, _ in rig.status.written} == {"RuntimeError: by accident"}
+
+    async def test_a_member_that_is_being_deleted_is_left_out(self):
+        rig = rig_with()
+        add_group(rig, make_pod_group(min_count=1))
+        member(rig, "a")
+        member(rig, "b", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+        async with deciding(rig):
+            assert bound(rig) == {"a"}
+            assert len(rig.engine.queue) == 0
+
+
+class TestChangedGroup:
+    def labelled(self, rig: Rig, name: str, group: str, **options: Any) -> dict[str, Any]:
+        return rig.pod(name, labels={GROUP_LABEL: group} if group else {}, requests={"cpu": "1"}, **options)
+
+    def custom(self, rig: Rig, name: str, members: int) -> None:
+        raw = {"metadata": {"name": name, "namespace": "default"}, "spec": {"minMember": members}}
+        add_group(rig, raw, PLUGINS_KIND)
+
+    async def test_a_pod_that_changes_its_group_counts_in_the_new_one_only(self):
+        rig = rig_with()
+        self.custom(rig, "one", 2)
+        self.custom(rig, "two", 2)
+        self.labelled(rig, "a", "one")
+        self.labelled(rig, "b", "two")
+        async with deciding(rig):
+            self.labelled(rig, "a", "two")
+            await settle()
+            assert bound(rig) == {"a", "b"}
+            self.labelled(rig, "c", "one")
+            await settle()
+            assert bound(rig) == {"a", "b"}
+
+    async def test_a_pod_that_leaves_its_group_goes_alone(self):
+        rig = rig_with()
+        self.custom(rig, "one", 2)
+        self.labelled(rig, "a", "one")
+        async with deciding(rig):
+            self.labelled(rig, "a", "")
+            await settle()
+            assert bound(rig) == {"a"}
+            self.labelled(rig, "b", "one")
+            await settle()
+            assert bound(rig) == {"a"}
+
+
+class TestHalves:
+    @pytest.mark.parametrize("other", [pytest.param("gang", id="another gang"), pytest.param("pods", id="other pods")])
+    async def test_a_gang_that_was_broken_off_is_finished_before_others_take_its_room(self, other):
+        rig = rig_with(nodes=2)
+        for index in range(2):
+            if other == "gang":
+                member(rig, f"other{index}", "other")
+            else:
+                rig.pod(f"other{index}", requests={"cpu": "4"})
+        add_group(rig, make_pod_group("other", 2))
+        add_group(rig, make_pod_group("broken", 4))
+        for index in range(2):
+            raw = ours(f"there{index}", requests={"cpu": "4"}, spec=in_group("broken"))
+            rig.engine.assigned.put(on_node(raw, f"n{index}"))
+            member(rig, f"rest{index}", "broken")
+        async with deciding(rig):
+            assert bound(rig) == {"rest0", "rest1"}
+
+
+class TestAgreement:
+    @pytest.mark.parametrize(
+        ("other", "problem"),
+        [
+            pytest.param({"spec": {"priority": 7}}, "should have the same priority", id="priority"),
+            pytest.param({"spec": {"preemptionPolicy": "Never"}}, "should have the same preemption policy", id="preemption policy"),
+        ],
+    )  # fmt: skip
+    async def test_members_that_differ_are_an_error_of_the_group(self, other, problem):
+        rig = rig_with()
+        add_group(rig, make_pod_group(min_count=2))
+        member(rig, "a")
+        member(rig, "b", **other)
+        async with deciding(rig):
+            assert bound(rig) == set()
+            ((group, reason, message), *_) = rig.groups.said
+            assert (group, reason) == ("gang", "SchedulerError")
+            assert problem in message
+
+    async def test_members_have_the_priority_of_their_group(self):
+        rig = rig_with()
+        add_group(rig, make_pod_group(min_count=1, priority=5))
+        member(rig, "a")
+        async with deciding(rig):
+            assert rig.groups.said[0][2] == (
+                "all pods in a single pod group should have the same priority as the pod group's priority, got 0 and 5"
+            )
+
+
+class TestMinResources:
+    async def test_a_gang_whose_resources_are_not_free_is_not_tried(self):
+        rig = rig_with(nodes=1)
+        raw = {
+            "metadata": {"name": "gang", "namespace": "default"},
+            "spec": {"minMember": 1, "minResources": {"cpu": "12"}},
+        }
+        add_group(rig, raw, PLUGINS_KIND)
+        rig.pod("a", labels={GROUP_LABEL: "gang"})
+        async with deciding(rig):
+            assert bound(rig) == set()
+            assert rig.groups.said[0][2].startswith("minResources of the pod group are not free in the cluster: cpu, ")
+            rig.now += 5
+            rig.node("n1")
+            await settle()
+            assert bound(rig) == {"a"}

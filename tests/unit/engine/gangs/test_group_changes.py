@@ -1,0 +1,271 @@
+"""Pod groups that lose members while their promises stand, and groups whose status must say what is wrong with them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
+from podwright.engine import engine as engine_module
+from support.engine.kit import Rig, deciding, on_node, ours, settle
+from support.objects.builders import in_group, make_pod, make_pod_group
+
+ALL = {"cpu": "8"}
+
+
+def rig_with(nodes: int = 2) -> Rig:
+    """Nodes of 8 CPUs, and both APIs of pod groups."""
+    rig = Rig()
+    rig.engine.cache.groups.serve(WORKLOAD_API)
+    rig.engine.cache.groups.serve(PLUGINS_API)
+    for index in range(nodes):
+        rig.node(f"n{index}")
+    return rig
+
+
+def besieged() -> Rig:
+    """Two nodes, each filled by a lesser pod, and a gang that is promised both and waits for the evictions."""
+    rig = rig_with()
+    rig.evictor.waits = True
+    for index in range(2):
+        rig.engine.assigned.put(on_node(ours(f"low{index}", requests=ALL, priority=0), f"n{index}"))
+    rig.engine.objects(KIND).put(make_pod_group("gang", 2, priority=100))
+    for index in range(2):
+        rig.pod(f"m{index}", requests=ALL, priority=100, spec=in_group())
+    return rig
+
+
+def lose_a_member(rig: Rig) -> None:
+    rig.engine.pending.drop("default/m1", None)
+
+
+def lose_the_group(rig: Rig) -> None:
+    rig.engine.objects(KIND).drop("default/gang", None)
+
+
+def ask_for_more(rig: Rig) -> None:
+    rig.engine.objects(KIND).put(make_pod_group("gang", 3, priority=100))
+
+
+async def later(rig: Rig) -> None:
+    rig.now += 20
+    rig.engine.wake()
+    await settle()
+
+
+def custom_group(name: str = "gang", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "default", "uid": "u", "generation": 3}, "spec": spec}
+
+
+class TestPromises:
+    @pytest.mark.parametrize(
+        "what",
+        [
+            pytest.param(lose_a_member, id="a member goes"),
+            pytest.param(lose_the_group, id="the group goes"),
+            pytest.param(ask_for_more, id="more members are asked for"),
+        ],
+    )
+    async def test_they_end_when_the_group_is_no_longer_complete(self, what):
+        rig = besieged()
+        async with deciding(rig):
+            assert len(rig.engine.cache.nominator) == 2
+            for index in range(2):
+                rig.engine.assigned.drop(f"default/low{index}", None)
+            rig.pod("plain", requests=ALL)
+            await settle()
+            assert rig.cluster.bound == []
+            what(rig)
+            await settle()
+            assert len(rig.engine.cache.nominator) == 0
+            assert ("m0", None, "") in rig.status.written
+            assert [name for name, _ in rig.cluster.bound] == ["plain"]
+
+    async def test_they_stand_while_the_group_is_complete(self):
+        rig = besieged()
+        async with deciding(rig):
+            rig.pod("m2", requests=ALL, priority=100, spec=in_group())
+            await settle()
+            rig.engine.pending.drop("default/m2", None)
+            for _ in range(2):
+                rig.engine.group_watch.look()
+                await settle()
+            assert len(rig.engine.cache.nominator) == 2
+
+    async def test_they_end_if_nobody_completes_the_group_after_a_restart(self):
+        rig = rig_with(nodes=1)
+        rig.engine.objects(KIND).put(make_pod_group("gang", 2, priority=100))
+        promised = ours("m0", requests=ALL, priority=100, spec=in_group(), status={"nominatedNodeName": "n0"})
+        rig.engine.pending.put(promised)
+        rig.pod("plain", requests=ALL)
+        async with deciding(rig):
+            rig.engine.group_watch.look()
+            await settle()
+            assert rig.cluster.bound == []
+            rig.engine.group_watch.look()
+            await settle()
+            assert rig.cluster.bound == [("plain", "n0")]
+            assert ("m0", None, "") in rig.status.written
+
+
+class TestStrangers:
+    """Members that ask for a scheduler that we are not."""
+
+    TEXT = (
+        "all pods in a single pod group should have the same .spec.schedulerName set, "
+        'got: "other" of pod default/b and "podwright"'
+    )
+
+    @pytest.mark.parametrize(
+        ("kind", "group", "named"),
+        [
+            pytest.param(KIND, make_pod_group("gang", 2), {"spec": in_group()}, id="the Workload API"),
+            pytest.param(PLUGINS_KIND, custom_group(minMember=2), {"labels": {GROUP_LABEL: "gang"}}, id="by label"),
+        ],
+    )
+    async def test_the_status_of_their_group_names_them(self, kind, group, named):
+        rig = rig_with()
+        rig.engine.objects(kind).put(group)
+        rig.pod("a", **named)
+        theirs = make_pod("b", **{**named, "spec": {**named.get("spec", {}), "schedulerName": "other"}})
+        async with deciding(rig):
+            assert rig.groups.said == []
+            rig.engine.pending.put(theirs)
+            await settle()
+            assert rig.groups.said == [("gang", "SchedulerError", self.TEXT)]
+            assert rig.recorder.events == [("gang", "FailedScheduling", self.TEXT)]
+            assert rig.cluster.bound == []
+            rig.engine.pending.drop("default/b", None)
+            rig.pod("b2", **named)
+            await settle()
+            assert {name for name, _ in rig.cluster.bound} == {"a", "b2"}
+            assert rig.groups.said[-1] == ("gang", "", "")
+
+    async def test_a_group_that_would_be_complete_without_them_is_not_placed_either(self):
+        rig = rig_with()
+        rig.engine.objects(KIND).put(make_pod_group("gang", 1))
+        rig.engine.pending.put(make_pod("b", spec={**in_group(), "schedulerName": "other"}))
+        rig.pod("a", spec=in_group())
+        async with deciding(rig):
+            assert rig.cluster.bound == []
+            assert rig.groups.said[-1] == ("gang", "SchedulerError", self.TEXT)
+            rig.engine.pending.drop("default/b", None)
+            await later(rig)
+            assert rig.cluster.bound == [("a", "n0")]
+
+    async def test_one_whose_scheduler_we_become_is_one_of_us(self):
+        rig = rig_with()
+        rig.engine.objects(KIND).put(make_pod_group("gang", 2))
+        theirs = make_pod("b", spec={**in_group(), "schedulerName": "other"})
+        rig.pod("a", spec=in_group())
+        async with deciding(rig):
+            rig.engine.pending.put(theirs)
+            spec = {"schedulerName": "other", "strategy": {"type": "LeastAllocated"}}
+            policy = {"metadata": {"name": "p", "uid": "p", "generation": 1}, "spec": spec}
+            assert rig.engine.live.apply(policy).accepted
+            rig.engine.pending.put(theirs)
+            assert len(rig.engine.strangers) == 0
+
+    async def test_a_group_of_theirs_alone_is_left_to_them(self):
+        rig = rig_with()
+        rig.engine.objects(KIND).put(make_pod_group("gang", 2))
+        rig.engine.pending.put(make_pod("b", spec={**in_group(), "schedulerName": "other"}))
+        async with deciding(rig):
+            assert rig.groups.said == []
+
+    async def test_those_that_a_list_of_their_namespace_lacks_are_gone(self):
+        rig = rig_with()
+        rig.engine.objects(KIND).put(make_pod_group("gang", 2))
+        strangers = rig.engine.strangers
+        pods = [make_pod(name, spec={**in_group(), "schedulerName": "other"}) for name in "bc"]
+        elsewhere = make_pod("d", namespace="elsewhere", spec={**in_group(), "schedulerName": "other"})
+        for raw in (*pods, elsewhere):
+            strangers.seen(raw)
+        strangers.only("default", {pods[1]["metadata"]["uid"]})
+        assert [one.pod for one in strangers.of("scheduling.k8s.io:default/gang")] == ["default/c"]
+        assert len(strangers) == 2
+
+
+class TestGroupsThatCannotBeUnderstood:
+    @pytest.mark.parametrize(
+        ("spec", "problem"),
+        [
+            pytest.param(
+                {"minMember": 0}, "spec.minMember: expected a whole number of at least 1", id="a count of nobody"
+            ),
+            pytest.param(
+                {"minMember": 2, "scheduleTimeoutSeconds": 0},
+                "spec.scheduleTimeoutSeconds: expected a whole number of at least 1",
+                id="no time at all",
+            ),
+            pytest.param(
+                {"minMember": 2, "minResources": {"cpu": "x"}},
+                "spec.minResources[cpu]: 'x' is not a quantity",
+                id="a quantity that is none",
+            ),
+        ],
+    )
+    async def test_their_status_names_the_field(self, spec, problem):
+        rig = rig_with()
+        rig.engine.objects(PLUGINS_KIND).put(custom_group(**spec))
+        for name in "ab":
+            rig.pod(name, labels={GROUP_LABEL: "gang"})
+        async with deciding(rig):
+            text = f"PodGroup default/gang: {problem}"
+            assert rig.groups.said == [("gang", "SchedulerError", text)]
+            assert rig.recorder.events == [("gang", "FailedScheduling", text)]
+            assert rig.counts == {"gated": 2}
+            rig.engine.objects(PLUGINS_KIND).put(custom_group(minMember=2))
+            await settle()
+            assert {name for name, _ in rig.cluster.bound} == {"a", "b"}
+            assert rig.groups.said[-1] == ("gang", "", "")
+
+    async def test_nothing_is_said_while_no_pod_of_ours_waits_for_them(self):
+        rig = rig_with()
+        async with deciding(rig):
+            rig.engine.objects(PLUGINS_KIND).put(custom_group(minMember=0))
+            await settle()
+            assert rig.groups.said == rig.recorder.events == []
+            for name in "ab":
+                rig.pod(name, labels={GROUP_LABEL: "gang"})
+                await settle()
+            assert {reason for _, reason, _ in rig.groups.said} == {"SchedulerError"}
+            assert len(rig.recorder.events) == 1
+
+    async def test_what_was_known_of_them_stays_in_force(self):
+        rig = rig_with()
+        rig.engine.objects(PLUGINS_KIND).put(custom_group(minMember=2))
+        rig.engine.objects(PLUGINS_KIND).put(custom_group(minMember=0))
+        for name in "ab":
+            rig.pod(name, labels={GROUP_LABEL: "gang"})
+        async with deciding(rig):
+            assert {name for name, _ in rig.cluster.bound} == {"a", "b"}
+
+
+async def test_promises_are_kept_while_not_all_is_known_yet(monkeypatch):
+    monkeypatch.setattr(engine_module, "HOUSEKEEPING_SECONDS", 0.001)
+    rig = rig_with()
+    rig.pod("m2", spec=in_group(), status={"nominatedNodeName": "n1"})
+    house = asyncio.create_task(rig.engine.keep_house())
+    await asyncio.sleep(0.05)
+    house.cancel()
+    assert rig.engine.cache.nominator.node_of("default/m2") == "n1"
+    assert rig.status.written == []
+
+
+async def test_a_node_that_comes_back_with_a_member_completes_its_group():
+    rig = rig_with(nodes=0)
+    rig.node("n1", allocatable={"cpu": "1"})
+    rig.engine.objects(KIND).put(make_pod_group("gang", 2))
+    async with deciding(rig):
+        rig.engine.assigned.put(on_node(ours("a", spec=in_group()), "n1"))
+        rig.engine.nodes.drop("n1", None)
+        rig.pod("b", spec=in_group())
+        await settle()
+        assert rig.counts == {"gated": 1}
+        rig.node("n1", allocatable={"cpu": "1"})
+        rig.node("n2")
+        await settle()
+        assert rig.placed_on("b")

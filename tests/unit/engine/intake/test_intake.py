@@ -1,0 +1,297 @@
+"""Raw objects in: what becomes of good ones, and that no bad one does any harm."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import parse_pod
+from podwright.engine.intake.object_changes import assigned_pod_event, node_event, same_node
+from support.engine.kit import Rig, deciding, on_node, ours, settle
+from support.objects.bad_objects import read
+from support.objects.builders import make_namespace, make_node, make_pod
+
+
+def bad_objects():
+    return [pytest.param(bad.stream, bad.raw, bad.complaint, id=bad.about) for bad in read()]
+
+
+def stream_of(rig, name):
+    return getattr(rig.engine, name, None) or rig.engine.objects(name)
+
+
+@pytest.mark.parametrize(("stream", "raw", "complaint"), bad_objects())
+async def test_a_bad_object_is_complained_about_once_and_everything_else_goes_on(stream, raw, complaint, caplog):
+    rig = Rig()
+    rig.node("good")
+    with caplog.at_level(logging.ERROR):
+        async with deciding(rig):
+            for _ in range(3):
+                stream_of(rig, stream).put(raw)
+                await settle()
+            rig.pod("fine")
+            await settle()
+            assert ("fine", "good") in rig.cluster.bound
+            stream_of(rig, stream).drop("uid-bad", raw)
+            await settle()
+    complaints = [record.getMessage() for record in caplog.records if record.name == "podwright.engine.invalid_objects"]
+    if complaint is None:
+        assert complaints == []
+        return
+    assert len(complaints) == 1
+    assert complaint in complaints[0]
+    told = [note for name, reason, note in rig.recorder.events if (name, reason) == ("bad", "FailedScheduling")]
+    assert [complaint in note for note in told] == ([True] if stream == "pending" else [])
+
+
+def test_a_bad_version_of_a_node_leaves_the_last_good_one_in_force():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "4"})
+    rig.node("a", allocatable={"cpu": "four"})
+    assert rig.engine.cache.present("a").allocatable("cpu") == 4000
+
+
+def test_other_kinds_come_into_the_store_and_go():
+    rig = Rig()
+    namespaces = rig.engine.objects("Namespace")
+    namespaces.put(make_namespace("team", {"stage": "test"}))
+    assert rig.engine.cache.namespace_labels("team") == {"stage": "test"}
+    namespaces.drop("/team", None)
+    assert rig.engine.cache.namespace_labels("team") == {}
+
+
+def test_of_controllers_only_what_they_select_is_kept():
+    rig = Rig()
+    sets = rig.engine.objects("ReplicaSet")
+    raw = {
+        "metadata": {"name": "web", "namespace": "default", "resourceVersion": "1", "managedFields": [{"x": "y"}]},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {}}, "replicas": 3},
+        "status": {"replicas": 3},
+    }
+    sets.put(raw)
+    kept = rig.engine.cache.store.get("ReplicaSet", "web", "default")
+    assert kept["spec"] == {"selector": {"matchLabels": {"app": "web"}}}
+    assert "status" not in kept
+    assert "managedFields" not in kept["metadata"]
+    version = rig.engine.cache.store.version("ReplicaSet")
+    sets.put({**raw, "metadata": {**raw["metadata"], "resourceVersion": "2"}, "status": {"replicas": 2}})
+    assert rig.engine.cache.store.version("ReplicaSet") == version
+
+
+def test_objects_that_may_be_written_back_keep_their_resource_version():
+    rig = Rig()
+    claims = rig.engine.objects("PersistentVolumeClaim")
+    raw = {"metadata": {"name": "data", "namespace": "default", "resourceVersion": "1"}, "spec": {}}
+    claims.put(raw)
+    claims.put({**raw, "metadata": {**raw["metadata"], "resourceVersion": "2"}})
+    kept = rig.engine.cache.store.get("PersistentVolumeClaim", "data", "default")
+    assert kept["metadata"]["resourceVersion"] == "2"
+
+
+class TestPendingPods:
+    def test_events_of_kopf_and_of_a_watch_are_the_same(self):
+        rig = Rig()
+        raw = ours("web")
+        for kind in (None, "ADDED", "MODIFIED"):
+            rig.engine.pending.take_event({"type": kind, "object": raw})
+            assert len(rig.engine.queue) == 1
+        rig.engine.pending.take_event({"type": "DELETED", "object": raw})
+        assert len(rig.engine.queue) == 0
+
+    def test_a_late_event_of_a_pod_that_is_placed_already_changes_nothing(self):
+        rig = Rig()
+        rig.node("a")
+        raw = ours("web")
+        rig.engine.assigned.put(on_node(raw, "a"))
+        rig.engine.pending.put(raw)
+        rig.engine.pending.drop("default/web", raw)
+        assert rig.placed_on("web") == "a"
+        assert len(rig.engine.queue) == 0
+
+    def test_a_pod_that_somebody_else_binds_leaves_the_queue(self):
+        rig = Rig()
+        rig.node("a")
+        raw = rig.pod("web")
+        rig.engine.assigned.put(on_node(raw, "a"))
+        assert len(rig.engine.queue) == 0
+        assert rig.placed_on("web") == "a"
+
+    def test_a_nomination_from_before_the_start_counts(self):
+        rig = Rig()
+        rig.node("a")
+        raw = rig.pod("web", status={"nominatedNodeName": "a"})
+        assert rig.engine.cache.nominator.node_of("default/web") == "a"
+        rig.engine.pending.drop("default/web", raw)
+        assert rig.engine.cache.nominator.node_of("default/web") == ""
+
+
+class TestAssignedPods:
+    def test_a_finished_pod_frees_its_room(self):
+        rig = Rig()
+        rig.node("a")
+        raw = make_pod("job", node="a", requests={"cpu": "2"})
+        rig.engine.assigned.put(raw)
+        assert rig.engine.cache.present("a").requested["cpu"] == 2000
+        rig.engine.assigned.put({**raw, "status": {"phase": "Succeeded"}})
+        assert rig.engine.cache.present("a").requested["cpu"] == 0
+
+    def test_a_pod_of_a_node_that_comes_later_counts(self):
+        rig = Rig()
+        rig.engine.assigned.put(make_pod("early", node="a", requests={"cpu": "2"}))
+        rig.node("a")
+        assert rig.engine.cache.present("a").requested["cpu"] == 2000
+
+    def test_duplicate_and_reordered_events_change_nothing(self):
+        rig = Rig()
+        rig.node("a")
+        raw = make_pod("web", node="a", requests={"cpu": "2"})
+        for _ in range(2):
+            rig.engine.assigned.put(raw)
+        assert rig.engine.cache.present("a").requested["cpu"] == 2000
+        for _ in range(2):
+            rig.engine.assigned.drop("default/web", raw)
+        assert rig.engine.cache.present("a").requested["cpu"] == 0
+
+
+def changed_node(**options):
+    return parse_node(make_node("a", **options))
+
+
+@pytest.mark.parametrize(
+    ("after", "action"),
+    [
+        pytest.param({}, None, id="nothing"),
+        pytest.param({"labels": {"zone": "a"}}, Action.UPDATE_NODE_LABEL, id="a label"),
+        pytest.param({"taints": [{"key": "k", "effect": "NoSchedule"}]}, Action.UPDATE_NODE_TAINT, id="a taint"),
+        pytest.param({"allocatable": {"cpu": "9"}}, Action.UPDATE_NODE_ALLOCATABLE, id="allocatable"),
+        pytest.param({"annotations": {"a": "b"}}, Action.UPDATE_NODE_ANNOTATION, id="an annotation"),
+        pytest.param({"declared_features": ["F"]}, Action.UPDATE_NODE_DECLARED_FEATURE, id="a declared feature"),
+        pytest.param(
+            {"labels": {"x": "y"}, "allocatable": {"cpu": "9"}},
+            Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE,
+            id="two at once",
+        ),
+    ],
+)
+def test_what_changed_about_a_node(after, action):
+    before, node = changed_node(), changed_node(**after)
+    assert node_event(before, node) == (None if action is None else ClusterEvent(NODE, action))
+    assert same_node(before, node) == (action is None)
+
+
+def test_only_a_node_that_is_uncordoned_may_help():
+    free, cordoned = changed_node(), changed_node(unschedulable=True)
+    assert node_event(cordoned, free) == ClusterEvent(NODE, Action.UPDATE_NODE_TAINT)
+    assert node_event(free, cordoned) is None
+    assert not same_node(free, cordoned)
+
+
+def test_a_condition_that_changes_is_an_event_and_a_heartbeat_is_none():
+    def beat(ready, at):
+        raw = make_node("a")
+        raw["status"]["conditions"] = [{"type": "Ready", "status": ready, "lastHeartbeatTime": at}]
+        return parse_node(raw)
+
+    first = beat("True", "2026-01-01T00:00:00Z")
+    assert same_node(first, beat("True", "2026-01-01T00:00:10Z"))
+    assert node_event(first, beat("False", "2026-01-01T00:00:20Z")) == ClusterEvent(NODE, Action.UPDATE_NODE_CONDITION)
+
+
+@pytest.mark.parametrize("conditions", [None, "Ready", [7], [{"status": "True"}], {"Ready": "True"}])
+def test_conditions_that_make_no_sense_are_left_out(conditions):
+    raw = make_node("a")
+    raw["status"]["conditions"] = conditions
+    assert parse_node(raw).conditions == {}
+
+
+def test_a_new_image_is_taken_in_but_wakes_nobody():
+    before, after = changed_node(), changed_node(images=[{"names": ["app"], "sizeBytes": 5}])
+    assert node_event(before, after) is None
+    assert not same_node(before, after)
+
+
+def placed(**options):
+    return parse_pod(make_pod("web", node="a", **{"requests": {"cpu": "2"}, **options}))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "action"),
+    [
+        pytest.param(None, placed(), Action.ADD, id="it came"),
+        pytest.param(placed(), placed(), None, id="nothing"),
+        pytest.param(placed(), placed(labels={"a": "b"}), Action.UPDATE_POD_LABEL, id="a label"),
+        pytest.param(placed(), placed(requests={"cpu": "1"}), Action.UPDATE_POD_SCALE_DOWN, id="it asks for less"),
+        pytest.param(placed(), placed(requests={"cpu": "3"}), Action.UPDATE_POD_SCALE_UP, id="it asks for more"),
+        pytest.param(
+            placed(requests={"cpu": "2", "memory": "1Gi"}),
+            placed(requests={"cpu": "1", "memory": "2Gi"}),
+            Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_SCALE_UP,
+            id="it asks for less of one thing and more of another",
+        ),
+        pytest.param(
+            placed(),
+            placed(requests={"memory": "1"}),
+            Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_SCALE_UP,
+            id="it asks for another thing",
+        ),
+        pytest.param(placed(), placed(status={"phase": "Failed"}), Action.DELETE, id="it ended"),
+        pytest.param(None, placed(status={"phase": "Failed"}), None, id="it had ended before we saw it"),
+    ],
+)
+def test_what_changed_about_a_placed_pod(before, after, action):
+    assert assigned_pod_event(before, after) == (None if action is None else ClusterEvent(ASSIGNED_POD, action))
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+async def test_a_pod_that_ended_before_it_had_a_node_is_not_bound(phase):
+    rig = Rig()
+    raw = rig.pod("web")
+    rig.engine.pending.put({**raw, "status": {"phase": phase}})
+    rig.node("a")
+    async with deciding(rig):
+        assert rig.cluster.bound == []
+        assert len(rig.engine.queue) == 0
+
+
+@pytest.mark.parametrize("change", ["its promise is another one", "it is gone"])
+async def test_who_gives_up_a_promised_node_helps_pods_that_are_no_more_important(change):
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "2"})
+    raw = ours("promised", requests={"cpu": "2"}, priority=5, status={"nominatedNodeName": "a"})
+    raw["spec"]["schedulingGates"] = [{"name": "later"}]
+    rig.engine.pending.put(raw)
+    rig.pod("low", requests={"cpu": "2"}, priority=1)
+    rig.pod("high", requests={"cpu": "4"}, priority=9)
+    async with deciding(rig):
+        assert rig.cluster.bound == []
+        attempts = rig.engine.queue.get("default/high").attempts
+        if change == "it is gone":
+            rig.engine.pending.drop("default/promised", raw)
+        else:
+            rig.engine.pending.put({**raw, "status": {"nominatedNodeName": "b"}})
+        await settle()
+        assert rig.cluster.bound == [("low", "a")]
+        assert rig.engine.queue.get("default/high").attempts == attempts
+
+
+async def test_of_a_pod_that_is_bound_no_series_of_events_is_kept():
+    rig = Rig()
+    raw = rig.pod("web", uid="uid-web")
+    async with deciding(rig):
+        assert rig.recorder.notes("FailedScheduling")
+        rig.engine.assigned.put(on_node(raw, "elsewhere"))
+        assert rig.recorder.forgotten == ["uid-web"]
+
+
+def test_a_promise_of_a_node_that_the_watch_does_not_show_yet_is_kept_until_it_takes_it_back():
+    rig = Rig()
+    rig.pod("web")
+    nominator = rig.engine.cache.nominator
+    nominator.add(rig.engine.queue.get("default/web").pod, "a")
+    promised = {"nominatedNodeName": "a"}
+    for status, labels, expected in (({}, {"a": "b"}, "a"), (promised, {}, "a"), ({}, {}, "")):
+        rig.engine.pending.put(ours("web", labels=labels, status=status))
+        assert (nominator.node_of("default/web") or "") == expected

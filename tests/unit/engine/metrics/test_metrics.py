@@ -1,0 +1,418 @@
+"""Metrics by kube-scheduler's names: that they say what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+
+from podwright import __version__
+from podwright.core.framework.interface import FilterPlugin, PermitPlugin, Plugin
+from podwright.core.framework.status import Code, Status
+from podwright.core.objects.pod import parse_pod
+from podwright.core.queue import hinting
+from podwright.engine.metrics.collectors import Counts, Tallies
+from podwright.engine.metrics.plugins import ONE_ATTEMPT_IN
+from podwright.kube.client.metrics import ClientMetrics
+from podwright.kube.serve.pod_resources import pages
+from support.engine.kit import PerNode, Rig, Slow, custom_policy, deciding, on_node, ours, settle, values
+from support.objects.builders import make_node
+
+SLI = "scheduler_pod_scheduling_sli_duration_seconds"
+
+
+class Broken(Plugin, FilterPlugin):
+    """Fails for the pods that say so."""
+
+    name = "Broken"
+
+    def filter(self, _state, pod, _node):
+        if "broken" in pod.labels:
+            raise ZeroDivisionError("a bug")
+
+
+class Waiter(Plugin, PermitPlugin):
+    name = "Waiter"
+
+    def permit(self, _state, _pod, _node_name):
+        return Status(Code.WAIT), 30.0
+
+
+async def test_pods_that_wait_are_counted_by_who_rejected_them():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.pod("big", requests={"cpu": "2"})
+    rig.pod("picky", requests={"cpu": "2"}, spec={"nodeSelector": {"disk": "ssd"}})
+    rig.pod("held", spec={"schedulingGates": [{"name": "later"}]})
+    async with deciding(rig):
+        assert values(rig, "scheduler_unschedulable_pods") == {
+            ("NodeResourcesFit", "podwright"): 1,
+            ("NodeAffinity", "podwright"): 1,
+            ("SchedulingGates", "podwright"): 1,
+        }
+        rig.node("b", allocatable={"cpu": "4"})
+        await settle()
+        assert ("NodeResourcesFit", "podwright") not in values(rig, "scheduler_unschedulable_pods")
+
+
+async def test_pods_enter_queues_as_often_as_they_do():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.pod("big", requests={"cpu": "2"})
+    rig.pod("held", spec={"schedulingGates": [{"name": "later"}]})
+    async with deciding(rig):
+        rig.engine.nodes.put(make_node("a", allocatable={"cpu": "3"}))
+        await settle()
+        assert values(rig, "scheduler_queue_incoming_pods_total") == {
+            ("active", "UnscheduledPodAdd"): 1,
+            ("unschedulable", "UnscheduledPodAdd"): 1,
+            ("unschedulable", "ScheduleAttemptFailure"): 1,
+            ("backoff", "NodeUpdateNodeAllocatable"): 1,
+            ("active", "PopFromBackoffQ"): 1,
+        }
+        assert rig.cluster.bound == [("big", "a")]
+
+
+async def test_one_attempt_in_so_many_is_measured_from_filter_to_bind():
+    rig = Rig({"PerNode": PerNode})
+    for name in ("a", "b"):
+        rig.node(name)
+    policy = custom_policy("filter", "PerNode")
+    policy["spec"]["plugins"]["score"] = {"enabled": [{"name": "PerNode"}]}
+    assert rig.engine.live.apply(policy).accepted
+    for number in range(ONE_ATTEMPT_IN + 1):
+        rig.pod(f"p{number}")
+    async with deciding(rig):
+        assert len(rig.cluster.bound) == ONE_ATTEMPT_IN + 1
+        points = values(rig, "scheduler_framework_extension_point_duration_seconds_count")
+        ran = ("PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit", "Bind")
+        assert points == {(point, "Success", "podwright"): 2 for point in ran}
+        plugins = values(rig, "scheduler_plugin_execution_duration_seconds_count")
+        for expected in (
+            ("NodeResourcesFit", "Filter", "Success"),
+            ("PerNode", "Filter", "Success"),
+            ("PerNode", "Score", "Success"),
+            ("TaintToleration", "ScoreExtensionNormalize", "Success"),
+            ("VolumeBinding", "PreBindPreFlight", "Skip"),
+            ("DefaultBinder", "Bind", "Success"),
+        ):
+            assert plugins.get(expected) == 2, expected
+
+
+async def test_what_is_measured_says_how_it_ended():
+    rig = Rig({"Slow": Slow})
+    rig.node("a", allocatable={"cpu": "1"})
+    Slow.gate = asyncio.get_running_loop().create_future()
+    Slow.gate.set_exception(ZeroDivisionError("a bug"))
+    rig.engine.live.apply(custom_policy("preBind", "Slow"))
+    rig.pod("web")
+    async with deciding(rig):
+        points = values(rig, "scheduler_framework_extension_point_duration_seconds_count")
+        assert points["PreBind", "Error", "podwright"] == 1
+        assert points["Unreserve", "Success", "podwright"] == 1
+        plugins = values(rig, "scheduler_plugin_execution_duration_seconds_count")
+        assert plugins["Slow", "PreBind", "Error"] == 1
+
+
+async def test_events_and_hints_are_measured():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "1"})
+    for number in range(hinting.SAMPLED):
+        rig.pod(f"p{number}", requests={"cpu": "2"})
+    async with deciding(rig):
+        rig.node("b", allocatable={"cpu": "1"})
+        await settle()
+        events = values(rig, "scheduler_event_handling_duration_seconds_count")
+        assert events == {("NodeAdd",): 2, ("UnscheduledPodAdd",): hinting.SAMPLED}
+        hints = values(rig, "scheduler_queueing_hint_execution_duration_seconds_count")
+        assert hints == {("NodeResourcesFit", "NodeAdd", "QueueSkip"): 1}
+
+
+async def test_every_kind_of_event_has_its_label():
+    rig = Rig()
+    node = make_node("a")
+    rig.engine.nodes.put(node)
+    raw = rig.pod("web")
+    rig.engine.pending.put({**raw, "metadata": {**raw["metadata"], "labels": {"a": "b"}, "resourceVersion": "2"}})
+    rig.engine.pending.drop("default/web", raw)
+    placed = on_node(ours("other"), "a")
+    rig.engine.assigned.put(placed)
+    rig.engine.assigned.drop("default/other", placed)
+    rig.engine.objects("StorageClass").put({"metadata": {"name": "fast"}})
+    rig.engine.objects("StorageClass").drop("/fast", None)
+    rig.engine.nodes.drop("a", node)
+    assert values(rig, "scheduler_event_handling_duration_seconds_count") == dict.fromkeys(
+        [
+            ("NodeAdd",),
+            ("NodeDelete",),
+            ("UnscheduledPodAdd",),
+            ("UnscheduledPodUpdate",),
+            ("UnscheduledPodDelete",),
+            ("AssignedPodAdd",),
+            ("AssignedPodDelete",),
+            ("storage.k8s.io/StorageClassAdd",),
+            ("storage.k8s.io/StorageClassDelete",),
+        ],
+        1,
+    )
+
+
+async def test_attempts_at_preemption_count_with_and_without_victims():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.engine.assigned.put(on_node(ours("low", requests={"cpu": "1"}, priority=0), "a"))
+    rig.pod("high", requests={"cpu": "1"}, priority=10)
+    rig.pod("huge", requests={"cpu": "5"}, priority=10)
+    rig.evictor.waits = True
+    async with deciding(rig):
+        assert values(rig, "scheduler_preemption_attempts_total") == {(): 2}
+        assert values(rig, "scheduler_preemption_victims_count") == {(): 1}
+        assert values(rig, "scheduler_preemption_victims_sum") == {(): 1}
+        assert values(rig, "scheduler_preemption_goroutines_execution_total") == {}
+        rig.evictor.answers["low"](False)
+        assert values(rig, "scheduler_preemption_goroutines_execution_total") == {("error",): 1}
+
+
+async def test_searches_for_victims_are_measured_by_how_they_ended():
+    class Deliberate(Plugin, FilterPlugin):
+        """Takes a second for each look at a node."""
+
+        name = "Deliberate"
+
+        def filter(self, _state, _pod, _node):
+            rig.now += 1
+
+    rig = Rig({"Deliberate": Deliberate})
+    rig.engine.live.apply(custom_policy("filter", "Deliberate"))
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.engine.assigned.put(on_node(ours("low", requests={"cpu": "1"}, priority=0), "a"))
+    rig.pod("high", requests={"cpu": "1"}, priority=10)
+    rig.pod("shy", requests={"cpu": "1"}, priority=10, spec={"preemptionPolicy": "Never"})
+    rig.evictor.waits = True
+    async with deciding(rig):
+        name = "scheduler_preemption_evaluation_duration_seconds"
+        assert values(rig, f"{name}_count") == {("pod", "Success"): 1, ("pod", "Unschedulable"): 1}
+        seconds = values(rig, f"{name}_sum")
+        assert seconds["pod", "Unschedulable"] == 0
+        assert seconds["pod", "Success"] > 0
+        assert values(rig, "scheduler_workload_preemption_attempts_total") == {}
+
+
+async def test_a_pod_that_only_time_helped_is_counted():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.pod("web", requests={"cpu": "2"})
+    async with deciding(rig):
+        rig.engine.cache.set_node(rig.engine.cache.present("a").node)
+        rig.now += 400
+        rig.engine.wake()
+        await settle()
+        assert values(rig, "scheduler_pod_scheduled_after_flush_total") == {(): 0}
+        # A node that came without its event: what hints that are wrong look like.
+        other = Rig()
+        other.node("b", allocatable={"cpu": "8"})
+        rig.engine.cache.set_node(other.engine.cache.present("b").node)
+        rig.now += 400
+        rig.engine.wake()
+        await settle()
+        assert rig.cluster.bound == [("web", "b")]
+        assert values(rig, "scheduler_pod_scheduled_after_flush_total") == {(): 1}
+
+
+@pytest.mark.parametrize(("allowed", "result"), [(True, "Success"), (False, "Unschedulable")])
+async def test_waits_in_permit_end_with_a_code(allowed, result):
+    rig = Rig({"Waiter": Waiter})
+    rig.node("a")
+    rig.engine.live.apply(custom_policy("permit", "Waiter"))
+    rig.pod("web")
+    async with deciding(rig):
+        (waiting,) = rig.engine.flights.waiting()
+        waiting.allow("Waiter") if allowed else waiting.reject("Waiter", "no")
+        await settle()
+        assert values(rig, "scheduler_permit_wait_duration_seconds_count") == {(result,): 1}
+
+
+async def test_what_is_kept_and_cached_is_counted():
+    rig = Rig()
+    rig.node("a")
+    rig.cluster.outcomes = [asyncio.get_running_loop().create_future()]
+    rig.pod("web")
+    rig.engine.queue.pop()
+    assert values(rig, "scheduler_inflight_events") == {("PodPopped",): 1}
+    assert values(rig, "scheduler_cache_size") == {("nodes",): 1, ("pods",): 0, ("assumed_pods",): 0}
+
+
+def test_every_metric_is_documented_with_its_labels_and_no_other():
+    text = (Path(__file__).parents[4] / "docs" / "metrics.md").read_text().partition("## Missing")[0]
+    documented = {
+        name: tuple(re.findall(r"`(\w+)`", labels))
+        for name, labels in re.findall(r"^\| `(\w+)` \| ([^|]*)\|", text, re.MULTILINE)
+    }
+    registry = Rig().engine.metrics.registry
+    ClientMetrics(registry)
+    there = {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in registry.collect()
+        if not family.name.startswith(("process_", "python_"))
+    }
+    of_pods = re.findall(r"# TYPE (\w+) gauge", b"".join(pages(tuple)).decode())
+    assert there | set(of_pods) == set(documented)
+    collectors = {
+        getattr(collector, "name", getattr(collector, "_name", "")): getattr(
+            collector, "label_names", getattr(collector, "_labelnames", None)
+        )
+        for collector in registry._collector_to_names
+        if hasattr(collector, "label_names") or hasattr(collector, "_labelnames")
+    }
+    for name, labels in collectors.items():
+        assert documented.get(name, documented.get(f"{name}_total")) == tuple(labels), name
+    series = b"".join(pages(lambda: [parse_pod(ours("web", requests={"cpu": "1"}))])).decode()
+    for name in of_pods:
+        assert documented[name] == tuple(re.findall(r'(\w+)="', series.splitlines()[2])), name
+
+
+async def test_attempts_count_by_how_they_ended():
+    rig = Rig({"Broken": Broken})
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.engine.live.apply(custom_policy("filter", "Broken"))
+    for name in ("web", "api"):
+        rig.pod(name, requests={"cpu": "100m"})
+    rig.pod("big", requests={"cpu": "2"})
+    rig.pod("broken", labels={"broken": "yes"})
+    async with deciding(rig):
+        ended = {("scheduled", "podwright"): 2, ("unschedulable", "podwright"): 1, ("error", "podwright"): 1}
+        assert values(rig, "scheduler_schedule_attempts_total") == ended
+        assert values(rig, "scheduler_scheduling_attempt_duration_seconds_count") == ended
+        assert values(rig, "scheduler_scheduling_algorithm_duration_seconds_count") == {(): 4}
+
+
+@pytest.mark.parametrize(
+    ("attempt", "seconds", "result"),
+    [
+        pytest.param("bound", 5.0, "scheduled", id="from the decision until the pod is bound"),
+        pytest.param("turned down", 0.75, "unschedulable", id="until a binding was turned down"),
+        pytest.param("failed", 2.0, "error", id="until a binding failed"),
+    ],
+)
+async def test_an_attempt_lasts_until_its_binding_has_ended(attempt, seconds, result):
+    rig = Rig({"Slow": Slow})
+    rig.node("a")
+    Slow.gate = asyncio.get_running_loop().create_future()
+    rig.engine.live.apply(custom_policy("preBind", "Slow"))
+    rig.pod("web")
+    async with deciding(rig):
+        assert values(rig, "scheduler_schedule_attempts_total") == {}
+        rig.now += seconds
+        if attempt == "failed":
+            Slow.gate.set_exception(ZeroDivisionError("a bug"))
+        else:
+            Slow.gate.set_result(None if attempt == "bound" else Status(Code.UNSCHEDULABLE, ("no",)))
+        await settle()
+        assert values(rig, "scheduler_schedule_attempts_total") == {(result, "podwright"): 1}
+        assert values(rig, "scheduler_scheduling_attempt_duration_seconds_sum") == {(result, "podwright"): seconds}
+
+
+async def test_a_bound_pod_tells_how_long_it_waited_and_how_many_attempts_it_took():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.pod("web", requests={"cpu": "2"})
+    async with deciding(rig):
+        assert values(rig, SLI + "_count") == {}
+        rig.now += 7
+        rig.node("b", allocatable={"cpu": "2"})
+        await settle()
+        assert rig.cluster.bound == [("web", "b")]
+        assert values(rig, SLI + "_sum") == {("2",): 7}
+        assert values(rig, SLI + "_count") == {("2",): 1}
+        assert values(rig, "scheduler_pod_scheduling_attempts_sum") == {(): 2}
+        assert values(rig, "scheduler_pod_scheduling_attempts_count") == {(): 1}
+
+
+@pytest.mark.parametrize(("attempts", "label"), [(1, "1"), (14, "14"), (15, "15+"), (16, "15+"), (40, "15+")])
+async def test_pods_of_fifteen_attempts_and_more_are_told_together(attempts, label):
+    rig = Rig()
+    rig.node("a")
+    rig.pod("web")
+    rig.engine.queue.get("default/web").attempts = attempts - 1
+    async with deciding(rig):
+        assert values(rig, SLI + "_count") == {(label,): 1}
+        assert values(rig, "scheduler_pod_scheduling_attempts_sum") == {(): attempts}
+
+
+@pytest.mark.parametrize(
+    ("metric", "first", "factor", "count"),
+    [
+        ("scheduler_scheduling_attempt_duration_seconds", 0.001, 2, 15),
+        ("scheduler_scheduling_algorithm_duration_seconds", 0.001, 2, 15),
+        (SLI, 0.01, 2, 20),
+        ("scheduler_pod_scheduling_attempts", 1, 2, 5),
+        ("scheduler_permit_wait_duration_seconds", 0.001, 2, 15),
+        ("scheduler_preemption_victims", 1, 2, 7),
+        ("scheduler_preemption_goroutines_duration_seconds", 0.01, 2, 20),
+        ("scheduler_framework_extension_point_duration_seconds", 0.0001, 2, 12),
+        ("scheduler_plugin_execution_duration_seconds", 0.00001, 1.5, 20),
+        ("scheduler_event_handling_duration_seconds", 0.0001, 2, 12),
+    ],
+)
+async def test_buckets_are_those_of_kube_scheduler(metric, first, factor, count):
+    rig = Rig({"Waiter": Waiter})
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.engine.live.apply(custom_policy("permit", "Waiter"))
+    rig.engine.assigned.put(on_node(ours("low", requests={"cpu": "1"}, priority=0), "a"))
+    rig.pod("web", requests={"cpu": "1"}, priority=10)
+    rig.pod("small")
+    async with deciding(rig):
+        (waiting,) = rig.engine.flights.waiting()
+        waiting.allow("Waiter")
+        await settle()
+        assert rig.evictor.evicted
+        bounds = {
+            float(sample.labels["le"])
+            for family in rig.engine.metrics.registry.collect()
+            for sample in family.samples
+            if sample.name == f"{metric}_bucket"
+        }
+        assert sorted(bounds) == pytest.approx([*(first * factor**n for n in range(count)), float("inf")])
+
+
+async def test_no_series_says_when_it_began():
+    rig = Rig()
+    rig.node("a")
+    rig.pod("web")
+    async with deciding(rig):
+        text = generate_latest(rig.engine.metrics.registry).decode()
+        assert "scheduler_schedule_attempts_total{" in text
+        assert "_created" not in text
+
+
+def test_the_version_is_told_and_not_as_one_of_kubernetes():
+    families = {family.name: family for family in Rig().engine.metrics.registry.collect()}
+    (sample,) = families["podwright_build_info"].samples
+    assert (sample.labels["version"], sample.value) == (__version__, 1)
+    assert "kubernetes_build_info" not in families
+
+
+def test_a_tally_is_the_histogram_that_prometheus_would_have():
+    seen = [0.0, 0.5, 1.0, 1.5, 4.0, 4.1, 100.0]
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    tallies = Tallies("seconds", "What was seen.", ["of"], [1.0, 2.0, 4.0], ours)
+    histogram = Histogram("seconds", "What was seen.", ["of"], buckets=[1.0, 2.0, 4.0], registry=theirs)
+    for value in seen:
+        tallies.of("it").observe(value)
+        histogram.labels("it").observe(value)
+    expected = [line for line in generate_latest(theirs).decode().splitlines() if "_created" not in line]
+    assert generate_latest(ours).decode().splitlines() == expected
+
+
+def test_counts_are_the_counter_that_prometheus_would_have():
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    counts = Counts("seen", "What was seen.", ["by", "of"], ours)
+    counter = Counter("seen", "What was seen.", ["by", "of"], registry=theirs)
+    for number, labels in enumerate([("a", "b"), ("a", "c"), ("a", "b")], 1):
+        counts.of(*labels)[0] += number
+        counter.labels(*labels).inc(number)
+    expected = [line for line in generate_latest(theirs).decode().splitlines() if "_created" not in line]
+    assert generate_latest(ours).decode().splitlines() == expected

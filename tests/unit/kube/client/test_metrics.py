@@ -1,0 +1,92 @@
+"""Requests to the API server as client-go counts and measures them."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from podwright.kube.client.answers import ApiError, UnreachableError
+from podwright.kube.client.metrics import ClientMetrics
+from support.http.kit import api, forever, hangs_up, says, streams
+
+
+@pytest.fixture
+def registry():
+    return CollectorRegistry()
+
+
+def samples(registry, name):
+    """By all labels but the host, of which there is one."""
+    found = {}
+    for family in registry.collect():
+        for sample in family.samples:
+            if sample.name == name:
+                assert sample.labels["host"].startswith("127.0.0.1:")
+                found[tuple(value for label, value in sample.labels.items() if label != "host")] = sample.value
+    return found
+
+
+async def test_requests_count_by_code_and_method(registry):
+    answers = says(201, {}), says(201, {}), says(409), says(200, {})
+    async with api(*answers, metrics=ClientMetrics(registry)) as (http, _):
+        for _ in range(2):
+            await http.call("POST", "/one", {})
+        with pytest.raises(ApiError):
+            await http.call("POST", "/one", {})
+        await http.call("GET", "/one")
+    assert samples(registry, "rest_client_requests_total") == {
+        ("201", "POST"): 2,
+        ("409", "POST"): 1,
+        ("200", "GET"): 1,
+    }
+    assert samples(registry, "rest_client_request_duration_seconds_count") == {("POST",): 3, ("GET",): 1}
+
+
+async def test_a_request_without_an_answer_counts_as_an_error(registry):
+    async def late(_request):
+        await forever()
+
+    async with api(hangs_up(), late, metrics=ClientMetrics(registry)) as (http, _):
+        for _ in range(2):
+            with pytest.raises(UnreachableError):
+                await http.call("POST", "/one", {}, timeout=0.05)
+    assert samples(registry, "rest_client_requests_total") == {("<error>", "POST"): 2}
+    assert samples(registry, "rest_client_request_duration_seconds_sum")["POST",] >= 0.05
+
+
+async def test_a_request_that_was_refused_and_sent_again_counts_twice(registry):
+    async with api(says(401), says(200, {}), metrics=ClientMetrics(registry)) as (http, _):
+        await http.call("GET", "/one")
+    assert samples(registry, "rest_client_requests_total") == {("401", "GET"): 1, ("200", "GET"): 1}
+
+
+async def test_streams_count_and_are_not_measured(registry):
+    async with api(streams({"a": 1}), says(410), default=hangs_up(), metrics=ClientMetrics(registry)) as (http, _):
+        async with http.stream("/watch", {}) as response:
+            await response.read()
+        with pytest.raises(ApiError):
+            async with http.stream("/watch", {}):
+                pass
+        with pytest.raises(UnreachableError):
+            async with http.stream("/watch", {}):
+                pass
+    assert samples(registry, "rest_client_requests_total") == {
+        ("200", "GET"): 1,
+        ("410", "GET"): 1,
+        ("<error>", "GET"): 1,
+    }
+    assert samples(registry, "rest_client_request_duration_seconds_count") == {}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "bucket"),
+    [(0.004, "0.005"), (0.02, "0.025"), (0.2, "0.25"), (3.0, "4.0"), (60.0, "60.0"), (61.0, "+Inf")],
+)
+def test_durations_fall_into_the_buckets_of_client_go(registry, seconds, bucket):
+    ClientMetrics(registry).of("kubernetes:443").answered("GET", 200, seconds)
+    lines = [line for line in generate_latest(registry).decode().splitlines() if "_bucket" in line]
+    first = next(line for line in lines if line.endswith(" 1.0"))
+    assert first == f'rest_client_request_duration_seconds_bucket{{host="kubernetes:443",le="{bucket}",verb="GET"}} 1.0'
+    assert [line.split('le="')[1].split('"')[0] for line in lines] == [
+        *("0.005", "0.025", "0.1", "0.25", "0.5", "1.0", "2.0", "4.0", "8.0", "15.0", "30.0", "60.0", "+Inf")
+    ]

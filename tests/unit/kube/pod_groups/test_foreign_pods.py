@@ -1,0 +1,79 @@
+"""Members of pod groups that ask for another scheduler: looked for where a group stays incomplete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.pod_group import KIND, WORKLOAD_API
+from podwright.kube.pod_groups.foreign_pods import StrangersLook
+from support.engine.kit import OURS, Rig, settle
+from support.http.kit import api, says
+from support.objects.builders import in_group, make_pod, make_pod_group
+
+
+def page(*pods: Any, following: str = "") -> Any:
+    return says(200, {"metadata": {"continue": following}, "items": list(pods)})
+
+
+def theirs(name: str, group: str = "gang") -> dict[str, Any]:
+    return make_pod(name, spec={**in_group(group), "schedulerName": "other"})
+
+
+def rig_with(members: int, min_count: int = 2) -> Rig:
+    rig = Rig()
+    rig.engine.cache.groups.serve(WORKLOAD_API)
+    rig.engine.objects(KIND).put(make_pod_group("gang", min_count))
+    for index in range(members):
+        rig.pod(f"m{index}", spec=in_group())
+    return rig
+
+
+async def test_a_group_that_stays_incomplete_is_told_who_asks_for_another_scheduler():
+    rig = rig_with(1)
+    pages = [page(make_pod("loner"), following="more"), page(theirs("b"))]
+    async with api(*pages, page()) as (http, script):
+        look = StrangersLook(http, rig.engine)
+        await look.look()
+        assert script.requests == []
+        await look.look()
+        await settle()
+        ((group, reason, message),) = rig.groups.said
+        assert (group, reason) == ("gang", "SchedulerError")
+        assert 'got: "other" of pod default/b' in message
+        first, second = script.requests
+        assert first.path == "/api/v1/namespaces/default/pods"
+        assert set(first.query["fieldSelector"].split(",")) == {"spec.nodeName=", f"spec.schedulerName!={OURS}"}
+        assert second.query == {**first.query, "continue": "more"}
+        await look.look()
+        assert len(rig.engine.strangers) == 0
+
+
+async def test_where_somebody_was_found_it_is_looked_again_though_the_group_is_complete():
+    rig = rig_with(2)
+    rig.engine.pending.put(theirs("b"))
+    async with api(page()) as (http, script):
+        await StrangersLook(http, rig.engine).look()
+        assert len(script.requests) == 1
+        assert len(rig.engine.strangers) == 0
+
+
+@pytest.mark.parametrize("members", [pytest.param(0, id="without members"), pytest.param(2, id="complete")])
+async def test_nobody_is_looked_for_in_groups_that_lack_nobody(members):
+    rig = rig_with(members)
+    async with api() as (http, script):
+        look = StrangersLook(http, rig.engine)
+        for _ in range(3):
+            await look.look()
+        assert script.requests == []
+
+
+async def test_a_look_that_fails_lets_nobody_go():
+    rig = rig_with(1)
+    rig.engine.pending.put(theirs("b"))
+    async with api(page(theirs("b"), following="more"), says(500)) as (http, _):
+        with pytest.raises(ClusterError):
+            await StrangersLook(http, rig.engine).look()
+    assert len(rig.engine.strangers) == 1

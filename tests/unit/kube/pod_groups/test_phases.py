@@ -1,0 +1,211 @@
+"""What a custom PodGroup's status should say, from the pods that come in."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
+from podwright.kube.pod_groups import phases as module
+from podwright.kube.pod_groups.phases import Counts, PodGroupPhases, phase
+from support.engine.kit import OURS, Rig
+from support.objects.builders import make_pod
+
+KEY = f"{PLUGINS_API}:ml/train"
+NOW = "2023-11-14T22:13:20Z"
+
+
+@pytest.mark.parametrize(
+    ("before", "counts", "wanted"),
+    [
+        pytest.param("", (0, 0, 0, 0, 0), "Pending", id="no pods"),
+        pytest.param("", (2, 0, 0, 0, 0), "Pending", id="too few pods"),
+        pytest.param("Pending", (3, 0, 0, 0, 0), "Scheduling", id="enough pods, no nodes"),
+        pytest.param("Scheduling", (3, 2, 0, 0, 0), "Scheduling", id="some have nodes"),
+        pytest.param("Scheduling", (4, 3, 1, 0, 0), "Scheduled", id="enough have nodes"),
+        pytest.param("Scheduled", (3, 3, 2, 1, 0), "Running", id="enough run or are done"),
+        pytest.param("Running", (4, 2, 2, 0, 0), "Unknown", id="some lost their node, and others wait in their place"),
+        pytest.param("Unknown", (4, 4, 4, 0, 0), "Running", id="back again"),
+        pytest.param("Running", (2, 2, 2, 0, 0), "Pending", id="some are gone"),
+        pytest.param("Running", (3, 3, 0, 3, 0), "Finished", id="all done"),
+        pytest.param("Running", (3, 3, 2, 0, 1), "Failed", id="one failed"),
+        pytest.param("Running", (4, 4, 0, 3, 1), "Finished", id="enough are done, one failed beside them"),
+        pytest.param("Scheduling", (3, 1, 0, 0, 1), "Scheduling", id="one failed before enough were placed"),
+        pytest.param("Finished", (0, 0, 0, 0, 0), "Finished", id="what has finished stays so"),
+        pytest.param("Failed", (3, 3, 3, 0, 0), "Failed", id="what has failed stays so"),
+    ],
+)
+def test_the_phase_follows_from_the_counts(before, counts, wanted):
+    assert phase(before, 3, Counts(*counts)) == wanted
+
+
+class Setting:
+    """A rig with the group `ml/train` of three, and a writer that remembers what it is told."""
+
+    def __init__(self):
+        self.rig = Rig()
+        self.written: list[dict] = []
+        self.status: dict = {}
+        self.phases = PodGroupPhases(self.rig.engine, self, lambda: 1_700_000_000.0)
+        self.assigned = self.phases.watching(self.rig.engine.assigned)
+        self.rig.engine.cache.groups.serve(PLUGINS_API)
+        self.group("g1")
+
+    def group(self, uid):
+        raw = {"metadata": {"name": "train", "namespace": "ml", "uid": uid}, "spec": {"minMember": 3}}
+        self.rig.engine.cache.set_object(PLUGINS_KIND, raw)
+
+    def fields_of(self, key):
+        assert key == KEY
+        return self.status
+
+    def set_fields(self, key, fields):
+        assert key == KEY
+        self.written.append(dict(fields))
+
+    def pod(self, name, node="", phase="Pending", scheduler=OURS, labels=None, owner=None):
+        labels = {GROUP_LABEL: "train"} if labels is None else labels
+        metadata = {"ownerReferences": [owner]} if owner else {}
+        raw = make_pod(name, namespace="ml", labels=labels, uid=name, metadata=metadata, node=node)
+        raw["spec"]["schedulerName"], raw["status"]["phase"] = scheduler, phase
+        return raw
+
+    def waiting(self, name, **options):
+        self.rig.engine.pending.put(self.pod(name, **options))
+
+    def bound(self, name, phase="Pending", **options):
+        self.assigned.put(self.pod(name, "n1", phase, **options))
+
+    def said(self):
+        """What is said now, if anything."""
+        count = len(self.written)
+        self.phases.say()
+        return self.written[-1] if len(self.written) > count else None
+
+
+def fields(phase, scheduled=0, running=0, succeeded=0, failed=0, **more):
+    counts = {"scheduled": scheduled, "running": running, "succeeded": succeeded, "failed": failed}
+    started = {} if phase == "Pending" else {"scheduleStartTime": NOW}
+    return {"phase": phase, **counts, **started, **more}
+
+
+def test_a_group_from_its_first_pod_to_its_end():
+    setting = Setting()
+    assert setting.said() == fields("Pending")
+    setting.waiting("a")
+    assert setting.said() == fields("Pending")
+    for name in "bc":
+        setting.waiting(name)
+    assert setting.said() == fields("Scheduling")
+    for name in "abc":
+        setting.bound(name)
+    assert setting.said() == fields("Scheduled", 3)
+    for name in "abc":
+        setting.bound(name, "Running")
+    assert setting.said() == fields("Running", 3, 3)
+    for name in "abc":
+        setting.bound(name, "Succeeded")
+    assert setting.said() == fields("Finished", 3, 0, 3)
+    setting.assigned.drop("a", None)
+    assert setting.said() is None
+
+
+def test_pods_that_finish_or_go_are_not_lost_from_the_counts():
+    setting = Setting()
+    for name in "abcd":
+        setting.bound(name, "Running")
+    setting.bound("d", "Failed", labels={GROUP_LABEL: "another"})
+    setting.assigned.drop("c", None)
+    assert setting.said() == fields("Pending", 2, 2)
+    setting.waiting("e")
+    said = setting.said()
+    assert (said["phase"], said["scheduled"], said["running"]) == ("Scheduling", 2, 2)
+
+
+def test_a_pod_that_leaves_the_group_no_longer_counts():
+    setting = Setting()
+    for name in "abc":
+        setting.bound(name, "Running")
+    assert setting.said() == fields("Running", 3, 3)
+    setting.bound("c", "Running", labels={"app": "web"})
+    assert setting.said() == fields("Pending", 2, 2, scheduleStartTime=NOW)
+
+
+def test_nothing_is_said_while_nothing_changes():
+    setting = Setting()
+    setting.bound("a", "Running")
+    setting.said()
+    setting.bound("a", "Running")
+    setting.bound("plain", "Running", labels={})
+    setting.assigned.drop("plain", None)
+    assert setting.said() is None
+
+
+def test_the_owners_are_named_once_and_for_all():
+    setting = Setting()
+    setting.waiting("a", owner={"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "j"})
+    assert setting.said()["occupiedBy"] == "ml/job"
+    setting.rig.engine.pending.drop("a", None)
+    setting.bound("b", owner={"apiVersion": "batch/v1", "kind": "Job", "name": "other", "uid": "o"})
+    assert setting.said()["occupiedBy"] == "ml/job"
+
+
+def test_a_status_from_before_the_operator_started_is_gone_on_with():
+    setting = Setting()
+    setting.status = {"phase": "Running", "scheduleStartTime": "2020-01-01T00:00:00Z", "occupiedBy": "ml/job"}
+    for name in "abc":
+        setting.bound(name)
+    setting.assigned.drop("c", None)
+    setting.waiting("d")
+    said = setting.said()
+    assert (said["phase"], said["scheduleStartTime"]) == ("Unknown", "2020-01-01T00:00:00Z")
+    assert said["occupiedBy"] == "ml/job"
+
+
+def test_a_namesake_does_not_inherit_the_end_of_a_group():
+    setting = Setting()
+    for name in "abc":
+        setting.bound(name, "Succeeded")
+    assert setting.said()["phase"] == "Finished"
+    for name in "abc":
+        setting.assigned.drop(name, None)
+    setting.group("g2")
+    assert setting.said() == fields("Pending")
+
+
+def test_a_group_of_another_scheduler_is_left_to_it():
+    setting = Setting()
+    for name in "abc":
+        setting.bound(name, "Running", scheduler="somebody-else")
+    assert setting.said() is None
+    setting.bound("d", "Running")
+    assert setting.said() == fields("Running", 4, 4)
+
+
+async def test_nothing_is_said_before_all_is_known(monkeypatch):
+    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
+    setting = Setting()
+    setting.bound("a")
+    setting.phases.finish()
+    complete = asyncio.Event()
+    running = asyncio.create_task(setting.phases.run(complete))
+    await asyncio.sleep(0.01)
+    setting.phases.finish()
+    assert setting.written == []
+    complete.set()
+    await asyncio.sleep(0.01)
+    setting.phases.finish()
+    assert [said["scheduled"] for said in setting.written] == [1]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def test_a_pod_that_makes_no_sense_is_passed_over():
+    setting = Setting()
+    setting.said()
+    for wrong in ({"labels": [GROUP_LABEL]}, {"labels": {GROUP_LABEL: "train"}, "ownerReferences": [{}]}):
+        raw = setting.pod("odd", "n1")
+        raw["metadata"] |= wrong
+        setting.assigned.put(raw)
+    assert setting.said() is None

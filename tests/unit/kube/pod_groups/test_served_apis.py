@@ -1,0 +1,238 @@
+"""Which PodGroup APIs count: the best version that is served and may be read, as it comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from podwright.core.framework.features import AUTOMATIC, Features
+from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
+from podwright.kube.pod_groups import served_apis as module
+from podwright.kube.pod_groups.served_apis import GroupSink, PodGroupKeeper
+from podwright.kube.pod_groups.status import PodGroupStatusWriter
+from support.engine.kit import Rig, ours
+from support.http.kit import api, says
+from support.objects.builders import make_pod_group
+
+V1BETA1, V1ALPHA3, V1ALPHA2 = (f"{WORKLOAD_API}/{version}" for version in ("v1beta1", "v1alpha3", "v1alpha2"))
+CUSTOM = f"{PLUGINS_API}/v1alpha1"
+
+
+class Server:
+    """An API server with these versions of pod groups, and rights to do what is not `forbidden`."""
+
+    def __init__(self, *served):
+        self.served = set(served)
+        self.forbidden: set[str] = set()
+        self.asked: list[str] = []
+
+    async def answer(self, request):
+        self.asked.append(request.path)
+        if request.method == "POST":
+            verb = (await request.json())["spec"]["resourceAttributes"]["verb"]
+            return await says(201, {"status": {"allowed": verb not in self.forbidden}})(request)
+        version = request.path.removeprefix("/apis/")
+        if version in self.served:
+            return await says(200, {"resources": [{"name": "podgroups"}, {"name": "podgroups/status"}]})(request)
+        if version == V1BETA1:
+            return await says(200, {"resources": [{"name": "priorityclasses"}]})(request)
+        return await says(404)(request)
+
+
+@asynccontextmanager
+async def keeping(server, **gates):
+    rig = Rig()
+    async with api(default=server.answer) as (http, _):
+        started = []
+
+        def start(name, reflector):
+            started.append((name, reflector.resource.version))
+            return asyncio.create_task(asyncio.sleep(60))
+
+        writer = PodGroupStatusWriter(http, lambda: 0.0)
+        keeper = PodGroupKeeper(http, rig.engine, writer, start, Features({**AUTOMATIC, **gates}))
+        keeper.started = started
+        yield keeper, rig
+        for held in keeper._held.values():
+            held.task.cancel()
+
+
+def counts(rig, **fields):
+    """Whether a pod that names a group waits for it."""
+    return rig.engine.cache.groups.named_by(parse_pod(ours("p", **fields)))
+
+
+@pytest.mark.parametrize(
+    ("served", "version"),
+    [
+        pytest.param((V1BETA1, V1ALPHA3), "v1beta1", id="1.37"),
+        pytest.param((V1ALPHA3,), "v1alpha3", id="1.37 with alpha only"),
+        pytest.param((V1ALPHA2,), "v1alpha2", id="1.36"),
+    ],
+)
+async def test_the_best_version_that_is_served_counts(served, version):
+    async with keeping(Server(*served)) as (keeper, rig):
+        assert not counts(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
+        assert await keeper.look()
+        assert keeper.started == [("podgroups.scheduling.k8s.io", version)]
+        assert counts(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
+        assert not counts(rig, labels={GROUP_LABEL: "gang"})
+        assert not await keeper.look()
+
+
+async def test_nothing_counts_where_nothing_is_served():
+    async with keeping(Server()) as (keeper, rig):
+        assert not await keeper.look()
+        assert keeper.started == []
+        assert not counts(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
+
+
+async def test_groups_count_once_they_may_be_read(caplog):
+    server = Server(CUSTOM)
+    server.forbidden = {"watch"}
+    async with keeping(server) as (keeper, rig):
+        caplog.set_level("INFO")
+        for _ in range(2):
+            assert not await keeper.look()
+        assert not counts(rig, labels={GROUP_LABEL: "gang"})
+        problems = [record.getMessage() for record in caplog.records if "RBAC" in record.getMessage()]
+        assert problems == ["pod groups of scheduling.x-k8s.io are off: RBAC does not let us watch them"]
+        server.forbidden = set()
+        assert await keeper.look()
+        assert counts(rig, labels={GROUP_LABEL: "gang"})
+
+
+async def test_a_gate_that_is_off_keeps_the_workload_api_out():
+    server = Server(V1BETA1, CUSTOM)
+    async with keeping(server, GenericWorkload=False) as (keeper, _):
+        assert await keeper.look()
+        assert keeper.started == [("podgroups.scheduling.x-k8s.io", "v1alpha1")]
+        assert not [path for path in server.asked if WORKLOAD_API in path]
+
+
+async def test_an_api_is_let_go_when_it_is_missing_for_long_and_not_for_a_moment(monkeypatch):
+    server = Server(CUSTOM)
+    async with keeping(server) as (keeper, rig):
+        await keeper.look()
+        keeper._held[PLUGINS_KIND].sink.put(custom_group())
+        groups = rig.engine.cache.groups
+        for served, known in ((set(), 1), ({CUSTOM}, 1), (set(), 1)):
+            server.served = served
+            assert not await keeper.look()
+            assert len(groups.all()) == known
+        monkeypatch.setattr(module, "GONE_SECONDS", 0.0)
+        task = keeper._held[PLUGINS_KIND].task
+        assert await keeper.look()
+        assert task.cancelling()
+        assert len(groups.all()) == 0
+        assert not counts(rig, labels={GROUP_LABEL: "gang"})
+        server.served = {CUSTOM}
+        assert await keeper.look()
+        assert counts(rig, labels={GROUP_LABEL: "gang"})
+
+
+async def test_another_version_takes_over_when_the_server_is_upgraded(monkeypatch):
+    monkeypatch.setattr(module, "GONE_SECONDS", 0.0)
+    server = Server(V1ALPHA2)
+    async with keeping(server) as (keeper, rig):
+        await keeper.look()
+        server.served = {V1BETA1}
+        assert await keeper.look()
+        assert [version for _, version in keeper.started] == ["v1alpha2", "v1beta1"]
+        assert counts(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
+
+
+async def test_a_crd_that_comes_or_goes_is_followed_at_once(monkeypatch):
+    monkeypatch.setattr(module, "ESTABLISH_SECONDS", (0.01, 10.0))
+    server = Server()
+    crd = {"metadata": {"name": "podgroups.scheduling.x-k8s.io"}}
+    async with keeping(server) as (keeper, rig), asyncio.timeout(5):
+        running = asyncio.create_task(keeper.run(crds_watchable=False))
+        keeper._crd.put(crd)
+        await asyncio.sleep(0.05)
+        server.served = {CUSTOM}
+        await until(lambda: counts(rig, labels={GROUP_LABEL: "gang"}))
+        keeper._held[PLUGINS_KIND].reflector.synced.set()
+        keeper._crd.drop("podgroups.scheduling.x-k8s.io", None)
+        server.served = set()
+        await until(lambda: not counts(rig, labels={GROUP_LABEL: "gang"}))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_crd_that_is_followed_already_is_not_asked_for_again_and_again():
+    server = Server(CUSTOM)
+    async with keeping(server) as (keeper, _), asyncio.timeout(5):
+        await keeper.look()
+        asked = len(server.asked)
+        running = asyncio.create_task(keeper.run(crds_watchable=False))
+        keeper._crd.put({})
+        await until(lambda: not keeper._crd.changed.is_set())
+        await asyncio.sleep(0.05)
+        assert len(server.asked) == asked
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(holds):
+    while not holds():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+# On the way into the store
+
+
+def custom_group(version="1", **status):
+    metadata = {"name": "gang", "namespace": "default", "uid": "g", "resourceVersion": version}
+    return {"metadata": metadata, "spec": {"minMember": 2}, "status": status}
+
+
+def taking(kind, **options):
+    rig = Rig()
+    events = []
+    rig.engine.queue.move = lambda event, before, after: events.append(event.label)
+    return GroupSink(kind, rig.engine, PodGroupStatusWriter(None, lambda: 0.0), **options), rig, events
+
+
+def test_a_status_that_changes_moves_no_pod():
+    sink, rig, events = taking(PLUGINS_KIND)
+    sink.put(custom_group())
+    sink.put(custom_group("2", phase="Running", running=2))
+    assert len(events) == 1
+    changed = custom_group("3")
+    changed["spec"] = {"minMember": 1}
+    sink.put(changed)
+    sink.drop("default/gang", None)
+    assert len(events) == 3
+    assert not rig.engine.cache.groups.all()
+
+
+def test_that_a_group_was_scheduled_once_is_taken_in():
+    sink, rig, _ = taking(KIND)
+    sink.put(make_pod_group())
+    scheduled = {"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled", "message": ""}
+    sink.put({**make_pod_group(), "status": {"conditions": [scheduled]}})
+    (group,) = rig.engine.cache.groups.all()
+    assert group.initially_scheduled
+
+
+@pytest.mark.parametrize(("on", "key"), [pytest.param(True, "zone", id="on"), pytest.param(False, "", id="off")])
+def test_topology_constraints_count_where_their_gate_is_on(on, key):
+    sink, rig, _ = taking(KIND, with_topology=on)
+    sink.put(make_pod_group(schedulingConstraints={"topology": [{"key": "zone"}]}))
+    (group,) = rig.engine.cache.groups.all()
+    assert group.topology_key == key
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"spec": None}, {"spec": []}, {"status": []}, {"status": {"conditions": "?"}}, {"spec": {"minMember": 0}}]
+)
+def test_an_object_that_makes_no_sense_stops_nobody(wrong):
+    for with_topology in (True, False):
+        sink, rig, _ = taking(PLUGINS_KIND, with_topology=with_topology)
+        sink.put(custom_group() | wrong)
+        sink.put(custom_group("2"))
+        assert [group.min_count for group in rig.engine.cache.groups.all()] == [2]

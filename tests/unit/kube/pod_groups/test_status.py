@@ -1,0 +1,210 @@
+"""The status of pod groups: written when it changes, not again, and never taken back."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from podwright.core.objects.pod_group import KIND, PLUGINS_KIND, parse_pod_group
+from podwright.engine.ports import Verdict
+from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS
+from podwright.kube.pod_groups.status import PodGroupStatusWriter
+from podwright.kube.write import work_queue as wishes
+from support.http.kit import api, says
+
+NO_ROOM = Verdict("Unschedulable", "minCount (3) is not yet satisfied: 2 scheduled, 0 remaining")
+NOW = "2023-11-14T22:13:20Z"
+
+
+@asynccontextmanager
+async def writing(*answers, version="v1beta1", default=None):
+    async with api(*answers, default=default or echo) as (http, script):
+        writer = PodGroupStatusWriter(http, lambda: 1_700_000_000.0)
+        writer.serve(KIND, next(resource for resource in POD_GROUPS if resource.version == version))
+        writer.serve(PLUGINS_KIND, PLUGINS_POD_GROUPS[0])
+        task = asyncio.create_task(writer.run())
+        try:
+            yield writer, script
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def echo(request):
+    """The object with the status that the patch brings."""
+    patch = await request.json()
+    name = request.path.split("/")[-2]
+    raw = {"metadata": {"name": name, "namespace": "ml", "uid": patch["metadata"]["uid"]}, "status": patch["status"]}
+    return await says(200, raw)(request)
+
+
+def group(*conditions, uid="u1", generation=4, **status):
+    metadata = {"name": "train", "namespace": "ml", "uid": uid, "generation": generation}
+    spec = {"schedulingPolicy": {"gang": {"minCount": 3}}, "minMember": 3}
+    return {"metadata": metadata, "spec": spec, "status": {"conditions": list(conditions), **status}}
+
+
+def condition(status, reason, message, kind="PodGroupInitiallyScheduled", **fields):
+    return {"type": kind, "status": status, "reason": reason, "message": message, "observedGeneration": 4, **fields}
+
+
+def waits(**fields):
+    return condition("False", NO_ROOM.reason, NO_ROOM.message, **fields)
+
+
+async def test_why_a_group_waits_is_patched_into_its_status():
+    raw = group()
+    async with writing() as (writer, script):
+        writer.seen(KIND, raw)
+        writer.not_scheduled(parse_pod_group(KIND, raw), NO_ROOM)
+        await writer.flush(5)
+        (request,) = script.requests
+        path = "/apis/scheduling.k8s.io/v1beta1/namespaces/ml/podgroups/train/status"
+        assert (request.method, request.path) == ("PATCH", path)
+        assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
+        assert request.body == {"metadata": {"uid": "u1"}, "status": {"conditions": [waits(lastTransitionTime=NOW)]}}
+
+
+async def test_v1alpha2_calls_the_condition_by_its_old_name():
+    raw = group()
+    async with writing(version="v1alpha2") as (writer, script):
+        writer.seen(KIND, raw)
+        writer.scheduled(parse_pod_group(KIND, raw))
+        await writer.flush(5)
+        (request,) = script.requests
+        assert "/v1alpha2/" in request.path
+        wanted = condition("True", "Scheduled", "", "PodGroupScheduled", lastTransitionTime=NOW)
+        assert request.body["status"]["conditions"] == [wanted]
+
+
+@pytest.mark.parametrize("again", [pytest.param("written", id="by us"), pytest.param("seen", id="as the watch shows")])
+async def test_what_the_status_says_already_is_not_written_again(again):
+    raw = group(waits()) if again == "seen" else group()
+    async with writing() as (writer, script):
+        writer.seen(KIND, raw)
+        for _ in range(3):
+            writer.not_scheduled(parse_pod_group(KIND, raw), NO_ROOM)
+            await writer.flush(5)
+        assert len(script.requests) == (0 if again == "seen" else 1)
+
+
+async def test_another_message_keeps_the_time_of_the_transition():
+    raw = group(waits(lastTransitionTime="2020-01-01T00:00:00Z"))
+    async with writing() as (writer, script):
+        writer.seen(KIND, raw)
+        writer.not_scheduled(parse_pod_group(KIND, raw), Verdict("SchedulerError", "they disagree"))
+        await writer.flush(5)
+        (said,) = script.requests[0].body["status"]["conditions"]
+        assert (said["reason"], said["lastTransitionTime"]) == ("SchedulerError", "2020-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("raw", "first"),
+    [
+        pytest.param(group(), True, id="as we know"),
+        pytest.param(group(condition("True", "Scheduled", "")), False, id="as its status says"),
+    ],
+)
+async def test_a_group_that_was_scheduled_once_stays_so(raw, first):
+    async with writing() as (writer, script):
+        writer.seen(KIND, raw)
+        if first:
+            writer.scheduled(parse_pod_group(KIND, raw))
+            await writer.flush(5)
+            writer.seen(KIND, raw)  # an older version, late
+        writer.not_scheduled(parse_pod_group(KIND, raw), NO_ROOM)
+        await writer.flush(5)
+        assert [c["status"] for r in script.requests for c in r.body["status"]["conditions"]] == ["True"] * first
+
+
+async def test_a_namesake_starts_anew():
+    raw, other = group(condition("True", "Scheduled", "")), group(uid="u2")
+    async with writing() as (writer, script):
+        writer.seen(KIND, raw)
+        writer.seen(KIND, other)
+        writer.not_scheduled(parse_pod_group(KIND, other), NO_ROOM)
+        await writer.flush(5)
+        assert script.requests[0].body["metadata"] == {"uid": "u2"}
+
+
+async def test_of_several_wishes_the_newest_counts_and_disruption_stands_beside_them():
+    raw = group()
+    async with writing() as (writer, script):
+        writer.seen(KIND, raw)
+        parsed = parse_pod_group(KIND, raw)
+        writer.not_scheduled(parsed, NO_ROOM)
+        writer.not_scheduled(parsed, Verdict("Unschedulable", "newer"))
+        writer.disrupted(parsed, "making room")
+        await writer.flush(5)
+        (request,) = script.requests
+        assert request.body["status"]["conditions"] == [
+            condition("False", "Unschedulable", "newer", lastTransitionTime=NOW),
+            condition("True", "PreemptionByScheduler", "making room", "DisruptionTarget", lastTransitionTime=NOW),
+        ]
+
+
+async def test_trouble_that_may_pass_is_tried_again(monkeypatch):
+    monkeypatch.setattr(wishes, "PAUSE_SECONDS", 0.001)
+    raw = group()
+    async with writing(says(500), says(503)) as (writer, script):
+        writer.seen(KIND, raw)
+        writer.not_scheduled(parse_pod_group(KIND, raw), NO_ROOM)
+        await writer.flush(5)
+        assert [request.body for request in script.requests] == [script.requests[0].body] * 3
+
+
+async def test_a_group_that_is_gone_is_let_go_and_a_refusal_is_said_once(caplog):
+    raw = group()
+    async with writing(default=says(403)) as (writer, script):
+        for version in range(3):
+            writer.seen(KIND, raw)
+            writer.not_scheduled(parse_pod_group(KIND, raw), Verdict("Unschedulable", f"text {version}"))
+            await writer.flush(5)
+        assert len(script.requests) == 3
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        writer.forget("scheduling.k8s.io:ml/train")
+        writer.not_scheduled(parse_pod_group(KIND, raw), NO_ROOM)
+        await writer.flush(5)
+        assert len(script.requests) == 3
+
+
+async def test_fields_of_the_custom_resource_are_merged_and_not_insisted_on():
+    raw = group(phase="Pending", running=0)
+    key = "scheduling.x-k8s.io:ml/train"
+    fields = {"phase": "Running", "running": 3, "failed": 0}
+    async with writing() as (writer, script):
+        writer.seen(PLUGINS_KIND, raw)
+        writer.set_fields(key, {"phase": "Pending", "running": 0, "failed": 0})
+        writer.set_fields(key, fields)
+        await writer.flush(5)
+        (request,) = script.requests
+        assert request.headers["Content-Type"] == "application/merge-patch+json"
+        assert request.body == {"metadata": {"uid": "u1"}, "status": fields}
+        assert writer.fields_of(key) == fields
+        writer.seen(PLUGINS_KIND, raw)  # somebody else's opinion
+        writer.set_fields(key, fields)
+        await writer.flush(5)
+        assert len(script.requests) == 1
+
+
+async def test_conditions_of_the_custom_resource_are_all_written_as_one_list():
+    other = condition("True", "Because", "of another", "Other")
+    raw = group(other)
+    async with writing() as (writer, script):
+        writer.seen(PLUGINS_KIND, raw)
+        writer.not_scheduled(parse_pod_group(PLUGINS_KIND, raw), NO_ROOM)
+        await writer.flush(5)
+        assert script.requests[0].body["status"]["conditions"] == [other, waits(lastTransitionTime=NOW)]
+
+
+async def test_conditions_are_given_up_where_the_schema_has_none():
+    raw = group()
+    pruned = {"metadata": raw["metadata"], "status": {"phase": "Pending"}}
+    async with writing(default=says(200, pruned)) as (writer, script):
+        writer.seen(PLUGINS_KIND, raw)
+        for text in ("one", "two"):
+            writer.not_scheduled(parse_pod_group(PLUGINS_KIND, raw), Verdict("Unschedulable", text))
+            await writer.flush(5)
+        assert len(script.requests) == 1

@@ -1,0 +1,181 @@
+"""/metrics/resources: what pods request and may take, as kube-scheduler tells it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from podwright.core.objects.pod import parse_pod
+from podwright.kube.serve import pod_resources
+from podwright.kube.serve.health import HealthServer
+from podwright.kube.serve.pod_resources import known_pods, pages
+from support.engine.kit import Rig, deciding, settle
+from support.objects.builders import make_pod
+
+GI = 2**30
+
+
+def told(pods):
+    """(request or limit, pod, node, resource) to the amount."""
+    text = b"".join(pages(lambda: pods)).decode()
+    return {
+        (family.name.removeprefix("kube_pod_resource_"), *(sample.labels[k] for k in ("pod", "node", "resource"))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }  # fmt: skip
+
+
+def known(rig):
+    return list(known_pods(rig.engine.cache, rig.engine.queue))
+
+
+def container(restart=None, requests=None, **limits):
+    made = {"name": "c", "resources": {"requests": requests or {}, "limits": {k.replace("_", "-"): v for k, v in limits.items()}}}  # fmt: skip
+    return made | ({"restartPolicy": restart} if restart else {})
+
+
+async def test_pods_that_wait_and_all_that_are_on_nodes_are_told():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.pod("waits", requests={"cpu": "2500m"})
+    rig.engine.assigned.put(make_pod("theirs", node="a", requests={"memory": "1Gi"}))
+    rig.engine.assigned.put(make_pod("stray", node="gone", requests={"cpu": "1"}))
+    rig.engine.assigned.put(make_pod("done", node="a", requests={"cpu": "1"}, status={"phase": "Succeeded"}))
+    assert told(known(rig)) == {
+        ("request", "waits", "", "cpu"): 2.5,
+        ("request", "theirs", "a", "memory"): GI,
+        ("request", "stray", "gone", "cpu"): 1,
+    }
+
+
+async def test_a_pod_is_told_once_while_it_is_bound():
+    rig = Rig()
+    rig.node("a")
+    answer = asyncio.get_running_loop().create_future()
+    rig.cluster.outcomes = [answer]
+    raw = rig.pod("web", requests={"cpu": "1"})
+    async with deciding(rig):
+        assert rig.placed_on("web") == "a"
+        assert told(known(rig)) == {("request", "web", "", "cpu"): 1}
+        assert len(known(rig)) == 1
+        answer.set_result(None)
+        rig.confirm(raw, "a")
+        await settle()
+        assert told(known(rig)) == {("request", "web", "a", "cpu"): 1}
+
+
+async def test_a_pod_that_is_bound_while_it_is_told_is_not_told_twice():
+    rig = Rig()
+    rig.node("a")
+    raw = rig.pod("web", requests={"cpu": "1"})
+    telling = known_pods(rig.engine.cache, rig.engine.queue)
+    assert next(telling).name == "web"
+    rig.confirm(raw, "a")
+    assert list(telling) == []
+
+
+def test_a_series_has_the_labels_of_kube_scheduler():
+    pod = make_pod(
+        "web", namespace="shop", node="a", requests={"cpu": "100m"}, priority=7, spec={"schedulerName": 'a"b\\'}
+    )
+    line = b"".join(pages(lambda: [parse_pod(pod)])).decode().splitlines()[2]
+    assert line == (
+        'kube_pod_resource_request{namespace="shop",pod="web",node="a",scheduler="a\\"b\\\\",priority="7",'
+        'resource="cpu",unit="cores"} 0.1'
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource", "unit"),
+    [
+        ("cpu", "cores"),
+        ("memory", "bytes"),
+        ("ephemeral-storage", "bytes"),
+        ("hugepages-2Mi", "bytes"),
+        ("attachable-volumes-csi", "integer"),
+        ("example.com/gpu", ""),
+    ],
+)
+def test_a_resource_has_its_unit(resource, unit):
+    pod = parse_pod(make_pod(spec={"containers": [container(requests={resource: "4"}, **{resource: "8"})]}))
+    text = b"".join(pages(lambda: [pod])).decode()
+    assert text.count(f'resource="{resource}",unit="{unit}"') == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "limits"),
+    [
+        pytest.param({"containers": [container(), container()]}, {}, id="none"),
+        pytest.param(
+            {"containers": [container(cpu="100m", memory="1Gi"), container(cpu="1")]},
+            {"cpu": 1.1, "memory": GI},
+            id="containers are summed",
+        ),
+        pytest.param(
+            {
+                "containers": [container(cpu="1")],
+                "initContainers": [container("Always", cpu="1"), container(cpu="3", memory="1Gi")],
+            },
+            {"cpu": 4, "memory": GI},
+            id="an init container counts with the sidecars before it where that is more",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "overhead": {"cpu": "500m", "memory": "1Gi"}},
+            {"cpu": 1.5},
+            id="overhead comes on top of a limit that there is",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1", ephemeral_storage="5")], "resources": {"limits": {"cpu": "3"}}},
+            {"cpu": 3, "ephemeral-storage": 5},
+            id="a limit of the pod replaces those of its containers",
+        ),
+        pytest.param({"containers": [container(cpu="none")]}, {}, id="nonsense is no limit, and no reason to refuse the pod"),
+    ],
+)  # fmt: skip
+def test_limits_are_added_up_as_the_kubelet_does(spec, limits):
+    found = told([parse_pod(make_pod("web", spec=spec))])
+    assert {key[3]: amount for key, amount in found.items() if key[0] == "limit"} == limits
+
+
+def test_pods_of_one_template_share_their_limits():
+    spec = {"containers": [container(cpu="1")], "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
+    first, second = (parse_pod(make_pod(name, spec=spec)) for name in "ab")
+    assert first.limits is second.limits
+
+
+async def test_it_is_served_and_others_get_their_turn_between_two_pages(monkeypatch):
+    monkeypatch.setattr(pod_resources, "PODS_A_PAGE", 1)
+    pods = [parse_pod(make_pod(f"p{n}", requests={"cpu": "1"})) for n in range(50)]
+    turns = 0
+    turns_at = []
+
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def tell():
+        for pod in pods:
+            turns_at.append(turns)
+            yield pod
+
+    server = HealthServer(CollectorRegistry(), list, tell)
+    await server.start("127.0.0.1", 0)
+    task = asyncio.create_task(others())
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{server.port}/metrics/resources") as response,
+        ):
+            assert response.status == 200
+            assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+            assert (await response.text()) == b"".join(pages(lambda: pods)).decode()
+        assert len(set(turns_at)) == 100
+    finally:
+        task.cancel()
+        await server.stop()

@@ -1,0 +1,165 @@
+"""The audit of a watch: what it did not tell of is found out, and what is only late is not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from podwright.core.framework.interface import ClusterError
+from podwright.kube.client.http import METADATA_LIST
+from podwright.kube.kinds import NODE
+from podwright.kube.watch import audit as module
+from podwright.kube.watch.audit import audit, audit_for_ever
+
+
+class FakeReflector:
+    """Knows `known`; the server lists `pages`, the last with `version`; the watch is at `told`."""
+
+    resource = NODE
+    lists = 1
+
+    def __init__(self, known: dict[str, int], *pages: dict[str, int], version: int = 9, told: int = 9) -> None:
+        self.known = known
+        self.departed: set[str] | None = None
+        self.synced = asyncio.Event()
+        self.version = told
+        self.listed = version
+        self.pages = list(pages)
+        self.asked: list[tuple[str, str]] = []
+        self.others: set[str] = set()
+        self.doubts = 0
+
+    def held(self):
+        return {*self.known, *self.others}
+
+    def key(self, raw):
+        return raw["metadata"]["name"]
+
+    async def page(self, following, accept):
+        self.asked.append((following, accept))
+        objects = self.pages[len(self.asked) - 1]
+        if objects is None:
+            raise ClusterError("away")
+        items = [{"metadata": {"name": name, "resourceVersion": str(at)}} for name, at in objects.items()]
+        more = f"more{len(self.asked)}" if len(self.asked) < len(self.pages) else ""
+        return {"metadata": {"resourceVersion": str(self.listed), "continue": more}, "items": items}
+
+    def doubt(self):
+        self.doubts += 1
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(module, "LATE_SECONDS", 0.01)
+
+
+@pytest.mark.parametrize(
+    ("known", "listed", "missed"),
+    [
+        pytest.param({"a": 1}, {"a": 1}, [], id="nothing"),
+        pytest.param({"a": 1, "b": 2}, {"a": 1}, ["b"], id="a deletion"),
+        pytest.param({"a": 1}, {"a": 1, "b": 2}, ["b"], id="a new object"),
+        pytest.param({"a": 1}, {"a": 5}, ["a"], id="a change"),
+        pytest.param({"a": 7}, {"a": 5}, [], id="nothing, the watch is ahead of the list"),
+        pytest.param({"a": 0}, {"a": 0}, [], id="nothing, versions are no numbers"),
+    ],
+)
+@pytest.mark.parametrize("told", [9, 4], ids=["the watch is past the list", "the watch is silent"])
+async def test_what_the_watch_did_not_tell_of(known, listed, missed, told):
+    reflector = FakeReflector(known, listed, told=told)
+    assert await audit(reflector) == missed
+    assert reflector.asked == [("", METADATA_LIST)]
+    assert reflector.departed is None
+
+
+async def test_all_pages_count():
+    reflector = FakeReflector({"a": 1, "b": 2, "c": 3}, {"a": 1}, {"b": 2})
+    assert await audit(reflector) == ["c"]
+    assert [following for following, _ in reflector.asked] == ["", "more1"]
+
+
+async def test_what_only_others_told_of_and_is_gone_is_found_too():
+    reflector = FakeReflector({"a": 1}, {"a": 1})
+    reflector.others = {"ghost"}
+    assert await audit(reflector) == ["ghost"]
+
+
+async def test_what_comes_late_was_told(monkeypatch):
+    monkeypatch.setattr(module, "LATE_SECONDS", 60.0)
+    reflector = FakeReflector({"gone": 1, "old": 1}, {"old": 5, "new": 6, "brief": 7}, told=1)
+
+    async def late(_seconds):
+        del reflector.known["gone"]
+        reflector.known.update(old=5, new=6)
+        reflector.departed.add("brief")
+
+    monkeypatch.setattr(module.asyncio, "sleep", late)
+    assert await audit(reflector) == []
+
+
+async def test_an_audit_beside_a_new_list_says_nothing(monkeypatch):
+    reflector = FakeReflector({"a": 1}, {"a": 1, "short": 2}, told=1)
+
+    async def late(_seconds):
+        reflector.lists += 1  # which did not see it any more
+
+    monkeypatch.setattr(module.asyncio, "sleep", late)
+    assert await audit(reflector) == []
+
+
+@pytest.mark.parametrize("error", [ClusterError("away"), ZeroDivisionError("a bug")], ids=repr)
+async def test_an_audit_that_fails_does_no_harm(monkeypatch, error):
+    wait = asyncio.sleep
+    monkeypatch.setattr(module.asyncio, "sleep", lambda _: wait(0))
+    reflector = FakeReflector({"a": 1}, {"a": 1})
+    fails = [error] * 3
+
+    async def page(following, accept):
+        if fails:
+            raise fails.pop()
+        return {"metadata": {"resourceVersion": "9"}, "items": [{"metadata": None}]}
+
+    monkeypatch.setattr(reflector, "page", page)
+    reflector.synced.set()
+    task = asyncio.create_task(audit_for_ever(reflector))
+    async with asyncio.timeout(5):
+        while not reflector.doubts:
+            await wait(0.001)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_name_that_went_and_came_again_is_not_taken_for_gone(monkeypatch):
+    reflector = FakeReflector({"a": 1}, {}, told=1)
+
+    async def late(_seconds):
+        reflector.known["a"] = 12
+
+    monkeypatch.setattr(module.asyncio, "sleep", late)
+    assert await audit(reflector) == []
+
+
+async def test_it_goes_on_from_the_first_list_and_through_trouble(monkeypatch, caplog):
+    pauses = []
+    wait = asyncio.sleep
+
+    async def paused(seconds):
+        pauses.append(seconds)
+        await wait(0)
+
+    monkeypatch.setattr(module.asyncio, "sleep", paused)
+    monkeypatch.setattr(module, "SECONDS_AN_OBJECT", 1000.0)
+    reflector = FakeReflector({"a": 1}, None, {})
+    task = asyncio.create_task(audit_for_ever(reflector))
+    await wait(0.01)
+    assert reflector.asked == []
+    reflector.synced.set()
+    async with asyncio.timeout(5):
+        while not reflector.doubts:
+            await wait(0.001)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert "the watch did not tell of 1 objects (a)" in caplog.text
+    assert all(750 <= pause <= 1250 for pause in pauses if pause)

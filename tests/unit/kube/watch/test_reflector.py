@@ -1,0 +1,317 @@
+"""A reflector keeps a picture true: through pages, bookmarks, cuts, silence, 410 and garbage."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import orjson
+import pytest
+from aiohttp import web
+
+from podwright.kube.client.http import METADATA_LIST
+from podwright.kube.kinds import NODE, POD
+from podwright.kube.watch import audit as watch_audit
+from podwright.kube.watch import reflector as module
+from podwright.kube.watch.reflector import Reflector
+from support.http.kit import api, forever, hangs_up, says, streams
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(module, "BACKOFF_SECONDS", (0.001, 0.002))
+
+
+class Picture:
+    """A sink that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, str] = {}
+        self.dropped: list[str] = []
+
+    def key(self, raw):
+        return raw["metadata"]["name"]
+
+    def put(self, raw):
+        self.there[self.key(raw)] = raw["metadata"]["resourceVersion"]
+
+    def drop(self, key, raw):
+        self.there.pop(key, None)
+        self.dropped.append(key)
+
+
+def item(name, version):
+    return {"metadata": {"name": name, "resourceVersion": str(version)}}
+
+
+def page(*items, version, following=None):
+    return says(200, {"metadata": {"resourceVersion": str(version), "continue": following}, "items": list(items)})
+
+
+def event(kind, raw):
+    return {"type": kind, "object": raw}
+
+
+def expired():
+    return event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+
+
+@asynccontextmanager
+async def reflecting(*answers, resource=NODE, default=None, sink=None, **options):
+    """A running reflector; when the answers run out its watch stays open, or the default is what it gets."""
+    picture = sink or Picture()
+    async with api(*answers, default=default or streams(then=forever)) as (http, script):
+        reflector = Reflector(http, resource, picture, **options)
+        task = asyncio.create_task(reflector.run())
+        try:
+            yield picture, script, reflector
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition):
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def test_lists_in_pages_then_watches_from_the_lists_version():
+    first = page(item("a", 1), version=9, following="more")
+    second = page(item("b", 2), version=9)
+    async with reflecting(first, second) as (picture, script, reflector):
+        await until(lambda: len(script.requests) == 3)
+        assert picture.there == {"a": "1", "b": "2"}
+        assert reflector.synced.is_set()
+        one, two, watch = script.requests
+        assert one.query == {"limit": "500"}
+        assert two.query == {"limit": "500", "continue": "more"}
+        assert (watch.query["watch"], watch.query["resourceVersion"]) == ("1", "9")
+        assert watch.query["allowWatchBookmarks"] == "true"
+        assert 300 <= int(watch.query["timeoutSeconds"]) < 600
+
+
+async def test_the_next_page_is_asked_for_before_the_one_before_is_taken_in():
+    journal = []
+
+    class Paged:
+        async def insist(self, _method, _path, params, accept):
+            journal.append(params.get("continue", "first"))
+            following = {"first": "second", "second": None}[journal[-1]]
+            return {"metadata": {"resourceVersion": "9", "continue": following}, "items": [item(journal[-1], 1)]}
+
+    class Journal(Picture):
+        def put(self, raw):
+            journal.append(f"put {self.key(raw)}")
+
+    reflector = Reflector(Paged(), NODE, Journal())
+    await reflector._list()
+    assert journal == ["first", "second", "put first", "put second"]
+    assert reflector.synced.is_set()
+
+
+async def test_selectors_go_with_every_request():
+    options = {"field_selector": "spec.nodeName=", "label_selector": "app=web", "resource": POD}
+    async with reflecting(page(version=1), **options) as (_, script, _r):
+        await until(lambda: len(script.requests) == 2)
+        for request in script.requests:
+            assert (request.query["fieldSelector"], request.query["labelSelector"]) == ("spec.nodeName=", "app=web")
+            assert request.path == "/api/v1/pods"
+
+
+async def test_events_change_the_picture():
+    watch = streams(
+        event("ADDED", item("b", 2)), event("MODIFIED", item("a", 3)), event("DELETED", item("b", 4)), then=forever
+    )
+    async with reflecting(page(item("a", 1), version=1), watch) as (picture, *_):
+        await until(lambda: picture.dropped == ["b"])
+        assert picture.there == {"a": "3"}
+
+
+async def test_goes_on_where_it_was_after_a_cut_and_by_a_bookmark():
+    async with reflecting(
+        page(version=1),
+        streams(event("ADDED", item("a", 5)), event("BOOKMARK", item("", 7))),
+        hangs_up(),
+        streams(event("ADDED", item("b", 8)), then=forever),
+    ) as (picture, script, reflector):
+        await until(lambda: "b" in picture.there)
+        assert [r.query.get("resourceVersion") for r in script.requests[1:]] == ["1", "7", "7"]
+        assert reflector.lists == 1
+
+
+@pytest.mark.parametrize(
+    "gone", [pytest.param(streams(expired()), id="within the watch"), pytest.param(says(410), id="at its start")]
+)
+async def test_after_410_it_lists_again_and_drops_what_vanished(gone):
+    async with reflecting(
+        page(item("a", 1), item("b", 1), version=1), gone, page(item("b", 1), item("c", 9), version=9)
+    ) as (picture, script, _):
+        await until(lambda: len(script.requests) == 4)
+        assert picture.there == {"b": "1", "c": "9"}
+        assert picture.dropped == ["a"]
+
+
+async def test_after_410_between_pages_it_starts_over():
+    async with reflecting(
+        page(item("a", 1), version=1, following="more"), says(410), page(item("b", 2), version=2)
+    ) as (picture, script, reflector):
+        await until(reflector.synced.is_set)
+        assert "continue" not in script.requests[2].query
+        assert picture.there["b"] == "2"
+
+
+async def test_a_silent_watch_is_given_up_if_the_server_has_moved_on(monkeypatch):
+    monkeypatch.setattr(module, "SILENCE_SECONDS", 0.05)
+    async with reflecting(
+        page(version=9),
+        streams(then=forever),
+        page(version=10),
+        streams(event("ADDED", item("a", 10)), then=forever),
+    ) as (picture, script, reflector):
+        await until(lambda: "a" in picture.there)
+        probe, again = script.requests[2:4]
+        assert (probe.query["resourceVersion"], probe.query["fieldSelector"]) == ("0", "metadata.name=nobody")
+        assert (again.query["watch"], again.query["resourceVersion"]) == ("1", "9")
+        assert reflector.lists == 1
+
+
+async def test_a_silent_watch_goes_on_if_there_was_nothing_to_tell(monkeypatch):
+    """kube-apiserver sends no bookmark while a kind has not moved since its watch began."""
+    monkeypatch.setattr(module, "SILENCE_SECONDS", 0.05)
+    line = orjson.dumps(event("ADDED", item("a", 10))) + b"\n"
+
+    async def halting(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(line[:20])
+        await until(lambda: len(script.requests) >= 4)
+        await response.write(line[20:])
+        await forever()
+        return response
+
+    same = page(version=9)
+    async with reflecting(same, halting, same, same, default=same) as (picture, script, _):
+        await until(lambda: "a" in picture.there)
+        assert [request.query.get("watch") for request in script.requests[:4]] == [None, "1", None, None]
+
+
+@pytest.mark.parametrize("answer", [pytest.param(hangs_up(), id="no answer"), pytest.param(says(500), id="an error")])
+async def test_a_silent_watch_of_which_nothing_can_be_learned_is_given_up(monkeypatch, answer):
+    monkeypatch.setattr(module, "SILENCE_SECONDS", 0.05)
+    async with reflecting(
+        page(version=9), streams(then=forever), answer, streams(event("ADDED", item("a", 10)), then=forever)
+    ) as (picture, *_):
+        await until(lambda: "a" in picture.there)
+
+
+async def test_server_errors_are_waited_out():
+    async with reflecting(says(500), says(503), says(403), page(item("a", 1), version=1)) as (picture, *_):
+        await until(lambda: "a" in picture.there)
+
+
+async def test_an_event_split_over_many_chunks_is_one_event():
+    async def split(request):
+        line = (
+            b'{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"2","x":"' + b"y" * 500_000 + b'"}}}\n'
+        )
+
+        async def rest():
+            pass
+
+        return await streams(*(line[i : i + 70_000] for i in range(0, len(line), 70_000)), then=forever)(request)
+
+    async with reflecting(page(version=1), split) as (picture, *_):
+        await until(lambda: picture.there == {"a": "2"})
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        pytest.param(b"<html>\n", id="no JSON"),
+        pytest.param(b"[]\n", id="no object"),
+        pytest.param(b'{"type":"ADDED"}\n', id="no object in the event"),
+        pytest.param(b'{"type":"ADDED","object":{"metadata":null}}\n', id="no metadata"),
+        pytest.param(b'{"type":"MODIFIED","object":[]}\n', id="a list for an object"),
+    ],
+)
+async def test_garbage_in_a_watch_is_made_good_by_a_new_list(garbage):
+    async with reflecting(page(version=1), streams(garbage), page(item("a", 5), version=5)) as (picture, *_):
+        await until(lambda: picture.there == {"a": "5"})
+
+
+async def test_garbage_in_a_list_is_left_out():
+    async with reflecting(page({"metadata": None}, item("a", 1), "text", version=1)) as (picture, _, reflector):
+        await until(reflector.synced.is_set)
+        assert picture.there == {"a": "1"}
+
+
+class Held(Picture):
+    """A sink that is told of objects by others too."""
+
+    def held(self):
+        return set(self.there)
+
+
+async def test_what_others_told_of_goes_too_when_a_list_lacks_it():
+    sink = Held()
+
+    async def meanwhile(request):
+        sink.there["new"] = "by somebody else, since the list was made"
+        return await page(item("a", 3), version=3)(request)
+
+    async def before(request):
+        sink.there["ghost"] = "by somebody else"
+        return await streams(expired())(request)
+
+    async with reflecting(page(item("a", 1), version=1), before, meanwhile, sink=sink) as (picture, *_):
+        await until(lambda: "ghost" in picture.dropped)
+        assert picture.there.keys() == {"a", "new"}
+
+
+async def test_a_watch_that_always_says_410_has_a_pause_that_grows(monkeypatch):
+    monkeypatch.setattr(module, "BACKOFF_SECONDS", (0.001, 1.0))
+    answers = [page(version=1), says(410)] * 6
+    async with reflecting(*answers) as (_, script, reflector):
+        await until(lambda: len(script.requests) >= 12)
+        assert reflector._failures >= 6
+
+
+async def test_the_pause_that_a_server_asks_for_has_an_end(monkeypatch):
+    monkeypatch.setattr(module, "LONGEST_PAUSE_SECONDS", 0.01)
+    async with reflecting(page(version=1), says(429, **{"Retry-After": "86400"})) as (_, script, _r):
+        await until(lambda: len(script.requests) == 3)
+
+
+async def test_what_the_watch_did_not_tell_of_is_made_good_by_a_new_list(monkeypatch):
+    monkeypatch.setattr(watch_audit, "LEAST_SECONDS", 0.01)
+    monkeypatch.setattr(watch_audit, "LATE_SECONDS", 0.0)
+    truth = page(item("a", 5), item("c", 6), version=6)
+    lists = [page(item("a", 1), item("b", 1), version=1), streams(then=forever), truth, truth]
+    async with reflecting(*lists, default=truth) as (picture, script, reflector):
+        await until(lambda: reflector.lists >= 2)
+        assert picture.there == {"a": "5", "c": "6"}
+        assert picture.dropped == ["b"]
+        assert script.requests[2].headers["Accept"] == METADATA_LIST
+
+
+async def test_a_watch_that_takes_long_to_fail_has_a_pause_that_grows(monkeypatch):
+    """Like one to a server that has too much to do."""
+    monkeypatch.setattr(module, "QUICK_END_SECONDS", 0.01)
+
+    async def slowly(request):
+        await asyncio.sleep(0.03)
+        return await says(503)(request)
+
+    async with reflecting(page(version=1), *[slowly] * 4) as (_, script, reflector):
+        await until(lambda: len(script.requests) >= 5)
+        assert reflector._failures >= 3
+
+
+async def test_a_doubt_while_the_watch_is_being_opened_does_not_wait_for_a_silence():
+    async def opening(request):
+        reflector.doubt()
+        return await streams(then=forever)(request)
+
+    async with reflecting(page(version=1), opening, page(item("a", 5), version=5)) as (picture, _, reflector):
+        await until(lambda: "a" in picture.there)

@@ -1,0 +1,132 @@
+"""Bindings: what is tried again, what ends the attempt, and what is looked into."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.pod import parse_pod
+from podwright.kube.write import bindings
+from podwright.kube.write.bindings import ATTEMPTS, Binder
+from support.http.kit import api, hangs_up, says
+from support.objects.builders import make_pod
+
+POD = parse_pod(make_pod("web", uid="u1"))
+BINDING = "POST /api/v1/namespaces/default/pods/web/binding"
+READ = "GET /api/v1/namespaces/default/pods/web"
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch):
+    """Pauses take no time, and are noted."""
+    noted = []
+    real = bindings.pause
+    monkeypatch.setattr(bindings, "pause", lambda state: (noted.append(real(state)), 0.0)[1])
+    return noted
+
+
+def placed(uid="u1", node="a"):
+    return {"metadata": {"uid": uid}, "spec": {"nodeName": node}}
+
+
+async def test_a_binding_names_pod_uid_node_and_annotations():
+    async with api(says(201, {})) as (http, script):
+        await Binder(http).bind(POD, "a", {"podwright.dev/decision": "{}"})
+        (request,) = script.requests
+        assert script.asked == [BINDING]
+        assert request.body == {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": "web",
+                "namespace": "default",
+                "uid": "u1",
+                "annotations": {"podwright.dev/decision": "{}"},
+            },
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "a"},
+        }
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param(says(429), id="too many requests"),
+        pytest.param(says(500), id="an internal error"),
+        pytest.param(says(503), id="unavailable"),
+        pytest.param(says(504), id="a timeout of the server's"),
+        pytest.param(hangs_up(), id="a lost connection"),
+    ],
+)
+async def test_trouble_that_may_pass_is_tried_again(trouble):
+    async with api(trouble, trouble, says(201, {})) as (http, script):
+        await Binder(http).bind(POD, "a", {})
+        assert script.asked == [BINDING] * 3
+
+
+async def test_the_pause_that_the_server_asks_for_is_kept_and_others_are_short(pauses):
+    async with api(says(429, **{"Retry-After": "3"}), says(500), says(201, {})) as (http, _):
+        await Binder(http).bind(POD, "a", {})
+    assert 3.0 <= pauses[0] <= 5.0
+    assert 0.0 <= pauses[1] <= 2.0
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 422])
+async def test_a_clear_refusal_ends_the_attempt(status):
+    async with api(says(status)) as (http, script):
+        with pytest.raises(ClusterError) as refused:
+            await Binder(http).bind(POD, "a", {})
+        assert refused.value.status == status
+        assert script.asked == [BINDING]
+
+
+async def test_it_gives_up_in_the_end():
+    async with api(default=says(500)) as (http, script):
+        with pytest.raises(ClusterError, match="says 500"):
+            await Binder(http).bind(POD, "a", {})
+        assert script.asked == [BINDING] * ATTEMPTS
+
+
+@pytest.mark.parametrize("trouble", [pytest.param(says(500), id="500"), pytest.param(hangs_up(), id="cut off")])
+async def test_a_conflict_after_an_unclear_answer_is_looked_into(trouble):
+    async with api(trouble, says(409), says(200, placed())) as (http, script):
+        await Binder(http).bind(POD, "a", {})
+        assert script.asked == [BINDING, BINDING, READ]
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        pytest.param(placed(node="b"), id="it is on another node"),
+        pytest.param(placed(uid="u2"), id="it is another pod"),
+    ],
+)
+async def test_a_conflict_that_is_not_our_own_doing_stays_one(there):
+    async with api(says(500), says(409), says(200, there)) as (http, _):
+        with pytest.raises(ClusterError) as refused:
+            await Binder(http).bind(POD, "a", {})
+        assert refused.value.status == 409
+
+
+async def test_a_conflict_after_429_is_not_our_doing():
+    async with api(says(429), says(409)) as (http, script):
+        with pytest.raises(ClusterError):
+            await Binder(http).bind(POD, "a", {})
+        assert script.asked == [BINDING] * 2
+
+
+async def test_an_unclear_answer_after_429_is_remembered():
+    async with api(says(429), hangs_up(), says(409), says(200, placed())) as (http, script):
+        await Binder(http).bind(POD, "a", {})
+        assert script.asked == [BINDING, BINDING, BINDING, READ]
+
+
+async def test_a_binding_is_not_posted_again_when_its_node_is_gone_by_then():
+    asked = []
+    async with api(says(429), says(500)) as (http, script):
+        binder = Binder(
+            http, lambda pod, node: asked.append((pod.name, node)) or ("" if len(asked) == 1 else "it is gone")
+        )
+        with pytest.raises(ClusterError, match="it is gone"):
+            await binder.bind(POD, "a", {})
+        assert script.asked == [BINDING] * 2
+        assert asked == [("web", "a")] * 2
