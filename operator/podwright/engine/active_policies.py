@@ -23,7 +23,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.hinting import registered
 from podwright.core.queue.rank import ranked
 from podwright.core.state.cache import Cache
-from podwright.engine.invalid_objects import Complaints
+from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.metrics.measured_preemption import measuring
 from podwright.engine.metrics.plugins import PluginMetrics
 
@@ -49,16 +49,16 @@ class EngineHandle:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Live:
+class ActivePolicy:
     """A policy in force and its plugins. `identity` names policy and generation, for decisions."""
 
     policy: CompiledPolicy
     framework: Framework
-    measured: Live | None = None
+    measured: ActivePolicy | None = None
     """The same, with plugins that are measured."""
 
 
-class LivePolicies:
+class ActivePolicies:
     """See the module. `policies.version` rises whenever what is in force changes."""
 
     def __init__(
@@ -66,7 +66,7 @@ class LivePolicies:
         classes: Classes,
         features: Features,
         handle: Handle,
-        complaints: Complaints,
+        invalid_objects: InvalidObjects,
         scheduler_name: str,
         queue_sort: str = QUEUE_SORT,
         *,
@@ -79,8 +79,8 @@ class LivePolicies:
         observer.on_scrape(self._tell_evaluations)
         self._classes = measuring(classes, clock, observer)
         self._handle = handle
-        self._complaints = complaints
-        self._built: dict[CompiledPolicy, Live] = {}
+        self._invalid_objects = invalid_objects
+        self._built: dict[CompiledPolicy, ActivePolicy] = {}
         self._listens: dict[ClusterEvent, bool] = {}
         default = built_in_policy(classes, features, scheduler_name, queue_sort)
         self.policies = PolicySet(classes, features, default=default, check=self._build, queue_sort=queue_sort)
@@ -95,7 +95,7 @@ class LivePolicies:
         framework = Framework(policy.profile, self._classes, self._handle)
         measured = MeasuredFramework(framework, self._clock, self._observer)
         self._listens.clear()
-        self._built[policy] = Live(policy, framework, Live(policy, measured))
+        self._built[policy] = ActivePolicy(policy, framework, ActivePolicy(policy, measured))
 
     def apply(self, raw: Mapping[str, Any]) -> Outcome:
         """Takes a policy object in; what is wrong with it is in the outcome."""
@@ -128,7 +128,7 @@ class LivePolicies:
         """Whether pods may ask for a scheduler of this name."""
         return scheduler_name in self.policies.scheduler_names
 
-    def of(self, pod: PodInfo) -> Live | None:
+    def of(self, pod: PodInfo) -> ActivePolicy | None:
         """What decides about the pod; None if nobody serves its scheduler name."""
         policy = self.policies.select(pod, self._handle.cache.namespace_labels(pod.namespace))
         return None if policy is None else self._built[policy]
@@ -158,7 +158,7 @@ class LivePolicies:
             return Status(Code.ERROR, (str(error),), error.plugin)
 
     def _complain(self, pod: PodInfo, error: Exception) -> None:
-        self._complaints.about("Pod", pod.key, error)
+        self._invalid_objects.about("Pod", pod.key, error)
 
     def hints_of(self, pod: PodInfo) -> Mapping[str, Sequence[EventHint]]:
         live = self.of(pod)

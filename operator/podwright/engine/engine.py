@@ -24,17 +24,17 @@ from podwright.core.framework.interface import Cluster
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 from podwright.core.state.cache import Cache
-from podwright.engine.active_policies import EngineHandle, LivePolicies
-from podwright.engine.binding.checks import LookAfterwards
-from podwright.engine.binding.cycle import Flights, NotingCluster
+from podwright.engine.active_policies import ActivePolicies, EngineHandle
+from podwright.engine.binding.checks import BoundNodeChecks
+from podwright.engine.binding.cycle import BindingCycles, ConflictRecordingCluster
 from podwright.engine.binding.executor import Bindings
 from podwright.engine.binding.limiter import AT_ONCE
 from podwright.engine.failures import Failures
 from podwright.engine.gangs.attempts import Gangs
-from podwright.engine.gangs.group_changes import GroupWatch
+from podwright.engine.gangs.group_changes import GroupChanges
 from podwright.engine.intake.streams import NAMESPACE, AssignedPods, Namespaces, Nodes, Objects, PendingPods
-from podwright.engine.invalid_objects import Complaints
-from podwright.engine.memory import Thrift
+from podwright.engine.invalid_objects import InvalidObjects
+from podwright.engine.memory import MemoryReclaimer
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.metrics.plugins import ONE_ATTEMPT_IN, Stopwatch
 from podwright.engine.ports import Evictor, GroupWriter, NoGroups, Recorder, StatusWriter
@@ -93,17 +93,17 @@ class Engine:
         Raises ProfileError or PluginError where that plugin is none.
         """
         self.metrics = metrics or Metrics()
-        self.complaints = Complaints(self.metrics.bad_objects)
+        self.invalid_objects = InvalidObjects(self.metrics.bad_objects)
         self.cache = Cache()
         self.sources = sources
-        self.flights = Flights()
-        cluster = NotingCluster(outside.cluster, self.flights)
+        self.binding_cycles = BindingCycles()
+        cluster = ConflictRecordingCluster(outside.cluster, self.binding_cycles)
         handle = EngineHandle(self.cache, features, cluster, sources.wall)
-        self.live = LivePolicies(
+        self.live = ActivePolicies(
             classes,
             features,
             handle,
-            self.complaints,
+            self.invalid_objects,
             scheduler_name,
             queue_sort,
             clock=sources.clock,
@@ -118,34 +118,40 @@ class Engine:
             on_hint=self.metrics.plugins.hint_took,
             waits=waits,
         )
-        handle.waiting = self.flights.waiting
-        cache, queue, status, complaints, wake = self.cache, self.queue, outside.status, self.complaints, self.wake
-        self._watch = Stopwatch(sources.clock, self.metrics.plugins.event_took)
-        afterwards = LookAfterwards(cache, outside.recorder)
-        self.nodes = Nodes(cache, queue, complaints, wake, self._watch, afterwards.node_gone)
-        cache.groups.complain = complaints.about
-        self.assigned = AssignedPods(
-            cache, queue, status, outside.recorder, complaints, wake, self.live.listens, self._watch
+        handle.waiting = self.binding_cycles.waiting
+        cache, queue, status, invalid_objects, wake = (
+            self.cache,
+            self.queue,
+            outside.status,
+            self.invalid_objects,
+            self.wake,
         )
-        self.group_watch = GroupWatch(cache, queue, status, outside.groups, outside.recorder, wake)
-        self.strangers = self.group_watch.strangers
+        self._watch = Stopwatch(sources.clock, self.metrics.plugins.event_took)
+        afterwards = BoundNodeChecks(cache, outside.recorder)
+        self.nodes = Nodes(cache, queue, invalid_objects, wake, self._watch, afterwards.node_gone)
+        cache.groups.complain = invalid_objects.about
+        self.assigned = AssignedPods(
+            cache, queue, status, outside.recorder, invalid_objects, wake, self.live.listens, self._watch
+        )
+        self.group_watch = GroupChanges(cache, queue, status, outside.groups, outside.recorder, wake)
+        self.foreign_pods = self.group_watch.foreign_pods
         self.pending = PendingPods(
             cache,
             queue,
             status,
             outside.recorder,
-            self.flights,
-            complaints,
+            self.binding_cycles,
+            invalid_objects,
             wake,
             self.live.serves,
             self.live.of,
-            self.strangers,
+            self.foreign_pods,
             self._watch,
         )
         preemptions = Preemptions(
             cache,
             queue,
-            self.flights,
+            self.binding_cycles,
             outside.recorder,
             status,
             outside.evictor,
@@ -161,7 +167,7 @@ class Engine:
             cache,
             queue,
             outside.cluster,
-            self.flights,
+            self.binding_cycles,
             self._failures,
             self.assigned,
             outside.recorder,
@@ -178,7 +184,7 @@ class Engine:
             queue,
             self.live,
             self._bindings,
-            self.flights,
+            self.binding_cycles,
             self._failures,
             preemptions,
             outside.groups,
@@ -190,7 +196,7 @@ class Engine:
         )
         self._recorder = outside.recorder
         self._attempts = 0
-        self._thrift = Thrift(sources.clock)
+        self._memory_reclaimer = MemoryReclaimer(sources.clock)
         self._idle: asyncio.Future[None] | None = None
         self.rested = asyncio.Event()
         """Set once nothing was left to decide for the first time."""
@@ -199,8 +205,8 @@ class Engine:
     def objects(self, kind: str) -> Objects:
         """The stream of one kind of the object store."""
         if kind == NAMESPACE:
-            return Namespaces(self.cache, self.queue, self.complaints, self.wake, self.live.of, self._watch)
-        return Objects(kind, self.cache, self.queue, self.complaints, self.wake, self._watch)
+            return Namespaces(self.cache, self.queue, self.invalid_objects, self.wake, self.live.of, self._watch)
+        return Objects(kind, self.cache, self.queue, self.invalid_objects, self.wake, self._watch)
 
     def policies_changed(self) -> None:
         """Another set of policies is in force: what waits may be schedulable now."""
@@ -248,7 +254,7 @@ class Engine:
                 looks = 0
                 self.live.forget_findings()
                 self._bindings.afterwards.tidy()
-                self._thrift.give_back(self._attempts)
+                self._memory_reclaimer.give_back(self._attempts)
 
     async def stop(self, grace: float) -> None:
         """Waits for the bindings under way, at most `grace` seconds. `run` must have been cancelled."""
@@ -309,7 +315,7 @@ class Engine:
                     self._failures.faulty(queued, decision.message, profile, seconds)
         except Exception as error:
             log.exception("an attempt at pod %s failed", queued.pod.key)
-            if self.cache.is_assumed(queued.uid) and self.flights.get(queued.uid) is None:
+            if self.cache.is_assumed(queued.uid) and self.binding_cycles.get(queued.uid) is None:
                 self.cache.forget(queued.uid)
             text = f"{type(error).__name__}: {error}"
             self._failures.faulty(queued, text, profile, self.sources.clock() - started)
@@ -330,7 +336,7 @@ class Engine:
             ("plugin", "profile"),
             self.queue.rejected_by,
         )
-        offer("scheduler_goroutines", "Bindings under way.", "operation", lambda: {"binding": len(self.flights)})
+        offer("scheduler_goroutines", "Bindings under way.", "operation", lambda: {"binding": len(self.binding_cycles)})
         offer(
             "scheduler_cache_size",
             "Nodes and pods in the cache.",

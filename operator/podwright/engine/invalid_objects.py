@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 REMEMBERED: Final = 10_000
 
 
-class Complaints:
-    """Remembers the last few thousand complaints, by object and problem."""
+class InvalidObjects:
+    """Remembers the last few thousand invalid_objects, by object and problem."""
 
     def __init__(self, counter: Counter, limit: int = REMEMBERED) -> None:
         """`counter` has the label `kind`."""

@@ -66,7 +66,7 @@ def memory_in_use() -> int:
     return int(told.uordblks + told.hblkhd)
 
 
-class Thrift:
+class MemoryReclaimer:
     """Gives memory back to the system when nothing is to do, which neither Python nor the C library does by itself after a burst.
 
     A burst leaves garbage in cycles behind (connections that were closed, say) that keeps pages of others there, and only a look

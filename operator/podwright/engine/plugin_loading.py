@@ -54,7 +54,7 @@ def _from_entry_points() -> Iterator[Found | str]:
         source = f"entry point {entry.name} = {entry.value}{package}"
         try:
             yield Found(entry.load(), source)
-        except Exception as error:  # noqa: BLE001 -- a stranger's code may raise anything
+        except Exception as error:  # noqa: BLE001 -- a foreign_pod's code may raise anything
             yield f"{source}: cannot be imported: {type(error).__name__}: {error}"
 
 
@@ -72,7 +72,7 @@ def _from_file(path: Path) -> Iterator[Found | str]:
     source = f"file {path}"
     try:
         module = _import(path)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 -- a stranger's code may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- a foreign_pod's code may raise anything
         yield f"{source}: cannot be imported: {type(error).__name__}: {error}{_line_of(error, path)}"
         return
     plugins = [

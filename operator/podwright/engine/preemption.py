@@ -24,7 +24,7 @@ from podwright.core.preemption.units import disruptions
 from podwright.core.queue import SchedulingQueue
 from podwright.core.queue.queued_pod import Place
 from podwright.core.state.cache import Cache
-from podwright.engine.binding.cycle import Flights
+from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.metrics.preemption import PreemptionMetrics
 from podwright.engine.ports import (
@@ -66,7 +66,7 @@ class Preemptions:
         self,
         cache: Cache,
         queue: SchedulingQueue,
-        flights: Flights,
+        binding_cycles: BindingCycles,
         recorder: Recorder,
         status: StatusWriter,
         evictor: Evictor,
@@ -79,7 +79,7 @@ class Preemptions:
         """`going` is told the uid of each pod whose deletion has begun."""
         self._cache = cache
         self._queue = queue
-        self._flights = flights
+        self._binding_cycles = binding_cycles
         self._recorder = recorder
         self._status = status
         self._evictor = evictor
@@ -140,7 +140,7 @@ class Preemptions:
 
     def _cancelled(self, victim: PodInfo, preemptor: _Preemptor, by: str) -> bool:
         """Whether the victim was not bound yet and is not going to be, so that nothing has to be deleted."""
-        if victim.terminating or not self._flights.preempt(victim.uid, by):
+        if victim.terminating or not self._binding_cycles.preempt(victim.uid, by):
             return False
         note = f"{preempted_by(preemptor.told, preemptor.where)} (in kube-scheduler memory)."
         self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, preemptor.told)

@@ -34,9 +34,9 @@ from podwright.kube.client.http import Http
 from podwright.kube.client.metrics import ClientMetrics
 from podwright.kube.kinds import CRD, NODE, POD, POLICY, STORED
 from podwright.kube.options import Options, parse_address
-from podwright.kube.pod_groups.foreign_pods import StrangersLook
+from podwright.kube.pod_groups.foreign_pods import ForeignPodLister
 from podwright.kube.pod_groups.phases import PodGroupPhases
-from podwright.kube.pod_groups.served_apis import PodGroupKeeper
+from podwright.kube.pod_groups.served_apis import ServedPodGroupApis
 from podwright.kube.pod_groups.status import PodGroupStatusWriter
 from podwright.kube.policies import PolicyKeeper
 from podwright.kube.serve.health import HealthServer
@@ -86,7 +86,7 @@ class Runtime:
         self.engine: Engine
         """There once `start` knows the API server's version."""
         self.policies: PolicyKeeper
-        self.pod_groups: PodGroupKeeper
+        self.pod_groups: ServedPodGroupApis
         self._phases: PodGroupPhases
         self._complete = asyncio.Event()
         self.policies_allowed = False
@@ -156,7 +156,7 @@ class Runtime:
         self._spawn("newly served names", self._list_newly_served)
         audit = PendingAudit(self.http, self.engine.pending, lambda: self.engine.live.policies.scheduler_names)
         self._spawn("audit of pending pods", audit.run)
-        self._spawn("look for pods of other schedulers", StrangersLook(self.http, self.engine).run)
+        self._spawn("look for pods of other schedulers", ForeignPodLister(self.http, self.engine).run)
         self._started = True
         self._deciding = self._spawn("decisions", lambda: self._decide(audit))
 
@@ -187,7 +187,9 @@ class Runtime:
             raise RegistryError([f"the built-in policy cannot be built: {error}"]) from error
         self.policies = PolicyKeeper(self.http, self.engine, time.time, self._now_served)
         self._phases = PodGroupPhases(self.engine, self._group_status, time.time)
-        self.pod_groups = PodGroupKeeper(self.http, self.engine, self._group_status, self._start_reflector, features)
+        self.pod_groups = ServedPodGroupApis(
+            self.http, self.engine, self._group_status, self._start_reflector, features
+        )
 
     async def _load_policies(self) -> None:
         self.crds_watchable = await access.obstacle(self.http, CRD) is None

@@ -118,7 +118,7 @@ def wait_ready(operator: Operator, timeout: float = 60) -> None:
     """Waits until it may decide. Raises ProcessError if it has ended, even if somebody answers on its port."""
     operator.process.wait_ready(lambda: operator.ready, timeout)
     if not operator.process.alive:
-        raise ProcessError(f"a stranger answers on port {operator.port}\n{operator.process.log_tail()}")
+        raise ProcessError(f"a foreign_pod answers on port {operator.port}\n{operator.process.log_tail()}")
 
 
 @contextmanager

@@ -177,7 +177,7 @@ async def test_a_policy_that_changes_while_the_pod_is_in_flight_counts_when_it_f
             r.engine.pending.put(ours("web", labels=FREE))
         else:
             namespace(r, "2", {})
-        for waiting in r.engine.flights.waiting():
+        for waiting in r.engine.binding_cycles.waiting():
             waiting.reject("Later", "too late")
         await settle()
         await time_passes(r, 3)

@@ -84,7 +84,7 @@ async def test_who_has_been_let_pass_is_bound():
     rig.engine.live.apply(policy(Waiter, "reserve", "permit"))
     rig.pod("web")
     await decided(rig)
-    (waiting,) = rig.engine.flights.waiting()
+    (waiting,) = rig.engine.binding_cycles.waiting()
     waiting.allow("Waiter")
     await rig.engine.stop(LONG)
     assert rig.cluster.bound == [("web", "a")]

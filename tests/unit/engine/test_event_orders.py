@@ -47,7 +47,7 @@ async def test_a_bound_pod_is_placed_once_whatever_comes_first(order, again, los
     assert rig.placed_on("web") == "a"
     assert not rig.engine.cache.is_assumed("default/web")
     assert len(rig.engine.queue) == 0
-    assert len(rig.engine.flights) == 0
+    assert len(rig.engine.binding_cycles) == 0
     assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/web to a"]
 
 
@@ -67,5 +67,5 @@ async def test_a_pod_deleted_while_it_is_bound_leaves_nothing_behind(order):
         await settle()
     assert rig.placed_on("web") == ""
     assert len(rig.engine.queue) == 0
-    assert len(rig.engine.flights) == 0
+    assert len(rig.engine.binding_cycles) == 0
     assert rig.engine.cache.nodes["a"].requested.get("cpu", 0) == 0

@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from podwright.engine import memory as tuning
-from podwright.engine.memory import REST, Thrift, memory_in_use
+from podwright.engine.memory import REST, MemoryReclaimer, memory_in_use
 
 
 class Knot:
@@ -40,7 +40,7 @@ def thrift(clock):
         clock[0] += 0.01
         return clock[0]
 
-    return Thrift(tick)
+    return MemoryReclaimer(tick)
 
 
 def test_all_garbage_goes_once_no_work_was_done_for_a_while(thrift):

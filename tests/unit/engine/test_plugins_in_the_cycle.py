@@ -76,7 +76,7 @@ class TestPlugins:
             assert rig.cluster.bound == []
             assert rig.engine.cache.is_assumed("default/web")
             assert ("web", None, "a") in rig.status.written
-            handle = rig.engine.live.of(rig.engine.flights.get("default/web").queued.pod).framework.handle
+            handle = rig.engine.live.of(rig.engine.binding_cycles.get("default/web").queued.pod).framework.handle
             assert {(waiting.pod.name, waiting.node_name) for waiting in handle.waiting_pods()} == {
                 ("web", "a"),
                 ("other", "a"),
@@ -105,11 +105,11 @@ class TestPlugins:
         rig.engine.live.apply(custom_policy("permit", "Waiter"))
         raw = rig.pod("web")
         async with deciding(rig):
-            before = rig.engine.flights.get("default/web")
+            before = rig.engine.binding_cycles.get("default/web")
             rig.engine.pending.drop("default/web", raw)
             rig.engine.pending.put(raw)
             await settle()
-            assert rig.engine.flights.get("default/web") not in (None, before)
+            assert rig.engine.binding_cycles.get("default/web") not in (None, before)
             assert rig.engine.pending.knows("default/web")
 
     async def test_a_pod_that_is_gone_back_and_gone_is_gone(self):
@@ -122,7 +122,7 @@ class TestPlugins:
             rig.engine.pending.put(raw)
             rig.engine.pending.drop("default/web", raw)
             await settle()
-            assert len(rig.engine.flights) == len(rig.engine.queue) == 0
+            assert len(rig.engine.binding_cycles) == len(rig.engine.queue) == 0
             assert rig.placed_on("web") == ""
 
     async def test_without_expectations_a_pod_that_waits_shows_no_node(self):
@@ -162,7 +162,7 @@ class TestPlugins:
             rig.engine.pending.drop("default/web", raw)
             await settle()
             assert rig.placed_on("web") == ""
-            assert len(rig.engine.flights) == len(rig.engine.queue) == 0
+            assert len(rig.engine.binding_cycles) == len(rig.engine.queue) == 0
             assert rig.cluster.bound == []
             assert len(rig.engine._bindings.slots) == 0
 

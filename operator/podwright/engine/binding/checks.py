@@ -27,7 +27,7 @@ LOOKS_KEPT: Final = 24
 """For so many looks is kept who was bound: two minutes. A watch that falls silent is noticed sooner."""
 
 
-class LookAfterwards:
+class BoundNodeChecks:
     """Tells people of pods that were bound to a node which was gone by then. The pod garbage collector deletes such pods.
 
     A node that goes later looks the same, so it only counts while its kubelet has not taken the pod (`start_time`).

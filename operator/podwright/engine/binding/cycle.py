@@ -12,19 +12,19 @@ from podwright.core.framework.interface import Cluster, ClusterError
 from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
-from podwright.engine.active_policies import Live
+from podwright.engine.active_policies import ActivePolicy
 from podwright.engine.binding.waiting_pods import WaitingPod
 
 CONFLICT: Final = 409
 
 
 @dataclass(slots=True, eq=False)
-class Flight:
+class BindingCycle:
     """One placement. `started` in seconds of the engine's clock; `posted`: the Binding may have reached the API server."""
 
     queued: QueuedPod
     placement: Placement
-    live: Live
+    live: ActivePolicy
     started: float
     posted: bool = False
     settled: bool = False
@@ -34,7 +34,7 @@ class Flight:
     stopped: Status | None = None
     waiting: WaitingPod | None = None
     again: Callable[[], None] | None = None
-    """Takes the pod in as a pending one: it was gone and is back, and came while its flight had not landed."""
+    """Takes the pod in as a pending one: it was gone and is back, and came while its cycle had not landed."""
     expected: bool = False
     """The pod's status was told this node as the one that it is expected on."""
     working: asyncio.Task[None] | None = None
@@ -53,81 +53,81 @@ class Flight:
             self.working.cancel()
 
 
-class Flights:
-    """All flights by the pod's uid."""
+class BindingCycles:
+    """All binding cycles by the pod's uid."""
 
     def __init__(self) -> None:
-        self._flights: dict[str, Flight] = {}
+        self._binding_cycles: dict[str, BindingCycle] = {}
 
-    def add(self, flight: Flight) -> None:
-        self._flights[flight.uid] = flight
+    def add(self, cycle: BindingCycle) -> None:
+        self._binding_cycles[cycle.uid] = cycle
 
-    def remove(self, flight: Flight) -> None:
-        if self._flights.get(flight.uid) is flight:
-            del self._flights[flight.uid]
+    def remove(self, cycle: BindingCycle) -> None:
+        if self._binding_cycles.get(cycle.uid) is cycle:
+            del self._binding_cycles[cycle.uid]
 
     def waiting(self) -> list[WaitingPod]:
         """The pods that wait in Permit."""
-        return [flight.waiting for flight in self._flights.values() if flight.waiting is not None]
+        return [cycle.waiting for cycle in self._binding_cycles.values() if cycle.waiting is not None]
 
-    def get(self, uid: str) -> Flight | None:
-        return self._flights.get(uid)
+    def get(self, uid: str) -> BindingCycle | None:
+        return self._binding_cycles.get(uid)
 
     def preempt(self, uid: str, plugin: str) -> bool:
-        """Ends a flight whose Binding is not posted yet in favour of another pod; False if there is none."""
-        flight = self._flights.get(uid)
-        waits = flight is not None and flight.waiting is not None
+        """Ends a cycle whose Binding is not posted yet in favour of another pod; False if there is none."""
+        cycle = self._binding_cycles.get(uid)
+        waits = cycle is not None and cycle.waiting is not None
         text = "waiting on permit for pod: preempted" if waits else f"preempted by {plugin}"
-        return self._end(flight, Status(Code.ERROR, (text,)))
+        return self._end(cycle, Status(Code.ERROR, (text,)))
 
     def cancel(self, uid: str, why: str) -> bool:
-        """Ends a flight whose Binding is not posted yet; False if there is none."""
-        return self._end(self._flights.get(uid), unschedulable(why))
+        """Ends a cycle whose Binding is not posted yet; False if there is none."""
+        return self._end(self._binding_cycles.get(uid), unschedulable(why))
 
     def refused(self, uid: str) -> None:
         """The API server turned its Binding down because it has one."""
-        flight = self._flights.get(uid)
-        if flight is not None:
-            flight.refused = True
+        cycle = self._binding_cycles.get(uid)
+        if cycle is not None:
+            cycle.refused = True
 
     @staticmethod
-    def _end(flight: Flight | None, why: Status) -> bool:
-        if flight is None or flight.posted:
+    def _end(cycle: BindingCycle | None, why: Status) -> bool:
+        if cycle is None or cycle.posted:
             return False
-        if flight.stopped is None:
-            flight.stop(why)
+        if cycle.stopped is None:
+            cycle.stop(why)
         return True
 
     def gone(self, uid: str) -> bool:
         """The pod is no longer pending: if nothing was posted for it, it was deleted, and there is nothing to bind."""
-        flight = self._flights.get(uid)
-        if flight is not None:
-            flight.again = None
+        cycle = self._binding_cycles.get(uid)
+        if cycle is not None:
+            cycle.again = None
         return self.cancel(uid, "the pod was deleted")
 
     def back(self, uid: str, again: Callable[[], None]) -> None:
-        """The pod is pending again: its flight, if it was ended, calls `again` when it has landed."""
-        flight = self._flights.get(uid)
-        if flight is not None and flight.stopped is not None:
-            flight.again = again
+        """The pod is pending again: its cycle, if it was ended, calls `again` when it has landed."""
+        cycle = self._binding_cycles.get(uid)
+        if cycle is not None and cycle.stopped is not None:
+            cycle.again = again
 
-    def __iter__(self) -> Iterator[Flight]:
+    def __iter__(self) -> Iterator[BindingCycle]:
         """Those of this moment."""
-        return iter(tuple(self._flights.values()))
+        return iter(tuple(self._binding_cycles.values()))
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._binding_cycles)
 
 
-class NotingCluster:
+class ConflictRecordingCluster:
     """The cluster as plugins reach it. Notes whose Binding was turned down because the pod has one, or is another one.
 
     The Binder says so only where it is sure that no Binding of ours had gone through.
     """
 
-    def __init__(self, cluster: Cluster, flights: Flights) -> None:
+    def __init__(self, cluster: Cluster, binding_cycles: BindingCycles) -> None:
         self._bind = cluster.bind
-        self._flights = flights
+        self._binding_cycles = binding_cycles
         self.get, self.update, self.wait_for = cluster.get, cluster.update, cluster.wait_for
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
@@ -135,5 +135,5 @@ class NotingCluster:
             await self._bind(pod, node_name, annotations)
         except ClusterError as error:
             if error.status == CONFLICT:
-                self._flights.refused(pod.uid)
+                self._binding_cycles.refused(pod.uid)
             raise

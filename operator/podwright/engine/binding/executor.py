@@ -25,11 +25,11 @@ from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.queue.queued_pod import Place
 from podwright.core.state.cache import Cache
-from podwright.engine.active_policies import Live
-from podwright.engine.binding.checks import LookAfterwards, obstacle
-from podwright.engine.binding.cycle import Flight, Flights
+from podwright.engine.active_policies import ActivePolicy
+from podwright.engine.binding.checks import BoundNodeChecks, obstacle
+from podwright.engine.binding.cycle import BindingCycle, BindingCycles
 from podwright.engine.binding.decision_annotation import annotations_of
-from podwright.engine.binding.limiter import AT_ONCE, Slots
+from podwright.engine.binding.limiter import AT_ONCE, BindLimiter
 from podwright.engine.binding.waiting_pods import WaitingPod
 from podwright.engine.failures import Failures
 from podwright.engine.intake.object_changes import POD_GONE
@@ -54,12 +54,12 @@ class Bindings:
         cache: Cache,
         queue: SchedulingQueue,
         cluster: Cluster,
-        flights: Flights,
+        binding_cycles: BindingCycles,
         failures: Failures,
         assigned: AssignedPods,
         recorder: Recorder,
         status: StatusWriter,
-        afterwards: LookAfterwards,
+        afterwards: BoundNodeChecks,
         metrics: Metrics,
         clock: Callable[[], float],
         wake: Callable[[], None],
@@ -71,7 +71,7 @@ class Bindings:
         self._cache = cache
         self._queue = queue
         self._cluster = cluster
-        self._flights = flights
+        self._binding_cycles = binding_cycles
         self._failures = failures
         self._assigned = assigned
         self._recorder = recorder
@@ -79,7 +79,7 @@ class Bindings:
         self._metrics = metrics
         self._clock = clock
         self._wake = wake
-        self.slots = Slots(clock, at_once)
+        self.slots = BindLimiter(clock, at_once)
         """For Bindings that are with the API server; who waits in Permit or PreBind has none."""
         self._expectations = expectations
         self.afterwards = afterwards
@@ -88,155 +88,155 @@ class Bindings:
 
     # Up to the task
 
-    def take_off(self, queued: QueuedPod, live: Live, placement: Placement, started: float) -> None:
+    def take_off(self, queued: QueuedPod, live: ActivePolicy, placement: Placement, started: float) -> None:
         """Assume, reserve and permit, then off it goes."""
         pod, node_name, framework = queued.pod, placement.node_name, live.framework
         if self._cache.placement(queued.uid) is not None:
             self._queue.done(queued.uid)
             return
         self._cache.assume(pod, node_name)
-        flight = Flight(queued, placement, live, started)
+        cycle = BindingCycle(queued, placement, live, started)
         try:
             status = framework.reserve(placement.state, pod, node_name)
             if status is None:
                 status, waits = framework.permit(placement.state, pod, node_name)
                 if status is not None and status.code is Code.WAIT:
-                    flight.waiting, status = WaitingPod(pod, node_name, waits), None
+                    cycle.waiting, status = WaitingPod(pod, node_name, waits), None
         except PluginError as error:
             status = Status(Code.ERROR, (str(error),), error.plugin)
         if status is not None:
-            self._land(flight, status)
+            self._land(cycle, status)
             return
         self._cache.nominator.remove(queued.uid)
-        self._flights.add(flight)
-        self.slots.enter(flight)
-        task = asyncio.create_task(self._fly(flight), name="podwright binding")
+        self._binding_cycles.add(cycle)
+        self.slots.enter(cycle)
+        task = asyncio.create_task(self._fly(cycle), name="podwright binding")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     @property
     def assumed(self) -> int:
         """Pods that are assumed: under way, or bound and not confirmed by the watch."""
-        return len(self._flights) + sum(self._cache.is_assumed(pod.uid) for _, pod in self._unconfirmed)
+        return len(self._binding_cycles) + sum(self._cache.is_assumed(pod.uid) for _, pod in self._unconfirmed)
 
     # The task
 
-    async def _fly(self, flight: Flight) -> None:
+    async def _fly(self, cycle: BindingCycle) -> None:
         try:
-            status = await self._outcome(flight)
+            status = await self._outcome(cycle)
             try:
-                await self._end(flight, status)
+                await self._end(cycle, status)
             except Exception:
                 # Whatever went wrong, the pod must not be left between queue and node.
-                log.exception("pod %s: the end of its binding failed", flight.queued.pod.key)
-                if self._cache.is_assumed(flight.uid):
-                    await self._read_back(flight, status or Status(Code.ERROR, ("the end of the binding failed",)))
-                elif flight.queued.place is Place.IN_FLIGHT and self._cache.placement(flight.uid) is None:
-                    self._queue.fault(flight.queued)
+                log.exception("pod %s: the end of its binding failed", cycle.queued.pod.key)
+                if self._cache.is_assumed(cycle.uid):
+                    await self._read_back(cycle, status or Status(Code.ERROR, ("the end of the binding failed",)))
+                elif cycle.queued.place is Place.IN_FLIGHT and self._cache.placement(cycle.uid) is None:
+                    self._queue.fault(cycle.queued)
         finally:
-            self.slots.leave(flight)
-            self._flights.remove(flight)
-            if flight.again is not None:
-                flight.again()
+            self.slots.leave(cycle)
+            self._binding_cycles.remove(cycle)
+            if cycle.again is not None:
+                cycle.again()
             self._wake()
 
-    async def _end(self, flight: Flight, status: Status | None) -> None:
+    async def _end(self, cycle: BindingCycle, status: Status | None) -> None:
         if status is None:
-            self._bound(flight)
-        elif flight.posted:
-            await self._read_back(flight, status)
-        elif flight.stopped is ENDING:
-            self._give_up(flight)
+            self._bound(cycle)
+        elif cycle.posted:
+            await self._read_back(cycle, status)
+        elif cycle.stopped is ENDING:
+            self._give_up(cycle)
         else:
-            self._land(flight, status)
+            self._land(cycle, status)
 
-    async def _outcome(self, flight: Flight) -> Status | None:
+    async def _outcome(self, cycle: BindingCycle) -> Status | None:
         try:
-            return await self._cycle(flight)
+            return await self._cycle(cycle)
         except PluginError as error:
             return Status(Code.ERROR, (str(error),), error.plugin)
         except asyncio.CancelledError:
-            if flight.stopped is None:
+            if cycle.stopped is None:
                 raise
-            return flight.stopped
+            return cycle.stopped
         except Exception as error:
-            log.exception("binding pod %s to %s failed", flight.queued.pod.key, flight.placement.node_name)
+            log.exception("binding pod %s to %s failed", cycle.queued.pod.key, cycle.placement.node_name)
             return Status(Code.ERROR, (f"{type(error).__name__}: {error}",))
 
-    async def _cycle(self, flight: Flight) -> Status | None:
-        pod, node_name, framework = flight.queued.pod, flight.placement.node_name, flight.live.framework
-        state = flight.placement.state
+    async def _cycle(self, cycle: BindingCycle) -> Status | None:
+        pod, node_name, framework = cycle.queued.pod, cycle.placement.node_name, cycle.live.framework
+        state = cycle.placement.state
         works = framework.at(Point.PRE_BIND) and framework.pre_bind_plugins(state, pod, node_name)
-        if flight.waiting is not None and flight.waiting.allowed:
-            flight.waiting = None  # the rest of its gang came in the same breath
-        if flight.waiting is not None or works:
-            status = await self._held(flight, pre_bind=bool(works))
+        if cycle.waiting is not None and cycle.waiting.allowed:
+            cycle.waiting = None  # the rest of its gang came in the same breath
+        if cycle.waiting is not None or works:
+            status = await self._held(cycle, pre_bind=bool(works))
             if status is not None:
                 return status
-        if flight.stopped is not None:
-            return flight.stopped
+        if cycle.stopped is not None:
+            return cycle.stopped
         if why := obstacle(self._cache, framework, pod, node_name):
             return Status(Code.ERROR, (why,))
-        self._settle(flight)
-        flight.posted = True
-        annotations = annotations_of(flight.live.policy, flight.placement)
+        self._settle(cycle)
+        cycle.posted = True
+        annotations = annotations_of(cycle.live.policy, cycle.placement)
         status = await framework.bind(state, pod, node_name, annotations)
         if status is None and framework.at(Point.POST_BIND):
-            await self._after(flight)
+            await self._after(cycle)
         return status
 
-    async def _held(self, flight: Flight, *, pre_bind: bool) -> Status | None:
+    async def _held(self, cycle: BindingCycle, *, pre_bind: bool) -> Status | None:
         """Permit's wait and PreBind's work, for which nobody else has to wait."""
-        pod, node_name = flight.queued.pod, flight.placement.node_name
-        if flight.stopped is not None:
-            return flight.stopped
+        pod, node_name = cycle.queued.pod, cycle.placement.node_name
+        if cycle.stopped is not None:
+            return cycle.stopped
         if self._expectations and pod.nominated_node_name != node_name:
             self._status.write(pod, None, node_name)
-            flight.expected = True
-        self.slots.leave(flight)
+            cycle.expected = True
+        self.slots.leave(cycle)
         try:
             status = None
-            if flight.waiting is not None:
+            if cycle.waiting is not None:
                 started = self._clock()
-                status = await flight.waiting.wait()
+                status = await cycle.waiting.wait()
                 result = (Code.SUCCESS if status is None else status.code).text
                 self._metrics.permit_wait_seconds.labels(result).observe(self._clock() - started)
-                flight.waiting = None
-            if status is None and flight.stopped is None and pre_bind:
-                self._settle(flight)
-                flight.working = asyncio.current_task()
-                status = await flight.live.framework.pre_bind(flight.placement.state, pod, node_name)
+                cycle.waiting = None
+            if status is None and cycle.stopped is None and pre_bind:
+                self._settle(cycle)
+                cycle.working = asyncio.current_task()
+                status = await cycle.live.framework.pre_bind(cycle.placement.state, pod, node_name)
         finally:
-            flight.working = None
-        if status is None and flight.stopped is None:
+            cycle.working = None
+        if status is None and cycle.stopped is None:
             await self.slots.room()
-            self.slots.enter(flight)
-        return status or flight.stopped
+            self.slots.enter(cycle)
+        return status or cycle.stopped
 
-    def _settle(self, flight: Flight) -> None:
-        flight.settled = True
-        self._queue.settle(flight.uid)
+    def _settle(self, cycle: BindingCycle) -> None:
+        cycle.settled = True
+        self._queue.settle(cycle.uid)
 
-    async def _after(self, flight: Flight) -> None:
+    async def _after(self, cycle: BindingCycle) -> None:
         try:
-            pod, node_name = flight.queued.pod, flight.placement.node_name
-            await flight.live.framework.post_bind(flight.placement.state, pod, node_name)
+            pod, node_name = cycle.queued.pod, cycle.placement.node_name
+            await cycle.live.framework.post_bind(cycle.placement.state, pod, node_name)
         except PluginError as error:
-            log.warning("pod %s is bound, but %s", flight.queued.pod.key, error)
+            log.warning("pod %s is bound, but %s", cycle.queued.pod.key, error)
 
     def obstacle(self, pod: PodInfo, node_name: str) -> str:
         """Why a Binding that is under way must not be posted again; empty if it may."""
-        flight = self._flights.get(pod.uid)
-        return "" if flight is None else obstacle(self._cache, flight.live.framework, pod, node_name)
+        cycle = self._binding_cycles.get(pod.uid)
+        return "" if cycle is None else obstacle(self._cache, cycle.live.framework, pod, node_name)
 
     # Ends
 
-    def _bound(self, flight: Flight) -> None:
-        queued, node_name, now = flight.queued, flight.placement.node_name, self._clock()
+    def _bound(self, cycle: BindingCycle) -> None:
+        queued, node_name, now = cycle.queued, cycle.placement.node_name, self._clock()
         pod = queued.pod
         self._queue.done(queued.uid)
         self._status.forget(queued.uid)
-        self._metrics.attempts(SCHEDULED, pod.scheduler_name).observe(now - flight.started)
+        self._metrics.attempts(SCHEDULED, pod.scheduler_name).observe(now - cycle.started)
         self._metrics.bound(now - (queued.queued_at if queued.ready_at is None else queued.ready_at), queued.attempts)
         if queued.was_flushed:
             self._metrics.after_flush.inc()
@@ -246,79 +246,79 @@ class Bindings:
         if self._cache.is_assumed(queued.uid):
             self._unconfirmed.append((now + CONFIRM_SECONDS, pod))
 
-    def _land(self, flight: Flight, status: Status) -> None:
+    def _land(self, cycle: BindingCycle, status: Status) -> None:
         """The pod was not bound and will not be: everything is taken back."""
-        queued, placement, framework = flight.queued, flight.placement, flight.live.framework
+        queued, placement, framework = cycle.queued, cycle.placement, cycle.live.framework
         for fault in framework.unreserve(placement.state, queued.pod, placement.node_name):
             log.warning("pod %s: %s", queued.pod.key, fault)
         if self._cache.is_assumed(queued.uid):
             self._cache.forget(queued.uid)
-        profile, seconds = queued.pod.scheduler_name, self._clock() - flight.started
+        profile, seconds = queued.pod.scheduler_name, self._clock() - cycle.started
         if status.rejected:
-            self._failures.turned_down(queued, status, profile, seconds, settled=flight.settled)
+            self._failures.turned_down(queued, status, profile, seconds, settled=cycle.settled)
         else:
             self._failures.faulty(queued, status.message or status.code.text, profile, seconds)
-        if self._flights.get(queued.uid) is flight:  # Else nobody has seen the pod on that node.
+        if self._binding_cycles.get(queued.uid) is cycle:  # Else nobody has seen the pod on that node.
             self._queue.move(POD_GONE, queued.pod.on(placement.node_name), None, spare=queued.uid)
 
-    def _give_up(self, flight: Flight) -> None:
+    def _give_up(self, cycle: BindingCycle) -> None:
         """The process ends before the pod could be bound. The next one must not find a promise that nobody keeps."""
-        self._take_back(flight)
-        if self._cache.is_assumed(flight.uid):
-            self._cache.forget(flight.uid)
-        if flight.expected:
-            self._status.write(flight.queued.pod, None, "")
+        self._take_back(cycle)
+        if self._cache.is_assumed(cycle.uid):
+            self._cache.forget(cycle.uid)
+        if cycle.expected:
+            self._status.write(cycle.queued.pod, None, "")
 
-    async def _read_back(self, flight: Flight, status: Status) -> None:
-        pod = flight.queued.pod
+    async def _read_back(self, cycle: BindingCycle, status: Status) -> None:
+        pod = cycle.queued.pod
         found = await self._read(pod)
         if not self._cache.is_assumed(pod.uid):
-            self._confirmed_meanwhile(flight, status)
+            self._confirmed_meanwhile(cycle, status)
         elif found is None:
-            self._vanished(flight)
+            self._vanished(cycle)
         elif not found.node_name:
-            self._land(flight, status)
+            self._land(cycle, status)
         else:
-            self._is_on(flight, found.node_name)
+            self._is_on(cycle, found.node_name)
             self._assigned.take(found)
 
-    def _confirmed_meanwhile(self, flight: Flight, status: Status) -> None:
+    def _confirmed_meanwhile(self, cycle: BindingCycle, status: Status) -> None:
         """The watch has spoken while we asked."""
-        where = self._cache.placement(flight.uid)
+        where = self._cache.placement(cycle.uid)
         if where is None:
-            self._vanished(flight)
+            self._vanished(cycle)
         else:
-            log.info("pod %s: %s; it runs on %s", flight.queued.pod.key, status.message, where.name)
-            self._is_on(flight, where.name)
+            log.info("pod %s: %s; it runs on %s", cycle.queued.pod.key, status.message, where.name)
+            self._is_on(cycle, where.name)
 
-    def _is_on(self, flight: Flight, node_name: str) -> None:
+    def _is_on(self, cycle: BindingCycle, node_name: str) -> None:
         """The pod has a node. Whoever was refused has not bound it, not even where two of us chose alike."""
-        if node_name != flight.placement.node_name:
-            self._elsewhere(flight)
-        elif flight.refused:
-            self._take_back(flight)
-            self._queue.done(flight.uid)
+        if node_name != cycle.placement.node_name:
+            self._elsewhere(cycle)
+        elif cycle.refused:
+            self._take_back(cycle)
+            self._queue.done(cycle.uid)
         else:
-            self._bound(flight)
+            self._bound(cycle)
 
-    def _vanished(self, flight: Flight) -> None:
-        self._take_back(flight)
-        if self._cache.is_assumed(flight.uid):
-            self._cache.forget(flight.uid)
-        self._queue.done(flight.uid)
-        self._cache.groups.left(flight.uid)
-        self._status.forget(flight.uid)
-        self._queue.move(POD_GONE, flight.queued.pod.on(flight.placement.node_name), None)
+    def _vanished(self, cycle: BindingCycle) -> None:
+        self._take_back(cycle)
+        if self._cache.is_assumed(cycle.uid):
+            self._cache.forget(cycle.uid)
+        self._queue.done(cycle.uid)
+        self._cache.groups.left(cycle.uid)
+        self._status.forget(cycle.uid)
+        self._queue.move(POD_GONE, cycle.queued.pod.on(cycle.placement.node_name), None)
 
-    def _elsewhere(self, flight: Flight) -> None:
-        self._take_back(flight)
-        self._queue.done(flight.uid)
-        self._queue.move(POD_GONE, flight.queued.pod.on(flight.placement.node_name), None)
+    def _elsewhere(self, cycle: BindingCycle) -> None:
+        self._take_back(cycle)
+        self._queue.done(cycle.uid)
+        self._queue.move(POD_GONE, cycle.queued.pod.on(cycle.placement.node_name), None)
 
-    def _take_back(self, flight: Flight) -> None:
-        placement = flight.placement
-        for fault in flight.live.framework.unreserve(placement.state, flight.queued.pod, placement.node_name):
-            log.warning("pod %s: %s", flight.queued.pod.key, fault)
+    def _take_back(self, cycle: BindingCycle) -> None:
+        placement = cycle.placement
+        for fault in cycle.live.framework.unreserve(placement.state, cycle.queued.pod, placement.node_name):
+            log.warning("pod %s: %s", cycle.queued.pod.key, fault)
 
     async def _read(self, pod: PodInfo) -> PodInfo | None:
         """The pod as the API server has it, None if it is gone or another one has its name. Asks until it is told.
@@ -345,7 +345,7 @@ class Bindings:
         self._unconfirmed = deque(entry for entry in self._unconfirmed if self._cache.is_assumed(entry[1].uid))
         while self._unconfirmed and self._unconfirmed[0][0] <= now:
             _, pod = self._unconfirmed.popleft()
-            if not self._cache.is_assumed(pod.uid) or self._flights.get(pod.uid) is not None:
+            if not self._cache.is_assumed(pod.uid) or self._binding_cycles.get(pod.uid) is not None:
                 continue
             found = await self._read(pod)
             if not self._cache.is_assumed(pod.uid):
@@ -367,14 +367,14 @@ class Bindings:
         """Waits for the bindings under way, at most `grace` seconds, then ends them. Whoever waits in Permit is let go at once:
         nothing more is decided, so there is mostly nothing more to wait for.
         """
-        for flight in self._flights:
-            if flight.waiting is not None and not flight.waiting.allowed and flight.stopped is None:
-                flight.stop(ENDING)
+        for cycle in self._binding_cycles:
+            if cycle.waiting is not None and not cycle.waiting.allowed and cycle.stopped is None:
+                cycle.stop(ENDING)
         if self.tasks:
             await asyncio.wait(set(self.tasks), timeout=grace)
-        for flight in self._flights:
-            if flight.stopped is None and not flight.posted:
-                flight.stop(ENDING)
+        for cycle in self._binding_cycles:
+            if cycle.stopped is None and not cycle.posted:
+                cycle.stop(ENDING)
         for task in list(self.tasks):
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

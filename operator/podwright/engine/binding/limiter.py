@@ -21,7 +21,7 @@ PATIENCE_SECONDS: Final = 0.1
 """How long a Binding keeps its slot."""
 
 
-class Slots:
+class BindLimiter:
     """See the module. `clock` in seconds, never stepping back."""
 
     def __init__(

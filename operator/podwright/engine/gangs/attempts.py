@@ -19,12 +19,12 @@ from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.queue.queued_pod import Place
 from podwright.core.state.cache import Cache
-from podwright.engine.active_policies import Live, LivePolicies
-from podwright.engine.binding.cycle import Flights
+from podwright.engine.active_policies import ActivePolicies, ActivePolicy
+from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.binding.executor import Bindings
 from podwright.engine.failures import Failures
-from podwright.engine.gangs.group_changes import GroupWatch
-from podwright.engine.gangs.members import GONE, Musters
+from podwright.engine.gangs.group_changes import GroupChanges
+from podwright.engine.gangs.members import GONE, GangMembers
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, GroupWriter, Verdict
 from podwright.engine.preemption import Preemptions
@@ -41,13 +41,13 @@ class Gangs:
         self,
         cache: Cache,
         queue: SchedulingQueue,
-        live: LivePolicies,
+        live: ActivePolicies,
         bindings: Bindings,
-        flights: Flights,
+        binding_cycles: BindingCycles,
         failures: Failures,
         preemptions: Preemptions,
         groups: GroupWriter,
-        watch: GroupWatch,
+        watch: GroupChanges,
         metrics: Metrics,
         clock: Callable[[], float],
         wall: Callable[[], float],
@@ -57,7 +57,7 @@ class Gangs:
         self._queue = queue
         self._live = live
         self._bindings = bindings
-        self._flights = flights
+        self._binding_cycles = binding_cycles
         self._failures = failures
         self._preemptions = preemptions
         self._groups = groups
@@ -66,9 +66,9 @@ class Gangs:
         self._clock = clock
         self._wall = wall
         self._below = below
-        self._musters = Musters(cache, queue, failures, clock)
+        self._gang_members = GangMembers(cache, queue, failures, clock)
 
-    def attempt(self, queued: QueuedPod, live: Live, started: float) -> None:
+    def attempt(self, queued: QueuedPod, live: ActivePolicy, started: float) -> None:
         """One attempt at the popped pod's group. The pod must name one that counts."""
         group = self._cache.groups.of(queued.pod)
         if group is None:
@@ -99,8 +99,8 @@ class Gangs:
         waiting = (self._queue.get(pod.uid) for pod in self._cache.groups.members(group.key).unplaced())
         return [queued for queued in waiting if queued is not None and queued.place is Place.ACTIVE]
 
-    def _try(self, group: PodGroup, first: QueuedPod, live: Live, started: float) -> None:
-        members = self._musters.muster(group, first)
+    def _try(self, group: PodGroup, first: QueuedPod, live: ActivePolicy, started: float) -> None:
+        members = self._gang_members.muster(group, first)
         if not members:
             return
         try:
@@ -109,7 +109,7 @@ class Gangs:
             log.exception("an attempt at pod group %s failed", group.label)
             self._give_back(members, f"{type(error).__name__}: {error}", self._clock() - started)
 
-    def _attempt(self, group: PodGroup, members: Sequence[QueuedPod], live: Live, started: float) -> None:
+    def _attempt(self, group: PodGroup, members: Sequence[QueuedPod], live: ActivePolicy, started: float) -> None:
         decision = self._decide(group, members, live)
         seconds = self._clock() - started
         self._metrics.group_algorithm_seconds.observe(seconds)
@@ -127,13 +127,13 @@ class Gangs:
     def _give_back(self, members: Sequence[QueuedPod], message: str, seconds: float) -> None:
         """Nobody is lost: members that did not get under way are tried again."""
         for member in members:
-            if self._flights.get(member.uid) is not None or member.place is not Place.IN_FLIGHT:
+            if self._binding_cycles.get(member.uid) is not None or member.place is not Place.IN_FLIGHT:
                 continue
             if self._cache.is_assumed(member.uid):
                 self._cache.forget(member.uid)
             self._failures.faulty(member, message, member.pod.scheduler_name, seconds)
 
-    def _decide(self, group: PodGroup, members: Sequence[QueuedPod], live: Live) -> GangDecision:
+    def _decide(self, group: PodGroup, members: Sequence[QueuedPod], live: ActivePolicy) -> GangDecision:
         if problem := self._watch.odd_one(group.key, members[0].pod.scheduler_name):
             return GangFault(group, "", problem)
         for other in members:
@@ -150,7 +150,9 @@ class Gangs:
 
     # Ends
 
-    def _placed(self, decision: GangPlacement, members: Sequence[QueuedPod], live: Live, started: float) -> bool:
+    def _placed(
+        self, decision: GangPlacement, members: Sequence[QueuedPod], live: ActivePolicy, started: float
+    ) -> bool:
         """Whether enough members have taken off; else none has."""
         queued = {member.uid: member for member in members}
         for placement in decision.placements:
@@ -158,7 +160,7 @@ class Gangs:
         if self._cache.groups.placed(decision.group.key) < decision.group.min_count:
             # A plugin changed its mind between the plan and now. No task has begun, so the others are simply stopped.
             for placement in decision.placements:
-                self._flights.cancel(placement.pod.uid, NOT_TOGETHER)
+                self._binding_cycles.cancel(placement.pod.uid, NOT_TOGETHER)
             for rejection in decision.rejections:
                 by = rejection.status_plugins | {GangScheduling.name}
                 self._failures.held_back(queued[rejection.pod.uid], NOT_TOGETHER, by, self._clock() - started)
@@ -174,7 +176,9 @@ class Gangs:
         self._groups.scheduled(decision.group)
         return True
 
-    def _rejected(self, decision: GangRejection, members: Sequence[QueuedPod], live: Live, started: float) -> None:
+    def _rejected(
+        self, decision: GangRejection, members: Sequence[QueuedPod], live: ActivePolicy, started: float
+    ) -> None:
         nominations = {} if decision.preemption is None else decision.preemption.nominations
         for member in members:
             nominated = nominations.get(member.uid, "")

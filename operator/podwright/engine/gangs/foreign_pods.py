@@ -13,7 +13,7 @@ from podwright.core.objects.pod_group import group_of
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class ForeignPod:
     """`group`: the key of its pod group; `pod`: namespace/name."""
 
     uid: str
@@ -22,13 +22,13 @@ class Stranger:
     scheduler_name: str
 
 
-class Strangers:
-    """See the module. `changed` is called with a group's key when its strangers have changed."""
+class ForeignPods:
+    """See the module. `changed` is called with a group's key when its foreign_pods have changed."""
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
-        self._by_uid: dict[str, Stranger] = {}
-        self._by_group: dict[str, dict[str, Stranger]] = {}
+        self._by_uid: dict[str, ForeignPod] = {}
+        self._by_group: dict[str, dict[str, ForeignPod]] = {}
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -36,44 +36,44 @@ class Strangers:
     @property
     def namespaces(self) -> set[str]:
         """Where they are."""
-        return {stranger.pod.partition("/")[0] for stranger in self._by_uid.values()}
+        return {foreign_pod.pod.partition("/")[0] for foreign_pod in self._by_uid.values()}
 
-    def of(self, key: str) -> Collection[Stranger]:
+    def of(self, key: str) -> Collection[ForeignPod]:
         """Those of a group, the first known first."""
         return self._by_group.get(key, {}).values()
 
     def seen(self, raw: Mapping[str, Any]) -> None:
         """A pod that asks for somebody else. Never raises: what cannot be understood names no group."""
-        stranger = _stranger(raw)
-        if stranger is None or self._by_uid.get(stranger.uid) == stranger:
+        foreign_pod = _stranger(raw)
+        if foreign_pod is None or self._by_uid.get(foreign_pod.uid) == foreign_pod:
             return
-        self.left(stranger.uid)
-        self._by_uid[stranger.uid] = self._by_group.setdefault(stranger.group, {})[stranger.uid] = stranger
-        self._changed(stranger.group)
+        self.left(foreign_pod.uid)
+        self._by_uid[foreign_pod.uid] = self._by_group.setdefault(foreign_pod.group, {})[foreign_pod.uid] = foreign_pod
+        self._changed(foreign_pod.group)
 
     def left(self, uid: str) -> None:
         """The pod waits no more, or is ours; one that is not known is no error."""
-        stranger = self._by_uid.pop(uid, None)
-        if stranger is not None:
-            others = self._by_group[stranger.group]
+        foreign_pod = self._by_uid.pop(uid, None)
+        if foreign_pod is not None:
+            others = self._by_group[foreign_pod.group]
             del others[uid]
             if not others:
-                del self._by_group[stranger.group]
-            self._changed(stranger.group)
+                del self._by_group[foreign_pod.group]
+            self._changed(foreign_pod.group)
 
     def only(self, namespace: str, there: AbstractSet[str]) -> None:
         """The uids of all pods of the namespace that ask for somebody else: others have left."""
-        for stranger in list(self._by_uid.values()):
-            if stranger.pod.startswith(f"{namespace}/") and stranger.uid not in there:
-                self.left(stranger.uid)
+        for foreign_pod in list(self._by_uid.values()):
+            if foreign_pod.pod.startswith(f"{namespace}/") and foreign_pod.uid not in there:
+                self.left(foreign_pod.uid)
 
 
-def _stranger(raw: Mapping[str, Any]) -> Stranger | None:
+def _stranger(raw: Mapping[str, Any]) -> ForeignPod | None:
     try:
         metadata, spec = raw["metadata"], raw["spec"]
         namespace = str(metadata.get("namespace") or "default")
         key = group_of(spec, metadata.get("labels") or {}, namespace)
         name = str(spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME)
-        return Stranger(str(metadata["uid"]), key, f"{namespace}/{metadata['name']}", name) if key else None
+        return ForeignPod(str(metadata["uid"]), key, f"{namespace}/{metadata['name']}", name) if key else None
     except (InvalidObjectError, KeyError, TypeError, AttributeError):
         return None

@@ -14,14 +14,14 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
-from podwright.engine.gangs.foreign_pods import Strangers
+from podwright.engine.gangs.foreign_pods import ForeignPods
 from podwright.engine.intake.object_changes import POD_GONE
 from podwright.engine.ports import SCHEDULER_ERROR, GroupWriter, Recorder, Regarding, StatusWriter, Verdict
 
 SHARED_NAME: Final = "all pods in a single pod group should have the same .spec.schedulerName set"
 
 
-class GroupWatch:
+class GroupChanges:
     """See the module."""
 
     def __init__(
@@ -46,12 +46,12 @@ class GroupWatch:
         self._said: dict[str, str] = {}
         """What is wrong with groups, by key."""
         self._due = False
-        self.strangers = Strangers(self._touch)
+        self.foreign_pods = ForeignPods(self._touch)
         cache.groups.listen(self._touch)
 
     def odd_one(self, key: str, ours: str) -> str:
         """What is wrong with a group of which a pod waits for another scheduler than `ours`; empty if none does."""
-        other = next(iter(self.strangers.of(key)), None)
+        other = next(iter(self.foreign_pods.of(key)), None)
         if other is None:
             return ""
         return f'{SHARED_NAME}, got: "{other.scheduler_name}" of pod {other.pod} and "{ours}"'
@@ -103,7 +103,7 @@ class GroupWatch:
     def _name_problem(self, key: str, group: PodGroup | None) -> None:
         """In status and events, if pods of ours wait for the group."""
         refused = self._cache.groups.refused(key)
-        odd = group is not None and bool(self.strangers.of(key))
+        odd = group is not None and bool(self.foreign_pods.of(key))
         first = next(iter(self._cache.groups.members(key).unplaced()), None) if refused or odd else None
         if first is None:
             self._said.pop(key, None)

@@ -20,7 +20,7 @@ from podwright.engine.failures import Failures
 GONE: Final = "the pod group is gone"
 
 
-class Musters:
+class GangMembers:
     """See the module."""
 
     def __init__(self, cache: Cache, queue: SchedulingQueue, failures: Failures, clock: Callable[[], float]) -> None:

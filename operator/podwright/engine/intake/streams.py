@@ -19,7 +19,7 @@ from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.object_store import key_of
-from podwright.engine.gangs.foreign_pods import Strangers
+from podwright.engine.gangs.foreign_pods import ForeignPods
 from podwright.engine.intake.object_changes import (
     MEMBER_ADDED,
     NODE_DELETED,
@@ -31,7 +31,7 @@ from podwright.engine.intake.object_changes import (
     same_node,
     went_on,
 )
-from podwright.engine.invalid_objects import Complaints
+from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.metrics.plugins import Stopwatch
 from podwright.engine.ports import Recorder, Regarding, StatusWriter
 
@@ -47,7 +47,7 @@ SELECTING_ONLY: Final = ("ReplicaSet", "StatefulSet", "ReplicationController")
 """Kinds of which only what they select is needed."""
 
 
-class Flights(Protocol):
+class BindingCycles(Protocol):
     """The pods whose binding is under way."""
 
     def gone(self, uid: str) -> bool:
@@ -64,7 +64,7 @@ class Nodes:
         self,
         cache: Cache,
         queue: SchedulingQueue,
-        complaints: Complaints,
+        invalid_objects: InvalidObjects,
         wake: Callable[[], None],
         watch: Stopwatch,
         gone: Callable[[NodeInfo], None],
@@ -73,7 +73,7 @@ class Nodes:
         self._watch = watch
         self._cache = cache
         self._queue = queue
-        self._complaints = complaints
+        self._invalid_objects = invalid_objects
         self._wake = wake
         self._gone = gone
 
@@ -97,7 +97,7 @@ class Nodes:
                 self._wake()
                 self._watch.stop(event.label, started)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            self._complaints.about("Node", _name(raw), error)
+            self._invalid_objects.about("Node", _name(raw), error)
 
     def _count_members(self, node_name: str) -> None:
         """Members of groups on a node count from now on, which may make their groups complete."""
@@ -127,7 +127,7 @@ class AssignedPods:
         queue: SchedulingQueue,
         status: StatusWriter,
         recorder: Recorder,
-        complaints: Complaints,
+        invalid_objects: InvalidObjects,
         wake: Callable[[], None],
         listens: Callable[[ClusterEvent], bool],
         watch: Stopwatch,
@@ -138,7 +138,7 @@ class AssignedPods:
         self._queue = queue
         self._status = status
         self._recorder = recorder
-        self._complaints = complaints
+        self._invalid_objects = invalid_objects
         self._wake = wake
         self._going: set[str] = set()
 
@@ -160,7 +160,7 @@ class AssignedPods:
         try:
             self.take(parse_pod(raw))
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            self._complaints.about("Pod", _name(raw), error)
+            self._invalid_objects.about("Pod", _name(raw), error)
 
     def take(self, pod: PodInfo) -> None:
         """The pod has a node: it is confirmed where we put it, or was put there by somebody else."""
@@ -213,22 +213,22 @@ class PendingPods:
         queue: SchedulingQueue,
         status: StatusWriter,
         recorder: Recorder,
-        flights: Flights,
-        complaints: Complaints,
+        binding_cycles: BindingCycles,
+        invalid_objects: InvalidObjects,
         wake: Callable[[], None],
         serves: Callable[[str], bool],
         policy_of: PolicyOf,
-        strangers: Strangers,
+        foreign_pods: ForeignPods,
         watch: Stopwatch,
     ) -> None:
         self._watch = watch
-        self._strangers = strangers
+        self._foreign_pods = foreign_pods
         self._cache = cache
         self._queue = queue
         self._status = status
         self._recorder = recorder
-        self._flights = flights
-        self._complaints = complaints
+        self._binding_cycles = binding_cycles
+        self._invalid_objects = invalid_objects
         self._wake = wake
         self._serves = serves
         self._policy_of = policy_of
@@ -254,7 +254,7 @@ class PendingPods:
 
     def put(self, raw: Raw) -> None:
         if not self.is_ours(raw):
-            self._strangers.seen(raw)
+            self._foreign_pods.seen(raw)
             return
         try:
             self._take(parse_pod(raw, keep_raw=True), raw)
@@ -281,11 +281,11 @@ class PendingPods:
             if queued is not None:
                 self._changed_in_flight(queued.pod, pod, raw)
             else:
-                self._flights.back(uid, lambda: self.put(raw))
+                self._binding_cycles.back(uid, lambda: self.put(raw))
             return
         self._status.seen(uid, raw)
-        if self._strangers:
-            self._strangers.left(uid)
+        if self._foreign_pods:
+            self._foreign_pods.left(uid)
         self._cache.groups.waits(pod)
         before = None if queued is None else queued.pod
         promised = "" if before is None else before.nominated_node_name
@@ -311,7 +311,7 @@ class PendingPods:
         self._cache.groups.waits(pod)
         self._update(before, pod)
         if pod.terminating:
-            self._flights.gone(pod.uid)
+            self._binding_cycles.gone(pod.uid)
 
     def _update(self, before: PodInfo | None, pod: PodInfo) -> None:
         """Into the queue. A label may put the pod under another policy, whose verdict is not known yet."""
@@ -324,14 +324,14 @@ class PendingPods:
             self._queue.reconsider(pod.uid)
 
     def _refuse(self, raw: Raw, error: Exception) -> None:
-        text = self._complaints.about("Pod", _name(raw), error)
+        text = self._invalid_objects.about("Pod", _name(raw), error)
         if text is not None and isinstance(raw.get("metadata"), Mapping):
             self._recorder.record(_regarding(raw), "Warning", "FailedScheduling", "Scheduling", text)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
-        if self._strangers:
-            self._strangers.left(key)
-        if self._cache.placement(key) is not None and not self._flights.gone(key):
+        if self._foreign_pods:
+            self._foreign_pods.left(key)
+        if self._cache.placement(key) is not None and not self._binding_cycles.gone(key):
             return
         started = self._watch.start()
         self._status.forget(key)
@@ -355,7 +355,7 @@ class Objects:
         kind: str,
         cache: Cache,
         queue: SchedulingQueue,
-        complaints: Complaints,
+        invalid_objects: InvalidObjects,
         wake: Callable[[], None],
         watch: Stopwatch,
     ) -> None:
@@ -363,7 +363,7 @@ class Objects:
         self._kind = kind
         self._cache = cache
         self._queue = queue
-        self._complaints = complaints
+        self._invalid_objects = invalid_objects
         self._wake = wake
 
     def key(self, raw: Raw) -> str:
@@ -381,7 +381,7 @@ class Objects:
             self._set(kept)
             self._moved(before, kept, started)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            self._complaints.about(self._kind, _name(raw), error)
+            self._invalid_objects.about(self._kind, _name(raw), error)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
         namespace, _, name = key.partition("/")
@@ -411,12 +411,12 @@ class Namespaces(Objects):
         self,
         cache: Cache,
         queue: SchedulingQueue,
-        complaints: Complaints,
+        invalid_objects: InvalidObjects,
         wake: Callable[[], None],
         policy_of: PolicyOf,
         watch: Stopwatch,
     ) -> None:
-        super().__init__(NAMESPACE, cache, queue, complaints, wake, watch)
+        super().__init__(NAMESPACE, cache, queue, invalid_objects, wake, watch)
         self._policy_of = policy_of
 
     def _set(self, kept: Raw) -> None:

@@ -24,7 +24,7 @@ REST: Final = 50
 """After a look so many times as long as it took there is no other."""
 
 
-class StrangersLook:
+class ForeignPodLister:
     """See the module."""
 
     def __init__(self, http: Http, engine: Engine) -> None:
@@ -46,22 +46,22 @@ class StrangersLook:
             pause = max(LOOK_SECONDS, REST * (clock() - started))
 
     async def look(self) -> None:
-        """Once, where a group was incomplete at the last look, too, or where strangers of it are known. Raises ClusterError."""
+        """Once, where a group was incomplete at the last look, too, or where foreign_pods of it are known. Raises ClusterError."""
         waiting, odd = self._namespaces()
         for namespace in sorted((waiting & self._waited) | odd):
             await self._look_at(namespace)
         self._waited = waiting
 
     def _namespaces(self) -> tuple[set[str], set[str]]:
-        """Those of groups of which pods of ours wait for others to come, and of those that have both ours and strangers."""
-        groups, strangers = self._engine.cache.groups, self._engine.strangers
+        """Those of groups of which pods of ours wait for others to come, and of those that have both ours and foreign_pods."""
+        groups, foreign_pods = self._engine.cache.groups, self._engine.foreign_pods
         waiting: set[str] = set()
         odd: set[str] = set()
         for group in groups.all():
             members = groups.members(group.key)
             if members.waiting and members.total < group.min_count:
                 waiting.add(group.namespace)
-            if members.total and strangers.of(group.key):
+            if members.total and foreign_pods.of(group.key):
                 odd.add(group.namespace)
         return waiting, odd
 
@@ -75,9 +75,9 @@ class StrangersLook:
             page = await self._http.insist("GET", POD.collection_in(namespace), params=params)
             for raw in page.get("items") or ():
                 there.add(str(raw["metadata"]["uid"]))
-                self._engine.strangers.seen(raw)
+                self._engine.foreign_pods.seen(raw)
             if not (following := page["metadata"].get("continue")):
                 break
             params["continue"] = following
             await asyncio.sleep(0)
-        self._engine.strangers.only(namespace, there)
+        self._engine.foreign_pods.only(namespace, there)

@@ -1,6 +1,6 @@
 """The status of pod groups: conditions of both APIs, and the fields of the custom resource, patched behind the bindings.
 
-Wishes are kept by group, the newest counts, and a few workers carry them out, one write a group at a time. What a status says
+WorkQueue are kept by group, the newest counts, and a few workers carry them out, one write a group at a time. What a status says
 already is not written again, and that a group was scheduled once is never taken back. Source of types, reasons and rules:
 the API reference of PodGroup, and kube-scheduler's own writes. What the fields should be is for `group_phases` to say.
 """
@@ -20,7 +20,7 @@ from podwright.kube.client.answers import CONFLICT, another_of_its_name, worth_r
 from podwright.kube.client.http import MERGE_PATCH, STRATEGIC_PATCH, Http
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import Resource
-from podwright.kube.write.work_queue import PATIENCE, Wishes, Work
+from podwright.kube.write.work_queue import PATIENCE, Work, WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +64,12 @@ class _Known:
 
 
 @dataclass(slots=True)
-class _Wish:
+class _WorkItem:
     conditions: dict[str, Condition] = field(default_factory=dict)
     fields: Mapping[str, Any] | None = None
     tries: int = 0
 
-    def absorb(self, older: _Wish) -> None:
+    def absorb(self, older: _WorkItem) -> None:
         self.conditions = {**older.conditions, **self.conditions}
         self.fields = older.fields if self.fields is None else self.fields
 
@@ -82,7 +82,7 @@ class PodGroupStatusWriter:
         self._clock = clock
         self._resources: dict[str, Resource] = {}
         self._known: dict[str, _Known] = {}
-        self._wishes = Wishes(Work[_Wish]("the status of pod groups", self._carry_out, self._failed))
+        self._work_queue = WorkQueue(Work[_WorkItem]("the status of pod groups", self._carry_out, self._failed))
         self._without_conditions: set[str] = set()
         """Kinds whose schema has none: the API server takes them out."""
         self._refusals: set[tuple[str, int]] = set()
@@ -112,7 +112,7 @@ class PodGroupStatusWriter:
     def forget(self, key: str) -> None:
         """The group is gone."""
         self._known.pop(key, None)
-        self._wishes.drop(key)
+        self._work_queue.drop(key)
 
     def fields_of(self, key: str) -> Mapping[str, Any]:
         """What the group's status says besides conditions; empty if it is not known."""
@@ -125,53 +125,55 @@ class PodGroupStatusWriter:
         known = self._known.get(group.key)
         if known is not None:
             known.once = True
-            self._wish(group.key, self._type_of(known), Condition("True", "Scheduled", "", group.generation))
+            self._work_item(group.key, self._type_of(known), Condition("True", "Scheduled", "", group.generation))
 
     def not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
         known = self._known.get(group.key)
         if known is not None and not known.once:
             message = verdict.message[:LONGEST_MESSAGE]
-            self._wish(group.key, self._type_of(known), Condition("False", verdict.reason, message, group.generation))
+            self._work_item(
+                group.key, self._type_of(known), Condition("False", verdict.reason, message, group.generation)
+            )
 
     def disrupted(self, group: PodGroup, message: str) -> None:
         condition = Condition("True", "PreemptionByScheduler", message[:LONGEST_MESSAGE], group.generation)
-        self._wish(group.key, DISRUPTED, condition)
+        self._work_item(group.key, DISRUPTED, condition)
 
     def set_fields(self, key: str, fields: Mapping[str, Any]) -> None:
         """Sets these fields of the group's status."""
         known = self._known.get(key)
-        if known is not None and (self._wishes.open(key) or self._lacking(known, fields)):
+        if known is not None and (self._work_queue.open(key) or self._lacking(known, fields)):
             self._wished(key).fields = fields
 
     def _type_of(self, known: _Known) -> str:
         resource = self._resources.get(known.kind)
         return SCHEDULED_OF_OLD if resource is not None and resource.version == "v1alpha2" else SCHEDULED
 
-    def _wish(self, key: str, kind: str, condition: Condition) -> None:
+    def _work_item(self, key: str, kind: str, condition: Condition) -> None:
         known = self._known.get(key)
         if known is None or known.kind in self._without_conditions:
             return
-        if self._wishes.open(key) or not condition.said_by(known.conditions.get(kind, {})):
+        if self._work_queue.open(key) or not condition.said_by(known.conditions.get(kind, {})):
             self._wished(key).conditions[kind] = condition
 
-    def _wished(self, key: str) -> _Wish:
-        wish = self._wishes.get(key)
+    def _wished(self, key: str) -> _WorkItem:
+        wish = self._work_queue.get(key)
         if wish is None:
-            wish = _Wish()
-            self._wishes.add(key, wish)
+            wish = _WorkItem()
+            self._work_queue.add(key, wish)
         return wish
 
     # Writing
 
     async def run(self) -> None:
         """Writes what is wished for, until it is cancelled."""
-        await self._wishes.run()
+        await self._work_queue.run()
 
     async def flush(self, grace: float) -> None:
         """Waits until nothing waits to be written, at most `grace` seconds."""
-        await self._wishes.flush(grace)
+        await self._work_queue.flush(grace)
 
-    def _failed(self, key: str, wish: _Wish, error: ClusterError) -> None:
+    def _failed(self, key: str, wish: _WorkItem, error: ClusterError) -> None:
         if error.status == 404 or another_of_its_name(error):
             return
         known = self._known.get(key)
@@ -184,9 +186,9 @@ class PodGroupStatusWriter:
         if lasting:
             self._refusals.add((known.kind, error.status))
             return
-        self._wishes.again(key, wish, getattr(error, "retry_after", None) or 0.0)
+        self._work_queue.again(key, wish, getattr(error, "retry_after", None) or 0.0)
 
-    async def _carry_out(self, key: str, wish: _Wish) -> None:
+    async def _carry_out(self, key: str, wish: _WorkItem) -> None:
         known = self._known.get(key)
         resource = None if known is None else self._resources.get(known.kind)
         if known is None or resource is None:
@@ -213,7 +215,7 @@ class PodGroupStatusWriter:
                 "%s has no conditions in its schema: only events and pods say why a group waits", resource.collection
             )
 
-    def _conditions(self, known: _Known, wish: _Wish) -> list[Mapping[str, Any]]:
+    def _conditions(self, known: _Known, wish: _WorkItem) -> list[Mapping[str, Any]]:
         """The conditions to write. A custom resource's list is replaced as a whole, so there it is all of them."""
         found: dict[str, Mapping[str, Any]] = {}
         for kind, condition in wish.conditions.items():

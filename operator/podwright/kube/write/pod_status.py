@@ -1,6 +1,6 @@
 """The status of pending pods: the condition PodScheduled=False and `nominatedNodeName`, by strategic merge patch.
 
-Wishes are kept by pod, the newest counts, and a few workers carry them out behind the bindings. What a pod says already, as the
+WorkQueue are kept by pod, the newest counts, and a few workers carry them out behind the bindings. What a pod says already, as the
 watch showed it or as we wrote it, is not written again. Source of the texts and rules: kube-scheduler's failure handler.
 """
 
@@ -19,7 +19,7 @@ from podwright.kube.client.http import STRATEGIC_PATCH, Http
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import POD
 from podwright.kube.watch.audit import version_of
-from podwright.kube.write.work_queue import PATIENCE, Wishes, Work
+from podwright.kube.write.work_queue import PATIENCE, Work, WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class _Said:
     verdict: Verdict
     nominated_node: str
 
-    def take(self, wish: _Wish) -> None:
+    def take(self, wish: _WorkItem) -> None:
         """That is what it says now."""
         if wish.verdict is not None:
             self.status, self.verdict = "False", wish.verdict
@@ -43,13 +43,13 @@ class _Said:
 
 
 @dataclass(slots=True)
-class _Wish:
+class _WorkItem:
     pod: PodInfo
     verdict: Verdict | None
     nominated_node: str | None
     tries: int = 0
 
-    def absorb(self, older: _Wish) -> None:
+    def absorb(self, older: _WorkItem) -> None:
         self.verdict = self.verdict or older.verdict
         self.nominated_node = older.nominated_node if self.nominated_node is None else self.nominated_node
 
@@ -64,7 +64,7 @@ class PodStatusWriter:
         self._http = http
         self._clock = clock
         self._said: dict[str, _Said] = {}
-        self._wishes = Wishes(Work[_Wish]("the status of pods", self._carry_out, self._failed))
+        self._work_queue = WorkQueue(Work[_WorkItem]("the status of pods", self._carry_out, self._failed))
 
     def seen(self, uid: str, raw: Mapping[str, Any]) -> None:
         status = raw.get("status")
@@ -87,15 +87,15 @@ class PodStatusWriter:
         self._said.pop(uid, None)
         if not self._said:
             self._said.clear()  # an empty dict keeps the room that a burst took
-        self._wishes.drop(uid)
+        self._work_queue.drop(uid)
 
     def write(self, pod: PodInfo, verdict: Verdict | None, nominated_node: str | None) -> None:
-        wish = self._wishes.get(pod.uid)
+        wish = self._work_queue.get(pod.uid)
         if wish is None:
             # What is being written just now may have to be taken back.
-            if not self._wishes.open(pod.uid) and self._patch(_Wish(pod, verdict, nominated_node)) is None:
+            if not self._work_queue.open(pod.uid) and self._patch(_WorkItem(pod, verdict, nominated_node)) is None:
                 return
-            self._wishes.add(pod.uid, _Wish(pod, verdict, nominated_node))
+            self._work_queue.add(pod.uid, _WorkItem(pod, verdict, nominated_node))
             return
         wish.pod = pod
         wish.verdict = verdict or wish.verdict
@@ -103,13 +103,13 @@ class PodStatusWriter:
 
     async def run(self) -> None:
         """Writes what is wished for, until it is cancelled."""
-        await self._wishes.run()
+        await self._work_queue.run()
 
     async def flush(self, grace: float) -> None:
         """Waits until nothing waits to be written, at most `grace` seconds."""
-        await self._wishes.flush(grace)
+        await self._work_queue.flush(grace)
 
-    def _failed(self, uid: str, wish: _Wish, error: ClusterError) -> None:
+    def _failed(self, uid: str, wish: _WorkItem, error: ClusterError) -> None:
         if error.status == 404 or another_of_its_name(error):
             self._said.pop(uid, None)
             return
@@ -118,9 +118,9 @@ class PodStatusWriter:
         if not passing or wish.tries == PATIENCE:
             log.warning("cannot write the status of pod %s: %s", wish.pod.key, error)
         if passing and uid in self._said:
-            self._wishes.again(uid, wish, getattr(error, "retry_after", None) or 0.0)
+            self._work_queue.again(uid, wish, getattr(error, "retry_after", None) or 0.0)
 
-    async def _carry_out(self, _uid: str, wish: _Wish) -> None:
+    async def _carry_out(self, _uid: str, wish: _WorkItem) -> None:
         patch = self._patch(wish)
         if patch is None:
             return
@@ -139,7 +139,7 @@ class PodStatusWriter:
             now.take(wish)
             now.version = version
 
-    def _patch(self, wish: _Wish) -> dict[str, Any] | None:
+    def _patch(self, wish: _WorkItem) -> dict[str, Any] | None:
         """What has to be written so that the status is as wished; None if it is so already, or the pod is not pending."""
         said = self._said.get(wish.pod.uid)
         if said is None:

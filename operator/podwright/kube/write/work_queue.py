@@ -33,7 +33,7 @@ async def until_idle(busy: Callable[[], bool], grace: float) -> None:
                 await asyncio.sleep(0.01)
 
 
-class Wish(Protocol):
+class WorkItem(Protocol):
     """What is to be written about one object. `tries`: how often that failed."""
 
     tries: int
@@ -42,7 +42,7 @@ class Wish(Protocol):
         """Takes over what an older wish asks for beyond this one."""
 
 
-W = TypeVar("W", bound=Wish)
+W = TypeVar("W", bound=WorkItem)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Work(Generic[W]):
     failed: Callable[[str, W, ClusterError], None]
 
 
-class Wishes(Generic[W]):
+class WorkQueue(Generic[W]):
     """`run` is the work."""
 
     def __init__(self, work: Work[W]) -> None:

@@ -61,7 +61,7 @@ class TestFailedBindings:
             await settle()
             assert rig.recorder.events == []
             assert rig.placed_on("web") == "a"
-            assert len(rig.engine.queue) == len(rig.engine.flights) == 0
+            assert len(rig.engine.queue) == len(rig.engine.binding_cycles) == 0
 
     async def test_bound_elsewhere_it_counts_there(self):
         rig = Rig()
@@ -130,7 +130,7 @@ class TestFailedBindings:
             await asyncio.sleep(0.1)
             assert rig.counts == {"backoff": 1}
             assert rig.placed_on("web") == ""
-            assert len(rig.engine.flights) == 0
+            assert len(rig.engine.binding_cycles) == 0
 
     @pytest.mark.parametrize("node", ["a", ""], ids=["bound", "not bound"])
     async def test_read_back_as_something_that_cannot_be_understood_it_is_where_it_says(self, node):
@@ -165,7 +165,7 @@ class TestFailedBindings:
         async with deciding(rig):
             assert rig.counts == {"backoff": 1}
             assert rig.engine.queue.uids() == ["default/web"]
-            assert len(rig.engine.flights) == 0
+            assert len(rig.engine.binding_cycles) == 0
 
     async def test_while_there_are_no_answers_only_so_many_pods_are_tried(self, monkeypatch):
         monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
@@ -239,7 +239,7 @@ async def test_the_room_that_a_pod_gives_back_is_no_reason_to_try_it_again_itsel
     assert rig.engine.live.apply(custom_policy("permit", "Later")).accepted
     rig.pod("web")
     async with deciding(rig):
-        (waiting,) = rig.engine.flights.waiting()
+        (waiting,) = rig.engine.binding_cycles.waiting()
         waiting.reject("Later", "not today")
         await settle()
         assert rig.counts == {"unschedulable": 1}

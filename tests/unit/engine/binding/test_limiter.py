@@ -8,7 +8,7 @@ import pytest
 
 from podwright.core.framework.interface import PermitPlugin, Plugin, PreBindPlugin
 from podwright.core.framework.status import Code, Status
-from podwright.engine.binding.limiter import Slots
+from podwright.engine.binding.limiter import BindLimiter
 from support.engine.kit import Rig, custom_policy, deciding, settle
 
 
@@ -21,7 +21,7 @@ class Time:
 
 
 def taken(time, count, at_once=2, at_most=4):
-    slots = Slots(time, at_once, at_most, patience=0.01)
+    slots = BindLimiter(time, at_once, at_most, patience=0.01)
     for who in range(count):
         slots.enter(who)
     return slots
@@ -59,7 +59,7 @@ def test_slow_ones_are_many_but_not_any_number(leaver):
 
 def test_who_is_not_there_leaves_nothing():
     slots = taken(Time(), 2)
-    slots.leave("stranger")
+    slots.leave("foreign_pod")
     assert slots.full
 
 
@@ -149,7 +149,7 @@ async def test_who_is_held_before_its_binding_holds_up_nobody(point):
         rig.pod(name)
     async with deciding(rig):
         assert rig.cluster.bound == [("next", "a"), ("last", "a")]
-        for waiting in rig.engine.flights.waiting():
+        for waiting in rig.engine.binding_cycles.waiting():
             waiting.allow("Holder")
         Holder.gate.set_result(None)
         await settle()
@@ -166,7 +166,7 @@ async def test_who_was_held_waits_for_a_slot_like_everybody():
     rig.pod("held")
     rig.pod("next")
     async with deciding(rig):
-        (waiting,) = rig.engine.flights.waiting()
+        (waiting,) = rig.engine.binding_cycles.waiting()
         waiting.allow("Holder")
         await settle()
         assert rig.cluster.bound == [("next", "a")]

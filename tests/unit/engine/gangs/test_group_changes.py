@@ -166,7 +166,7 @@ class TestStrangers:
             policy = {"metadata": {"name": "p", "uid": "p", "generation": 1}, "spec": spec}
             assert rig.engine.live.apply(policy).accepted
             rig.engine.pending.put(theirs)
-            assert len(rig.engine.strangers) == 0
+            assert len(rig.engine.foreign_pods) == 0
 
     async def test_a_group_of_theirs_alone_is_left_to_them(self):
         rig = rig_with()
@@ -178,14 +178,14 @@ class TestStrangers:
     async def test_those_that_a_list_of_their_namespace_lacks_are_gone(self):
         rig = rig_with()
         rig.engine.objects(KIND).put(make_pod_group("gang", 2))
-        strangers = rig.engine.strangers
+        foreign_pods = rig.engine.foreign_pods
         pods = [make_pod(name, spec={**in_group(), "schedulerName": "other"}) for name in "bc"]
         elsewhere = make_pod("d", namespace="elsewhere", spec={**in_group(), "schedulerName": "other"})
         for raw in (*pods, elsewhere):
-            strangers.seen(raw)
-        strangers.only("default", {pods[1]["metadata"]["uid"]})
-        assert [one.pod for one in strangers.of("scheduling.k8s.io:default/gang")] == ["default/c"]
-        assert len(strangers) == 2
+            foreign_pods.seen(raw)
+        foreign_pods.only("default", {pods[1]["metadata"]["uid"]})
+        assert [one.pod for one in foreign_pods.of("scheduling.k8s.io:default/gang")] == ["default/c"]
+        assert len(foreign_pods) == 2
 
 
 class TestGroupsThatCannotBeUnderstood:

@@ -37,12 +37,14 @@ async def test_a_bad_object_is_complained_about_once_and_everything_else_goes_on
             assert ("fine", "good") in rig.cluster.bound
             stream_of(rig, stream).drop("uid-bad", raw)
             await settle()
-    complaints = [record.getMessage() for record in caplog.records if record.name == "podwright.engine.invalid_objects"]
+    invalid_objects = [
+        record.getMessage() for record in caplog.records if record.name == "podwright.engine.invalid_objects"
+    ]
     if complaint is None:
-        assert complaints == []
+        assert invalid_objects == []
         return
-    assert len(complaints) == 1
-    assert complaint in complaints[0]
+    assert len(invalid_objects) == 1
+    assert complaint in invalid_objects[0]
     told = [note for name, reason, note in rig.recorder.events if (name, reason) == ("bad", "FailedScheduling")]
     assert [complaint in note for note in told] == ([True] if stream == "pending" else [])
 

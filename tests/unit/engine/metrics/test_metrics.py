@@ -229,7 +229,7 @@ async def test_waits_in_permit_end_with_a_code(allowed, result):
     rig.engine.live.apply(custom_policy("permit", "Waiter"))
     rig.pod("web")
     async with deciding(rig):
-        (waiting,) = rig.engine.flights.waiting()
+        (waiting,) = rig.engine.binding_cycles.waiting()
         waiting.allow("Waiter") if allowed else waiting.reject("Waiter", "no")
         await settle()
         assert values(rig, "scheduler_permit_wait_duration_seconds_count") == {(result,): 1}
@@ -365,7 +365,7 @@ async def test_buckets_are_those_of_kube_scheduler(metric, first, factor, count)
     rig.pod("web", requests={"cpu": "1"}, priority=10)
     rig.pod("small")
     async with deciding(rig):
-        (waiting,) = rig.engine.flights.waiting()
+        (waiting,) = rig.engine.binding_cycles.waiting()
         waiting.allow("Waiter")
         await settle()
         assert rig.evictor.evicted

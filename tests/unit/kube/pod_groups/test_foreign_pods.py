@@ -8,7 +8,7 @@ import pytest
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
-from podwright.kube.pod_groups.foreign_pods import StrangersLook
+from podwright.kube.pod_groups.foreign_pods import ForeignPodLister
 from support.engine.kit import OURS, Rig, settle
 from support.http.kit import api, says
 from support.objects.builders import in_group, make_pod, make_pod_group
@@ -35,7 +35,7 @@ async def test_a_group_that_stays_incomplete_is_told_who_asks_for_another_schedu
     rig = rig_with(1)
     pages = [page(make_pod("loner"), following="more"), page(theirs("b"))]
     async with api(*pages, page()) as (http, script):
-        look = StrangersLook(http, rig.engine)
+        look = ForeignPodLister(http, rig.engine)
         await look.look()
         assert script.requests == []
         await look.look()
@@ -48,23 +48,23 @@ async def test_a_group_that_stays_incomplete_is_told_who_asks_for_another_schedu
         assert set(first.query["fieldSelector"].split(",")) == {"spec.nodeName=", f"spec.schedulerName!={OURS}"}
         assert second.query == {**first.query, "continue": "more"}
         await look.look()
-        assert len(rig.engine.strangers) == 0
+        assert len(rig.engine.foreign_pods) == 0
 
 
 async def test_where_somebody_was_found_it_is_looked_again_though_the_group_is_complete():
     rig = rig_with(2)
     rig.engine.pending.put(theirs("b"))
     async with api(page()) as (http, script):
-        await StrangersLook(http, rig.engine).look()
+        await ForeignPodLister(http, rig.engine).look()
         assert len(script.requests) == 1
-        assert len(rig.engine.strangers) == 0
+        assert len(rig.engine.foreign_pods) == 0
 
 
 @pytest.mark.parametrize("members", [pytest.param(0, id="without members"), pytest.param(2, id="complete")])
 async def test_nobody_is_looked_for_in_groups_that_lack_nobody(members):
     rig = rig_with(members)
     async with api() as (http, script):
-        look = StrangersLook(http, rig.engine)
+        look = ForeignPodLister(http, rig.engine)
         for _ in range(3):
             await look.look()
         assert script.requests == []
@@ -75,5 +75,5 @@ async def test_a_look_that_fails_lets_nobody_go():
     rig.engine.pending.put(theirs("b"))
     async with api(page(theirs("b"), following="more"), says(500)) as (http, _):
         with pytest.raises(ClusterError):
-            await StrangersLook(http, rig.engine).look()
-    assert len(rig.engine.strangers) == 1
+            await ForeignPodLister(http, rig.engine).look()
+    assert len(rig.engine.foreign_pods) == 1

@@ -11,7 +11,7 @@ from podwright.core.framework.features import AUTOMATIC, Features
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
 from podwright.kube.pod_groups import served_apis as module
-from podwright.kube.pod_groups.served_apis import GroupSink, PodGroupKeeper
+from podwright.kube.pod_groups.served_apis import GroupSink, ServedPodGroupApis
 from podwright.kube.pod_groups.status import PodGroupStatusWriter
 from support.engine.kit import Rig, ours
 from support.http.kit import api, says
@@ -53,7 +53,7 @@ async def keeping(server, **gates):
             return asyncio.create_task(asyncio.sleep(60))
 
         writer = PodGroupStatusWriter(http, lambda: 0.0)
-        keeper = PodGroupKeeper(http, rig.engine, writer, start, Features({**AUTOMATIC, **gates}))
+        keeper = ServedPodGroupApis(http, rig.engine, writer, start, Features({**AUTOMATIC, **gates}))
         keeper.started = started
         yield keeper, rig
         for held in keeper._held.values():

@@ -11,7 +11,7 @@ from podwright.core.objects.pod_group import KIND, PLUGINS_KIND, parse_pod_group
 from podwright.engine.ports import Verdict
 from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS
 from podwright.kube.pod_groups.status import PodGroupStatusWriter
-from podwright.kube.write import work_queue as wishes
+from podwright.kube.write import work_queue
 from support.http.kit import api, says
 
 NO_ROOM = Verdict("Unschedulable", "minCount (3) is not yet satisfied: 2 scheduled, 0 remaining")
@@ -146,7 +146,7 @@ async def test_of_several_wishes_the_newest_counts_and_disruption_stands_beside_
 
 
 async def test_trouble_that_may_pass_is_tried_again(monkeypatch):
-    monkeypatch.setattr(wishes, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(work_queue, "PAUSE_SECONDS", 0.001)
     raw = group()
     async with writing(says(500), says(503)) as (writer, script):
         writer.seen(KIND, raw)
