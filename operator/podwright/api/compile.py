@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT, PluginArgs, default_profile, profile_of
 from podwright.api.scheduler_policy import (
-    DEFAULT_SCHEDULER_NAME,
+    PODWRIGHT_SCHEDULER_NAME,
     LastAccepted,
     PolicyError,
     PolicySpec,
@@ -119,7 +119,7 @@ def compile_policy(
 
 
 def built_in_policy(
-    classes: Classes, features: Features, scheduler_name: str = DEFAULT_SCHEDULER_NAME, queue_sort: str = QUEUE_SORT
+    classes: Classes, features: Features, scheduler_name: str = PODWRIGHT_SCHEDULER_NAME, queue_sort: str = QUEUE_SORT
 ) -> CompiledPolicy:
     """The policy that needs no object: kube-scheduler's default profile for every pod of `scheduler_name`."""
     profile = default_profile(scheduler_name, classes, features, queue_sort)

@@ -24,6 +24,7 @@ from podwright.core.framework.profile import (
     expand,
     merge,
 )
+from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 
 POINTS: Final = (MULTI_POINT, *(point.key for point in Point))
 """The keys that `plugins` may have."""
@@ -99,7 +100,7 @@ def convert_profile(
     given = {key: raw[key] for key in ("plugins", "pluginConfig") if raw.get(key) is not None}
     configured = decode(_Configured, given, where)
     sets = plugin_sets_of(configured.plugins, _join(where, "plugins"))
-    name = str(raw.get("schedulerName") or "default-scheduler")
+    name = str(raw.get("schedulerName") or KUBERNETES_DEFAULT_SCHEDULER_NAME)
     return profile_of(name, sets, configured.plugin_config, classes, features, where)
 
 

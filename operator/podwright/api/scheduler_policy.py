@@ -20,7 +20,8 @@ GROUP: Final = "podwright.dev"
 VERSION: Final = "v1alpha1"
 KIND: Final = "SchedulerPolicy"
 PLURAL: Final = "schedulerpolicies"
-DEFAULT_SCHEDULER_NAME: Final = "podwright"
+PODWRIGHT_SCHEDULER_NAME: Final = "podwright"
+"""The `spec.schedulerName` that Podwright and a SchedulerPolicy serve by default."""
 
 Reason = Literal["Invalid", "UnknownPlugin", "NotSupported"]
 StrategyType = Literal[
@@ -305,7 +306,7 @@ class PolicyPluginArgs(PluginArgs):
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
     scheduler_name: str = field(
-        default=DEFAULT_SCHEDULER_NAME,
+        default=PODWRIGHT_SCHEDULER_NAME,
         metadata=_doc("The policy is for pods with this spec.schedulerName.", minLength=1, maxLength=253),
     )
     match: Match = field(

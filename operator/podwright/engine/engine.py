@@ -17,7 +17,7 @@ from typing import Final
 
 from podwright.api.compile import Classes
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
-from podwright.api.scheduler_policy import DEFAULT_SCHEDULER_NAME
+from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster
@@ -83,7 +83,7 @@ class Engine:
         *,
         metrics: Metrics | None = None,
         bindings_at_once: int = AT_ONCE,
-        scheduler_name: str = DEFAULT_SCHEDULER_NAME,
+        scheduler_name: str = PODWRIGHT_SCHEDULER_NAME,
         queue_sort: str = QUEUE_SORT,
         waits: Waits = DEFAULT_WAITS,
     ) -> None:

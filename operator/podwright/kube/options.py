@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
-from podwright.api.scheduler_policy import DEFAULT_SCHEDULER_NAME
+from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.framework.durations import seconds_of
 from podwright.core.framework.features import DEFAULTS
 from podwright.core.queue import Waits
@@ -35,7 +35,7 @@ class Options:
     kubeconfig: str | None = None
     context: str | None = None
     pod_intake: PodIntake = "kopf"
-    scheduler_name: str = DEFAULT_SCHEDULER_NAME
+    scheduler_name: str = PODWRIGHT_SCHEDULER_NAME
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     health_address: str | None = None
     grace: float = 20.0
@@ -78,7 +78,7 @@ class Options:
             kubeconfig=given("KUBECONFIG"),
             context=given("CONTEXT"),
             pod_intake="watch" if intake == "watch" else "kopf",
-            scheduler_name=given("SCHEDULER_NAME") or DEFAULT_SCHEDULER_NAME,
+            scheduler_name=given("SCHEDULER_NAME") or PODWRIGHT_SCHEDULER_NAME,
             feature_gates=parse_feature_gates(given("FEATURE_GATES") or ""),
             health_address=given("HEALTH_ADDRESS"),
             grace=parse_grace(given("GRACE") or "20"),

@@ -22,7 +22,7 @@ from podwright.core.framework.features import AUTOMATIC, Features
 from podwright.core.framework.interface import ClusterError
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
-from podwright.core.objects.pod import DEFAULT_SCHEDULER_NAME, PodInfo
+from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo
 from podwright.engine import memory as tuning
 from podwright.engine.engine import Engine, Outside, Sources
 from podwright.engine.intake.streams import PendingPods
@@ -108,9 +108,9 @@ class Runtime:
     @property
     def pending_selector(self) -> str:
         """The field selector of pending pods that may be ours."""
-        if self.engine.live.serves(DEFAULT_SCHEDULER_NAME):
+        if self.engine.live.serves(KUBERNETES_DEFAULT_SCHEDULER_NAME):
             return PENDING
-        return f"{PENDING},spec.schedulerName!={DEFAULT_SCHEDULER_NAME}"
+        return f"{PENDING},spec.schedulerName!={KUBERNETES_DEFAULT_SCHEDULER_NAME}"
 
     def _obstacle(self, pod: PodInfo, node_name: str) -> str:
         return self.engine.obstacle(pod, node_name)
@@ -243,7 +243,7 @@ class Runtime:
         while True:
             name = await self._names_to_list.get()
             selector = f"{PENDING},spec.schedulerName={name}"
-            if name == DEFAULT_SCHEDULER_NAME and "pods of the default scheduler" not in self._reflectors:
+            if name == KUBERNETES_DEFAULT_SCHEDULER_NAME and "pods of the default scheduler" not in self._reflectors:
                 # These are left out of the watch until we serve them.
                 self._reflect_pending(selector, "pods of the default scheduler")
                 continue

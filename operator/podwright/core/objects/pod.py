@@ -33,7 +33,8 @@ from podwright.core.objects.resources import Limits, Requests
 from podwright.core.objects.selectors import as_labels, as_list, as_mapping
 from podwright.core.objects.taints import Tolerations, parse_tolerations
 
-DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
+KUBERNETES_DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
+"""The scheduler of a pod that names none. Source: `DefaultSchedulerName` in k8s.io/api/core/v1."""
 
 
 class LabelSet(dict[str, str]):
@@ -286,7 +287,7 @@ def _parse_spec(spec: Mapping[str, Any], namespace: str) -> _Spec:
     tolerations = spec.get("tolerations")
     volumes = _volumes(spec)
     return _Spec(
-        scheduler_name=str(spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME),
+        scheduler_name=str(spec.get("schedulerName") or KUBERNETES_DEFAULT_SCHEDULER_NAME),
         priority=_int32(spec.get("priority"), "spec.priority"),
         preemption_policy=str(spec.get("preemptionPolicy") or "PreemptLowerPriority"),
         gates=tuple(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.pod import DEFAULT_SCHEDULER_NAME
+from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 from podwright.core.objects.pod_group import group_of
 
 
@@ -73,7 +73,7 @@ def _stranger(raw: Mapping[str, Any]) -> ForeignPod | None:
         metadata, spec = raw["metadata"], raw["spec"]
         namespace = str(metadata.get("namespace") or "default")
         key = group_of(spec, metadata.get("labels") or {}, namespace)
-        name = str(spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME)
+        name = str(spec.get("schedulerName") or KUBERNETES_DEFAULT_SCHEDULER_NAME)
         return ForeignPod(str(metadata["uid"]), key, f"{namespace}/{metadata['name']}", name) if key else None
     except (InvalidObjectError, KeyError, TypeError, AttributeError):
         return None

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from podwright.core.framework.cluster_events import ClusterEvent
 from podwright.core.objects.node import parse_node
-from podwright.core.objects.pod import DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
+from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
@@ -238,7 +238,7 @@ class PendingPods:
         spec = raw.get("spec")
         if not isinstance(spec, Mapping):
             return False
-        name = spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME
+        name = spec.get("schedulerName") or KUBERNETES_DEFAULT_SCHEDULER_NAME
         return isinstance(name, str) and not spec.get("nodeName") and self._serves(name)
 
     def key(self, raw: Raw) -> str:
@@ -479,5 +479,5 @@ def _regarding(raw: Raw) -> Regarding:
         str(metadata.get("name") or "?"),
         str(metadata.get("uid") or ""),
         str(metadata.get("resourceVersion") or ""),
-        str(spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME),
+        str(spec.get("schedulerName") or KUBERNETES_DEFAULT_SCHEDULER_NAME),
     )
