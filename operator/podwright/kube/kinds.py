@@ -1,6 +1,7 @@
-"""The kinds that we read and write: where each lives in the API, and how the core calls it.
+"""The API resources that the scheduler reads and writes, with their URL paths.
 
-`STORED` has the kinds of the core's object store; what of them exists and may be read is for `access` to find out.
+Those that it watches come from the registry in `core/objects/watched_kinds.py`. `kube/client/access.py` finds out which of them the
+API server serves and RBAC allows.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.objects.pod_group import PLUGINS_API, WORKLOAD_API
+from podwright.core.objects.watched_kinds import STORED_KINDS, WATCHED_KINDS, WatchedKind
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind at one version. `group` is empty for the core API."""
+    """One kind in one version of its API. `group` is empty for the core API."""
 
     kind: str
     group: str
@@ -41,8 +43,10 @@ class Resource:
         return f"{parent}/{name}/{subresource}" if subresource else f"{parent}/{name}"
 
 
-POD: Final = Resource("Pod", "", "v1", "pods", namespaced=True)
-NODE: Final = Resource("Node", "", "v1", "nodes", namespaced=False)
+def _resource(watched: WatchedKind) -> Resource:
+    return Resource(watched.kind, watched.group, watched.version, watched.plural, watched.namespaced)
+
+
 EVENT: Final = Resource("Event", "events.k8s.io", "v1", "events", namespaced=True)
 POLICY: Final = Resource("SchedulerPolicy", "podwright.dev", "v1alpha1", "schedulerpolicies", namespaced=False)
 CRD: Final = Resource(
@@ -53,25 +57,18 @@ POD_GROUPS: Final = tuple(
     Resource("PodGroup", WORKLOAD_API, version, "podgroups", namespaced=True)
     for version in ("v1beta1", "v1alpha3", "v1alpha2")
 )
-"""The Workload API's, the best version first: 1.37 has the first two, 1.36 the last."""
+"""Versions of the Workload API's PodGroup, newest first: Kubernetes 1.37 serves the first two, 1.36 the last."""
 PLUGINS_POD_GROUPS: Final = (Resource("PodGroup", PLUGINS_API, "v1alpha1", "podgroups", namespaced=True),)
-"""The custom resource of the scheduler-plugins project."""
+"""Versions of the custom resource of the scheduler-plugins project."""
 
-STORED: Final = (
-    Resource("Namespace", "", "v1", "namespaces", namespaced=False),
-    Resource("Service", "", "v1", "services", namespaced=True),
-    Resource("ReplicationController", "", "v1", "replicationcontrollers", namespaced=True),
-    Resource("ReplicaSet", "apps", "v1", "replicasets", namespaced=True),
-    Resource("StatefulSet", "apps", "v1", "statefulsets", namespaced=True),
-    Resource("PersistentVolume", "", "v1", "persistentvolumes", namespaced=False),
-    Resource("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", namespaced=True),
-    Resource("StorageClass", "storage.k8s.io", "v1", "storageclasses", namespaced=False),
-    Resource("CSINode", "storage.k8s.io", "v1", "csinodes", namespaced=False),
-    Resource("CSIDriver", "storage.k8s.io", "v1", "csidrivers", namespaced=False),
-    Resource("CSIStorageCapacity", "storage.k8s.io", "v1", "csistoragecapacities", namespaced=True),
-    Resource("VolumeAttachment", "storage.k8s.io", "v1", "volumeattachments", namespaced=False),
-    Resource("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets", namespaced=True),
-    Resource("DeviceClass", "resource.k8s.io", "v1", "deviceclasses", namespaced=False),
-)
+WATCHED: Final = {watched.kind: _resource(watched) for watched in WATCHED_KINDS}
+"""The resources of the registry of watched kinds, by kind."""
+POD: Final = WATCHED["Pod"]
+NODE: Final = WATCHED["Node"]
+REQUIRED: Final = tuple(WATCHED[watched.kind] for watched in WATCHED_KINDS if watched.required)
+"""The scheduler ends if it cannot read these."""
+STORED: Final = tuple(WATCHED[watched.kind] for watched in STORED_KINDS)
+"""Those of the core's object store."""
 
-BY_KIND: Final = {resource.kind: resource for resource in (POD, NODE, EVENT, POLICY, CRD, *STORED)}
+BY_KIND: Final = {**WATCHED, **{resource.kind: resource for resource in (EVENT, POLICY, CRD)}}
+"""All but pod groups, of which there are several."""

@@ -10,6 +10,8 @@ from typing import Any
 
 import orjson
 
+from podwright.core.objects.watched_kinds import WATCHED_KINDS, WatchedKind
+
 Obj = dict[str, Any]
 
 # apiVersion plural Kind, N if namespaced, short names, subresources (!: POST only), flags (g: a changed spec makes a
@@ -122,6 +124,9 @@ class Kinds:
         self._kinds: dict[tuple[str, str, str], Kind] = {}
         for line in TABLE.strip().splitlines():
             self.add(_from_line(*line.split()))
+        for watched in WATCHED_KINDS:  # what the scheduler watches is served, also without a line in the table
+            if self.find(watched.group, watched.version, watched.plural) is None:
+                self.add(_plain(watched))
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._kinds.values())
@@ -139,6 +144,10 @@ class Kinds:
     def named(self, resource: str) -> Kind:
         """The first kind served as `deployments.apps`, `pods`, …; StopIteration if there is none."""
         return next(kind for kind in self if kind.resource == resource)
+
+
+def _plain(watched: WatchedKind) -> Kind:
+    return Kind(watched.group, watched.version, watched.plural, watched.kind, watched.namespaced, (), frozenset())
 
 
 def _from_line(api_version: str, plural: str, kind: str, scope: str, shorts: str, subs: str, flags: str = "") -> Kind:

@@ -11,24 +11,10 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.selectors import as_list
+from podwright.core.objects.watched_kinds import STORED_KINDS, WATCHED_KINDS
 from podwright.core.state.cache import Cache
 
-LISTS: Final[Mapping[str, str]] = {
-    "namespaces": "Namespace",
-    "services": "Service",
-    "replicationControllers": "ReplicationController",
-    "replicaSets": "ReplicaSet",
-    "statefulSets": "StatefulSet",
-    "persistentVolumes": "PersistentVolume",
-    "persistentVolumeClaims": "PersistentVolumeClaim",
-    "storageClasses": "StorageClass",
-    "csiNodes": "CSINode",
-    "csiDrivers": "CSIDriver",
-    "csiStorageCapacities": "CSIStorageCapacity",
-    "volumeAttachments": "VolumeAttachment",
-    "podDisruptionBudgets": "PodDisruptionBudget",
-    "deviceClasses": "DeviceClass",
-}
+LISTS: Final[Mapping[str, str]] = {watched.plural_field: watched.kind for watched in STORED_KINDS}
 """Fields of a case and the kinds of the objects in them."""
 
 
@@ -101,7 +87,7 @@ def objects_of(raw: object, where: str) -> Sequence[Mapping[str, Any]]:
 
 def lists_of(items: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     """Sorts the items of a `kubectl get … -o json` into the lists of a case; kinds that do not matter are left out."""
-    fields = {kind: field for field, kind in LISTS.items()} | {"Node": "nodes", "Pod": "pods"}
+    fields = {watched.kind: watched.plural_field for watched in WATCHED_KINDS}
     lists: dict[str, list[Mapping[str, Any]]] = {}
     for item in items:
         field = fields.get(str(item.get("kind") or ""))

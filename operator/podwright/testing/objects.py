@@ -6,15 +6,14 @@ A guess from `apiVersion` and `kind` that is right for the kinds that tests use;
 from collections.abc import Mapping
 from typing import Any
 
+from podwright.core.objects.watched_kinds import WATCHED_KINDS
+
 Json = dict[str, Any]
 
-_CLUSTER_SCOPED = frozenset(
-    {
-        "APIService", "CSIDriver", "CSINode", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "DeviceClass",
-        "IngressClass", "Namespace", "Node", "PersistentVolume", "PriorityClass", "ResourceSlice", "RuntimeClass",
-        "SchedulerPolicy", "StorageClass", "VolumeAttachment",
-    }
-)  # fmt: skip
+_CLUSTER_SCOPED = frozenset(watched.kind for watched in WATCHED_KINDS if not watched.namespaced) | {
+    "APIService", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "IngressClass", "PriorityClass",
+    "ResourceSlice", "RuntimeClass", "SchedulerPolicy",
+}  # fmt: skip
 
 
 def plural(kind: str) -> str:

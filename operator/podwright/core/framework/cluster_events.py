@@ -9,6 +9,8 @@ from functools import cache
 from typing import Any, Final
 
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import WORKLOAD_API
+from podwright.core.objects.watched_kinds import STORED_KINDS
 
 
 class Action(IntFlag):
@@ -43,19 +45,12 @@ ASSIGNED_POD: Final = "AssignedPod"
 ANY: Final = "*"
 
 
-GROUPS: Final = {
-    "CSINode": "storage.k8s.io",
-    "CSIDriver": "storage.k8s.io",
-    "VolumeAttachment": "storage.k8s.io",
-    "CSIStorageCapacity": "storage.k8s.io",
-    "StorageClass": "storage.k8s.io",
-    "ResourceClaim": "resource.k8s.io",
-    "ResourceSlice": "resource.k8s.io",
-    "DeviceClass": "resource.k8s.io",
-    "PodGroup": "scheduling.k8s.io",
-    "CompositePodGroup": "scheduling.k8s.io",
+_GROUPS: Final = {
+    **{watched.kind: watched.group for watched in STORED_KINDS if watched.group.endswith(".k8s.io")},
+    **dict.fromkeys(("ResourceClaim", "ResourceSlice"), "resource.k8s.io"),
+    **dict.fromkeys(("PodGroup", "CompositePodGroup"), WORKLOAD_API),
 }
-"""The API group that metrics name before a kind of the store."""
+"""The API group that a label names before the kind, as in kube-scheduler; a plugin may register hints for kinds that are not watched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +85,7 @@ _LABELS: Final = {
 @cache
 def _label(resource: str, action: Action) -> str:
     kind = "TargetPod" if resource == POD else resource
-    group = GROUPS.get(resource)
+    group = _GROUPS.get(resource)
     return f"{f'{group}/' if group else ''}{kind}{_LABELS.get(action, 'Update')}"
 
 

@@ -7,31 +7,13 @@ keeps something computed from a kind can see that it is stale.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from podwright.core.objects.errors import InvalidObjectError
 
 Object = Mapping[str, Any]
 Listener = Callable[[Object | None, Object | None], None]
 """(the object before, or None; the object after, or None) of one change. Must not raise."""
-
-KINDS: Final = (
-    "Namespace",
-    "Service",
-    "ReplicationController",
-    "ReplicaSet",
-    "StatefulSet",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "StorageClass",
-    "CSINode",
-    "CSIDriver",
-    "CSIStorageCapacity",
-    "VolumeAttachment",
-    "PodDisruptionBudget",
-    "DeviceClass",
-)
-"""The kinds that the default plugins read."""
 
 
 def key_of(raw: Object) -> tuple[str, str]:

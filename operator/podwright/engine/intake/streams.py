@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from podwright.core.framework.cluster_events import ClusterEvent
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
+from podwright.core.objects.watched_kinds import trimmed, unchanged
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
@@ -43,8 +44,6 @@ WENT: Final = "UnscheduledPodDelete"
 PolicyOf = Callable[[PodInfo], object]
 """What decides about a pod: the same object for as long as it is the same policy."""
 NAMESPACE: Final = "Namespace"
-SELECTING_ONLY: Final = ("ReplicaSet", "StatefulSet", "ReplicationController")
-"""Kinds of which only what they select is needed."""
 
 
 class BindingCycles(Protocol):
@@ -373,10 +372,10 @@ class Objects:
     def put(self, raw: Raw) -> None:
         started = self._watch.start()
         try:
-            kept = _trimmed(self._kind, raw)
+            kept = trimmed(self._kind, raw)
             namespace, name = key_of(kept)
             before = self._cache.store.get(self._kind, name, namespace)
-            if before is not None and _alike(self._kind, before, kept):
+            if before is not None and unchanged(self._kind, before, kept):
                 return
             self._set(kept)
             self._moved(before, kept, started)
@@ -437,31 +436,6 @@ class Namespaces(Objects):
         for pod, policy in before:
             if self._policy_of(pod) is not policy:
                 self._queue.reconsider(pod.uid)
-
-
-def _trimmed(kind: str, raw: Raw) -> Raw:
-    """The object without what nobody reads: bookkeeping, and the pods that a controller would make."""
-    kept = dict(raw)
-    metadata = dict(raw["metadata"])
-    metadata.pop("managedFields", None)
-    kept["metadata"] = metadata
-    if kind in SELECTING_ONLY:
-        kept.pop("status", None)
-        spec = raw.get("spec")
-        if isinstance(spec, Mapping):
-            kept["spec"] = {"selector": spec.get("selector")}
-    return kept
-
-
-def _alike(kind: str, before: Raw, after: Raw) -> bool:
-    """Nothing that we keep has changed. Where objects may be written back, their resourceVersion counts."""
-    if before["metadata"].get("resourceVersion") == after["metadata"].get("resourceVersion"):
-        return before == after
-    if kind not in SELECTING_ONLY or before.get("spec") != after.get("spec"):
-        return False
-    ignored = ("resourceVersion", "generation")
-    old, new = before["metadata"], after["metadata"]
-    return {k: v for k, v in old.items() if k not in ignored} == {k: v for k, v in new.items() if k not in ignored}
 
 
 def _name(raw: Raw) -> str:
