@@ -1,7 +1,8 @@
-"""A result as Markdown, and the README's section on speed, which is written from a result and cannot drift from it.
+"""A benchmark result as Markdown and as a picture.
 
-`python -m benchmarks.report FILE` prints all tables; with `--readme FILE` the part of the README between the markers is written anew, from
-the result that the markers then name; `--check` fails if it is not what would be written.
+`python -m benchmarks.report FILE` prints all tables. With `--readme FILE` it writes three things from the result, so that none of
+them can drift from it: ten rows between the markers in the README, the picture `docs/speed.svg`, and all tables as `NAME.md` beside
+the result. `--check` writes nothing, and fails if one of the three is out of date.
 """
 
 import json
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from benchmarks.chart import Pair, chart
 from benchmarks.results import OURS, THEIRS, Json
 from benchmarks.targets import Verdict, of_scale, verdicts
 
@@ -19,7 +21,7 @@ _BEGIN = "<!-- written by make bench-table from "
 _END = "<!-- end of what is written -->"
 _UNITS = {
     "pods_per_s": "pods/s",
-    "cpu_ms_per_pod": "CPU of the scheduler a pod",
+    "cpu_ms_per_pod": "CPU of the scheduler per pod",
     "peak_mb": "peak memory",
     "p99_ms": "p99 from creation to binding",
     "own p50_ms": "p50 of Podwright, ms",
@@ -27,22 +29,79 @@ _UNITS = {
     "start_s": "start to first binding",
 }
 Row = Sequence[str]
+PICTURE = Path("docs", "speed.svg")
+SUMMARY = (
+    ("SchedulingBasic", 1000, "plain pods"),
+    ("SchedulingBasic", 5000, "plain pods"),
+    ("SchedulingNodeAffinity", 1000, "node affinity"),
+    ("SchedulingPodAffinity", 1000, "required pod affinity, by zone"),
+    ("SchedulingPreferredPodAffinity", 1000, "preferred pod affinity"),
+    ("SchedulingPodAntiAffinity", 1000, "required anti-affinity, by hostname"),
+    ("SpreadZoneAndHostname", 1000, "hard spread, by zone and hostname"),
+    ("PreferredSpreadZoneAndHostname", 1000, "soft spread, by zone and hostname"),
+    ("SchedulingDaemonset", 1001, "DaemonSet pods"),
+    ("PreemptionBasic", 1000, "each pod preempts others"),
+)
+"""The README's ten rows: scheduler_perf's workload, how many nodes, and what its pods ask for."""
+
+
+def summary(entries: list[Json]) -> str:
+    """The README's table: rate and CPU beside kube-scheduler's, for each workload of `SUMMARY` that the result has."""
+    heads = ("pods", "workload", "Podwright, pods/s", "kube-scheduler, pods/s", "rate", "CPU per pod")
+    rows = (
+        (
+            what,
+            f"{entry['workload']}, {entry['nodes']:,} nodes",
+            *(_cell(entry[series], "pods_per_s", "{:,.0f}") for series in (OURS, THEIRS)),
+            f"{entry['ratio']['pods_per_s']:.1f}x",
+            f"{entry['ratio']['cpu_ms_per_pod']:.2f}x",
+        )
+        for what, entry in _summarised(entries)
+    )
+    return f"{_table(heads, rows)}\n\n{machine_line(entries)}\n"
+
+
+def picture(entries: list[Json]) -> str:
+    """The summary's rates as an SVG document."""
+    return chart(
+        [
+            Pair(
+                f"{what}, {entry['nodes']:,} nodes",
+                entry[OURS]["pods_per_s"],
+                entry[THEIRS]["pods_per_s"],
+                entry["ratio"]["pods_per_s"],
+            )
+            for what, entry in _summarised(entries)
+        ]
+    )
+
+
+def _summarised(entries: list[Json]) -> list[tuple[str, Json]]:
+    """The entries of the summary, in its order. A workload that is created live counts where it has no backlog mode."""
+    found = {
+        (entry["workload"], entry["nodes"]): entry
+        for entry in reversed(entries)
+        if entry["mode"] in {"backlog", "live"} and "pods_per_s" in entry.get("ratio", {})
+    }
+    return [(what, found[name, nodes]) for name, nodes, what in SUMMARY if (name, nodes) in found]
 
 
 def short(entries: list[Json], core: list[Json]) -> str:
-    """What was measured on, each workload beside its targets, and the targets that belong to no single one."""
+    """The machine, each workload beside its targets, and the targets that belong to no single workload."""
     parts = [machine_line(entries)]
     rates = [entry for entry in entries if entry["mode"] in {"backlog", "live"} and entry["workload"] != "StartUp"]
     parts.append(_table(_RATE_HEAD, (row for entry in rates for row in (_rate_row(entry), *_variant_rows(entry)))))
     others = [_other_row(entry, verdict) for entry in entries for verdict in verdicts(entry) if _stands_apart(verdict)]
     scale = [_scale_row(what, verdict) for what, verdict in of_scale(entries, core).items()]
     if others or scale:
-        parts.append(_table(("", "Podwright", "kube-scheduler", "ratio", "at most", ""), [*others, *scale]))
+        parts.append(
+            _table(("", "Podwright", "kube-scheduler", "ratio", "target, at most", "reached"), [*others, *scale])
+        )
     return "\n\n".join(parts) + "\n"
 
 
 def details(entries: list[Json]) -> str:
-    """Quality beside speed, and what a run costs everybody else."""
+    """The quality of placements, and what each run cost the API server and etcd."""
     heads = ("", *(label for _, label, _ in _DETAILS))
     rows = (
         (f"{title(entry)}, {series.replace('_', ' ')}", *(_cell(entry[series], name, f) for name, _, f in _DETAILS))
@@ -53,15 +112,14 @@ def details(entries: list[Json]) -> str:
 
 
 def machine_line(entries: list[Json]) -> str:
-    """Where and with what it was measured, and how often."""
+    """The machine, the versions, and the number of runs."""
     machine = entries[0]["machine"]
     pairs = sorted({entry["pairs"] for entry in entries if entry["pairs"]})
     commits = ", ".join(dict.fromkeys(c for entry in entries for c in entry["machine"]["commit"].split(", ")))
     times = f"{pairs[0]} to {pairs[-1]}" if len(pairs) > 1 else f"{pairs[0] if pairs else 0}"
     return (
         f"{machine['cpus']} cores of {machine['cpu']}, {machine['memory_gb']} GB; Kubernetes {machine['kubernetes']}, "
-        f"etcd {machine['etcd']}, Python {machine['python']}, Podwright {commits}. Medians of {times} pairs; in brackets "
-        "the least and the greatest ratio of a pair."
+        f"etcd {machine['etcd']}, Python {machine['python']}, Podwright {commits}. Medians of {times} pairs of runs."
     )
 
 
@@ -72,15 +130,15 @@ def title(entry: Json) -> str:
 
 
 def series_of(entry: Json) -> list[str]:
-    """Who ran, in the order of the result."""
+    """The schedulers that ran, in the order of the result."""
     return [
         name for name, figures in entry.items() if isinstance(figures, dict) and "pods_per_s_with_events" in figures
     ]
 
 
 _RATE_HEAD = (
-    "a backlog of pods", "pods/s", "kube-scheduler", "decides nothing", "ratio", "at least", "",
-    "CPU ms a pod", "kube-scheduler", "ratio", "at most", "",
+    "a backlog of pods", "pods/s", "kube-scheduler", "null scheduler", "ratio", "target, at least", "reached",
+    "CPU ms per pod", "kube-scheduler", "ratio", "target, at most", "reached",
 )  # fmt: skip
 
 
@@ -97,7 +155,7 @@ def _rate_row(entry: Json) -> Row:
 
 
 def _variant_rows(entry: Json) -> list[Row]:
-    """A row for each other way in which Podwright ran."""
+    """A row for each further configuration of Podwright."""
     return [
         (
             f"{title(entry)}, `--pod-intake={series.removeprefix(f'{OURS}_')}`",
@@ -112,7 +170,7 @@ def _variant_rows(entry: Json) -> list[Row]:
 
 
 def _judged(entry: Json, figure: str, verdict: Verdict | None) -> Row:
-    """The ratio with its spread, the target, and whether it is reached."""
+    """The ratio with its spread over the pairs, the target, and whether the ratio reaches it."""
     if figure not in entry.get("ratio", {}):
         return "", "", ""
     least, most = entry["ratio_spread"][figure]
@@ -122,7 +180,7 @@ def _judged(entry: Json, figure: str, verdict: Verdict | None) -> Row:
 
 def _said(verdict: Verdict) -> str:
     if verdict.at_least and verdict.found < verdict.bound and verdict.by_null:
-        return f"yes: {verdict.of_null:.0%} of what deciding nothing makes"
+        return f"yes: {verdict.of_null:.0%} of the null scheduler"
     return "yes" if verdict.reached else "**no**"
 
 
@@ -141,7 +199,14 @@ def _other_row(entry: Json, verdict: Verdict) -> Row:
 
 
 def _scale_row(what: str, verdict: Verdict) -> Row:
-    return f"cost of a decision on 15,000 nodes to 1,500: {what}", "", "", f"{verdict.found:.2f}", "5", _said(verdict)
+    return (
+        f"cost of a decision on 15,000 nodes, divided by that on 1,500: {what}",
+        "",
+        "",
+        f"{verdict.found:.2f}",
+        "5",
+        _said(verdict),
+    )
 
 
 _DETAILS = (
@@ -151,15 +216,15 @@ _DETAILS = (
     ("p50_ms", "p50, ms", "{:,.0f}"),
     ("p99_ms", "p99, ms", "{:,.0f}"),
     ("peak_mb", "peak, MB", "{:.0f}"),
-    ("api_server_cpu_ms_per_pod", "CPU ms a pod, API server", "{:.2f}"),
+    ("api_server_cpu_ms_per_pod", "CPU ms per pod, API server", "{:.2f}"),
     ("etcd_cpu_ms_per_pod", "etcd", "{:.2f}"),
-    ("requests_per_pod", "requests a pod", "{:.2f}"),
+    ("requests_per_pod", "requests per pod", "{:.2f}"),
     ("events_missing", "events missing", "{:.0f}"),
     ("cpu_share_stdev", "deviation of CPU shares", "{:.3f}"),
     ("zone_skew", "zone skew", "{:.0f}"),
     ("empty_nodes", "empty nodes", "{:.0f}"),
     ("overcommitted_nodes", "over-committed", "{:.0f}"),
-    ("others_cpu_share", "others' share of the machine", "{:.0%}"),
+    ("others_cpu_share", "share of the machine used by others", "{:.0%}"),
 )
 
 
@@ -172,18 +237,27 @@ def _table(head: Row, rows: Iterable[Row]) -> str:
 
 
 def section(result: Path, root: Path = _CHECKOUT) -> str:
-    """The README's part for a result, markers included."""
-    return f"{_BEGIN}{result.resolve().relative_to(root)} -->\n\n{short(*read(result))}\n{_END}"
+    """The README's section for a result, with its markers."""
+    entries, _ = read(result)
+    return f"{_BEGIN}{result.resolve().relative_to(root)} -->\n\n{summary(entries)}\n{_END}"
+
+
+def full(result: Path) -> str:
+    """All tables of a result, as a page of their own."""
+    entries, core = read(result)
+    head = f"# Podwright {result.stem} beside kube-scheduler\n\nWritten by `make bench-table` from {result.name}."
+    spread = "A ratio is Podwright's figure divided by kube-scheduler's. In brackets: the least and the greatest ratio of a pair."
+    return f"{head} {spread}\n\n{short(entries, core)}\n## Quality and cost\n\n{details(entries)}"
 
 
 def read(result: Path) -> tuple[list[Json], list[Json]]:
-    """A result and, if it lies beside it as NAME-core.json, that of the core alone."""
+    """A result, and the result of the core alone where it lies beside it as NAME-core.json."""
     core = result.with_name(f"{result.stem}-core.json")
     return json.loads(result.read_text()), json.loads(core.read_text()) if core.exists() else []
 
 
 def rewritten(text: str, make: Callable[[Path], str], result: Path | None = None, root: Path = _CHECKOUT) -> str:
-    """The README's text with its section made anew, of the result that it names if no other is given.
+    """The README's text with a new section, from `result` or, without it, from the result that the section names.
 
     Raises ValueError for a text without the markers.
     """
@@ -191,27 +265,38 @@ def rewritten(text: str, make: Callable[[Path], str], result: Path | None = None
     inside, end, after = rest.partition(_END)
     if not (begin and end):
         raise ValueError("the markers of the benchmark's section are missing")
-    named = root / inside.split(" -->", 1)[0]
-    return before + make(result or named) + after
+    return before + make(result or root / inside.split(" -->", 1)[0]) + after
+
+
+def documents(readme: Path, result: Path | None = None, root: Path = _CHECKOUT) -> dict[Path, str]:
+    """Every file that is written from a result, with its text. Without `result`, from the one that the README names."""
+    text = readme.read_text()
+    chosen = result or root / text.partition(_BEGIN)[2].split(" -->", 1)[0]
+    new = rewritten(text, section, result)
+    return {readme: new, root / PICTURE: picture(read(chosen)[0]), chosen.with_suffix(".md"): full(chosen)}
 
 
 @click.command()
 @click.argument("result", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=False)
-@click.option("--readme", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Write the section in it.")
-@click.option("--check", is_flag=True, help="Only see whether it is up to date.")
+@click.option(
+    "--readme",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Write the section in this file, the picture and the page with all tables.",
+)
+@click.option("--check", is_flag=True, help="Write nothing; fail if one of them is out of date.")
 def main(result: Path | None, readme: Path | None, check: bool) -> None:
-    """Tables of a benchmark's result."""
+    """Print or write the tables of a benchmark result."""
     if readme is None:
         if result is None:
-            raise click.UsageError("which result?")
+            raise click.UsageError("name a result, or a README with --readme")
         entries, core = read(result)
         click.echo(f"{short(entries, core)}\n{details(entries)}")
         return
-    text = readme.read_text()
-    new = rewritten(text, section, result)
-    if check and new != text:
-        sys.exit(f"{readme} is out of date: make bench-table")
-    readme.write_text(new)
+    for path, text in documents(readme, result).items():
+        if not check:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            sys.exit(f"{path} is out of date: run make bench-table")
 
 
 if __name__ == "__main__":

@@ -15,16 +15,11 @@ from podwright.core.framework.features import Features
 from podwright.core.plugins import PLUGINS
 
 ROOT = Path(__file__).parents[2]
-NAMES = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "docs/architecture.md",
-    "docs/gangs.md",
-    "docs/metrics.md",
-    "manifests/examples/README.md",
+DOCUMENTS = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not any(part.startswith(".") or part == "node_modules" for part in path.relative_to(ROOT).parts)
 )
-DOCUMENTS = [ROOT / name for name in NAMES] + sorted((ROOT / "docs" / "adr").glob("*.md"))
 SNIPPET = re.compile(r"<!-- file: (?P<file>\S+) -->\n```\w*\n(?P<text>.*?)```", re.DOTALL)
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 README = (ROOT / "README.md").read_text()

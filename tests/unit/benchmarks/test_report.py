@@ -1,9 +1,10 @@
-"""What a result is judged by, and the tables that are made of it."""
+"""Targets, and the tables and the picture that are made from a result."""
 
+import re
 from pathlib import Path
 
 import pytest
-from benchmarks.report import details, read, rewritten, section, short
+from benchmarks.report import SUMMARY, details, documents, picture, read, rewritten, short, summary
 from benchmarks.results import Key, Record, summarize
 from benchmarks.targets import constrained, of_scale, verdicts
 
@@ -16,7 +17,7 @@ FIGURES = {
 
 
 def entry(workload="SchedulingBasic", size="1000Nodes", mode="backlog", nodes=1000, null=None, **ours):
-    """An entry of one pair in which kube-scheduler has FIGURES, and Podwright has them but for `ours`."""
+    """An entry of one pair of runs. kube-scheduler has FIGURES; `ours` replaces some of them for Podwright."""
     all_figures = {"podwright": {**FIGURES, **ours}, "kube_scheduler": FIGURES}
     if null is not None:
         all_figures["null"] = {**FIGURES, "pods_per_s": null}
@@ -42,17 +43,17 @@ def reached(made):
         ("PreemptionBasic", 150),
     ],
 )
-def test_a_rate_reaches_its_target_or_does_not(workload, enough):
+def test_each_workload_has_its_rate_target(workload, enough):
     mode = "live" if workload == "PreemptionBasic" else "backlog"
     assert reached(entry(workload, mode=mode, pods_per_s=float(enough)))["pods_per_s"]
     assert not reached(entry(workload, mode=mode, pods_per_s=enough - 1.0))["pods_per_s"]
 
 
 @pytest.mark.parametrize(("null", "is_reached"), [(133.0, True), (134.0, False)])
-def test_nine_tenths_of_what_deciding_nothing_makes_is_enough(null, is_reached):
+def test_90_percent_of_the_null_scheduler_reaches_a_rate_target(null, is_reached):
     made = entry(pods_per_s=120.0, null=null)
     assert reached(made)["pods_per_s"] is is_reached
-    assert ("90% of what deciding nothing makes" in short([made], [])) is is_reached
+    assert ("90% of the null scheduler" in short([made], [])) is is_reached
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_other_targets(made, figure, expected):
     assert reached(made)[figure] is expected
 
 
-def test_what_is_not_aimed_at_has_no_verdict():
+def test_figures_without_a_target_have_no_verdict():
     assert set(reached(entry("MixedSchedulingBasePod"))) == {"pods_per_s"}
     assert not verdicts(entry("PreemptionBasic"))
     assert reached(entry("StartUp", "5000Nodes", nodes=5000)).keys() == {"start_s"}
@@ -84,12 +85,12 @@ def test_what_is_not_aimed_at_has_no_verdict():
     assert not verdicts({**entry(), "ratio": {}} | {"mode": "live"})
 
 
-def test_pods_with_affinity_and_spread_constraints_are_the_constrained_ones():
+def test_workloads_with_affinity_or_spread_have_the_tighter_cpu_target():
     assert {"SpreadZoneAndHostname", "SchedulingNodeAffinity", "SchedulingPodAntiAffinity"} <= constrained()
     assert not {"SchedulingBasic", "MixedSchedulingBasePod", "PreemptionBasic", "StartUp"} & constrained()
 
 
-def test_the_cost_of_a_decision_on_many_nodes_is_set_beside_that_on_few():
+def test_scale_divides_the_cost_on_15000_nodes_by_that_on_1500():
     few, many = entry(size="1500Nodes", nodes=1500, cpu_ms_per_pod=0.5), entry(size="15000Nodes", cpu_ms_per_pod=3.0)
     found = of_scale([few, many], [{"workload": "plain", "cost_15000_to_1500": 4.9}])
     assert {what: (verdict.found, verdict.reached) for what, verdict in found.items()} == {
@@ -98,7 +99,7 @@ def test_the_cost_of_a_decision_on_many_nodes_is_set_beside_that_on_few():
     }
 
 
-def test_each_row_of_a_table_has_as_many_cells_as_its_head():
+def test_every_row_has_as_many_cells_as_its_header():
     entries = [
         entry(null=100.0),
         entry("StartUp"),
@@ -115,7 +116,7 @@ def test_each_row_of_a_table_has_as_many_cells_as_its_head():
     assert "| 0.01 (0.01 to 0.01) | 2 | **no** |" in text
 
 
-def test_a_readme_is_rewritten_between_its_markers_and_nowhere_else():
+def test_only_the_text_between_the_markers_is_rewritten():
     before = "a\n<!-- written by make bench-table from one.json -->\nold\n<!-- end of what is written -->\nb\n"
     named = []
     after = rewritten(before, lambda path: named.append(path) or "new", root=Path("/r"))
@@ -125,15 +126,29 @@ def test_a_readme_is_rewritten_between_its_markers_and_nowhere_else():
         rewritten("no markers", lambda path: "")
 
 
-def test_the_readme_says_what_its_result_says():
-    text = (CHECKOUT / "README.md").read_text()
-    assert rewritten(text, section) == text
+def test_readme_picture_and_page_match_the_result_that_the_readme_names():
+    for path, text in documents(CHECKOUT / "README.md").items():
+        assert path.read_text() == text, path
+
+
+def test_the_summary_has_ten_rows_and_shows_missed_targets_too():
+    entries, _ = read(CHECKOUT / "benchmarks" / "results" / "0.1.0.json")
+    rows = summary(entries).split("\n\n")[0].splitlines()[2:]
+    assert len(rows) == len(SUMMARY) == 10
+    assert "| 56 | 44 | 1.2x | 0.65x |" in rows[-1]
+
+
+def test_the_picture_has_a_pair_of_bars_per_workload_in_proportion_to_the_rates():
+    svg = picture([entry(pods_per_s=200.0), entry("SchedulingNodeAffinity", pods_per_s=50.0)])
+    widths = [int(width) for width in re.findall(r'width="(\d+)" height="16"', svg)]
+    assert widths == [480, 240, 120, 240]
+    assert "2.0x" in svg
 
 
 @pytest.mark.parametrize(
     "name", [path.name for path in sorted((CHECKOUT / "benchmarks" / "results").glob("[0-9]*.json"))]
 )
-def test_results_that_are_kept_can_still_be_read(name):
+def test_published_results_are_readable(name):
     entries, core = read(CHECKOUT / "benchmarks" / "results" / name)
     if not name.endswith("-core.json"):
         assert f"{entries[0]['workload']}, {entries[0]['nodes']:,} nodes" in short(entries, core)
