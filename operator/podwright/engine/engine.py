@@ -94,7 +94,7 @@ class Engine:
         """
         self.metrics = metrics or Metrics()
         self.invalid_objects = InvalidObjects(self.metrics.bad_objects)
-        self.cache = Cache()
+        self.cache = Cache(on_invalid_group=self.invalid_objects.about)
         self.sources = sources
         self.binding_cycles = BindingCycles()
         cluster = ConflictRecordingCluster(outside.cluster, self.binding_cycles)
@@ -129,7 +129,6 @@ class Engine:
         self._watch = Stopwatch(sources.clock, self.metrics.plugins.event_took)
         afterwards = BoundNodeChecks(cache, outside.recorder)
         self.nodes = Nodes(cache, queue, invalid_objects, wake, self._watch, afterwards.node_gone)
-        cache.groups.complain = invalid_objects.about
         self.assigned = AssignedPods(
             cache, queue, status, outside.recorder, invalid_objects, wake, self.live.listens, self._watch
         )
@@ -299,7 +298,7 @@ class Engine:
                 self._failures.let_go(queued)
             elif queued.pod.terminating:
                 self._skip(queued)
-            elif queued.pod.group and self.cache.groups.named_by(queued.pod):
+            elif queued.pod.group and self.cache.groups.is_member(queued.pod):
                 self._gangs.attempt(queued, live, started)
             else:
                 self._attempts += 1

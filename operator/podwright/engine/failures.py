@@ -92,7 +92,7 @@ class Failures:
         """The pod is not scheduled by us any more: it leaves the queue, its group and the node that it was promised."""
         uid, nominator = queued.uid, self._cache.nominator
         self._queue.done(uid)
-        self._cache.groups.left(uid)
+        self._cache.groups.remove_waiting(uid)
         if nominator.node_of(uid):
             nominator.remove(uid)
             self._queue.move(POD_GONE, queued.pod, None, up_to_priority=queued.pod.priority)

@@ -80,7 +80,7 @@ class Siege:
         spec = {**in_group(), **options.pop("spec", {})}
         self.members = [parse_pod(make_pod(f"m{i}", spec=spec, **options), keep_raw=True) for i in range(members)]
         for pod in self.members:
-            self.cache.groups.waits(pod)
+            self.cache.groups.add_waiting(pod)
 
     @property
     def planner(self) -> Planner:

@@ -38,7 +38,7 @@ class Candidates:
             self._units[first[unit.whole.key] if unit.whole else unit.pods[0].uid] = unit
 
     def _meet(self, cache: Cache, priority: int, reachable: Bools | None) -> None:
-        named_by = cache.groups.named_by
+        is_member = cache.groups.is_member
         for info in cache.nodes.values():
             if info.node is None:
                 continue
@@ -47,7 +47,7 @@ class Candidates:
                 far = closed and pod.pod_affinity is NO_POD_AFFINITY
                 if far and not self._budgets:
                     continue
-                if pod.group and named_by(pod):
+                if pod.group and is_member(pod):
                     self._units[pod.uid] = None
                 elif pod.priority >= priority:
                     continue
@@ -104,7 +104,7 @@ def any_below(priority: int, cache: Cache) -> bool:
         if info.node is None:
             continue
         for pod in info.pods.values():
-            if not pod.group or not groups.named_by(pod):
+            if not pod.group or not groups.is_member(pod):
                 if pod.priority < priority:
                     return True
             elif priority_of(pod, groups) < priority and units_below(priority, (pod,), cache):

@@ -50,7 +50,7 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         groups = self.handle.cache.groups
-        if not pod.group or not groups.named_by(pod):
+        if not pod.group or not groups.is_member(pod):
             return None
         group = groups.of(pod)
         if group is None:

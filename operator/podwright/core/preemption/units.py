@@ -31,7 +31,7 @@ class Unit:
 
 def priority_of(pod: PodInfo, groups: PodGroups) -> int:
     """What counts when somebody wants the pod's place: its group's priority, where that has one, else its own."""
-    if not pod.group or not groups.named_by(pod):
+    if not pod.group or not groups.is_member(pod):
         return pod.priority
     group = groups.of(pod)
     return pod.priority if group is None or group.priority is None else group.priority
@@ -43,7 +43,7 @@ def units_below(priority: int, pods: Iterable[PodInfo], cache: Cache) -> list[Un
     met: set[str] = set()
     groups = cache.groups
     for pod in pods:
-        if not pod.group or not groups.named_by(pod):
+        if not pod.group or not groups.is_member(pod):
             if pod.priority < priority:
                 units.append(Unit((pod,), pod.priority))
             continue
@@ -114,7 +114,7 @@ def disruptions(victims: Iterable[PodInfo], groups: PodGroups) -> tuple[tuple[Po
     whole: dict[str, PodGroup] = {}
     single = 0
     for victim in victims:
-        if not victim.group or not groups.named_by(victim):
+        if not victim.group or not groups.is_member(victim):
             continue
         group = groups.of(victim)
         if group is not None and group.all_or_none:

@@ -22,7 +22,7 @@ from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import Nominator
 from podwright.core.state.object_store import Object, ObjectStore, key_of
-from podwright.core.state.pod_groups import PodGroups
+from podwright.core.state.pod_groups import OnInvalidGroup, PodGroups
 from podwright.core.state.podindex import PodIndex
 from podwright.core.state.volumes import Volumes
 
@@ -45,9 +45,9 @@ Observer = TypeVar("Observer", bound=PlacementObserver)
 
 
 class Cache:
-    """See the module."""
+    """See the module. `on_invalid_group` is called when a pod group cannot be parsed."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_invalid_group: OnInvalidGroup | None = None) -> None:
         self.nodes: dict[str, NodeInfo] = {}
         """By name; those with `node` None only hold pods of a node that is not there."""
         self.table = NodeTable()
@@ -55,7 +55,7 @@ class Cache:
         self.nominator = Nominator()
         self.store = ObjectStore()
         self.volumes = Volumes(self.store)
-        self.groups = PodGroups(self.store)
+        self.groups = PodGroups(self.store, on_invalid_group)
         self._placed: dict[str, NodeInfo] = {}
         self._assumed: set[str] = set()
         self._observers: list[PlacementObserver] = [self.volumes, self.groups]

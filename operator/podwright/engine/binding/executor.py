@@ -306,7 +306,7 @@ class Bindings:
         if self._cache.is_assumed(cycle.uid):
             self._cache.forget(cycle.uid)
         self._queue.done(cycle.uid)
-        self._cache.groups.left(cycle.uid)
+        self._cache.groups.remove_waiting(cycle.uid)
         self._status.forget(cycle.uid)
         self._queue.move(POD_GONE, cycle.queued.pod.on(cycle.placement.node_name), None)
 
@@ -358,7 +358,7 @@ class Bindings:
             self._cache.forget(pod.uid)
             self._queue.move(POD_GONE, pod.on(placement.name if placement else ""), None)
             if found is None:
-                self._cache.groups.left(pod.uid)
+                self._cache.groups.remove_waiting(pod.uid)
             else:
                 self._queue.add(found)
             self._wake()

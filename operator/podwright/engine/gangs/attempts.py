@@ -79,14 +79,14 @@ class Gangs:
 
     def halves_first(self) -> None:
         """Gangs that were broken off half-way, by the end of the process, say, come before others of their importance."""
-        for group in self._cache.groups.halves:
+        for group in self._cache.groups.partially_placed:
             for queued in self._active(group):
                 self._queue.hasten(queued)
 
     def _finish_halves(self, but: PodGroup, popped: QueuedPod) -> None:
         """Halves that are no less important than the popped pod of another group come before it: they want its room."""
         key = self._live.sort_key(popped.pod, 0.0)
-        for group in self._cache.groups.halves:
+        for group in self._cache.groups.partially_placed:
             first = None if group is but else next(iter(self._active(group)), None)
             if first is None or key < self._live.sort_key(first.pod, 0.0):
                 continue

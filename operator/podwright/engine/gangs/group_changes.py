@@ -72,7 +72,7 @@ class GroupChanges:
         """Promises to members of groups that were incomplete at the last look, too, end: of before a restart, say."""
         nominator, idle = self._cache.nominator, set()
         for pod in [pod for node_name in nominator.nodes() for pod in nominator.on(node_name) if pod.group]:
-            if self._cache.groups.named_by(pod) and not self._cache.groups.complete(pod):
+            if self._cache.groups.is_member(pod) and not self._cache.groups.complete(pod):
                 if pod.uid in self._idle:
                     self._break_promise(pod)
                 idle.add(pod.uid)
@@ -102,7 +102,7 @@ class GroupChanges:
 
     def _name_problem(self, key: str, group: PodGroup | None) -> None:
         """In status and events, if pods of ours wait for the group."""
-        refused = self._cache.groups.refused(key)
+        refused = self._cache.groups.invalid(key)
         odd = group is not None and bool(self.foreign_pods.of(key))
         first = next(iter(self._cache.groups.members(key).unplaced()), None) if refused or odd else None
         if first is None:

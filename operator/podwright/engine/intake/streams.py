@@ -174,7 +174,7 @@ class AssignedPods:
         ended = known.pods[uid].on(known.name) if known is not None and ours and pod.finished else None
         cache.set_pod(pod)
         if before is None:
-            cache.groups.left(uid)
+            cache.groups.remove_waiting(uid)
             cache.nominator.remove(uid)
             self._status.forget(uid)
             self._recorder.forget(uid)
@@ -285,7 +285,7 @@ class PendingPods:
         self._status.seen(uid, raw)
         if self._foreign_pods:
             self._foreign_pods.left(uid)
-        self._cache.groups.waits(pod)
+        self._cache.groups.add_waiting(pod)
         before = None if queued is None else queued.pod
         promised = "" if before is None else before.nominated_node_name
         nominator = self._cache.nominator
@@ -296,7 +296,7 @@ class PendingPods:
         self._update(before, pod)
         joined = before is None or before.group != pod.group
         # Others of a group that was complete already are none the wiser: whether it changes anything, its own attempt tells.
-        if joined and pod.group and self._cache.groups.just_complete(pod):
+        if joined and pod.group and self._cache.groups.just_completed(pod):
             self._queue.move(MEMBER_ADDED, None, pod, spare=uid)
         if before is not None and promised not in ("", pod.nominated_node_name):
             # Others, no more important than it, were kept off that node for its sake.
@@ -307,7 +307,7 @@ class PendingPods:
     def _changed_in_flight(self, before: PodInfo, pod: PodInfo, raw: Raw) -> None:
         """Should it come back, it comes back as it is now. One that is being deleted is not bound any more."""
         self._status.seen(pod.uid, raw)
-        self._cache.groups.waits(pod)
+        self._cache.groups.add_waiting(pod)
         self._update(before, pod)
         if pod.terminating:
             self._binding_cycles.gone(pod.uid)
@@ -336,7 +336,7 @@ class PendingPods:
         self._status.forget(key)
         self._recorder.forget(key)
         self._queue.delete(key)
-        self._cache.groups.left(key)
+        self._cache.groups.remove_waiting(key)
         nominator = self._cache.nominator
         if node_name := nominator.node_of(key):
             pod = next(pod for pod in nominator.on(node_name) if pod.uid == key)

@@ -127,8 +127,8 @@ def of_two_kinds(siege: Siege, other: dict[str, Any]) -> Siege:
     half = len(siege.members) // 2
     others = [parse_pod(make_pod(f"o{i}", priority=100, **other), keep_raw=True) for i in range(half)]
     for old, new in zip(siege.members[:half], others, strict=True):
-        siege.cache.groups.left(old.uid)
-        siege.cache.groups.waits(new)
+        siege.cache.groups.remove_waiting(old.uid)
+        siege.cache.groups.add_waiting(new)
     siege.members[:half] = others
     return siege
 

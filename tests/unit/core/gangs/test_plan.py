@@ -59,7 +59,7 @@ class Stage:
             parse_pod(make_pod(f"p{i}", requests={"cpu": cpu}, spec=spec), keep_raw=True) for i in range(members)
         ]
         for pod in self.pods:
-            self.cache.groups.waits(pod)
+            self.cache.groups.add_waiting(pod)
         self.framework = Framework(default_profile("podwright", PLUGINS, self.world.features), PLUGINS, self.world)
 
     def plan(self, pack_by: str = "", below=lambda _n: 0):

@@ -62,7 +62,7 @@ async def keeping(server, **gates):
 
 def counts(rig, **fields):
     """Whether a pod that names a group waits for it."""
-    return rig.engine.cache.groups.named_by(parse_pod(ours("p", **fields)))
+    return rig.engine.cache.groups.is_member(parse_pod(ours("p", **fields)))
 
 
 @pytest.mark.parametrize(
