@@ -140,8 +140,7 @@ class ActivePolicies:
             known = self._listens[event] = any(
                 registered(live.framework.hints, plugin.name, event)
                 for live in self._built.values()
-                for point in _REJECTING
-                for plugin in live.framework.at(point)
+                for plugin in live.framework.at(*_REJECTING)
             )
         return known
 

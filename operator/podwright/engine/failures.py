@@ -12,7 +12,6 @@ from typing import Final
 
 from podwright.core.cycle import Rejection
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
 from podwright.core.gangs.decisions import GangRejection
 from podwright.core.objects.pod import PodInfo
@@ -64,15 +63,13 @@ class Failures:
     ) -> None:
         """No node was feasible."""
         self._metrics.attempts(UNSCHEDULABLE, profile).observe(seconds)
-        if decision.post_filter_status is not None and any(
-            p.name == PREEMPTING for p in framework.at(Point.POST_FILTER)
-        ):
+        if decision.post_filter_status is not None and any(p.name == PREEMPTING for p in framework.post_filter_plugins):
             self._metrics.preemption_attempts.inc()
         self._queue.reject(queued, decision.status_plugins, decision.pending_plugins)
         if self._queue.get(queued.uid) is not queued:
             return
         nominated = decision.nominated_node
-        if nominated is None and not (decision.post_filter_status and framework.at(Point.POST_FILTER)):
+        if nominated is None and not (decision.post_filter_status and framework.post_filter_plugins):
             nominated = ""  # There was nobody who could have kept a promise of before.
         if nominated is not None:
             self._nominate(queued.pod, nominated)

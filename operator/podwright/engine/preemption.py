@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import HoldsPreemptors, PostFilterResult
-from podwright.core.framework.profile import Point
 from podwright.core.gangs.decisions import GangPreemption
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.units import disruptions
@@ -128,7 +127,7 @@ class Preemptions:
     def _make_room(self, framework: Framework, preemptor: _Preemptor, victims: Sequence[PodInfo]) -> None:
         _, units = disruptions(victims, self._cache.groups)
         self._by_preemptor.disrupted(preemptor.kind, units)
-        holders = [plugin for plugin in framework.at(Point.POST_FILTER) if isinstance(plugin, HoldsPreemptors)]
+        holders = [plugin for plugin in framework.post_filter_plugins if isinstance(plugin, HoldsPreemptors)]
         by = getattr(holders[0], "name", PREEMPTING) if holders else PREEMPTING
         going = [victim for victim in victims if not self._cancelled(victim, preemptor, by)]
         whole, _ = disruptions(going, self._cache.groups)

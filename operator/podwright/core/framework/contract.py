@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.framework.cluster_events import Action, ClusterEvent, EventHint
 from podwright.core.framework.errors import PluginError, in_words
-from podwright.core.framework.interface import MAX_SCORE, Bools, FilterResult, PostFilterResult, PreFilterResult
+from podwright.core.framework.interface import (
+    MAX_SCORE,
+    Bools,
+    EnqueueExtensions,
+    ExtensionPoint,
+    FilterResult,
+    PostFilterResult,
+    PreFilterResult,
+)
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import SKIP, Code, Status
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 _TRUSTED: Final = "podwright.core.plugins."
 _INT64: Final = range(-(2**63), 2**63)
 MAX_WAIT: Final = 15 * 60.0
 """Seconds that Permit may keep a pod waiting at most, as in kube-scheduler."""
 
 
-def call(plugin: Any, point: Point, method: Callable[..., T], *args: Any) -> T:
-    """Calls a plugin; what it raises becomes a PluginError."""
+def call(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T], *args: *Ts) -> T:
+    """Calls a method of a plugin. An exception from it becomes a PluginError."""
     try:
         return method(*args)
     except PluginError:
@@ -31,11 +40,11 @@ def call(plugin: Any, point: Point, method: Callable[..., T], *args: Any) -> T:
         raise fault(plugin, point, f"{type(error).__name__}: {error}") from error
 
 
-def fault(plugin: Any, point: Point, problem: str) -> PluginError:
+def fault(plugin: ExtensionPoint, point: Point, problem: str) -> PluginError:
     return PluginError(plugin.name, point.key, problem)
 
 
-def status_of(plugin: Any, point: Point, answer: Any) -> Status | None:
+def status_of(plugin: ExtensionPoint, point: Point, answer: Any) -> Status | None:
     """A Status stamped with the plugin's name, or None for success. The common Skip is passed on as it is."""
     if answer is None or answer is SKIP:
         return answer
@@ -46,7 +55,7 @@ def status_of(plugin: Any, point: Point, answer: Any) -> Status | None:
     return None if answer.code is Code.SUCCESS else answer.by(plugin.name)
 
 
-def outcome_of(plugin: Any, point: Point, answer: Any) -> Status | None:
+def outcome_of(plugin: ExtensionPoint, point: Point, answer: Any) -> Status | None:
     """A status as it is told where nothing but a rejection, Wait or Skip is no fault: an error says where it came from."""
     status = status_of(plugin, point, answer)
     if status is None or status.rejected or status.code in (Code.WAIT, Code.SKIP):
@@ -55,12 +64,12 @@ def outcome_of(plugin: Any, point: Point, answer: Any) -> Status | None:
     return Status(Code.ERROR, (in_words(plugin.name, point.key, problem),), status.plugin)
 
 
-def pre_filter_answer(plugin: Any, answer: Any) -> PreFilterResult | Status | None:
+def pre_filter_answer(plugin: ExtensionPoint, answer: Any) -> PreFilterResult | Status | None:
     """PreFilter's answer."""
     return answer if isinstance(answer, PreFilterResult) else status_of(plugin, Point.PRE_FILTER, answer)
 
 
-def filter_result(plugin: Any, answer: Any, length: int) -> FilterResult | None:
+def filter_result(plugin: ExtensionPoint, answer: Any, length: int) -> FilterResult | None:
     """`filter_all`'s answer: bool[length]."""
     if answer is None:
         return None
@@ -86,14 +95,14 @@ def explained(plugin: str, result: FilterResult, rejected: Bools) -> tuple[NDArr
     return codes, stamped
 
 
-def score_of(plugin: Any, answer: Any) -> int:
+def score_of(plugin: ExtensionPoint, answer: Any) -> int:
     """One node's score."""
     if isinstance(answer, bool) or not isinstance(answer, int | np.integer) or int(answer) not in _INT64:
         raise fault(plugin, Point.SCORE, f"score returned {_kind(answer)}, expected a whole number of 64 bits")
     return int(answer)
 
 
-def scores_of(plugin: Any, answer: Any, length: int) -> Any:
+def scores_of(plugin: ExtensionPoint, answer: Any, length: int) -> Any:
     """`score_all`'s or `normalize`'s answer: int64[length] or one whole number."""
     if isinstance(answer, np.integer):
         answer = int(answer)
@@ -104,7 +113,7 @@ def scores_of(plugin: Any, answer: Any, length: int) -> Any:
     return answer
 
 
-def check_range(plugin: Any, scores: Any) -> None:
+def check_range(plugin: ExtensionPoint, scores: Any) -> None:
     """Final scores are from 0 to 100. Our own plugins' arrays are taken on trust: tests hold them to it."""
     if isinstance(scores, int):
         low = high = scores
@@ -117,7 +126,7 @@ def check_range(plugin: Any, scores: Any) -> None:
         raise fault(plugin, Point.SCORE, problem)
 
 
-def permit_answer(plugin: Any, answer: Any) -> tuple[Status | None, float]:
+def permit_answer(plugin: ExtensionPoint, answer: Any) -> tuple[Status | None, float]:
     """Permit's answer: a status, and the seconds to wait, 15 minutes at most."""
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise fault(plugin, Point.PERMIT, f"returned {_kind(answer)}, expected (Status or None, seconds)")
@@ -130,7 +139,7 @@ def permit_answer(plugin: Any, answer: Any) -> tuple[Status | None, float]:
     return status, min(float(seconds), MAX_WAIT)
 
 
-def post_filter_answer(plugin: Any, answer: Any) -> tuple[PostFilterResult | None, Status]:
+def post_filter_answer(plugin: ExtensionPoint, answer: Any) -> tuple[PostFilterResult | None, Status]:
     """PostFilter's answer; a status without a plugin's name stays without one if it is a success."""
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], Status):
         raise fault(plugin, Point.POST_FILTER, f"returned {_kind(answer)}, expected (result or None, Status)")
@@ -141,7 +150,7 @@ def post_filter_answer(plugin: Any, answer: Any) -> tuple[PostFilterResult | Non
     return result, status.by(plugin.name)
 
 
-def hints_of(plugin: Any) -> tuple[EventHint, ...]:
+def hints_of(plugin: EnqueueExtensions) -> tuple[EventHint, ...]:
     """The plugin's hints, each an EventHint of a ClusterEvent."""
     try:
         hints = tuple(plugin.hints())

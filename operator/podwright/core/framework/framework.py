@@ -6,9 +6,9 @@ over all nodes at once where a plugin can, node by node where it cannot or where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVarTuple
 
 import numpy as np
 
@@ -20,16 +20,29 @@ from podwright.core.framework.diagnosis import NodeDiagnosis, Stage
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.evaluations import Evaluations
 from podwright.core.framework.interface import (
+    BindPlugin,
     Bools,
     CycleState,
     EnqueueExtensions,
+    ExtensionPoint,
     Feasible,
+    FilterPlugin,
     FilterResult,
     Handle,
     Int64s,
+    PermitPlugin,
     Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
     PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
     PreFilterResult,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
 )
 from podwright.core.framework.kept_verdicts import Findings, KeptVerdicts
 from podwright.core.framework.profile import Point, Profile, expand
@@ -37,6 +50,8 @@ from podwright.core.framework.status import Code, Status, unresolvable, unschedu
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
+
+Ts = TypeVarTuple("Ts")
 
 PLANNED: Final = ("TopologyPlacementGenerator",)
 """Plugins that may reject pods whether a profile has them or not, because the planner of pod groups does their work."""
@@ -64,10 +79,23 @@ class Framework:
         for plugin in self.plugins.values():
             if isinstance(plugin, Plugin):
                 plugin.use(self)
-        self._points: dict[Point, tuple[Any, ...]] = {
+        self._points = points = {
             point: tuple(self.plugins[name] for name in names) for point, names in expanded.points.items()
         }
-        self.evaluations = Evaluations(self._points)
+        # `expand` lists a plugin at a point only if it is a subclass of the point's class.
+        self.pre_enqueue_plugins: tuple[PreEnqueuePlugin, ...] = points[Point.PRE_ENQUEUE]
+        self.queue_sort_plugins: tuple[QueueSortPlugin, ...] = points[Point.QUEUE_SORT]
+        self.pre_filter_plugins: tuple[PreFilterPlugin, ...] = points[Point.PRE_FILTER]
+        self.filter_plugins: tuple[FilterPlugin, ...] = points[Point.FILTER]
+        self.post_filter_plugins: tuple[PostFilterPlugin, ...] = points[Point.POST_FILTER]
+        self.pre_score_plugins: tuple[PreScorePlugin, ...] = points[Point.PRE_SCORE]
+        self.score_plugins: tuple[ScorePlugin, ...] = points[Point.SCORE]
+        self.reserve_plugins: tuple[ReservePlugin, ...] = points[Point.RESERVE]
+        self.permit_plugins: tuple[PermitPlugin, ...] = points[Point.PERMIT]
+        self.pre_bind_plugins: tuple[PreBindPlugin, ...] = points[Point.PRE_BIND]
+        self.bind_plugins: tuple[BindPlugin, ...] = points[Point.BIND]
+        self.post_bind_plugins: tuple[PostBindPlugin, ...] = points[Point.POST_BIND]
+        self.evaluations = Evaluations(points)
         """Of `core.cycle.schedule`; whoever wants to know drains it."""
         self.weights = expanded.weights
         planned = [name for name in PLANNED if name in classes and name not in self.plugins]
@@ -77,8 +105,8 @@ class Framework:
         }
         self._must_hold_devices = DYNAMIC_RESOURCES not in expanded.points[Point.PRE_FILTER]
         """The plugin that holds back pods which need devices is off: they are not bound blindly all the same."""
-        self._adjusting = tuple(plugin for plugin in self.at(Point.PRE_FILTER) if plugin.adjusts)
-        self._not_local = frozenset(plugin.name for plugin in self.at(Point.FILTER) if not plugin.local)
+        self._adjusting = tuple(plugin for plugin in self.pre_filter_plugins if plugin.adjusts)
+        self._not_local = frozenset(plugin.name for plugin in self.filter_plugins if not plugin.local)
         self._verdicts: KeptVerdicts[Status | None] = KeptVerdicts()
 
     _call = staticmethod(call)
@@ -93,15 +121,15 @@ class Framework:
         except (Exception, SystemExit) as error:
             raise PluginError(plugin.name, "constructor", f"{type(error).__name__}: {error}") from error
 
-    def at(self, point: Point) -> tuple[Any, ...]:
-        """The plugins of a point, in order."""
-        return self._points[point]
+    def at(self, *points: Point) -> Sequence[ExtensionPoint]:
+        """The plugins of these points, for callers that need no more than their names and classes."""
+        return [plugin for point in points for plugin in self._points[point]]
 
     # Queue
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """The first rejection, or None. A pod without one may be scheduled."""
-        for plugin in self.at(Point.PRE_ENQUEUE):
+        for plugin in self.pre_enqueue_plugins:
             answer = self._call(plugin, Point.PRE_ENQUEUE, plugin.pre_enqueue, pod)
             status = contract.status_of(plugin, Point.PRE_ENQUEUE, answer)
             if status is not None:
@@ -109,7 +137,7 @@ class Framework:
         return None
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
-        (plugin,) = self.at(Point.QUEUE_SORT)
+        (plugin,) = self.queue_sort_plugins
         return call(plugin, Point.QUEUE_SORT, plugin.sort_key, pod, queued_at)
 
     # Filter
@@ -123,7 +151,7 @@ class Framework:
             held = device_hold(pod, self.handle.cache)
             if held is not None:
                 return PreFilterOutcome(held.by(DYNAMIC_RESOURCES), None, ())
-        for plugin in self.at(Point.PRE_FILTER):
+        for plugin in self.pre_filter_plugins:
             answer = contract.pre_filter_answer(
                 plugin, self._call(plugin, Point.PRE_FILTER, plugin.pre_filter, state, pod)
             )
@@ -150,7 +178,7 @@ class Framework:
         """bool[nodes]: the nodes that pass every filter. Rejections go into the diagnosis as stages."""
         alive = table.valid
         count = table.count
-        for plugin in self.at(Point.FILTER):
+        for plugin in self.filter_plugins:
             if plugin.name in state.skip_filter or not count:
                 continue
             if plugin.filter_all is None:
@@ -167,7 +195,7 @@ class Framework:
                 alive, count = after, left
         return alive
 
-    def _filter_each(self, plugin: Any, state: CycleState, pod: PodInfo, alive: Bools) -> FilterResult | None:
+    def _filter_each(self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, alive: Bools) -> FilterResult | None:
         cache = self.handle.cache
         codes = np.zeros(len(alive), np.int32)
         statuses: list[Status] = [Status(Code.SUCCESS)]
@@ -187,13 +215,13 @@ class Framework:
         return FilterResult(codes == 0, lambda: (codes, statuses))
 
     @staticmethod
-    def _must_reject(plugin: Any, status: Status) -> None:
+    def _must_reject(plugin: FilterPlugin, status: Status) -> None:
         if not status.rejected:
             raise PluginError(plugin.name, Point.FILTER.key, status.message or status.code.text)
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """All filters on one node: the first rejection, or None."""
-        for plugin in self.at(Point.FILTER):
+        for plugin in self.filter_plugins:
             if plugin.name in state.skip_filter:
                 continue
             answer = call(plugin, Point.FILTER, plugin.filter, state, pod, node)
@@ -232,7 +260,7 @@ class Framework:
     def forget_findings(self) -> None:
         """Lets go of what is kept for pods of one template, here and in PostFilter plugins that keep something."""
         self._verdicts.clear()
-        for plugin in self.at(Point.POST_FILTER):
+        for plugin in self.post_filter_plugins:
             if (forget := getattr(plugin, "forget_findings", None)) is not None:
                 forget()
 
@@ -258,7 +286,7 @@ class Framework:
                 self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.remove_pod, state, pod, removed, node))
 
     @staticmethod
-    def _adjusted(plugin: Any, answer: Any) -> None:
+    def _adjusted(plugin: PreFilterPlugin, answer: Any) -> None:
         status = contract.status_of(plugin, Point.PRE_FILTER, answer)
         if status is not None:
             raise PluginError(plugin.name, Point.PRE_FILTER.key, status.message or status.code.text)
@@ -270,7 +298,7 @@ class Framework:
         result: PostFilterResult | None = None
         reasons: list[str] = []
         rejected_by = ""
-        for plugin in self.at(Point.POST_FILTER):
+        for plugin in self.post_filter_plugins:
             answer = self._call(plugin, Point.POST_FILTER, plugin.post_filter, state, pod, diagnosis)
             found, status = contract.post_filter_answer(plugin, answer)
             if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
@@ -286,7 +314,7 @@ class Framework:
 
     def pre_score(self, state: CycleState, pod: PodInfo, feasible: Feasible) -> None:
         """All PreScore plugins; `score` calls it. One that says Skip does not score."""
-        for plugin in self.at(Point.PRE_SCORE):
+        for plugin in self.pre_score_plugins:
             answer = self._call(plugin, Point.PRE_SCORE, plugin.pre_score, state, pod, feasible)
             status = contract.status_of(plugin, Point.PRE_SCORE, answer)
             if status is not None:
@@ -301,7 +329,7 @@ class Framework:
         self.pre_score(state, pod, feasible)
         total = np.zeros(len(feasible), np.int64)
         constant = 0
-        for plugin in self.at(Point.SCORE):
+        for plugin in self.score_plugins:
             if plugin.name in state.skip_score:
                 continue
             scores = self._score_plugin(plugin, state, pod, feasible)
@@ -316,7 +344,7 @@ class Framework:
             total += constant
         return total
 
-    def _score_plugin(self, plugin: Any, state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s | int:
+    def _score_plugin(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s | int:
         length = len(feasible)
         if plugin.score_all is not None:
             scores = contract.scores_of(
@@ -338,7 +366,7 @@ class Framework:
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """All Reserve plugins; the first failure, after which everything is unreserved again."""
-        for plugin in self.at(Point.RESERVE):
+        for plugin in self.reserve_plugins:
             try:
                 answer = self._call(plugin, Point.RESERVE, plugin.reserve, state, pod, node_name)
                 status = contract.outcome_of(plugin, Point.RESERVE, answer)
@@ -353,7 +381,7 @@ class Framework:
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Sequence[PluginError]:
         """All Reserve plugins in reverse order, whatever one of them does. Returns the faults."""
         faults = []
-        for plugin in reversed(self.at(Point.RESERVE)):
+        for plugin in reversed(self.reserve_plugins):
             try:
                 self._call(plugin, Point.RESERVE, plugin.unreserve, state, pod, node_name)
             except PluginError as fault:
@@ -363,7 +391,7 @@ class Framework:
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, Mapping[str, float]]:
         """None: approved; a rejection; or Wait, with the timeout in seconds of each plugin that wants to wait."""
         waits: dict[str, float] = {}
-        for plugin in self.at(Point.PERMIT):
+        for plugin in self.permit_plugins:
             answer = self._call(plugin, Point.PERMIT, plugin.permit, state, pod, node_name)
             status, timeout = contract.permit_answer(plugin, answer)
             if status is None:
@@ -375,11 +403,11 @@ class Framework:
 
     # Bind
 
-    def pre_bind_plugins(self, state: CycleState, pod: PodInfo, node_name: str) -> Sequence[Any]:
+    def pre_bind_pre_flights(self, state: CycleState, pod: PodInfo, node_name: str) -> Sequence[PreBindPlugin]:
         """The PreBind plugins that have work to do for this pod."""
         return [
             plugin
-            for plugin in self.at(Point.PRE_BIND)
+            for plugin in self.pre_bind_plugins
             if not _skips(
                 contract.status_of(
                     plugin,
@@ -391,7 +419,7 @@ class Framework:
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """All PreBind plugins that have work to do; the first failure."""
-        for plugin in self.pre_bind_plugins(state, pod, node_name):
+        for plugin in self.pre_bind_pre_flights(state, pod, node_name):
             status = await self._await(plugin, Point.PRE_BIND, plugin.pre_bind, state, pod, node_name)
             if status is not None:
                 return status
@@ -401,7 +429,7 @@ class Framework:
         self, state: CycleState, pod: PodInfo, node_name: str, annotations: Mapping[str, str]
     ) -> Status | None:
         """Bind plugins until one takes the pod. None: bound."""
-        for plugin in self.at(Point.BIND):
+        for plugin in self.bind_plugins:
             status = await self._await(plugin, Point.BIND, plugin.bind, state, pod, node_name, annotations)
             if not _skips(status):
                 return status
@@ -409,11 +437,13 @@ class Framework:
 
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """All PostBind plugins. Raises the first PluginError; the pod stays bound."""
-        for plugin in self.at(Point.POST_BIND):
+        for plugin in self.post_bind_plugins:
             await self._await(plugin, Point.POST_BIND, plugin.post_bind, state, pod, node_name)
 
     @staticmethod
-    async def _await(plugin: Any, point: Point, method: Callable[..., Any], *args: Any) -> Status | None:
+    async def _await(
+        plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], Awaitable[Status | None]], *args: *Ts
+    ) -> Status | None:
         try:
             answer = await method(*args)
         except PluginError:

@@ -218,25 +218,31 @@ class Plugin:
         """Called once all plugins of the profile are built, with the `Framework` that runs them."""
 
 
-class PreEnqueuePlugin(ABC):
+class ExtensionPoint(ABC):
+    """The base of the classes below. Whatever has an extension point has a name: `Plugin` gives it."""
+
+    name: ClassVar[str]
+
+
+class PreEnqueuePlugin(ExtensionPoint):
     @abstractmethod
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Whether the pod may enter the active queue."""
 
 
-class QueueSortPlugin(ABC):
+class QueueSortPlugin(ExtensionPoint):
     @abstractmethod
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
         """The pod with the least key is scheduled first. `queued_at`: when it last entered the queue, in seconds."""
 
 
-class EnqueueExtensions(ABC):
+class EnqueueExtensions(ExtensionPoint):
     @abstractmethod
     def hints(self) -> Sequence[EventHint]:
         """The cluster events that may make a pod schedulable which this plugin rejected."""
 
 
-class PreFilterPlugin(ABC):
+class PreFilterPlugin(ExtensionPoint):
     """`add_pod` and `remove_pod` keep the plugin's part of the state true in dry runs, where `adjusts` is True."""
 
     adjusts: ClassVar[bool] = False
@@ -252,8 +258,8 @@ class PreFilterPlugin(ABC):
         """`removed` was taken off `node` in a dry run."""
 
 
-class FilterPlugin(ABC):
-    filter_all: ClassVar[Callable[..., FilterResult | None] | None] = None
+class FilterPlugin(ExtensionPoint):
+    filter_all: ClassVar[Callable[[Any, CycleState, PodInfo, NodeTable], FilterResult | None] | None] = None
     """`filter_all(self, state, pod, table)`: the same over all nodes; None: all pass."""
     local: ClassVar[bool] = False
     """The verdict depends on nothing but the node, the pods on it, and of the pod its requests, ports, tolerations, node
@@ -264,7 +270,7 @@ class FilterPlugin(ABC):
         """Whether the pod may run on the node."""
 
 
-class PostFilterPlugin(ABC):
+class PostFilterPlugin(ExtensionPoint):
     @abstractmethod
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
@@ -272,16 +278,16 @@ class PostFilterPlugin(ABC):
         """Called when no node is feasible: what might make one so."""
 
 
-class PreScorePlugin(ABC):
+class PreScorePlugin(ExtensionPoint):
     @abstractmethod
     def pre_score(self, state: CycleState, pod: PodInfo, feasible: Feasible) -> Status | None:
         """Once per pod, before scoring. Skip: this plugin's score need not run and counts 0."""
 
 
-class ScorePlugin(ABC):
-    score_all: ClassVar[Callable[..., Int64s | int] | None] = None
+class ScorePlugin(ExtensionPoint):
+    score_all: ClassVar[Callable[[Any, CycleState, PodInfo, Feasible], Int64s | int] | None] = None
     """`score_all(self, state, pod, feasible)`: int64[feasible], or one number for all of them."""
-    normalize: ClassVar[Callable[..., Int64s | int] | None] = None
+    normalize: ClassVar[Callable[[Any, CycleState, PodInfo, Any, Feasible], Int64s | int] | None] = None
     """`normalize(self, state, pod, scores, feasible)`: scores brought into 0 to 100; int64[feasible] or one number."""
     normalizes_numbers: ClassVar[bool] = False
     """`normalize` also takes the one number that `score_all` gave; else it is made an array before."""
@@ -291,7 +297,7 @@ class ScorePlugin(ABC):
         """How good the node is; within 0 to 100 unless `normalize` brings it there."""
 
 
-class ReservePlugin(ABC):
+class ReservePlugin(ExtensionPoint):
     @abstractmethod
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """The pod was assumed on the node."""
@@ -301,13 +307,13 @@ class ReservePlugin(ABC):
         """It will not be bound there after all. Must not fail, and may be called without `reserve`."""
 
 
-class PermitPlugin(ABC):
+class PermitPlugin(ExtensionPoint):
     @abstractmethod
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
         """Approve (None), deny, or Wait with a timeout in seconds."""
 
 
-class PreBindPlugin(ABC):
+class PreBindPlugin(ExtensionPoint):
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Skip: there is nothing to do in `pre_bind` for this pod."""
 
@@ -316,7 +322,7 @@ class PreBindPlugin(ABC):
         """Work that must be done before the pod is bound."""
 
 
-class BindPlugin(ABC):
+class BindPlugin(ExtensionPoint):
     @abstractmethod
     async def bind(
         self, state: CycleState, pod: PodInfo, node_name: str, annotations: Mapping[str, str]
@@ -324,7 +330,7 @@ class BindPlugin(ABC):
         """Binds the pod. Skip: leave it to the next plugin."""
 
 
-class PostBindPlugin(ABC):
+class PostBindPlugin(ExtensionPoint):
     @abstractmethod
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """The pod was bound."""

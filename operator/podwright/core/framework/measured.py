@@ -58,7 +58,9 @@ class MeasuredFramework(Framework):
 
     # Plugins
 
-    def _call(self, plugin: Any, point: Point, method: Callable[..., T], *args: Any) -> T:
+    def _call(  # type: ignore[override]
+        self, plugin: Any, point: Point, method: Callable[..., T], *args: Any
+    ) -> T:
         return self._measured(plugin, point_name(point, method), lambda: call(plugin, point, method, *args))
 
     async def _await(  # type: ignore[override]

@@ -15,7 +15,6 @@ from typing import Final
 
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
 from podwright.core.gangs.candidates import Candidates, any_below
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption
@@ -49,7 +48,7 @@ def preempt(
     A placement: nobody need go after all, because the group was planned otherwise than before. `replan` plans the group on the
     cache as it is when called. `now` in seconds since the epoch. The texts are what the group's own message ends with. Without DefaultPreemption at PostFilter a group preempts nobody: a Status without text.
     """
-    plugins = (plugin for plugin in framework.at(Point.POST_FILTER) if isinstance(plugin, DefaultPreemption))
+    plugins = (plugin for plugin in framework.post_filter_plugins if isinstance(plugin, DefaultPreemption))
     plugin = next(plugins, None)
     if plugin is None or not pods:
         return unschedulable()

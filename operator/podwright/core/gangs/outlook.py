@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Bools, CycleState, Int64s
+from podwright.core.framework.interface import Bools, CycleState, Int64s, PreFilterPlugin
 from podwright.core.framework.profile import Point
 from podwright.core.gangs.rules import too_few, wanting
 from podwright.core.gangs.topology_domains import Domains, add_up
@@ -50,8 +50,8 @@ class Outlook:
         self._cache = cache
         self._pods = pods
         self.members = len(pods)
-        self._fit = next((plugin for plugin in framework.at(Point.FILTER) if type(plugin) is NodeResourcesFit), None)
-        self._filters = [p for p in framework.at(Point.FILTER) if p.name in _OF_THE_NODE and _is_ours(p)]
+        self._fit = next((plugin for plugin in framework.filter_plugins if type(plugin) is NodeResourcesFit), None)
+        self._filters = [p for p in framework.filter_plugins if p.name in _OF_THE_NODE and _is_ours(p)]
         kinds: dict[tuple[Any, ...], _Kind] = {}
         for pod in pods:
             key = (pod.requests, pod.node_affinity, pod.tolerations, pod.node_name, pod.required_features)
@@ -117,8 +117,9 @@ class Outlook:
             kind.open = table.valid
             for plugin in self._filters:
                 state = CycleState()
-                plugin.pre_filter(state, kind.pod)
-                verdict = plugin.filter_all(state, kind.pod, table)
+                if isinstance(plugin, PreFilterPlugin):
+                    plugin.pre_filter(state, kind.pod)
+                verdict = None if plugin.filter_all is None else plugin.filter_all(state, kind.pod, table)
                 if verdict is None:
                     continue
                 if np.any(kind.open & ~verdict.ok):
@@ -139,7 +140,7 @@ class Outlook:
 
         So it is where all plugins are ours, and members have neither volumes nor affinities nor spread constraints.
         """
-        plugins = [plugin for point in _WHERE_PODS_MATTER for plugin in self._framework.at(point)]
+        plugins = self._framework.at(*_WHERE_PODS_MATTER)
         spreads = [plugin for plugin in plugins if isinstance(plugin, PodTopologySpread)]
         return all(map(_is_ours, plugins)) and not any(
             pod.volumes or pod.pod_affinity is not NO_POD_AFFINITY or any(plugin.constrains(pod) for plugin in spreads)

@@ -16,7 +16,6 @@ from typing import Final
 from podwright.core.cycle import Fault, Placement, RandomBelow
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools
-from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code
 from podwright.core.gangs import topology_domains as domains
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption, GangRejection
@@ -140,7 +139,7 @@ class Planner:
                 continue
             if tried == domains.TRIALS:
                 # Who would have rejected the rest is not known: any filter may.
-                outlook.blockers.update(plugin.name for plugin in self.framework.at(Point.FILTER))
+                outlook.blockers.update(plugin.name for plugin in self.framework.filter_plugins)
                 break
             tried += 1
             decision = self._try(pods, found.nodes(position))

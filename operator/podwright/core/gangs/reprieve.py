@@ -14,7 +14,6 @@ from typing import Any, Final, Self
 from podwright.core.cycle import Placement
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState
-from podwright.core.framework.profile import Point
 from podwright.core.objects.affinity import NO_SPREAD
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import claims_of
@@ -224,7 +223,7 @@ class Reach:
     """
 
     def __init__(self, framework: Framework, cache: Cache, placements: Sequence[Placement], *, thorough: bool) -> None:
-        plugins = framework.at(Point.FILTER)
+        plugins = framework.filter_plugins
         members = [placement.pod for placement in placements]
         self._cache = cache
         self._all = frozenset(range(len(placements)))

@@ -13,7 +13,6 @@ from collections import deque
 from typing import Final
 
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.profile import Point
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.state.cache import Cache
@@ -89,7 +88,7 @@ def obstacle(cache: Cache, framework: Framework, pod: PodInfo, node_name: str) -
     info = cache.present(node_name)
     if info is None or info.node is None:
         return f'node "{node_name}" not found'
-    for plugin in framework.at(Point.FILTER):
+    for plugin in framework.filter_plugins:
         if isinstance(plugin, NodeResourcesFit):
             break
     else:

@@ -18,7 +18,6 @@ from typing import Any, Final
 from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import Cluster
-from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
@@ -166,7 +165,7 @@ class Bindings:
     async def _cycle(self, cycle: BindingCycle) -> Status | None:
         pod, node_name, framework = cycle.queued.pod, cycle.placement.node_name, cycle.live.framework
         state = cycle.placement.state
-        works = framework.at(Point.PRE_BIND) and framework.pre_bind_plugins(state, pod, node_name)
+        works = framework.pre_bind_plugins and framework.pre_bind_pre_flights(state, pod, node_name)
         if cycle.waiting is not None and cycle.waiting.allowed:
             cycle.waiting = None  # the rest of its gang came in the same breath
         if cycle.waiting is not None or works:
@@ -181,7 +180,7 @@ class Bindings:
         cycle.posted = True
         annotations = annotations_of(cycle.live.policy, cycle.placement)
         status = await framework.bind(state, pod, node_name, annotations)
-        if status is None and framework.at(Point.POST_BIND):
+        if status is None and framework.post_bind_plugins:
             await self._after(cycle)
         return status
 

@@ -10,7 +10,7 @@ from podwright.core.cycle import Fault, Placement, Rejection, schedule
 from podwright.core.framework import interface as fw
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.profile import Enabled, PluginSet, Point, Profile
+from podwright.core.framework.profile import Enabled, PluginSet, Profile
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
@@ -20,11 +20,11 @@ from support.objects.builders import make_node, make_pod
 POD = parse_pod(make_pod("p"))
 
 
-def framework(*classes, nodes="abc", args=None):
+def framework(*classes, nodes="abc", args=None, besides=("PrioritySort", "DefaultBinder")):
     """A framework with these plugins only, besides the queue's order and the binder."""
     world = World()
     world.fill({"nodes": [make_node(name) for name in nodes]})
-    everything = {**{name: PLUGINS[name] for name in ("PrioritySort", "DefaultBinder")}, **{c.name: c for c in classes}}
+    everything = {**{name: PLUGINS[name] for name in besides}, **{c.name: c for c in classes}}
     entries = tuple(Enabled(name, getattr(c, "weight", 0)) for name, c in everything.items())
     profile = Profile("podwright", {"multiPoint": PluginSet(entries)}, args or {})
     return Framework(profile, everything, world)
@@ -249,8 +249,8 @@ def binding(name, answer, log):
 
 def test_the_first_bind_plugin_that_takes_the_pod_wins():
     log = []
-    fwk = framework(binding("Skips", SKIP, log), binding("Takes", None, log), binding("Last", None, log))
-    fwk._points[Point.BIND] = tuple(p for p in fwk.at(Point.BIND) if p.name != "DefaultBinder")
+    binders = binding("Skips", SKIP, log), binding("Takes", None, log), binding("Last", None, log)
+    fwk = framework(*binders, besides=("PrioritySort",))
     assert asyncio.run(fwk.bind(fw.CycleState(), POD, "a", {})) is None
     assert log == ["Skips p a", "Takes p a"]
 

@@ -52,12 +52,14 @@ def world():
     return made
 
 
-def framework(point, in_world=None, **methods):
-    """The default profile with a plugin called Bad at one point."""
+def framework(point, in_world=None, *, alone=False, **methods):
+    """The default profile with a plugin called Bad at one point; `alone`: without the default plugins of that point."""
     own = {"unreserve": lambda *_args: None} if point == "reserve" else {}
     bad = type("Bad", (fw.Plugin, BASES[point]), {"name": "Bad", **own, **methods})
     classes = {**PLUGINS, "Bad": bad}
-    profile = convert_profile({"plugins": {point: {"enabled": [{"name": "Bad"}]}}}, "", classes, Features())
+    disabled = [{"name": "*"}] if alone else []
+    plugins = {point: {"enabled": [{"name": "Bad"}], "disabled": disabled}}
+    profile = convert_profile({"plugins": plugins}, "", classes, Features())
     return Framework(profile, classes, in_world or world())
 
 
@@ -162,8 +164,7 @@ def test_from_pre_bind_on_a_broken_plugin_is_named(point, name, extra, method):
     async def broken(*args):
         return method(*args)
 
-    fwk = framework(point, **{name: broken})
-    fwk._points = {p: tuple(x for x in plugins if x.name == "Bad") for p, plugins in fwk._points.items()}
+    fwk = framework(point, alone=True, **{name: broken})
     with pytest.raises(PluginError, match=in_words("Bad", point, "")):
         asyncio.run(getattr(fwk, name)(fw.CycleState(), POD, "a", *extra))
 
