@@ -27,8 +27,8 @@ from podwright.core.state.cache import Cache
 from podwright.engine.active_policies import ActivePolicies, EngineHandle
 from podwright.engine.binding.checks import BoundNodeChecks
 from podwright.engine.binding.cycle import BindingCycles, ConflictRecordingCluster
-from podwright.engine.binding.executor import Bindings
-from podwright.engine.binding.limiter import AT_ONCE
+from podwright.engine.binding.executor import BindingExecutor
+from podwright.engine.binding.limiter import PROMPT_LIMIT
 from podwright.engine.failures import Failures
 from podwright.engine.gangs.attempts import Gangs
 from podwright.engine.gangs.group_changes import GroupChanges
@@ -82,7 +82,7 @@ class Engine:
         sources: Sources,
         *,
         metrics: Metrics | None = None,
-        bindings_at_once: int = AT_ONCE,
+        bindings_at_once: int = PROMPT_LIMIT,
         scheduler_name: str = PODWRIGHT_SCHEDULER_NAME,
         queue_sort: str = QUEUE_SORT,
         waits: Waits = DEFAULT_WAITS,
@@ -127,8 +127,8 @@ class Engine:
             self.wake,
         )
         self._watch = Stopwatch(sources.clock, self.metrics.plugins.event_took)
-        afterwards = BoundNodeChecks(cache, outside.recorder)
-        self.nodes = Nodes(cache, queue, invalid_objects, wake, self._watch, afterwards.node_gone)
+        bound_node_checks = BoundNodeChecks(cache, outside.recorder)
+        self.nodes = Nodes(cache, queue, invalid_objects, wake, self._watch, bound_node_checks.node_removed)
         self.assigned = AssignedPods(
             cache, queue, status, outside.recorder, invalid_objects, wake, self.live.listens, self._watch
         )
@@ -162,7 +162,7 @@ class Engine:
         )
         self._failures = Failures(cache, queue, outside.recorder, status, preemptions, self.metrics)
         self._deciding = False
-        self._bindings = Bindings(
+        self.binding_executor = BindingExecutor(
             cache,
             queue,
             outside.cluster,
@@ -171,7 +171,7 @@ class Engine:
             self.assigned,
             outside.recorder,
             status,
-            afterwards,
+            bound_node_checks,
             self.metrics,
             sources.clock,
             wake,
@@ -182,7 +182,7 @@ class Engine:
             cache,
             queue,
             self.live,
-            self._bindings,
+            self.binding_executor,
             self.binding_cycles,
             self._failures,
             preemptions,
@@ -216,7 +216,7 @@ class Engine:
 
     async def run(self) -> None:
         """Schedules until it is cancelled."""
-        clock, queue, slots = self.sources.clock, self.queue, self._bindings.slots
+        clock, queue, limiter = self.sources.clock, self.queue, self.binding_executor.limiter
         self._deciding = True
         self.group_watch.sweep()
         self._gangs.halves_first()
@@ -224,12 +224,12 @@ class Engine:
         while True:
             queued = queue.pop()
             if queued is None:
-                slots.offer()
+                limiter.wake_next()
                 await self._rest()
             else:
                 self._attempt(queued)
-                if slots.full:
-                    await slots.room()
+                if limiter.full:
+                    await limiter.wait_for_capacity()
                 elif clock() < turn_ends:
                     continue
                 else:
@@ -242,22 +242,22 @@ class Engine:
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             try:
-                self._bindings.afterwards.look()
+                self.binding_executor.checks.check()
                 if self._deciding:  # before that, groups are incomplete because not all is known
                     self.group_watch.look()
-                await self._bindings.confirm_late()
+                await self.binding_executor.confirm_late()
             except Exception:
                 log.exception("confirming late bindings failed")
             looks += 1
             if looks >= GIVE_BACK_EVERY and self._idle is not None:
                 looks = 0
                 self.live.forget_findings()
-                self._bindings.afterwards.tidy()
+                self.binding_executor.checks.prune()
                 self._memory_reclaimer.give_back(self._attempts)
 
     async def stop(self, grace: float) -> None:
         """Waits for the bindings under way, at most `grace` seconds. `run` must have been cancelled."""
-        await self._bindings.drain(grace)
+        await self.binding_executor.drain(grace)
 
     def wake(self) -> None:
         """There may be work."""
@@ -265,14 +265,14 @@ class Engine:
         if idle is not None and not idle.done():
             idle.set_result(None)
 
-    def obstacle(self, pod: PodInfo, node_name: str) -> str:
+    def reason_not_to_bind(self, pod: PodInfo, node_name: str) -> str:
         """Why a Binding that is under way must not be posted again; empty if it may."""
-        return self._bindings.obstacle(pod, node_name)
+        return self.binding_executor.reason_not_to_bind(pod, node_name)
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
         """The tasks of bindings under way."""
-        return self._bindings.tasks
+        return self.binding_executor.tasks
 
     async def _rest(self) -> None:
         self.rested.set()
@@ -295,7 +295,7 @@ class Engine:
         try:
             live = self.live.of(queued.pod)
             if live is None:
-                self._failures.let_go(queued)
+                self._failures.drop(queued)
             elif queued.pod.terminating:
                 self._skip(queued)
             elif queued.pod.group and self.cache.groups.is_member(queued.pod):
@@ -307,23 +307,23 @@ class Engine:
                 seconds = self.sources.clock() - started
                 self.metrics.algorithm_seconds.observe(seconds)
                 if isinstance(decision, Placement):
-                    self._bindings.take_off(queued, runner, decision, started)
+                    self.binding_executor.start(queued, runner, decision, started)
                 elif isinstance(decision, Rejection):
-                    self._failures.rejected(queued, decision, live.framework, profile, seconds)
+                    self._failures.reject(queued, decision, live.framework, profile, seconds)
                 else:
-                    self._failures.faulty(queued, decision.message, profile, seconds)
+                    self._failures.fail(queued, decision.message, profile, seconds)
         except Exception as error:
             log.exception("an attempt at pod %s failed", queued.pod.key)
             if self.cache.is_assumed(queued.uid) and self.binding_cycles.get(queued.uid) is None:
                 self.cache.forget(queued.uid)
             text = f"{type(error).__name__}: {error}"
-            self._failures.faulty(queued, text, profile, self.sources.clock() - started)
+            self._failures.fail(queued, text, profile, self.sources.clock() - started)
 
     def _skip(self, queued: QueuedPod) -> None:
         """A pod that is being deleted is let go."""
         note = f"skip schedule deleting pod: {queued.pod.key}"
         self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", note)
-        self._failures.let_go(queued)
+        self._failures.drop(queued)
 
     def _offer_gauges(self) -> None:
         offer = self.metrics.on_demand
@@ -343,6 +343,6 @@ class Engine:
             lambda: {
                 "nodes": self.cache.table.count,
                 "pods": self.cache.pod_count,
-                "assumed_pods": self._bindings.assumed,
+                "assumed_pods": self.binding_executor.assumed,
             },
         )

@@ -25,7 +25,7 @@ from podwright.engine.preemption import PREEMPTING, Preemptions
 
 log = logging.getLogger(__name__)
 
-TELL_AGAIN: Final = 300.0
+REPEAT_SECONDS: Final = 300.0
 """Seconds after which people are told again of a member of a group what they were told before."""
 NOTE_BYTES: Final = 1024
 """The API server takes no longer note in an event."""
@@ -58,7 +58,7 @@ class Failures:
         self._preemptions = preemptions
         self._metrics = metrics
 
-    def rejected(
+    def reject(
         self, queued: QueuedPod, decision: Rejection, framework: Framework, profile: str, seconds: float
     ) -> None:
         """No node was feasible."""
@@ -73,19 +73,19 @@ class Failures:
             nominated = ""  # There was nobody who could have kept a promise of before.
         if nominated is not None:
             self._nominate(queued.pod, nominated)
-        self._tell(queued, REASON_UNSCHEDULABLE, decision.message, nominated)
+        self._publish(queued, REASON_UNSCHEDULABLE, decision.message, nominated)
         if nominated and decision.post_filter is not None:
             self._preemptions.carry_out(framework, queued.pod, decision.post_filter)
 
-    def rejected_in_group(self, queued: QueuedPod, decision: GangRejection, nominated: str, seconds: float) -> None:
+    def reject_member(self, queued: QueuedPod, decision: GangRejection, nominated: str, seconds: float) -> None:
         """Its group was not placed. A member that fitted nowhere says why; the others say what their group lacks."""
         own = decision.attempts.get(queued.uid)
         message, plugins, pending = decision.message, decision.plugins, decision.pending_plugins
         if isinstance(own, Rejection):
             message, plugins, pending = own.message, plugins | own.status_plugins, own.pending_plugins
-        self.held_back(queued, message, plugins, seconds, pending, nominated, once=True)
+        self.reject_by(queued, message, plugins, seconds, pending, nominated, once=True)
 
-    def let_go(self, queued: QueuedPod) -> None:
+    def drop(self, queued: QueuedPod) -> None:
         """The pod is not scheduled by us any more: it leaves the queue, its group and the node that it was promised."""
         uid, nominator = queued.uid, self._cache.nominator
         self._queue.done(uid)
@@ -94,7 +94,7 @@ class Failures:
             nominator.remove(uid)
             self._queue.move(POD_GONE, queued.pod, None, up_to_priority=queued.pod.priority)
 
-    def held_back(
+    def reject_by(
         self,
         queued: QueuedPod,
         message: str,
@@ -113,9 +113,9 @@ class Failures:
         self._queue.reject(queued, plugins, pending)
         if self._queue.get(queued.uid) is queued:
             self._nominate(queued.pod, nominated)
-            self._tell(queued, REASON_UNSCHEDULABLE, message, nominated, once=once)
+            self._publish(queued, REASON_UNSCHEDULABLE, message, nominated, once=once)
 
-    def turned_down(
+    def reject_node(
         self, queued: QueuedPod, status: Status, profile: str, seconds: float, *, settled: bool = False
     ) -> None:
         """A plugin rejected the chosen node in Reserve or Permit; or, with `settled`, in PreBind or Bind.
@@ -125,36 +125,38 @@ class Failures:
         self._metrics.attempts(UNSCHEDULABLE, profile).observe(seconds)
         if settled:
             self._queue.fault(queued)
-            self._told(queued, REASON_UNSCHEDULABLE, status.message)
+            self._publish_if_queued(queued, REASON_UNSCHEDULABLE, status.message)
             return
         by = {status.plugin} if status.plugin else set()
         waits = status.code is Code.PENDING
         self._queue.reject(queued, () if waits else by, by if waits else ())
         reasons = sorted(f"{count} {reason}" for reason, count in Counter(status.reasons).items())
         message = f"0/1 nodes are available: {', '.join(reasons)}." if reasons else "0/1 nodes are available:"
-        self._told(queued, REASON_UNSCHEDULABLE, message)
+        self._publish_if_queued(queued, REASON_UNSCHEDULABLE, message)
 
-    def faulty(self, queued: QueuedPod, message: str, profile: str, seconds: float, *, once: bool = False) -> None:
+    def fail(self, queued: QueuedPod, message: str, profile: str, seconds: float, *, once: bool = False) -> None:
         """The attempt failed with an error. `once`: what was said last is not said again."""
         self._metrics.attempts(ERROR, profile).observe(seconds)
         self._queue.fault(queued)
-        if self._told(queued, SCHEDULER_ERROR, message, once=once):
+        if self._publish_if_queued(queued, SCHEDULER_ERROR, message, once=once):
             log.warning("pod %s: %s; trying again", queued.pod.key, message)
 
-    def _told(self, queued: QueuedPod, reason: str, message: str, *, once: bool = False) -> bool:
+    def _publish_if_queued(self, queued: QueuedPod, reason: str, message: str, *, once: bool = False) -> bool:
         """A node that it was promised is not where it goes, so the promise is over, in memory and in its status."""
         self._cache.nominator.remove(queued.uid)
         if self._queue.get(queued.uid) is not queued:
             return True
-        return self._tell(queued, reason, message, "", once=once)
+        return self._publish(queued, reason, message, "", once=once)
 
-    def _tell(self, queued: QueuedPod, reason: str, message: str, nominated: str | None, *, once: bool = False) -> bool:
+    def _publish(
+        self, queued: QueuedPod, reason: str, message: str, nominated: str | None, *, once: bool = False
+    ) -> bool:
         """Whether there was anything to say."""
         before, queued.told = queued.told, None
         self._status.write(queued.pod, Verdict(reason, message), nominated)  # which knows itself what is said already
         if once:
             queued.told = (reason, message, nominated, queued.timestamp)
-            if before is not None and before[:3] == queued.told[:3] and queued.timestamp < before[3] + TELL_AGAIN:
+            if before is not None and before[:3] == queued.told[:3] and queued.timestamp < before[3] + REPEAT_SECONDS:
                 queued.told = before
                 return False
         self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", shortened(message))

@@ -113,7 +113,7 @@ class Runtime:
         return f"{PENDING},spec.schedulerName!={KUBERNETES_DEFAULT_SCHEDULER_NAME}"
 
     def _obstacle(self, pod: PodInfo, node_name: str) -> str:
-        return self.engine.obstacle(pod, node_name)
+        return self.engine.reason_not_to_bind(pod, node_name)
 
     def missing(self) -> list[str]:
         """What keeps us from deciding yet."""

@@ -164,7 +164,7 @@ class TestPlugins:
             assert rig.placed_on("web") == ""
             assert len(rig.engine.binding_cycles) == len(rig.engine.queue) == 0
             assert rig.cluster.bound == []
-            assert len(rig.engine._bindings.slots) == 0
+            assert len(rig.engine.binding_executor.limiter) == 0
 
     async def test_a_pod_whose_binding_is_posted_is_not_taken_for_deleted(self):
         rig = Rig()

@@ -22,7 +22,7 @@ from podwright.engine.ports import Recorder
 log = logging.getLogger(__name__)
 
 MISSING: Final = "NodeNotFound"
-LOOKS_KEPT: Final = 24
+CHECKS_REMEMBERED: Final = 24
 """For so many looks is kept who was bound: two minutes. A watch that falls silent is noticed sooner."""
 
 
@@ -35,7 +35,7 @@ class BoundNodeChecks:
     def __init__(self, cache: Cache, recorder: Recorder) -> None:
         self._cache = cache
         self._recorder = recorder
-        self._bound: deque[set[str]] = deque([set()], LOOKS_KEPT)
+        self._bound: deque[set[str]] = deque([set()], CHECKS_REMEMBERED)
         """Uids of pods that were bound, the newest first, one set for each time between two looks."""
         self._stranded: set[str] = set()
         """Uids of pods on nodes that are gone: a pod that is deleted with its node will not be there at the next look."""
@@ -44,19 +44,19 @@ class BoundNodeChecks:
         """Pods that are remembered."""
         return sum(map(len, self._bound))
 
-    def bound(self, pod: PodInfo, node_name: str) -> None:
+    def pod_bound(self, pod: PodInfo, node_name: str) -> None:
         """A Binding has gone through."""
         self._bound[0].add(pod.uid)
         if self._cache.present(node_name) is None:
             self._stranded.add(pod.uid)
 
-    def node_gone(self, info: NodeInfo) -> None:
+    def node_removed(self, info: NodeInfo) -> None:
         """There is no such node any more."""
         for uid in info.pods:
             if any(uid in bound for bound in self._bound):
                 self._stranded.add(uid)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """To be called every few seconds."""
         self._bound.appendleft(set())
         stranded, self._stranded = self._stranded, set()
@@ -70,7 +70,7 @@ class BoundNodeChecks:
                 note = f'bound to node "{info.name}", which is gone'
                 self._recorder.record(pod, "Warning", MISSING, "Binding", note)
 
-    def tidy(self) -> None:
+    def prune(self) -> None:
         """Forgets those that are gone or that a kubelet has taken. After a burst that takes milliseconds: it is for idle times."""
         placement = self._cache.placement
         for bound in self._bound:
@@ -80,7 +80,7 @@ class BoundNodeChecks:
             )
 
 
-def obstacle(cache: Cache, framework: Framework, pod: PodInfo, node_name: str) -> str:
+def reason_not_to_bind(cache: Cache, framework: Framework, pod: PodInfo, node_name: str) -> str:
     """Why the pod, which is assumed on the node, must not be bound to it any more; empty if it may.
 
     Only where NodeResourcesFit filters is a node that is too full none to bind to, and only of what it does not ignore.

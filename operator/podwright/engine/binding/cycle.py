@@ -29,11 +29,11 @@ class BindingCycle:
     posted: bool = False
     settled: bool = False
     """Permit is over: a plugin that turns the pod down from here on does not make it unschedulable."""
-    refused: bool = False
+    conflict: bool = False
     """The API server said that somebody else had bound the pod."""
     stopped: Status | None = None
     waiting: WaitingPod | None = None
-    again: Callable[[], None] | None = None
+    readmit: Callable[[], None] | None = None
     """Takes the pod in as a pending one: it was gone and is back, and came while its cycle had not landed."""
     expected: bool = False
     """The pod's status was told this node as the one that it is expected on."""
@@ -84,11 +84,11 @@ class BindingCycles:
         """Ends a cycle whose Binding is not posted yet; False if there is none."""
         return self._end(self._binding_cycles.get(uid), unschedulable(why))
 
-    def refused(self, uid: str) -> None:
+    def record_conflict(self, uid: str) -> None:
         """The API server turned its Binding down because it has one."""
         cycle = self._binding_cycles.get(uid)
         if cycle is not None:
-            cycle.refused = True
+            cycle.conflict = True
 
     @staticmethod
     def _end(cycle: BindingCycle | None, why: Status) -> bool:
@@ -102,14 +102,14 @@ class BindingCycles:
         """The pod is no longer pending: if nothing was posted for it, it was deleted, and there is nothing to bind."""
         cycle = self._binding_cycles.get(uid)
         if cycle is not None:
-            cycle.again = None
+            cycle.readmit = None
         return self.cancel(uid, "the pod was deleted")
 
     def back(self, uid: str, again: Callable[[], None]) -> None:
         """The pod is pending again: its cycle, if it was ended, calls `again` when it has landed."""
         cycle = self._binding_cycles.get(uid)
         if cycle is not None and cycle.stopped is not None:
-            cycle.again = again
+            cycle.readmit = again
 
     def __iter__(self) -> Iterator[BindingCycle]:
         """Those of this moment."""
@@ -135,5 +135,5 @@ class ConflictRecordingCluster:
             await self._bind(pod, node_name, annotations)
         except ClusterError as error:
             if error.status == CONFLICT:
-                self._binding_cycles.refused(pod.uid)
+                self._binding_cycles.record_conflict(pod.uid)
             raise

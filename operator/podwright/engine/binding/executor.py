@@ -3,7 +3,7 @@
     assume ─► reserve ─► permit ─► [wait] ─► PreBind ─► Bind ─► PostBind ─► (the watch confirms)
                  └───────────┴─────────┴────────┴─────────┴──► unreserve ─► forget ─► back to the queue
 
-`take_off` is the part that is over at once; the rest runs as a task of its own, many side by side. Whether a Binding that
+`start` is the part that is over at once; the rest runs as a task of its own, many side by side. Whether a Binding that
 failed has gone through is never guessed: the pod is read back, and stays assumed until there is an answer.
 """
 
@@ -25,10 +25,10 @@ from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.queue.queued_pod import Place
 from podwright.core.state.cache import Cache
 from podwright.engine.active_policies import ActivePolicy
-from podwright.engine.binding.checks import BoundNodeChecks, obstacle
+from podwright.engine.binding.checks import BoundNodeChecks, reason_not_to_bind
 from podwright.engine.binding.cycle import BindingCycle, BindingCycles
 from podwright.engine.binding.decision_annotation import annotations_of
-from podwright.engine.binding.limiter import AT_ONCE, BindLimiter
+from podwright.engine.binding.limiter import PROMPT_LIMIT, BindLimiter
 from podwright.engine.binding.waiting_pods import WaitingPod
 from podwright.engine.failures import Failures
 from podwright.engine.intake.object_changes import POD_GONE
@@ -45,7 +45,7 @@ ENDING: Final = Status(Code.ERROR, ("the scheduler ends",))
 """Whose pod waits at the end of this process is left to the next one, and nobody needs to be told."""
 
 
-class Bindings:
+class BindingExecutor:
     """See the module."""
 
     def __init__(
@@ -58,11 +58,11 @@ class Bindings:
         assigned: AssignedPods,
         recorder: Recorder,
         status: StatusWriter,
-        afterwards: BoundNodeChecks,
+        checks: BoundNodeChecks,
         metrics: Metrics,
         clock: Callable[[], float],
         wake: Callable[[], None],
-        at_once: int = AT_ONCE,
+        at_once: int = PROMPT_LIMIT,
         *,
         expectations: bool = True,
     ) -> None:
@@ -78,16 +78,16 @@ class Bindings:
         self._metrics = metrics
         self._clock = clock
         self._wake = wake
-        self.slots = BindLimiter(clock, at_once)
+        self.limiter = BindLimiter(clock, at_once)
         """For Bindings that are with the API server; who waits in Permit or PreBind has none."""
         self._expectations = expectations
-        self.afterwards = afterwards
+        self.checks = checks
         self._unconfirmed: deque[tuple[float, PodInfo]] = deque()
         self.tasks: set[asyncio.Task[None]] = set()
 
     # Up to the task
 
-    def take_off(self, queued: QueuedPod, live: ActivePolicy, placement: Placement, started: float) -> None:
+    def start(self, queued: QueuedPod, live: ActivePolicy, placement: Placement, started: float) -> None:
         """Assume, reserve and permit, then off it goes."""
         pod, node_name, framework = queued.pod, placement.node_name, live.framework
         if self._cache.placement(queued.uid) is not None:
@@ -108,8 +108,8 @@ class Bindings:
             return
         self._cache.nominator.remove(queued.uid)
         self._binding_cycles.add(cycle)
-        self.slots.enter(cycle)
-        task = asyncio.create_task(self._fly(cycle), name="podwright binding")
+        self.limiter.acquire(cycle)
+        task = asyncio.create_task(self._run(cycle), name="podwright binding")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
@@ -120,7 +120,7 @@ class Bindings:
 
     # The task
 
-    async def _fly(self, cycle: BindingCycle) -> None:
+    async def _run(self, cycle: BindingCycle) -> None:
         try:
             status = await self._outcome(cycle)
             try:
@@ -133,10 +133,10 @@ class Bindings:
                 elif cycle.queued.place is Place.IN_FLIGHT and self._cache.placement(cycle.uid) is None:
                     self._queue.fault(cycle.queued)
         finally:
-            self.slots.leave(cycle)
+            self.limiter.release(cycle)
             self._binding_cycles.remove(cycle)
-            if cycle.again is not None:
-                cycle.again()
+            if cycle.readmit is not None:
+                cycle.readmit()
             self._wake()
 
     async def _end(self, cycle: BindingCycle, status: Status | None) -> None:
@@ -174,7 +174,7 @@ class Bindings:
                 return status
         if cycle.stopped is not None:
             return cycle.stopped
-        if why := obstacle(self._cache, framework, pod, node_name):
+        if why := reason_not_to_bind(self._cache, framework, pod, node_name):
             return Status(Code.ERROR, (why,))
         self._settle(cycle)
         cycle.posted = True
@@ -192,7 +192,7 @@ class Bindings:
         if self._expectations and pod.nominated_node_name != node_name:
             self._status.write(pod, None, node_name)
             cycle.expected = True
-        self.slots.leave(cycle)
+        self.limiter.release(cycle)
         try:
             status = None
             if cycle.waiting is not None:
@@ -208,8 +208,8 @@ class Bindings:
         finally:
             cycle.working = None
         if status is None and cycle.stopped is None:
-            await self.slots.room()
-            self.slots.enter(cycle)
+            await self.limiter.wait_for_capacity()
+            self.limiter.acquire(cycle)
         return status or cycle.stopped
 
     def _settle(self, cycle: BindingCycle) -> None:
@@ -223,10 +223,10 @@ class Bindings:
         except PluginError as error:
             log.warning("pod %s is bound, but %s", cycle.queued.pod.key, error)
 
-    def obstacle(self, pod: PodInfo, node_name: str) -> str:
+    def reason_not_to_bind(self, pod: PodInfo, node_name: str) -> str:
         """Why a Binding that is under way must not be posted again; empty if it may."""
         cycle = self._binding_cycles.get(pod.uid)
-        return "" if cycle is None else obstacle(self._cache, cycle.live.framework, pod, node_name)
+        return "" if cycle is None else reason_not_to_bind(self._cache, cycle.live.framework, pod, node_name)
 
     # Ends
 
@@ -241,7 +241,7 @@ class Bindings:
             self._metrics.after_flush.inc()
         note = f"Successfully assigned {pod.key} to {node_name}"
         self._recorder.record(pod, "Normal", "Scheduled", "Binding", note)
-        self.afterwards.bound(pod, node_name)
+        self.checks.pod_bound(pod, node_name)
         if self._cache.is_assumed(queued.uid):
             self._unconfirmed.append((now + CONFIRM_SECONDS, pod))
 
@@ -254,9 +254,9 @@ class Bindings:
             self._cache.forget(queued.uid)
         profile, seconds = queued.pod.scheduler_name, self._clock() - cycle.started
         if status.rejected:
-            self._failures.turned_down(queued, status, profile, seconds, settled=cycle.settled)
+            self._failures.reject_node(queued, status, profile, seconds, settled=cycle.settled)
         else:
-            self._failures.faulty(queued, status.message or status.code.text, profile, seconds)
+            self._failures.fail(queued, status.message or status.code.text, profile, seconds)
         if self._binding_cycles.get(queued.uid) is cycle:  # Else nobody has seen the pod on that node.
             self._queue.move(POD_GONE, queued.pod.on(placement.node_name), None, spare=queued.uid)
 
@@ -294,7 +294,7 @@ class Bindings:
         """The pod has a node. Whoever was refused has not bound it, not even where two of us chose alike."""
         if node_name != cycle.placement.node_name:
             self._elsewhere(cycle)
-        elif cycle.refused:
+        elif cycle.conflict:
             self._take_back(cycle)
             self._queue.done(cycle.uid)
         else:

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Final
 
-AT_ONCE: Final = 32
+PROMPT_LIMIT: Final = 32
 """Bindings on their way that are not slow."""
-AT_MOST: Final = 512
+TOTAL_LIMIT: Final = 512
 """Bindings on their way, the slow ones too: below what an API server queues of one client before it refuses (429)."""
-PATIENCE_SECONDS: Final = 0.1
+PROMPT_SECONDS: Final = 0.1
 """How long a Binding keeps its slot."""
 
 
@@ -27,9 +27,9 @@ class BindLimiter:
     def __init__(
         self,
         clock: Callable[[], float],
-        at_once: int = AT_ONCE,
-        at_most: int = AT_MOST,
-        patience: float = PATIENCE_SECONDS,
+        at_once: int = PROMPT_LIMIT,
+        at_most: int = TOTAL_LIMIT,
+        patience: float = PROMPT_SECONDS,
     ) -> None:
         self._clock = clock
         self._at_once = at_once
@@ -57,20 +57,20 @@ class BindLimiter:
             self._slow.add(oldest[0])
         return len(quick) >= self._at_once or len(self) >= self._at_most
 
-    def enter(self, who: Hashable) -> None:
+    def acquire(self, who: Hashable) -> None:
         """Takes a slot, whether there is one or not: ask `full`, or wait for `room`, before."""
         self._quick[who] = self._clock()
         if self._waiters:
             self._call()
 
-    def leave(self, who: Hashable) -> None:
+    def release(self, who: Hashable) -> None:
         """Done, or not on its way for now. Who is not there leaves nothing."""
         if self._quick.pop(who, None) is None:
             self._slow.discard(who)
         if self._waiters:
             self._call()
 
-    async def room(self) -> None:
+    async def wait_for_capacity(self) -> None:
         """Returns, in the order of asking, when there is a slot; who enters before anything else is awaited has it."""
         queue = self._waiters.append
         while self.full:
@@ -84,7 +84,7 @@ class BindLimiter:
                 self._call()  # it may have been called for a slot that is now another one's
                 raise
 
-    def offer(self) -> None:
+    def wake_next(self) -> None:
         """Who was told of a slot has no use for it: the next one may have it."""
         if self._waiters:
             self._call()

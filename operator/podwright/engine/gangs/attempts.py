@@ -21,7 +21,7 @@ from podwright.core.queue.queued_pod import Place
 from podwright.core.state.cache import Cache
 from podwright.engine.active_policies import ActivePolicies, ActivePolicy
 from podwright.engine.binding.cycle import BindingCycles
-from podwright.engine.binding.executor import Bindings
+from podwright.engine.binding.executor import BindingExecutor
 from podwright.engine.failures import Failures
 from podwright.engine.gangs.group_changes import GroupChanges
 from podwright.engine.gangs.members import GONE, GangMembers
@@ -42,7 +42,7 @@ class Gangs:
         cache: Cache,
         queue: SchedulingQueue,
         live: ActivePolicies,
-        bindings: Bindings,
+        binding_executor: BindingExecutor,
         binding_cycles: BindingCycles,
         failures: Failures,
         preemptions: Preemptions,
@@ -56,7 +56,7 @@ class Gangs:
         self._cache = cache
         self._queue = queue
         self._live = live
-        self._bindings = bindings
+        self._binding_executor = binding_executor
         self._binding_cycles = binding_cycles
         self._failures = failures
         self._preemptions = preemptions
@@ -72,7 +72,7 @@ class Gangs:
         """One attempt at the popped pod's group. The pod must name one that counts."""
         group = self._cache.groups.of(queued.pod)
         if group is None:
-            self._failures.held_back(queued, GONE, {GangScheduling.name}, self._clock() - started)
+            self._failures.reject_by(queued, GONE, {GangScheduling.name}, self._clock() - started)
             return
         self._finish_halves(group, queued)
         self._try(group, queued, live, started)
@@ -131,7 +131,7 @@ class Gangs:
                 continue
             if self._cache.is_assumed(member.uid):
                 self._cache.forget(member.uid)
-            self._failures.faulty(member, message, member.pod.scheduler_name, seconds)
+            self._failures.fail(member, message, member.pod.scheduler_name, seconds)
 
     def _decide(self, group: PodGroup, members: Sequence[QueuedPod], live: ActivePolicy) -> GangDecision:
         if problem := self._watch.odd_one(group.key, members[0].pod.scheduler_name):
@@ -156,21 +156,19 @@ class Gangs:
         """Whether enough members have taken off; else none has."""
         queued = {member.uid: member for member in members}
         for placement in decision.placements:
-            self._bindings.take_off(queued[placement.pod.uid], live, placement, started)
+            self._binding_executor.start(queued[placement.pod.uid], live, placement, started)
         if self._cache.groups.placed(decision.group.key) < decision.group.min_count:
             # A plugin changed its mind between the plan and now. No task has begun, so the others are simply stopped.
             for placement in decision.placements:
                 self._binding_cycles.cancel(placement.pod.uid, NOT_TOGETHER)
             for rejection in decision.rejections:
                 by = rejection.status_plugins | {GangScheduling.name}
-                self._failures.held_back(queued[rejection.pod.uid], NOT_TOGETHER, by, self._clock() - started)
+                self._failures.reject_by(queued[rejection.pod.uid], NOT_TOGETHER, by, self._clock() - started)
             self._groups.not_scheduled(decision.group, Verdict(UNSCHEDULABLE, NOT_TOGETHER))
             return False
         for rejection in decision.rejections:
             member = queued[rejection.pod.uid]
-            self._failures.rejected(
-                member, rejection, live.framework, member.pod.scheduler_name, self._clock() - started
-            )
+            self._failures.reject(member, rejection, live.framework, member.pod.scheduler_name, self._clock() - started)
             # The group is placed; whether others must go for the rest is for another attempt, and that is made at once.
             self._queue.activate(member.uid)
         self._groups.scheduled(decision.group)
@@ -182,7 +180,7 @@ class Gangs:
         nominations = {} if decision.preemption is None else decision.preemption.nominations
         for member in members:
             nominated = nominations.get(member.uid, "")
-            self._failures.rejected_in_group(member, decision, nominated, self._clock() - started)
+            self._failures.reject_member(member, decision, nominated, self._clock() - started)
         self._groups.not_scheduled(decision.group, Verdict(UNSCHEDULABLE, decision.message))
         if decision.preemption is not None:
             pods = [member.pod for member in members if self._queue.get(member.uid) is member]
@@ -190,5 +188,5 @@ class Gangs:
 
     def _faulty(self, decision: GangFault, members: Sequence[QueuedPod], seconds: float) -> None:
         for member in members:
-            self._failures.faulty(member, decision.message, member.pod.scheduler_name, seconds, once=True)
+            self._failures.fail(member, decision.message, member.pod.scheduler_name, seconds, once=True)
         self._groups.not_scheduled(decision.group, Verdict(SCHEDULER_ERROR, decision.message))

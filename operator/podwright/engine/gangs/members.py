@@ -90,11 +90,11 @@ class GangMembers:
             if queued is not first and self._queue.take(queued.uid) is None:
                 continue
             if queued.pod.terminating:
-                self._failures.let_go(queued)
+                self._failures.drop(queued)
             else:
                 members.append(queued)
         if first not in members and self._queue.get(first.uid) is first:
-            self._failures.held_back(first, GONE, {GangScheduling.name}, 0.0)
+            self._failures.reject_by(first, GONE, {GangScheduling.name}, 0.0)
         return members
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from podwright.engine.binding.checks import LOOKS_KEPT
+from podwright.engine.binding.checks import CHECKS_REMEMBERED
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.objects.builders import make_node
 
@@ -44,9 +44,9 @@ async def test_no_binding_to_a_node_that_cannot_take_the_pod_any_more(happens, w
     rig.node("a", allocatable={"cpu": "4", "pods": "10"})
     rig.pod("web", requests={"cpu": "2"})
     rig.engine._attempt(rig.engine.queue.pop())
-    assert rig.engine.obstacle(rig.engine.queue.get("default/web").pod, "a") == ""
+    assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == ""
     happens(rig)
-    assert rig.engine.obstacle(rig.engine.queue.get("default/web").pod, "a") == why
+    assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == why
     async with deciding(rig):
         assert rig.cluster.bound == []
         assert rig.recorder.notes("FailedScheduling")[0] == why
@@ -85,7 +85,7 @@ async def test_devices_that_have_gone_are_missed(args, why):
     rig.pod("web", requests={"cpu": "1", GPU: "2"})
     rig.engine._attempt(rig.engine.queue.pop())
     rig.engine.nodes.put(make_node("a", allocatable={GPU: "0"}))
-    assert rig.engine.obstacle(rig.engine.queue.get("default/web").pod, "a") == why
+    assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == why
     async with deciding(rig):
         assert rig.cluster.bound == ([] if why else [("web", "a")])
 
@@ -109,13 +109,13 @@ async def test_a_pod_bound_to_a_node_that_was_gone_is_told_of(news, told):
         if news == "the pod is gone, too":
             rig.engine.assigned.drop("default/web", raw)
         for _ in range(2):
-            rig.engine._bindings.afterwards.look()
+            rig.engine.binding_executor.checks.check()
         assert rig.recorder.notes("NodeNotFound") == told
 
 
 def looks(rig, times=1):
     for _ in range(times):
-        rig.engine._bindings.afterwards.look()
+        rig.engine.binding_executor.checks.check()
 
 
 async def test_late_news_of_a_node_is_enough():
@@ -125,7 +125,7 @@ async def test_late_news_of_a_node_is_enough():
     raw = rig.pod("web")
     async with deciding(rig):
         rig.confirm(raw, "a")
-        looks(rig, LOOKS_KEPT - 1)
+        looks(rig, CHECKS_REMEMBERED - 1)
         rig.engine.nodes.drop("a", None)
         looks(rig, 3)
         assert rig.recorder.notes("NodeNotFound") == ['bound to node "a", which is gone']
@@ -167,7 +167,7 @@ async def test_a_node_that_goes_later_is_no_news(case):
             rig.engine.assigned.put(on_node(ours("foreign"), "a"))
         if case == "started":
             rig.engine.assigned.put({**on_node(raw, "a"), "status": {"startTime": "2026-01-01T00:00:00Z"}})
-        looks(rig, LOOKS_KEPT if case == "long ago" else 1)
+        looks(rig, CHECKS_REMEMBERED if case == "long ago" else 1)
         rig.engine.nodes.drop("a", None)
         if case == "going":
             gone = on_node(raw, "a")
@@ -200,6 +200,6 @@ async def test_who_was_bound_is_remembered_no_longer_than_it_may_matter(monkeypa
             rig.engine.assigned.put({**on_node(raw, "a"), "status": {"startTime": "2026-01-01T00:00:00Z"}})
         keeping = asyncio.create_task(rig.engine.keep_house())
         await settle()
-        assert len(rig.engine._bindings.afterwards) == remembered
+        assert len(rig.engine.binding_executor.checks) == remembered
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)

@@ -151,7 +151,7 @@ class TestFailedBindings:
         rig.cluster.outcomes = [ClusterError("timeout")]
         rig.cluster.objects["Pod", "web"] = rig.pod("web")
         faults = [ZeroDivisionError("ours")]
-        land = rig.engine._bindings._land
+        land = rig.engine.binding_executor._land
 
         def once(*arguments):
             if not before:
@@ -161,7 +161,7 @@ class TestFailedBindings:
             if before:
                 land(*arguments)
 
-        monkeypatch.setattr(rig.engine._bindings, "_land", once)
+        monkeypatch.setattr(rig.engine.binding_executor, "_land", once)
         async with deciding(rig):
             assert rig.counts == {"backoff": 1}
             assert rig.engine.queue.uids() == ["default/web"]
@@ -200,10 +200,10 @@ class TestFailedBindings:
         raw = rig.pod("web")
         rig.cluster.objects["Pod", "web"] = on_node(raw, "a")
         async with deciding(rig):
-            await rig.engine._bindings.confirm_late()
+            await rig.engine.binding_executor.confirm_late()
             assert rig.engine.cache.is_assumed("default/web")
             rig.now += 60
-            await rig.engine._bindings.confirm_late()
+            await rig.engine.binding_executor.confirm_late()
             assert not rig.engine.cache.is_assumed("default/web")
             assert rig.placed_on("web") == "a"
 

@@ -21,82 +21,82 @@ class Time:
 
 
 def taken(time, count, at_once=2, at_most=4):
-    slots = BindLimiter(time, at_once, at_most, patience=0.01)
+    limiter = BindLimiter(time, at_once, at_most, patience=0.01)
     for who in range(count):
-        slots.enter(who)
-    return slots
+        limiter.acquire(who)
+    return limiter
 
 
 def test_quick_ones_are_few():
-    slots = taken(Time(), 2)
-    assert slots.full
-    slots.leave(0)
-    assert not slots.full
+    limiter = taken(Time(), 2)
+    assert limiter.full
+    limiter.release(0)
+    assert not limiter.full
 
 
 def test_a_slow_one_gives_its_slot_back_and_stays_on_its_way():
     time = Time()
-    slots = taken(time, 2)
+    limiter = taken(time, 2)
     time.now += 0.011
-    assert not slots.full
-    assert len(slots) == 2
+    assert not limiter.full
+    assert len(limiter) == 2
 
 
 @pytest.mark.parametrize("leaver", [0, 2], ids=["a slow one goes", "a quick one goes"])
 def test_slow_ones_are_many_but_not_any_number(leaver):
     time = Time()
-    slots = taken(time, 2)
+    limiter = taken(time, 2)
     time.now += 0.011
-    assert not slots.full
-    slots.enter(2)
-    slots.enter(3)
+    assert not limiter.full
+    limiter.acquire(2)
+    limiter.acquire(3)
     time.now += 0.011
-    assert slots.full
-    slots.leave(leaver)
-    assert not slots.full
-    assert len(slots) == 3
+    assert limiter.full
+    limiter.release(leaver)
+    assert not limiter.full
+    assert len(limiter) == 3
 
 
 def test_who_is_not_there_leaves_nothing():
-    slots = taken(Time(), 2)
-    slots.leave("foreign_pod")
-    assert slots.full
+    limiter = taken(Time(), 2)
+    limiter.release("foreign_pod")
+    assert limiter.full
 
 
 class TestWaiting:
     async def test_slots_go_to_whoever_has_waited_longest(self):
-        slots, served = taken(Time(), 2), []
+        limiter, served = taken(Time(), 2), []
 
         async def work(who):
-            await slots.room()
-            slots.enter(who)
+            await limiter.wait_for_capacity()
+            limiter.acquire(who)
             served.append(who)
 
         tasks = [asyncio.create_task(work(who)) for who in "abc"]
         await settle()
         assert served == []
         for who, expected in ((0, ["a"]), (1, ["a", "b"]), ("a", ["a", "b", "c"])):
-            slots.leave(who)
+            limiter.release(who)
             await settle()
             assert served == expected
         await asyncio.gather(*tasks)
 
     async def test_nobody_has_to_leave_when_the_others_are_slow(self):
         time = Time()
-        slots = taken(time, 2)
-        waiting = [asyncio.create_task(slots.room()) for _ in range(2)]
+        limiter = taken(time, 2)
+        waiting = [asyncio.create_task(limiter.wait_for_capacity()) for _ in range(2)]
         await settle()
         time.now += 1
         async with asyncio.timeout(5):
             await waiting[0]
-            slots.enter("first")
+            limiter.acquire("first")
             await waiting[1]
 
     async def test_one_that_no_longer_waits_takes_nobodys_turn(self):
-        slots = taken(Time(), 2)
-        first, second = (asyncio.create_task(slots.room()) for _ in range(2))
+        limiter = taken(Time(), 2)
+        first, second = (asyncio.create_task(limiter.wait_for_capacity()) for _ in range(2))
         await settle()
-        slots.leave(0)
+        limiter.release(0)
         first.cancel()
         async with asyncio.timeout(5):
             await second
@@ -122,7 +122,7 @@ async def test_slow_bindings_hold_up_nobody_elses():
             answer.set_result(None)
         await settle()
         assert len(rig.recorder.notes("Scheduled")) == 8
-        assert len(rig.engine._bindings.slots) == 0
+        assert len(rig.engine.binding_executor.limiter) == 0
 
 
 class Holder(Plugin, PermitPlugin, PreBindPlugin):
@@ -154,7 +154,7 @@ async def test_who_is_held_before_its_binding_holds_up_nobody(point):
         Holder.gate.set_result(None)
         await settle()
         assert rig.cluster.bound == [("next", "a"), ("last", "a"), ("held", "a")]
-        assert len(rig.engine._bindings.slots) == 0
+        assert len(rig.engine.binding_executor.limiter) == 0
 
 
 async def test_who_was_held_waits_for_a_slot_like_everybody():
