@@ -66,7 +66,9 @@ def test_snippets_of_the_readme_are_part_of_their_files():
 
 def test_the_first_policy_compiles():
     (text,) = [text for file, text in SNIPPET.findall(README) if file.endswith(".yaml")]
-    assert compile_policy(parse_policy(yaml.safe_load(text)), PLUGINS, Features()).strategy == "LeastAllocated"
+    assert (
+        compile_policy(parse_policy(yaml.safe_load(text)), PLUGINS, Features()).spec.strategy.type == "LeastAllocated"
+    )
 
 
 def test_the_readme_has_every_strategy():

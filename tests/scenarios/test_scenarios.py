@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from podwright.api.compile import PolicySet
+from podwright.api.policy_set import PolicySet
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent
 from podwright.core.framework.framework import Framework

@@ -1,8 +1,8 @@
 """The status of a SchedulerPolicy: observedGeneration, the conditions Accepted and Active, and lastAccepted.
 
-lastAccepted is the operator's memory: what it has to go back to when the newest generation is bad and it was restarted.
-Accepted says whether the newest generation is good, Active whether the policy decides about pods. Times are given from
-outside; a condition keeps its lastTransitionTime while its status stays the same.
+Accepted says whether the newest generation is valid, Active whether the policy decides about pods. lastAccepted lets an
+operator that restarts go back to the last accepted generation when the newest one is invalid. The caller passes the time;
+a condition keeps its lastTransitionTime while its status stays the same.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from podwright.api.compile import Outcome, PolicySet
+from podwright.api.policy_set import ApplyResult, PolicySet
 from podwright.api.scheduler_policy import LastAccepted
 from podwright.core.framework.args import encode
 
@@ -77,58 +77,68 @@ class PolicyStatus:
     )
 
 
-def status_of(policies: PolicySet, outcome: Outcome, previous: Mapping[str, Any] | None, now: str) -> dict[str, Any]:
-    """`status` for the policy of `outcome`. `previous`: what it was; equal to the result, nothing needs writing.
+def status_of(
+    policies: PolicySet, applied: ApplyResult, previous: Mapping[str, Any] | None, now: str
+) -> dict[str, Any]:
+    """The status of the policy that `applied` is about. If it equals `previous`, nothing has to be written.
 
-    `now` is an RFC 3339 time. Since one policy can shadow another, this depends on all of them: compute it anew for each
-    policy when `policies.version` has changed.
+    `now` is an RFC 3339 time. One policy can shadow another, so the status of each policy depends on all of them: compute
+    all statuses again when `policies.version` has changed.
     """
-    before = {}
-    conditions = (previous or {}).get("conditions")
-    for condition in conditions if isinstance(conditions, list) else []:
-        if isinstance(condition, Mapping):
-            before[condition.get("type")] = condition
-    accepted = (ACCEPTED, outcome.accepted, outcome.reason, outcome.message)
+    before = _conditions_by_type(previous)
+    findings = (
+        _Finding(ACCEPTED, applied.accepted, applied.reason, applied.message),
+        _active_finding(policies, applied),
+    )
     status: dict[str, Any] = {
-        "observedGeneration": outcome.generation,
-        "conditions": [
-            _condition(kind, good, reason, message, outcome.generation, before.get(kind), now)
-            for kind, good, reason, message in (accepted, (ACTIVE, *_activity(policies, outcome)))
-        ],
+        "observedGeneration": applied.generation,
+        "conditions": [_condition(each, before.get(each.type), applied.generation, now) for each in findings],
     }
-    # What is not acceptable now, because a plugin is gone, may be again.
-    kept = encode(policies.last_accepted(outcome.name)) or (previous or {}).get("lastAccepted")
+    # Keep a generation that cannot be accepted now: the plugin that it misses may come back.
+    kept = encode(policies.last_accepted(applied.name)) or (previous or {}).get("lastAccepted")
     return {**status, "lastAccepted": kept} if isinstance(kept, Mapping) else status
 
 
-def _activity(policies: PolicySet, outcome: Outcome) -> tuple[bool, str, str]:
-    if outcome.active_generation is None:
-        return False, "NotAccepted", "No generation of this policy was accepted."
-    shadow = policies.shadowed_by(outcome.name)
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """A condition without its times."""
+
+    type: str
+    holds: bool
+    reason: str
+    message: str
+
+
+def _active_finding(policies: PolicySet, applied: ApplyResult) -> _Finding:
+    if applied.active_generation is None:
+        return _Finding(ACTIVE, False, "NotAccepted", "No generation of this policy was accepted.")
+    shadow = policies.shadowed_by(applied.name)
     if shadow is not None:
-        return False, "Shadowed", f"Policy {shadow} goes first and takes every pod that this one would take."
-    in_force = f"Generation {outcome.active_generation} is in force"
-    if outcome.accepted:
-        return True, "InForce", f"{in_force}."
-    return True, "LastGoodGeneration", f"{in_force}; generation {outcome.generation} was not accepted."
+        message = f"Policy {shadow} goes first and takes every pod that this one would take."
+        return _Finding(ACTIVE, False, "Shadowed", message)
+    in_force = f"Generation {applied.active_generation} is in force"
+    if applied.accepted:
+        return _Finding(ACTIVE, True, "InForce", f"{in_force}.")
+    message = f"{in_force}; generation {applied.generation} was not accepted."
+    return _Finding(ACTIVE, True, "LastGoodGeneration", message)
 
 
-def _condition(
-    kind: str,
-    good: bool,
-    reason: str,
-    message: str,
-    generation: int,
-    before: Mapping[str, Any] | None,
-    now: str,
-) -> dict[str, Any]:
-    status = "True" if good else "False"
+def _conditions_by_type(status: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:
+    """The conditions of a status that may be malformed."""
+    conditions = (status or {}).get("conditions")
+    listed = conditions if isinstance(conditions, list) else []
+    return {str(each.get("type")): each for each in listed if isinstance(each, Mapping)}
+
+
+def _condition(finding: _Finding, before: Mapping[str, Any] | None, generation: int, now: str) -> dict[str, Any]:
+    status: Literal["True", "False"] = "True" if finding.holds else "False"
     since = before.get("lastTransitionTime") if before is not None and before.get("status") == status else None
-    return {
-        "type": kind,
-        "status": status,
-        "reason": reason,
-        "message": message[:_MESSAGE_LIMIT],
-        "lastTransitionTime": since or now,
-        "observedGeneration": generation,
-    }
+    condition = Condition(
+        type=finding.type,
+        status=status,
+        reason=finding.reason,
+        message=finding.message[:_MESSAGE_LIMIT],
+        last_transition_time=since or now,
+        observed_generation=generation,
+    )
+    return dict(encode(condition))

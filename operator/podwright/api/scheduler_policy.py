@@ -36,6 +36,8 @@ StrategyType = Literal[
 ]
 WITH_RESOURCES: Final = ("LeastAllocated", "MostAllocated", "BalancedAllocation", "RequestedToCapacityRatio")
 """The strategy types that take `resources`."""
+NAMELESS: Final = "?"
+"""Stands for the name of a policy that has none."""
 NOT_SERVED: Final = ("rules", "extenders")
 """Fields of later versions."""
 
@@ -390,20 +392,29 @@ def parse_last_accepted(raw: Mapping[str, Any]) -> LastAccepted | None:
     kept = status.get("lastAccepted") if isinstance(status, Mapping) else None
     if kept is None:
         return None
-    metadata = raw.get("metadata")
-    name = str(metadata.get("name")) if isinstance(metadata, Mapping) else "?"
     try:
         return decode(LastAccepted, kept, "status.lastAccepted")
     except ArgsError as error:
-        raise PolicyError(name, "Invalid", error.problems) from error
+        raise PolicyError(identity_of(raw)[0], "Invalid", error.problems) from error
+
+
+def identity_of(raw: Mapping[str, Any]) -> tuple[str, str, int]:
+    """Name, uid and generation of an object that may be malformed: NAMELESS, "" and 0 for what is missing."""
+    metadata = raw.get("metadata")
+    known = metadata if isinstance(metadata, Mapping) else {}
+    name, generation = known.get("name"), known.get("generation")
+    return (
+        name if isinstance(name, str) and name else NAMELESS,
+        str(known.get("uid") or ""),
+        generation if isinstance(generation, int) else 0,
+    )
 
 
 def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
     """A SchedulerPolicy object. Raises PolicyError naming the policy and every field that is wrong."""
-    metadata = raw.get("metadata")
-    if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
-        raise PolicyError("?", "Invalid", [("metadata.name", "a name is required")])
-    name = metadata["name"]
+    name, uid, generation = identity_of(raw)
+    if name == NAMELESS:
+        raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
     expected = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
     wrong = [
         (key, f"{raw[key]!r:.60} should be {value!r}")
@@ -422,10 +433,7 @@ def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
         decoded = decode(PolicySpec, spec, "spec")
     except ArgsError as error:
         raise PolicyError(name, "Invalid", error.problems) from error
-    generation = metadata.get("generation")
-    return SchedulerPolicy(
-        name, str(metadata.get("uid") or ""), generation if isinstance(generation, int) else 0, decoded
-    )
+    return SchedulerPolicy(name, uid, generation, decoded)
 
 
 def _refuse_what_is_not_served(name: str, spec: Mapping[str, Any]) -> None:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.api.compile import Classes, CompiledPolicy, Outcome, PolicySet, built_in_policy
+from podwright.api.compile import Classes, CompiledPolicy, built_in_policy
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
+from podwright.api.policy_set import ApplyResult, PolicySet
 from podwright.core.framework.cluster_events import ClusterEvent, EventHint
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
@@ -97,11 +98,11 @@ class ActivePolicies:
         self._listens.clear()
         self._built[policy] = ActivePolicy(policy, framework, ActivePolicy(policy, measured))
 
-    def apply(self, raw: Mapping[str, Any]) -> Outcome:
-        """Takes a policy object in; what is wrong with it is in the outcome."""
-        outcome = self.policies.apply(raw)
+    def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
+        """Takes a policy object in; the result says what is wrong with it."""
+        result = self.policies.apply(raw)
         self._prune()
-        return outcome
+        return result
 
     def remove(self, name: str) -> None:
         self.policies.remove(name)
@@ -109,7 +110,7 @@ class ActivePolicies:
 
     def _prune(self) -> None:
         self._tell_evaluations()  # of those that go, too
-        kept = {self.policies.default, *self.policies.live}
+        kept = {self.policies.default, *self.policies.active}
         self._listens.clear()
         self._built = {policy: live for policy, live in self._built.items() if policy in kept}
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from podwright.api.compile import Outcome
+from podwright.api.policy_set import ApplyResult
 from podwright.api.policy_status import status_of
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.engine import Engine
@@ -43,7 +43,7 @@ class PolicyKeeper:
         self._clock = clock
         self._names_served = names_served
         self._statuses: dict[str, Mapping[str, Any]] = {}
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[str, ApplyResult] = {}
         self._uids: dict[str, str] = {}
         self._gone_meanwhile: set[str] = set()
         """Uids of policies that went while a list was under way, which may be older than that."""

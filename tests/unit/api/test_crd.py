@@ -9,7 +9,8 @@ from typing import Any, get_args
 import pytest
 
 from podwright.api import crd
-from podwright.api.compile import PolicySet, compile_policy
+from podwright.api.compile import compile_policy
+from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import PolicyError, StrategyType, parse_policy
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
@@ -94,7 +95,7 @@ def test_all_examples_can_live_side_by_side():
     policies = PolicySet(PLUGINS, handle.features, check=lambda found: Framework(found.profile, PLUGINS, handle))
     for path in files.EXAMPLES:
         assert policies.apply(files.load(path)).accepted
-    assert [policy.name for policy in policies.live if policies.shadowed_by(policy.name)] == []
+    assert [policy.name for policy in policies.active if policies.shadowed_by(policy.name)] == []
 
 
 @pytest.mark.parametrize("path", files.each(files.BAD))

@@ -45,7 +45,8 @@ def refusal(spec) -> PolicyError:
 
 def test_an_empty_spec_has_all_defaults():
     found = compiled({})
-    assert (found.name, found.scheduler_name, found.precedence, found.strategy) == ("p", "podwright", 0, "Default")
+    spec = found.spec
+    assert (found.name, spec.scheduler_name, spec.precedence, spec.strategy.type) == ("p", "podwright", 0, "Default")
     assert found.matches_all
     assert found.profile == default_profile("podwright", STAND_INS, FEATURES)
 
@@ -66,7 +67,7 @@ def test_every_field_is_read():
     )
     raw["metadata"] |= {"uid": "u", "generation": 3}
     found = compile_policy(parse_policy(raw), STAND_INS, FEATURES)
-    assert (found.uid, found.generation, found.scheduler_name, found.precedence) == ("u", 3, "ml", 10)
+    assert (found.source.uid, found.generation, found.spec.scheduler_name, found.spec.precedence) == ("u", 3, "ml", 10)
     assert found.profile.scheduler_name == "ml"
     assert found.profile.args["InterPodAffinity"].hard_pod_affinity_weight == 7
     assert found.matches({"gpu": "a100"}, {"team": "ml"})
@@ -111,7 +112,7 @@ def test_selectors_that_are_empty_match_everything():
         pytest.param({"pluginConfig": [{"name": "InterPodAffinity"}, {"name": "InterPodAffinity"}]}, "Invalid", "spec.pluginConfig[1].name: 'InterPodAffinity' is there twice", id="args of a plugin twice"),
         pytest.param({"pluginConfig": [{"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": "x"}}]}, "Invalid", "spec.pluginConfig[0].args.hardPodAffinityWeight: expected a whole number, got string 'x'", id="args that do not decode"),
         pytest.param({"pluginConfig": [{"name": "NodeName", "args": {"a": 1}}]}, "Invalid", "spec.pluginConfig[0].args: plugin 'NodeName' takes no args", id="args of a plugin without any"),
-        pytest.param({"strategy": {"type": "MostAllocated"}, "pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "LeastAllocated"}}}]}, "Invalid", "spec.pluginConfig[0].args.scoringStrategy: is set by strategy type MostAllocated already", id="args that contradict the strategy"),
+        pytest.param({"strategy": {"type": "MostAllocated"}, "pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "LeastAllocated"}}}]}, "Invalid", "spec.pluginConfig[0].args.scoringStrategy: is already set by strategy type MostAllocated", id="args that contradict the strategy"),
         pytest.param({"strategy": {"type": "Custom"}, "plugins": {"multiPoint": {"enabled": [{"name": "DeferredPodScheduling"}]}}}, "NotSupported", "spec.plugins.multiPoint.enabled: plugin 'DeferredPodScheduling' is not supported: resizes come later", id="a plugin known by name only"),
         pytest.param({"strategy": {"type": "Custom"}, "plugins": {"queueSort": {"enabled": [{"name": "OtherSort"}], "disabled": [{"name": "*"}]}}}, "NotSupported", "spec.plugins.queueSort: must be PrioritySort as in all policies, not OtherSort: there is one queue", id="another order of the queue"),
         pytest.param({"strategy": {"type": "Custom"}, "plugins": {"placementScore": {}}}, "NotSupported", "spec.plugins.placementScore: extension points for pod groups are not supported by this version", id="an extension point for pod groups"),
@@ -185,7 +186,7 @@ def test_what_is_no_policy_is_refused(raw):
 
 
 def test_later_fields_that_are_empty_are_no_error():
-    assert compiled({"rules": {}, "extenders": []}).strategy == "Default"
+    assert compiled({"rules": {}, "extenders": []}).spec.strategy.type == "Default"
 
 
 @pytest.mark.parametrize(
