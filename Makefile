@@ -85,8 +85,13 @@ CRD := crds/podwright.dev_schedulerpolicies.yaml
 crds: venv ## generate the CRD from operator/podwright/api
 	$(BIN)/python -m podwright.api.crd $(CRD)
 
+.PHONY: options
+options: venv ## generate docs/options.md from operator/podwright/kube/options.py
+	$(BIN)/python -m podwright.cli.options_page docs/options.md
+
 verify: venv ## fail if a generated file is out of date
 	$(BIN)/python -m podwright.api.crd --check $(CRD)
+	$(BIN)/python -m podwright.cli.options_page --check docs/options.md
 	$(BIN)/python -m benchmarks.report --readme README.md --check
 
 

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from podwright.core.framework.features import Features
-from podwright.kube.options import OptionsError, parse_feature_gates
+from podwright.kube.option_values import OptionsError, parse_feature_gates
 from podwright.simulator.cases import Case, CaseError, case_from_dump, read_cases, run_case
 from podwright.simulator.comparison import differences
 

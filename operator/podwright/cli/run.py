@@ -1,119 +1,75 @@
-"""`podwright run`: the scheduler itself."""
+"""`podwright run`: the scheduler itself. Its flags come from the definitions in `kube/options.py`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from podwright.core.framework.registry import RegistryError
-from podwright.kube.options import (
-    Options,
-    OptionsError,
-    parse_address,
-    parse_duration,
-    parse_feature_gates,
-    parse_scheduler_name,
-)
+from podwright.kube.option_values import OptionsError, ValueType
+from podwright.kube.options import OPTIONS, Option, Options
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
-def _feature_gates(_context: click.Context, _parameter: click.Parameter, value: str) -> dict[str, bool]:
+class _Value(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
+    """The value of an option, parsed as the environment's would be."""
+
+    envvar_list_splitter = os.pathsep
+
+    def __init__(self, value_type: ValueType) -> None:
+        self.name = value_type.placeholder
+        self._type = value_type
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._type.parse(value)
+        except OptionsError as error:
+            return self.fail(str(error), param, ctx)
+
+    def split_envvar_value(self, rv: str) -> Sequence[str]:
+        return [part for part in super().split_envvar_value(rv) if part]
+
+
+def _flag(option: Option) -> click.Option:
+    return click.Option(
+        [option.flag, option.name],
+        type=_Value(option.type),
+        metavar=option.type.placeholder,
+        default=option.default,
+        show_default=bool(option.default),
+        multiple=option.repeatable,
+        envvar=option.variable,
+        help=option.help,
+    )
+
+
+@click.command(params=[_flag(option) for option in OPTIONS])
+def run(**values: Any) -> None:
+    """Schedule pods until SIGTERM or SIGINT.
+
+    Each option can also be set by an environment variable: PODWRIGHT_POD_INTAKE for --pod-intake, PODWRIGHT_PLUGIN_DIRS for --plugin-dir.
+    """
     try:
-        return parse_feature_gates(value)
-    except OptionsError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def _address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    try:
-        return value and ":".join(map(str, parse_address(value)))
-    except OptionsError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def _duration(_context: click.Context, _parameter: click.Parameter, value: str) -> float:
-    try:
-        return parse_duration(value)
-    except OptionsError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def _scheduler_name(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    try:
-        return parse_scheduler_name(value)
-    except OptionsError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-@click.command(context_settings={"auto_envvar_prefix": "PODWRIGHT", "show_default": True})
-@click.option("--kubeconfig", help="Path of a kubeconfig; else KUBECONFIG, ~/.kube/config or the pod's account.")
-@click.option("--context", help="Context of the kubeconfig; else its current one.")
-@click.option(
-    "--scheduler-name",
-    default="podwright",
-    callback=_scheduler_name,
-    help="The spec.schedulerName that the built-in policy serves.",
-)
-@click.option(
-    "--pod-intake",
-    type=click.Choice(["kopf", "watch"]),
-    default="kopf",
-    help="How pending pods come in: Kopf's handlers, or a watch of our own.",
-)
-@click.option("--feature-gates", default="", callback=_feature_gates, help="Name=true|false, separated by commas.")
-@click.option(
-    "--plugin-dir",
-    "plugin_dirs",
-    multiple=True,
-    type=click.Path(exists=True, file_okay=False),
-    help="A folder of plugin files (*.py); may be given again.",
-)
-@click.option("--queue-sort", default="PrioritySort", help="The plugin that orders the queue, of all policies.")
-@click.option(
-    "--pod-initial-backoff-seconds",
-    type=click.IntRange(1),
-    default=1,
-    help="The backoff after a pod's first failed attempt; it doubles with each further one.",
-)
-@click.option("--pod-max-backoff-seconds", type=click.IntRange(1), default=10, help="The longest backoff.")
-@click.option(
-    "--pod-max-in-unschedulable-pods-duration",
-    default="5m",
-    callback=_duration,
-    help="After so long a pod that nothing has helped is tried again all the same.",
-)
-@click.option("--health-address", callback=_address, help="host:port for /healthz, /livez, /readyz and /metrics.")
-@click.option(
-    "--grace",
-    type=click.FloatRange(0),
-    default=20.0,
-    help="Seconds for bindings under way at the end, the last 3 (at most half) for events and statuses.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-    default="info",
-    help="What is logged.",
-)
-def run(log_level: str, **options: Any) -> None:
-    """Schedule pods, until SIGTERM or SIGINT."""
-    try:
-        chosen = Options(**options)
+        options = Options(**values)
     except OptionsError as error:
         raise click.UsageError(str(error)) from error
     from podwright.cli import scheduler  # noqa: PLC0415 -- not for --help
     from podwright.kube.client.access import AccessError  # noqa: PLC0415
     from podwright.kube.client.credentials import ConfigError  # noqa: PLC0415
 
-    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
+    logging.basicConfig(level=options.log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
     try:
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(scheduler.run(chosen))
+            asyncio.run(scheduler.run(options))
     except (AccessError, ConfigError, RegistryError, OSError) as error:
         raise click.ClickException(str(error)) from error

@@ -20,7 +20,8 @@ from podwright.core.framework.registry import RegistryError
 from podwright.kube.client.access import AccessError
 from podwright.kube.client.credentials import ConfigError
 from podwright.kube.client.http import new_session
-from podwright.kube.options import Options, OptionsError
+from podwright.kube.option_values import OptionsError
+from podwright.kube.options import Options
 from podwright.kube.runtime import Runtime
 
 log = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from podwright.kube.client import access, credentials
 from podwright.kube.client.http import Http
 from podwright.kube.client.metrics import ClientMetrics
 from podwright.kube.kinds import CRD, NODE, POD, POLICY, REQUIRED, STORED
-from podwright.kube.options import Options, parse_address
+from podwright.kube.options import Options
 from podwright.kube.pod_groups.foreign_pods import ForeignPodLister
 from podwright.kube.pod_groups.phases import PodGroupPhases
 from podwright.kube.pod_groups.served_apis import ServedPodGroupApis
@@ -131,7 +131,7 @@ class Runtime:
         """Starts everything; decisions follow when the caches are complete. Raises AccessError, ConfigError and OSError."""
         tuning.tame()
         if self.options.health_address is not None:
-            await self._health.start(*parse_address(self.options.health_address))
+            await self._health.start(*self.options.health_address)
         await self._persist("the API server", lambda: access.require(self.http, REQUIRED))
         stored = await self._persist("the API server", lambda: access.readable(self.http, STORED))
         self._build(await self._persist("the API server", lambda: access.server_minor(self.http)))

@@ -1,93 +1,182 @@
-"""Options, from the command line and from the environment."""
+"""Options: the flags of `podwright run`, the environment variables and the documentation, which come from one definition."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from podwright import __version__
+from podwright.cli import options_page
 from podwright.cli.main import main
+from podwright.cli.run import run
 from podwright.core.queue import Waits
-from podwright.kube.options import Options, OptionsError, parse_address, parse_feature_gates
+from podwright.kube.option_values import OptionsError, parse_feature_gates
+from podwright.kube.options import OPTIONS, Options
+
+WRITTEN = {
+    "kubeconfig": "k",
+    "context": "c",
+    "pod_intake": "watch",
+    "scheduler_name": "mine",
+    "feature_gates": "OpportunisticBatching=false",
+    "health_address": ":10251",
+    "grace": "7.5",
+    "plugin_dirs": "a:b",
+    "queue_sort": "Smallest",
+    "pod_initial_backoff_seconds": "2",
+    "pod_max_backoff_seconds": "30",
+    "pod_max_in_unschedulable_pods_duration": "1m30s",
+    "log_level": "Debug",
+}
+"""A value for each option, as a user writes it."""
+MEANT = Options(
+    kubeconfig="k",
+    context="c",
+    pod_intake="watch",
+    scheduler_name="mine",
+    feature_gates={"OpportunisticBatching": False},
+    health_address=("", 10251),
+    grace=7.5,
+    plugin_dirs=("a", "b"),
+    queue_sort="Smallest",
+    pod_initial_backoff_seconds=2,
+    pod_max_backoff_seconds=30,
+    pod_max_in_unschedulable_pods_duration=90.0,
+)
 
 
-def test_the_environment_says_what_the_command_line_would():
-    environ = {
-        "PODWRIGHT_KUBECONFIG": "k",
-        "PODWRIGHT_CONTEXT": "c",
-        "PODWRIGHT_POD_INTAKE": "watch",
-        "PODWRIGHT_SCHEDULER_NAME": "mine",
-        "PODWRIGHT_FEATURE_GATES": "OpportunisticBatching=false",
-        "PODWRIGHT_HEALTH_ADDRESS": ":10251",
-        "PODWRIGHT_GRACE": "7.5",
-        "PODWRIGHT_PLUGIN_DIRS": "a:b",
-        "PODWRIGHT_QUEUE_SORT": "Smallest",
-        "PODWRIGHT_POD_INITIAL_BACKOFF_SECONDS": "2",
-        "PODWRIGHT_POD_MAX_BACKOFF_SECONDS": "30",
-        "PODWRIGHT_POD_MAX_IN_UNSCHEDULABLE_PODS_DURATION": "1m30s",
-    }
-    assert Options.from_environment(environ) == Options(
-        kubeconfig="k",
-        context="c",
-        pod_intake="watch",
-        scheduler_name="mine",
-        feature_gates={"OpportunisticBatching": False},
-        health_address=":10251",
-        grace=7.5,
-        plugin_dirs=("a", "b"),
-        queue_sort="Smallest",
-        pod_initial_backoff_seconds=2,
-        pod_max_backoff_seconds=30,
-        pod_max_in_unschedulable_pods_duration=90.0,
-    )
+@pytest.fixture
+def started(monkeypatch):
+    """The options with which `podwright run` has started its scheduler."""
+    options = []
+
+    async def start(given):
+        options.append(given)
+
+    monkeypatch.setattr("podwright.cli.scheduler.run", start)
+    return options
+
+
+def flags():
+    """The command line that says the same as WRITTEN."""
+    for option in OPTIONS:
+        for text in WRITTEN[option.name].split(":") if option.repeatable else [WRITTEN[option.name]]:
+            yield f"{option.flag}={text}"
+
+
+def variables():
+    return {option.variable: WRITTEN[option.name] for option in OPTIONS}
+
+
+def test_every_option_has_a_sample_here():
+    assert [option.name for option in OPTIONS if option.name not in WRITTEN] == []
+
+
+def test_flags_and_variables_mean_the_same(started):
+    assert Options.from_environment(variables()) == MEANT
+    for arguments, environ in (([*flags()], {}), ([], variables())):
+        done = CliRunner().invoke(main, ["run", *arguments], env=environ)
+        assert done.exit_code == 0, done.output
+    expected = {**{option.name: getattr(MEANT, option.name) for option in OPTIONS}, "log_level": "debug"}
+    assert started == [Options(**expected)] * 2
+
+
+def test_a_flag_wins_over_its_variable(started):
+    CliRunner().invoke(main, ["run", "--grace=1"], env={"PODWRIGHT_GRACE": "2"})
+    assert [options.grace for options in started] == [1.0]
+
+
+def test_defaults_are_the_same_everywhere(started):
+    CliRunner().invoke(main, ["run"])
+    assert started == [Options()]
     assert Options.from_environment({}) == Options()
+    assert Options.from_environment(dict.fromkeys(variables(), "")) == Options()
 
 
-def test_an_intake_that_does_not_exist_is_refused():
-    with pytest.raises(OptionsError, match="neither kopf nor watch"):
-        Options.from_environment({"PODWRIGHT_POD_INTAKE": "poll"})
+def test_flags_are_those_of_the_definitions():
+    assert [parameter.opts for parameter in run.params] == [[option.flag] for option in OPTIONS]
 
 
-@pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf"])
-def test_a_grace_that_is_no_number_of_seconds_is_refused(text):
-    with pytest.raises(OptionsError, match=f"PODWRIGHT_GRACE: '{text}' is no number of seconds"):
-        Options.from_environment({"PODWRIGHT_GRACE": text})
+def test_the_documentation_is_what_the_definitions_say(tmp_path):
+    page = Path(__file__).parents[3] / "docs" / "options.md"
+    assert options_page.main(["--check", str(page)]) == 0
+    assert all(f"`{option.flag} " in page.read_text(encoding="utf-8") for option in OPTIONS)
+    (tmp_path / "old.md").write_text("another text", encoding="utf-8")
+    assert options_page.main(["--check", str(tmp_path / "old.md")]) == 1
+    assert options_page.main([str(tmp_path / "new.md")]) == 0
+    assert (tmp_path / "new.md").read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
+
+
+INVALID = [
+    ("pod_intake", "poll", "'poll' is not one of kopf, watch"),
+    ("health_address", "80", "'80' is not host:port"),
+    ("health_address", ":65536", "':65536' is not host:port"),
+    ("feature_gates", "NoSuchGate=true", "unknown feature gate 'NoSuchGate'"),
+    ("scheduler_name", " ", "the scheduler name must not be empty"),
+    ("grace", "soon", "'soon' is not a number of seconds"),
+    ("grace", "-1", "'-1' is not a number of seconds"),
+    ("grace", "nan", "'nan' is not a number of seconds"),
+    ("grace", "inf", "'inf' is not a number of seconds"),
+    ("pod_initial_backoff_seconds", "0", "'0' is not a whole number greater than 0"),
+    ("pod_initial_backoff_seconds", "1.5", "'1.5' is not a whole number greater than 0"),
+    ("pod_max_backoff_seconds", "soon", "'soon' is not a whole number greater than 0"),
+    ("pod_max_in_unschedulable_pods_duration", "300", "'300' is not a duration such as 5m or 1m30s"),
+    ("pod_max_in_unschedulable_pods_duration", "-5m", "'-5m' is not a duration such as 5m or 1m30s"),
+]
+
+
+@pytest.mark.parametrize("name, text, problem", INVALID)
+def test_invalid_values_are_rejected_by_flag_and_by_variable(name, text, problem):
+    (option,) = [option for option in OPTIONS if option.name == name]
+    with pytest.raises(OptionsError, match=f"{option.variable}: {problem}"):
+        Options.from_environment({option.variable: text})
+    done = CliRunner().invoke(main, ["run", f"{option.flag}={text}"])
+    assert done.exit_code == 2
+    assert f"Invalid value for '{option.flag}': {problem}" in done.output
+
+
+def test_an_empty_scheduler_name_is_rejected():
+    done = CliRunner().invoke(main, ["run", "--scheduler-name="])
+    assert "'--scheduler-name': the scheduler name must not be empty" in done.output
+
+
+def test_an_initial_backoff_greater_than_the_maximum_is_rejected():
+    problem = "pod-max-backoff-seconds must not be less than pod-initial-backoff-seconds"
+    with pytest.raises(OptionsError, match=problem):
+        Options.from_environment({"PODWRIGHT_POD_INITIAL_BACKOFF_SECONDS": "11"})
+    done = CliRunner().invoke(main, ["run", "--pod-initial-backoff-seconds=5", "--pod-max-backoff-seconds=4"])
+    assert f"Error: {problem}" in done.output
 
 
 @pytest.mark.parametrize(
-    ("environ", "problem"),
+    "arguments, problem",
     [
-        ({"POD_INITIAL_BACKOFF_SECONDS": "1.5"}, "PODWRIGHT_POD_INITIAL_BACKOFF_SECONDS: '1.5' is no whole number"),
-        ({"POD_INITIAL_BACKOFF_SECONDS": "0"}, "pod-initial-backoff-seconds must be greater than 0"),
-        ({"POD_MAX_BACKOFF_SECONDS": "soon"}, "PODWRIGHT_POD_MAX_BACKOFF_SECONDS: 'soon' is no whole number"),
-        (
-            {"POD_INITIAL_BACKOFF_SECONDS": "11"},
-            "pod-max-backoff-seconds must not be less than pod-initial-backoff-seconds",
-        ),
-        ({"POD_MAX_IN_UNSCHEDULABLE_PODS_DURATION": "300"}, "'300' is no duration"),
-        ({"POD_MAX_IN_UNSCHEDULABLE_PODS_DURATION": "-5m"}, "'-5m' is no duration"),
+        (["--kubeconfig", "/no/such/file"], "/no/such/file is not there"),
+        (["--plugin-dir", "/no/such/folder"], "plugin directory /no/such/folder: is not a directory"),
     ],
 )
-def test_waits_that_make_no_sense_are_refused(environ, problem):
-    with pytest.raises(OptionsError, match=problem):
-        Options.from_environment({f"PODWRIGHT_{name}": value for name, value in environ.items()})
-
-
-@pytest.mark.parametrize("name", ["", " "])
-def test_the_scheduler_name_cannot_be_empty(name):
-    with pytest.raises(OptionsError, match="the scheduler name must not be empty"):
-        Options(scheduler_name=name)
+def test_files_that_do_not_exist_end_the_start(arguments, problem, tmp_path):
+    config = tmp_path / "kubeconfig"
+    config.write_text(
+        "{clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], current-context: c, "
+        "contexts: [{name: c, context: {cluster: c}}]}"
+    )
+    done = CliRunner().invoke(main, ["run", *arguments], env={"PODWRIGHT_KUBECONFIG": str(config)})
+    assert done.exit_code == 1
+    assert problem in done.output
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    "text, expected",
     [
         pytest.param("", {}, id="nothing"),
-        pytest.param("GenericWorkload=true", {"GenericWorkload": True}, id="one"),
+        pytest.param("GenericWorkload=true", {"GenericWorkload": True}, id="one gate"),
         pytest.param(
             "GenericWorkload=True, ImageVolume=FALSE,",
             {"GenericWorkload": True, "ImageVolume": False},
-            id="two, untidy",
+            id="spaces, upper case and a comma at the end",
         ),
     ],
 )
@@ -96,52 +185,21 @@ def test_feature_gates(text, expected):
 
 
 @pytest.mark.parametrize("text", ["NoSuchGate=true", "GenericWorkload", "GenericWorkload=yes"])
-def test_feature_gates_that_make_no_sense(text):
+def test_invalid_feature_gates_are_rejected(text):
     with pytest.raises(OptionsError, match=text.split("=")[0]):
         parse_feature_gates(text)
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("127.0.0.1:80", ("127.0.0.1", 80)), (":10251", ("", 10251)), ("[::1]:80", ("::1", 80))]
+    "text, expected", [("127.0.0.1:80", ("127.0.0.1", 80)), (":10251", ("", 10251)), ("[::1]:80", ("::1", 80))]
 )
 def test_addresses(text, expected):
-    assert parse_address(text) == expected
+    assert Options.from_environment({"PODWRIGHT_HEALTH_ADDRESS": text}).health_address == expected
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (["--health-address", "80"], "'80' is not host:port"),
-        (["--feature-gates", "NoSuchGate=true"], "unknown feature gate 'NoSuchGate'"),
-        (["--scheduler-name", ""], "'--scheduler-name': the scheduler name must not be empty"),
-        (["--pod-intake", "poll"], "'poll' is not one of"),
-        (["--kubeconfig", "/no/such/file"], "/no/such/file is not there"),
-        (["--pod-initial-backoff-seconds", "0"], "0 is not in the range x>=1"),
-        (["--pod-initial-backoff-seconds", "1.5"], "'1.5' is not a valid integer"),
-        (["--pod-max-in-unschedulable-pods-duration", "5"], "'5' is no duration such as 5m or 1m30s"),
-        (
-            ["--pod-initial-backoff-seconds", "5", "--pod-max-backoff-seconds", "4"],
-            "Error: pod-max-backoff-seconds must not be less than pod-initial-backoff-seconds",
-        ),
-    ],
-)
-def test_the_command_line_says_what_is_wrong(arguments, problem):
-    done = CliRunner().invoke(main, ["run", *arguments])
-    assert done.exit_code != 0
-    assert problem in done.output
-
-
-def test_the_command_line_says_how_long_pods_wait(monkeypatch):
-    started = []
-
-    async def start(options):
-        started.append(options.waits)
-
-    monkeypatch.setattr("podwright.cli.scheduler.run", start)
-    flags = ["--pod-initial-backoff-seconds=2", "--pod-max-backoff-seconds=20"]
-    for arguments in ([], [*flags, "--pod-max-in-unschedulable-pods-duration=10m"]):
-        assert CliRunner().invoke(main, ["run", *arguments]).exit_code == 0
-    assert started == [Waits(1, 10, 300), Waits(2, 20, 600)]
+def test_the_waits_of_the_queue():
+    assert Options().waits == Waits(1, 10, 300)
+    assert MEANT.waits == Waits(2, 30, 90)
 
 
 def test_the_version():

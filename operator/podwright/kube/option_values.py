@@ -1,0 +1,110 @@
+"""How the values of options are written: for each type a parser, and the placeholder that `--help` shows.
+
+Flags and environment variables share these parsers, so that they accept the same values and report the same errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from podwright.core.framework.durations import seconds_of
+from podwright.core.framework.features import DEFAULTS
+
+
+class OptionsError(ValueError):
+    """The value of an option is not valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """`parse` makes the value of its text, or raises OptionsError; `placeholder` stands for the text in `--help`."""
+
+    placeholder: str
+    parse: Callable[[str], Any]
+
+
+def choice(*names: str, any_case: bool = False) -> ValueType:
+    """One of these names, in upper or lower case if `any_case`."""
+
+    def parse(text: str) -> str:
+        name = text.lower() if any_case else text
+        if name not in names:
+            raise OptionsError(f"{text!r} is not one of {', '.join(names)}")
+        return name
+
+    return ValueType(f"[{'|'.join(names)}]", parse)
+
+
+def parse_feature_gates(text: str) -> dict[str, bool]:
+    """`Name=true,Other=false`, as kube-scheduler takes it. Raises OptionsError."""
+    gates: dict[str, bool] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = part.partition("=")
+        if name not in DEFAULTS:
+            raise OptionsError(f"unknown feature gate {name!r}")
+        if not equals or value.lower() not in ("true", "false"):
+            raise OptionsError(f"feature gate {name}: {value!r} is neither true nor false")
+        gates[name] = value.lower() == "true"
+    return gates
+
+
+def _scheduler_name(text: str) -> str:
+    # The API server replaces an empty spec.schedulerName, so no pod can ask for it.
+    if not text.strip():
+        raise OptionsError("the scheduler name must not be empty")
+    return text
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise OptionsError(f"{text!r} is not a number of seconds")
+    return seconds
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number <= 0:
+        raise OptionsError(f"{text!r} is not a whole number greater than 0")
+    return number
+
+
+def _duration(text: str) -> float:
+    try:
+        seconds = seconds_of(text)
+    except ValueError:
+        seconds = -1.0
+    if seconds < 0:
+        raise OptionsError(f"{text!r} is not a duration such as 5m or 1m30s")
+    return seconds
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise OptionsError(f"{text!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+NAME: Final = ValueType("NAME", str)
+FILE: Final = ValueType("FILE", str)
+DIRECTORY: Final = ValueType("DIRECTORY", str)
+SCHEDULER_NAME: Final = ValueType("NAME", _scheduler_name)
+FEATURE_GATES: Final = ValueType("NAME=true|false,…", parse_feature_gates)
+POSITIVE: Final = ValueType("NUMBER", _positive)
+"""A whole number greater than 0."""
+SECONDS: Final = ValueType("SECONDS", _seconds)
+"""A number of seconds, fractions allowed."""
+DURATION: Final = ValueType("DURATION", _duration)
+"""Seconds, written as Go writes a duration: `5m`, `1m30s`."""
+ADDRESS: Final = ValueType("[HOST]:PORT", _address)
+"""(host, port); the host is empty for all addresses."""
