@@ -152,12 +152,16 @@ class Failures:
         self, queued: QueuedPod, reason: str, message: str, nominated: str | None, *, once: bool = False
     ) -> bool:
         """Whether there was anything to say."""
-        before, queued.told = queued.told, None
+        before, queued.reported = queued.reported, None
         self._status.write(queued.pod, Verdict(reason, message), nominated)  # which knows itself what is said already
         if once:
-            queued.told = (reason, message, nominated, queued.timestamp)
-            if before is not None and before[:3] == queued.told[:3] and queued.timestamp < before[3] + REPEAT_SECONDS:
-                queued.told = before
+            queued.reported = (reason, message, nominated, queued.timestamp)
+            if (
+                before is not None
+                and before[:3] == queued.reported[:3]
+                and queued.timestamp < before[3] + REPEAT_SECONDS
+            ):
+                queued.reported = before
                 return False
         self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", shortened(message))
         return True

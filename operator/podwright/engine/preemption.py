@@ -180,7 +180,7 @@ class Preemptions:
         """
         queued = self._queue.get(uid)
         if failed:
-            self._queue.fail(uid)
+            self._queue.fail_waiting(uid)
             self._wake()
         elif queued is not None and queued.place is Place.GATED and not there:
             self._queue.activate(uid)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint
 from support.queue.kit import NODE_ADDED, POD_GONE
 
-ACTIVE, BACKOFF, UNSCHEDULABLE, GATED, FLYING = "active", "backoff", "unschedulable", "gated", "in-cycle"
+ACTIVE, BACKOFF, UNSCHEDULABLE, GATED, FLYING = "active", "backoff", "unschedulable", "gated", "in-flight"
 ANYTHING = "anything"
 """In place of the plugins that something helps: all of them."""
 UNASKED = ClusterEvent(NODE, Action.UPDATE_NODE_LABEL)

@@ -1,4 +1,4 @@
-"""The scheduling queue: which pending pod is tried next, and when a rejected one is tried again."""
+"""The scheduling queue: which pending pod is scheduled next, and when a rejected pod is retried. Start at `scheduling_queue`."""
 
 from podwright.core.queue.scheduling_queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 

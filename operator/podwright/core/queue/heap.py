@@ -1,4 +1,4 @@
-"""A heap whose entries can be taken out or replaced by key."""
+"""A heap whose entries can be removed or replaced by key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class KeyedHeap(Generic[T]):
-    """Least rank first; equal ranks in the order in which they came. Removal leaves a tombstone behind."""
+    """Pops the lowest rank first, and equal ranks in the order of insertion. Removal leaves a tombstone in the heap."""
 
     __slots__ = ("_entries", "_heap", "_order")
 
@@ -21,7 +21,7 @@ class KeyedHeap(Generic[T]):
         self._order = itertools.count()
 
     def push(self, key: str, rank: Any, item: T) -> None:
-        """Adds an item, in place of what had the same key."""
+        """Adds an item, or replaces the item with this key."""
         order = next(self._order)
         self._entries[key] = (order, item)
         heapq.heappush(self._heap, (rank, order, key))
@@ -37,7 +37,7 @@ class KeyedHeap(Generic[T]):
         return entry[1]
 
     def peek(self) -> tuple[Any, T] | None:
-        """The least rank and its item."""
+        """The lowest rank and its item; None if the heap is empty."""
         while self._heap:
             head = self._heap[0]
             if self._alive(head):
@@ -55,7 +55,7 @@ class KeyedHeap(Generic[T]):
         return head[1]
 
     def _tidy(self) -> None:
-        """What is empty keeps the room that a burst took, until it is cleared."""
+        """Clears empty containers, which otherwise keep the capacity that a burst needed."""
         if not self._entries:
             self._entries.clear()
             self._heap.clear()

@@ -1,6 +1,6 @@
-"""What happened in the cluster, and whether it may help a rejected pod: the queueing hints of its rejectors, asked.
+"""Hinting: calls the queueing hints of the plugins that rejected a pod, to decide whether an event may help it.
 
-A hint is a stranger's code: whatever it raises or returns but a clear Skip counts as Queue, so that it never loses a pod.
+Hints may be third-party code. An exception, or any answer other than Skip, counts as Queue, so that a faulty hint never loses a pod.
 """
 
 from __future__ import annotations
@@ -17,37 +17,39 @@ OnHint = Callable[[str, str, str, float], None]
 """(plugin, label of the event, result, seconds)"""
 
 EVERYTHING_CHANGED: Final = ClusterEvent(ANY, Action.ALL)
-"""Helps every pod: a policy changed, or time is up."""
+"""An event that helps every pod: a policy changed, or a pod has waited for too long."""
 ALWAYS: Final = (EventHint(EVERYTHING_CHANGED),)
-"""The hints of a plugin that has none: any event may help."""
+"""The hints of a plugin without hints: any event may help."""
 SAMPLED: Final = 16
-"""One hint in so many is measured: ten thousand pods may be asked about for one event."""
+"""One call in this many is measured, because one event may call a hint for ten thousand pods."""
 KEPT: Final = 256
-"""Sets of rejecting plugins for which is kept who asked for what; policies that are gone have some, too."""
+"""The number of plugin sets for which registrations are cached."""
 ERROR: Final = "Error"
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
+    """One occurrence of an event, with the object before and after it."""
+
     event: ClusterEvent
     before: Any
     after: Any
     only: str = ""
-    """The uid of the one pod that it concerns; empty: all."""
+    """The uid of the only pod that it concerns; empty: all pods."""
 
 
 class Hinting:
-    """Asks hints. `on_hint` is told of some of them (`scheduler_queueing_hint_execution_duration_seconds`)."""
+    """See the module. `on_hint` gets a sample of the calls (`scheduler_queueing_hint_execution_duration_seconds`)."""
 
     def __init__(self, clock: Callable[[], float], hints_of: Callable[[PodInfo], Hints], on_hint: OnHint) -> None:
         self._clock = clock
         self._hints_of = hints_of
         self._on_hint = on_hint
-        self._asked = 0
+        self._calls = 0
         self._matching: dict[tuple[int, frozenset[str]], tuple[Hints, dict[ClusterEvent, frozenset[str]]]] = {}
 
-    def asked(self, plugins: frozenset[str], pod: PodInfo, event: ClusterEvent) -> frozenset[str]:
-        """Those of the plugins whose hints are registered for such an event. Looked up once for pods that the same ones rejected."""
+    def registered_for(self, plugins: frozenset[str], pod: PodInfo, event: ClusterEvent) -> frozenset[str]:
+        """Those of the plugins that have a hint for this event. Cached by set of plugins."""
         if event.resource == ANY:
             return plugins
         hints = self._hints_of(pod)
@@ -62,12 +64,12 @@ class Hinting:
             found = known[1][event] = frozenset(name for name in plugins if registered(hints, name, event))
         return found
 
-    def forget(self) -> None:
-        """Lets go of hints that nobody may use any more."""
+    def clear(self) -> None:
+        """Drops cached registrations, which also hold hints of policies that were deleted."""
         self._matching.clear()
 
-    def worth(self, plugins: Iterable[str], pod: PodInfo, happened: Happened) -> set[str]:
-        """Those of the plugins which say that the event may help the pod."""
+    def helped(self, plugins: Iterable[str], pod: PodInfo, happened: Happened) -> set[str]:
+        """Those of the plugins whose hints say that the event may help the pod."""
         if happened.event.resource == ANY:
             return set(plugins)
         hints = self._hints_of(pod)
@@ -76,11 +78,11 @@ class Hinting:
         }
 
     def label(self, plugins: Iterable[str], pod: PodInfo, happened: Happened) -> str:
-        """The event's label; of several changes at once, that of the first one that helps by itself."""
+        """The event's label. If the event combines several changes, the label of the first one that helps on its own."""
         parts = happened.event.parts
         if len(parts) > 1 and happened.event.resource != ANY:
             for part in parts:
-                if self.worth(plugins, pod, replace(happened, event=part)):
+                if self.helped(plugins, pod, replace(happened, event=part)):
                     return part.label
         return happened.event.label
 
@@ -89,17 +91,17 @@ class Hinting:
             return False
         if hint.function is None:
             return True
-        self._asked += 1
-        if self._asked % SAMPLED:
-            return _ask(hint.function, pod, happened) != Hint.SKIP.value
+        self._calls += 1
+        if self._calls % SAMPLED:
+            return _call(hint.function, pod, happened) != Hint.SKIP.value
         started = self._clock()
-        answer = _ask(hint.function, pod, happened)
+        answer = _call(hint.function, pod, happened)
         self._on_hint(plugin, happened.event.label, answer, self._clock() - started)
         return answer != Hint.SKIP.value
 
 
-def _ask(function: Callable[[PodInfo, Any, Any], Any], pod: PodInfo, happened: Happened) -> str:
-    """The answer by kube-scheduler's words; nonsense is an error, and an error is no Skip."""
+def _call(function: Callable[[PodInfo, Any, Any], Any], pod: PodInfo, happened: Happened) -> str:
+    """The answer in kube-scheduler's words: `Queue`, `QueueSkip`, or `Error` for an exception or an invalid answer."""
     try:
         answer = function(pod, happened.before, happened.after)
     except (Exception, SystemExit):  # noqa: BLE001 -- a faulty hint must not lose a pod
@@ -108,5 +110,5 @@ def _ask(function: Callable[[PodInfo, Any, Any], Any], pod: PodInfo, happened: H
 
 
 def registered(hints: Hints, plugin: str, event: ClusterEvent) -> bool:
-    """Whether a hint of the plugin is registered for such an event."""
+    """Whether the plugin has a hint for this event."""
     return any(hint.event.matches(event) for hint in hints.get(plugin, ALWAYS))

@@ -1,8 +1,8 @@
-"""InFlight: the pods whose attempt is under way, and what happened meanwhile.
+"""InFlight: the pods in flight, and the events that arrived since their attempts began.
 
-Attempts begin and end in about the same order, so what is recorded is one list, and each pod knows where in it it began. What
-nobody in flight waits for is forgotten. Recording costs one append; only attempts that fail have the list sorted by event, so that
-a thousand of them need not go through ten thousand events each.
+Attempts begin and end in roughly the same order. So all events are one list, and each pod has the position at which its attempt began. Events
+older than every attempt are dropped. Recording costs one append. The list is grouped by event only when an attempt fails, so that
+a thousand failed attempts do not each scan ten thousand events.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from podwright.core.framework.cluster_events import ClusterEvent
 from podwright.core.queue.hinting import Happened
 
 MAX_RECORDED: Final = 10_000
-"""Events kept for pods in flight. One that is in flight for longer counts as settled."""
+"""The number of events kept. A pod in flight for longer than that is no longer recorded for, as after `stop_recording`."""
 
 _Positions = dict[ClusterEvent, list[int]]
 
 
 class InFlight:
-    """See the module. Positions count all that was ever recorded, from `_base` on it is kept."""
+    """See the module. A position counts all events ever recorded; those from `_base` on are kept."""
 
     def __init__(self) -> None:
         self._starts: OrderedDict[str, int] = OrderedDict()
-        """By uid; the first is the oldest."""
+        """Start positions by uid, the oldest first."""
         self._happened: list[Happened] = []
         self._base = 0
         self._sorted: dict[str, _Positions] = {}
-        """Where each event is, by the uid of the one pod that it concerns; of the list up to `_sorted_to`. What was
-        forgotten since `_sorted_from` is still in there."""
+        """Positions by event, by the uid of the only pod that the event concerns, for the list up to `_sorted_to`. May
+        contain positions that were dropped since `_sorted_from`."""
         self._sorted_from = self._sorted_to = 0
 
     def begin(self, uid: str) -> None:
         self._starts[uid] = self._base + len(self._happened)
 
     def record(self, happened: Happened) -> None:
-        """Nothing if nobody is in flight who could want to know."""
+        """Records an event, unless no pod in flight can be affected by it."""
         starts = self._starts
         if not starts or (happened.only and happened.only not in starts):
             return
@@ -47,7 +47,7 @@ class InFlight:
             self.end(next(iter(starts)))
 
     def end(self, uid: str) -> None:
-        """The pod's flight is over, or what happens does not matter to it any more."""
+        """Stops recording for the pod."""
         start = self._starts.pop(uid, None)
         if not self._starts:
             self._base += len(self._happened)
@@ -60,7 +60,7 @@ class InFlight:
                 self._base = oldest
 
     def missed(self, uid: str) -> Iterator[tuple[ClusterEvent, Iterator[Happened]]]:
-        """What happened since the pod's attempt began and may concern it: the distinct events, each with its occurrences."""
+        """The events since the pod's attempt began that may concern it: each distinct event, with its occurrences."""
         start = self._starts.get(uid)
         if start is None:
             return
@@ -76,7 +76,7 @@ class InFlight:
 
     def _sort(self) -> None:
         if self._base - self._sorted_from > MAX_RECORDED:
-            self._sorted.clear()  # it also has what is forgotten by now
+            self._sorted.clear()  # it also holds positions that were dropped
             self._sorted_from = self._sorted_to = self._base
         for position in range(max(self._sorted_to, self._base), self._base + len(self._happened)):
             happened = self._happened[position - self._base]
@@ -84,7 +84,7 @@ class InFlight:
         self._sorted_to = self._base + len(self._happened)
 
     def counts(self) -> Counter[str]:
-        """What is kept: events by label, and the pods themselves as `PodPopped`."""
+        """The events kept, by label; the label `PodPopped` counts the pods."""
         kept = Counter(happened.event.label for happened in self._happened)
         if self._starts:
             kept["PodPopped"] = len(self._starts)
@@ -92,7 +92,7 @@ class InFlight:
 
     @property
     def recorded(self) -> int:
-        """How many events are kept."""
+        """The number of events kept."""
         return len(self._happened)
 
     def __contains__(self, uid: str) -> bool:

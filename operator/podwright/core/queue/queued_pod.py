@@ -1,4 +1,4 @@
-"""QueuedPod: a pending pod and how its attempts went."""
+"""QueuedPod: a pending pod, its place in the queue and the results of its attempts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from podwright.core.objects.pod import PodInfo
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Seconds. The backoff after the first failed attempt, which doubles with each further one; the longest backoff; and after
-    how long an unschedulable or gated pod is looked at again even if nothing happened. The defaults are kube-scheduler's.
+    """Waiting times in seconds. The defaults are kube-scheduler's.
+
+    `initial_backoff` follows the first failed attempt, and doubles with each further one up to `max_backoff`. After `max_unschedulable`,
+    an unschedulable or gated pod is retried even without an event.
     """
 
     initial_backoff: float = 1.0
@@ -24,7 +26,7 @@ DEFAULT_WAITS: Final = Waits()
 
 
 class Place(Enum):
-    """Where a pod is; the values are those of the metric label `queue`."""
+    """Where a pod is. The values are those of the metric label `queue`."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -35,8 +37,8 @@ class Place(Enum):
 
 @dataclass(slots=True, eq=False)
 class QueuedPod:
-    """`queued_at` is when it first came, `timestamp` when it last entered a queue, `ready_at` when it first was active,
-    `flushed_at` when it last had waited too long: all in seconds of the clock.
+    """Times are in seconds of the queue's clock: `queued_at` when the pod was added, `timestamp` when it last entered a queue,
+    `ready_at` when it first was active, `flushed_at` when it was last retried because of `Waits.max_unschedulable`.
     """
 
     pod: PodInfo
@@ -45,7 +47,7 @@ class QueuedPod:
     attempts: int = 0
     rejections: int = 0
     errors: int = 0
-    """Consecutive attempts that failed with an error; they count apart from rejections."""
+    """Consecutive attempts that failed with an error. Rejections are counted separately."""
     place: Place = Place.ACTIVE
     unschedulable_plugins: frozenset[str] = frozenset()
     pending_plugins: frozenset[str] = frozenset()
@@ -54,9 +56,9 @@ class QueuedPod:
     ready_at: float | None = None
     flushed_at: float = 0.0
     was_flushed: bool = False
-    """Its attempt is due to the time that it had waited, not to an event."""
-    told: tuple[str, str, str | None, float] | None = None
-    """What people were told of it last: reason, message, nominated node, and when."""
+    """The current attempt is due to `Waits.max_unschedulable`, not to an event."""
+    reported: tuple[str, str, str | None, float] | None = None
+    """The failure that was last reported for the pod: reason, message, nominated node, time."""
     buckets: list[dict[str, QueuedPod]] = field(default_factory=list)
 
     @property
@@ -68,7 +70,7 @@ class QueuedPod:
         return self.unschedulable_plugins | self.pending_plugins
 
     def start_backoff(self, waits: Waits) -> None:
-        """Sets `backoff_until` by the failures so far, on a whole second as kube-scheduler does."""
+        """Sets `backoff_until` from the number of failures, to a whole second as kube-scheduler does."""
         failures = self.errors or self.rejections
         if not failures:
             self.backoff_until = 0.0

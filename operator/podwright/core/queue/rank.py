@@ -1,7 +1,7 @@
-"""Rank: a sort key of a stranger's QueueSort plugin, which may be anything, as something that a heap can always compare.
+"""Rank: wraps the sort key of a third-party QueueSort plugin, so that a heap can always compare it.
 
-A heap that is interrupted by an exception loses entries, and an entry is a pod. So a comparison that fails is settled as
-PrioritySort would, and complained about.
+A heap operation that an exception interrupts loses entries, and an entry is a pod. So if a comparison fails, Rank reports the error and compares as
+PrioritySort does.
 """
 
 from __future__ import annotations
@@ -11,29 +11,27 @@ from typing import Any, Final
 
 from podwright.core.objects.pod import PodInfo
 
-Complain = Callable[[PodInfo, Exception], None]
+ReportError = Callable[[PodInfo, Exception], None]
 _NONE: Final = object()
 
 
 class Rank:
-    """Ordered by `key` where that works, else greater priority first, then whoever has waited longer."""
+    """Compares by `key` if that works; otherwise by priority, highest first, then by waiting time, longest first."""
 
-    __slots__ = ("_complain", "_fallback", "_key", "_pod")
+    __slots__ = ("_fallback", "_key", "_pod", "_report")
 
-    def __init__(self, key: Any, pod: PodInfo, queued_at: float, complain: Complain) -> None:
+    def __init__(self, key: Any, pod: PodInfo, queued_at: float, report: ReportError) -> None:
         self._key = key
         self._pod = pod
         self._fallback = (-pod.priority, queued_at)
-        self._complain = complain
+        self._report = report
 
     def __lt__(self, other: Rank) -> bool:
         if self._key is not _NONE and other._key is not _NONE:
             try:
                 return bool(self._key < other._key)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 -- a stranger's key may do anything
-                self._complain(
-                    self._pod, TypeError(f"its sort key {self._key!r:.40} cannot be compared: {error!r:.200}")
-                )
+            except (Exception, SystemExit) as error:  # noqa: BLE001 -- a third-party key may raise anything
+                self._report(self._pod, TypeError(f"its sort key {self._key!r:.40} cannot be compared: {error!r:.200}"))
         return self._fallback < other._fallback
 
     def __eq__(self, other: object) -> bool:
@@ -42,15 +40,15 @@ class Rank:
     __hash__ = None  # type: ignore[assignment]
 
 
-def ranked(sort_key: Callable[[PodInfo, float], Any], complain: Complain) -> Callable[[PodInfo, float], Rank]:
-    """The sort key of a plugin that is not to be trusted, as a Rank; without one if it raises."""
+def ranked(sort_key: Callable[[PodInfo, float], Any], report: ReportError) -> Callable[[PodInfo, float], Rank]:
+    """Wraps a third-party `sort_key` to return a Rank. If `sort_key` raises, the Rank compares as PrioritySort does."""
 
     def rank(pod: PodInfo, queued_at: float) -> Rank:
         try:
             key = sort_key(pod, queued_at)
-        except Exception as error:  # noqa: BLE001 -- the pod is queued all the same
-            complain(pod, error)
+        except Exception as error:  # noqa: BLE001 -- the pod is queued anyway
+            report(pod, error)
             key = _NONE
-        return Rank(key, pod, queued_at, complain)
+        return Rank(key, pod, queued_at, report)
 
     return rank

@@ -1,13 +1,13 @@
-"""SchedulingQueue: active, backoff, unschedulable and gated pods, and those in flight.
+"""SchedulingQueue: the active, backoff, unschedulable and gated pods, and the pods in flight.
 
     add ──► active ──pop──► in flight ──done──► (gone)
               ▲  ▲              │ reject / fault
               │  └── backoff ◄──┴──► unschedulable ── move (an event that may help) ──► backoff or active
-    gated ────┘ (an event that its gate's plugin asked for, and every 5 minutes)
+    gated ────┘ (an event that the gating plugin registered for, and every 5 minutes)
 
-Invariants: a pod is in exactly one place; an event that comes while a pod is in flight is looked at when its attempt
-fails; no pod stays unschedulable for longer than `Waits` says. A pure state machine: the clock is passed in. Source of the
-rules: KEP-4247 (queueing hints) and kube-scheduler's documented backoff.
+Invariants: a pod is in exactly one place; events that arrive while a pod is in flight are checked when its attempt
+fails; no pod stays unschedulable longer than `Waits.max_unschedulable`. This is a pure state machine: the caller passes the clock in. Sources of the
+rules: KEP-4247 (queueing hints) and kube-scheduler's documentation of backoff.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _POD_ADD: Final = "UnscheduledPodAdd"
 _ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
 _BACKOFF_COMPLETE: Final = "BackoffComplete"
 _POPPED_EARLY: Final = "PopFromBackoffQ"
-_TIME_IS_UP: Final = "UnschedulableTimeout"
+_TIMEOUT: Final = "UnschedulableTimeout"
 _FORCED: Final = "ForceActivate"
 
 
 class SchedulingQueue:
-    """See the module. `hints_of(pod)` must return the same mapping object for pods of one profile.
+    """See the module. `hints_of(pod)` must return the same mapping object for all pods of one profile.
 
-    `on_incoming(queue, event)` is called whenever a pod enters a queue (`scheduler_queue_incoming_pods_total`, where
-    gated pods are unschedulable ones); `on_hint` see hinting.
+    The queue calls `on_incoming(queue, event)` whenever a pod enters a queue (`scheduler_queue_incoming_pods_total`, which counts
+    gated pods as unschedulable). For `on_hint` see `hinting`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class SchedulingQueue:
     # Intake
 
     def add(self, pod: PodInfo) -> None:
-        """A pending pod appeared; one that is known is updated."""
+        """Adds a pending pod, or updates a known one."""
         if pod.uid in self._pods:
             self.update(pod)
             return
@@ -82,7 +82,7 @@ class SchedulingQueue:
         self._activate(queued, _POD_ADD)
 
     def update(self, pod: PodInfo) -> None:
-        """A pending pod changed. A rejected one is tried again if the change may help it; an unknown one is added."""
+        """Stores a changed pending pod. Retries a rejected pod if the change may help it. Adds an unknown pod."""
         queued = self._pods.get(pod.uid)
         if queued is None:
             self.add(pod)
@@ -98,10 +98,10 @@ class SchedulingQueue:
         elif queued.place is Place.BACKOFF:
             self._back_off(queued)
         else:
-            self._requeue_if_worth(queued, Happened(event, before, pod, pod.uid))
+            self._requeue_if_helped(queued, Happened(event, before, pod, pod.uid))
 
     def delete(self, uid: str) -> None:
-        """The pod is gone or has a node. One that is not known is no error."""
+        """Removes a pod that was deleted or bound. An unknown uid is not an error."""
         queued = self._remove(uid)
         if queued is not None:
             self._leave(queued)
@@ -110,9 +110,9 @@ class SchedulingQueue:
     # Attempts
 
     def pop(self) -> QueuedPod | None:
-        """The next pod to try, now in flight; None if there is none.
+        """The next pod to schedule, which is in flight from now on; None if there is none.
 
-        With nothing active, a rejected pod is taken out of its backoff early; one whose attempt was an error is not.
+        If no pod is active, a rejected pod leaves backoff early. A pod whose attempt ended in an error does not.
         """
         self._flush()
         queued = self._active.pop()
@@ -121,22 +121,22 @@ class SchedulingQueue:
             if queued is None:
                 return None
             self._on_incoming(Place.ACTIVE.value, _POPPED_EARLY)
-        return self._depart(queued)
+        return self._start_attempt(queued)
 
     def take(self, uid: str) -> QueuedPod | None:
-        """Takes this pod out of its turn; it is now in flight, because another one of its group was popped.
+        """Pops this pod out of turn, because another member of its group was popped.
 
-        None if it is not known, in flight or held by a gate.
+        None if the pod is unknown, in flight or gated.
         """
         queued = self._pods.get(uid)
         if queued is None or queued.place in (Place.IN_FLIGHT, Place.GATED):
             return None
         self._leave(queued)
-        held = queued.place is not Place.ACTIVE and self._is_held(queued, _FORCED)
-        return None if held else self._depart(queued)
+        gated = queued.place is not Place.ACTIVE and self._is_gated(queued, _FORCED)
+        return None if gated else self._start_attempt(queued)
 
     def next_wakeup(self) -> float | None:
-        """When `pop` may have something, by the clock; None if only an event can help."""
+        """The clock time at which `pop` may return a pod; None if only an event can change that."""
         if len(self._active) or len(self._backoff):
             return self._clock()
         due = [head[0][0] + 1.0 for heap in (self._error_backoff,) if (head := heap.peek()) is not None]
@@ -145,47 +145,48 @@ class SchedulingQueue:
         return min(due, default=None)
 
     def done(self, uid: str) -> None:
-        """The attempt ended well: the pod leaves the queue."""
+        """Removes a pod whose attempt succeeded."""
         self._remove(uid)
         self._in_flight.end(uid)
 
-    def join(self, queued: QueuedPod, fellow: QueuedPod) -> None:
-        """Hands a popped pod back untried: its group backs off, and it waits as long as this fellow member, who is backing off.
+    def back_off_with(self, queued: QueuedPod, member: QueuedPod) -> None:
+        """Returns a popped pod without an attempt, because its group is in backoff: it waits until this member's backoff ends.
 
-        It is not taken out of that backoff early, since whoever comes next would be, too.
+        The pod has no rejecting plugins, so `pop` does not take it out of backoff early.
         """
         self._in_flight.end(queued.uid)
         if self._pods.get(queued.uid) is not queued:
             return
         queued.attempts -= 1
-        queued.rejections = max(queued.rejections, fellow.rejections)
-        queued.errors = max(queued.errors, fellow.errors)
+        queued.rejections = max(queued.rejections, member.rejections)
+        queued.errors = max(queued.errors, member.errors)
         queued.unschedulable_plugins = queued.pending_plugins = frozenset()
-        queued.backoff_until = fellow.backoff_until
+        queued.backoff_until = member.backoff_until
         queued.place = Place.BACKOFF
         self._back_off(queued)
         self._on_incoming(Place.BACKOFF.value, _ATTEMPT_FAILED)
 
-    def hasten(self, queued: QueuedPod) -> None:
-        """An active pod goes before others of its importance, as if it had come first of all."""
+    def move_to_front(self, queued: QueuedPod) -> None:
+        """Moves an active pod before all others of its priority."""
         if queued.place is Place.ACTIVE:
             queued.timestamp = 0.0
             self._active.push(queued.uid, self._sort_key(queued.pod, queued.timestamp), queued)
 
-    def settle(self, uid: str) -> None:
-        """The attempt stands, and only the outside can undo it: what happens is not recorded for the pod any more.
+    def stop_recording(self, uid: str) -> None:
+        """Stops recording events for a pod whose Binding is being posted, and which therefore is unlikely to be retried.
 
-        It stays in flight. Whatever it then fails for counts as an error, because nobody knows what it has missed.
+        The pod stays in flight. If its attempt fails after this, that counts as an error, because the queue no longer knows which events
+        the pod has missed.
         """
         self._in_flight.end(uid)
 
     def reject(
         self, queued: QueuedPod, plugins: Iterable[str], pending: Iterable[str] = (), *, count: bool = True
     ) -> None:
-        """No node was feasible. `plugins` rejected the pod; `pending` are those that did so as Pending.
+        """Returns a pod for which no node was feasible. `plugins` rejected it; `pending` rejected it with the code Pending.
 
-        An event since `pop` that may help sends the pod straight to backoff or active. After `settle`, or if nobody rejected it
-        (there was no node to ask about), it is a fault. `count=False` leaves the backoff as it is (a pod held for a reason
+        If an event since `pop` may help, the pod goes to backoff or active at once. After `stop_recording`, or if no plugin rejected the pod
+        (there was no node), this is a fault. With `count=False` the backoff does not grow (the pod waits for a reason
         that is not its own).
         """
         if self._pods.get(queued.uid) is not queued:
@@ -201,7 +202,7 @@ class SchedulingQueue:
         self._fail(queued)
 
     def fault(self, queued: QueuedPod) -> None:
-        """The attempt failed with an error: it is tried again after its backoff, whatever happens."""
+        """Returns a pod whose attempt failed with an error: it is retried after its backoff, whatever events arrive."""
         if self._pods.get(queued.uid) is not queued:
             self._in_flight.end(queued.uid)
             return
@@ -223,12 +224,12 @@ class SchedulingQueue:
             self._wait(queued)
 
     def _helped_meanwhile(self, queued: QueuedPod) -> tuple[bool, bool]:
-        """Whether something may have helped the pod while it was in flight, and if so, whether it skips its backoff."""
+        """Whether an event may have helped the pod while it was in flight, and if so, whether the pod skips its backoff."""
         rejectors, helped = queued.rejectors, False
         for event, occurrences in self._in_flight.missed(queued.uid):
-            asked = self._hinting.asked(rejectors, queued.pod, event)
-            for happened in occurrences if asked else ():
-                if plugins := self._hinting.worth(asked, queued.pod, happened):
+            concerned = self._hinting.registered_for(rejectors, queued.pod, event)
+            for happened in occurrences if concerned else ():
+                if plugins := self._hinting.helped(concerned, queued.pod, happened):
                     helped = True
                     at_once = _skips_backoff(queued, plugins, happened)
                     if at_once or not queued.pending_plugins:
@@ -246,27 +247,27 @@ class SchedulingQueue:
         spare: str = "",
         up_to_priority: int | None = None,
     ) -> None:
-        """Something happened in the cluster: pods that it may help are queued again.
+        """Retries the waiting pods that this event may help.
 
-        But for the one with the uid `spare`, and those of a priority above `up_to_priority`.
+        `spare`: the uid of a pod to leave out. `up_to_priority`: leave out pods of higher priority.
         """
         self._record(event, before, after)
         happened = Happened(event, before, after)
         for queued in self._candidates(event):
             if queued.uid != spare and (up_to_priority is None or queued.pod.priority <= up_to_priority):
-                self._requeue_if_worth(queued, happened)
+                self._requeue_if_helped(queued, happened)
 
     def activate(self, uid: str) -> None:
-        """The pod is tried again without backoff, unless a gate holds it; one that is unknown or in flight is no error."""
-        queued = self._called(uid)
+        """Retries the pod without backoff, unless it is gated. An unknown uid, or that of a pod in flight, is not an error."""
+        queued = self._waiting_pod(uid)
         if queued is None:
             return
         self._leave(queued)
         self._activate(queued, _FORCED)
 
-    def fail(self, uid: str) -> None:
-        """What the pod waited for has failed: it is tried again after the backoff of an error; unknown or active is no error."""
-        queued = self._called(uid)
+    def fail_waiting(self, uid: str) -> None:
+        """Retries a waiting pod after the backoff of an error, because what it waited for has failed. An unknown or active pod is not an error."""
+        queued = self._waiting_pod(uid)
         if queued is None:
             return
         self._leave(queued)
@@ -277,13 +278,13 @@ class SchedulingQueue:
         self._retry(queued, _ATTEMPT_FAILED, skip_backoff=False)
 
     def reconsider(self, uid: str) -> None:
-        """Another policy decides about this pod now: what `activate_all` does for all, for one; unknown is no error."""
-        queued = self._called(uid)
+        """Retries one pod because another policy now applies to it, as `activate_all` does for all pods. An unknown uid is not an error."""
+        queued = self._waiting_pod(uid)
         if queued is not None and queued.place in (Place.UNSCHEDULABLE, Place.GATED):
-            self._requeue_if_worth(queued, Happened(EVERYTHING_CHANGED, None, None))
+            self._requeue_if_helped(queued, Happened(EVERYTHING_CHANGED, None, None))
 
-    def _called(self, uid: str) -> QueuedPod | None:
-        """The pod, if it waits. For one in flight it is noted that it is to be tried again."""
+    def _waiting_pod(self, uid: str) -> QueuedPod | None:
+        """The pod, if it waits. A pod in flight is marked to be retried instead."""
         queued = self._pods.get(uid)
         if queued is None or queued.place is Place.ACTIVE:
             return None
@@ -293,11 +294,11 @@ class SchedulingQueue:
         return queued
 
     def activate_all(self) -> None:
-        """Queues every rejected pod again: a policy changed, so what rejected them may no longer be in force."""
+        """Retries every rejected pod: a policy changed, so the plugins that rejected them may no longer apply."""
         self.move(EVERYTHING_CHANGED)
 
     def counts(self) -> dict[str, int]:
-        """Pods by queue, as `scheduler_pending_pods` shows them."""
+        """The number of pods by queue, as in `scheduler_pending_pods`."""
         return {
             Place.ACTIVE.value: len(self._active),
             Place.BACKOFF.value: len(self._backoff) + len(self._error_backoff),
@@ -306,7 +307,7 @@ class SchedulingQueue:
         }
 
     def rejected_by(self) -> Mapping[tuple[str, str], int]:
-        """How many pods each plugin has rejected in their last attempt, or holds, by (plugin, scheduler name)."""
+        """The number of waiting pods that each plugin rejected in their last attempt or gates, by (plugin, scheduler name)."""
         counted: Counter[tuple[str, str]] = Counter()
         for queued in self._pods.values():
             if queued.place is not Place.IN_FLIGHT:
@@ -315,21 +316,21 @@ class SchedulingQueue:
         return counted
 
     def in_flight_events(self) -> Mapping[str, int]:
-        """What is kept for pods in flight: events by label, and the pods themselves as `PodPopped`."""
+        """The events recorded for pods in flight, by label; the label `PodPopped` counts the pods themselves."""
         return self._in_flight.counts()
 
     def get(self, uid: str) -> QueuedPod | None:
-        """A pod that is in the queue or in flight."""
+        """The pod with this uid, in the queue or in flight; None if there is none."""
         return self._pods.get(uid)
 
     def undecided(self, namespace: str) -> list[PodInfo]:
-        """The namespace's pods that wait for an event or are in flight: those to which `reconsider` does something."""
-        flying = (self._pods[uid] for uid in self._in_flight if uid in self._pods)
-        candidates = (*self._waiting.values(), *self._gated.values(), *flying)
+        """The namespace's pods that wait for an event or are in flight: those that `reconsider` can affect."""
+        in_flight = (self._pods[uid] for uid in self._in_flight if uid in self._pods)
+        candidates = (*self._waiting.values(), *self._gated.values(), *in_flight)
         return [queued.pod for queued in candidates if queued.pod.namespace == namespace]
 
     def uids(self) -> list[str]:
-        """All pods that are in the queue or in flight."""
+        """The uids of all pods in the queue or in flight."""
         return list(self._pods)
 
     def __len__(self) -> int:
@@ -346,23 +347,23 @@ class SchedulingQueue:
                 found.update(pods)
         return list(found.values())
 
-    def _requeue_if_worth(self, queued: QueuedPod, happened: Happened) -> None:
+    def _requeue_if_helped(self, queued: QueuedPod, happened: Happened) -> None:
         plugins = {*queued.rejectors, queued.gated_by} if queued.place is Place.GATED else queued.rejectors
-        helped = self._hinting.worth(plugins, queued.pod, happened)
+        helped = self._hinting.helped(plugins, queued.pod, happened)
         if helped:
             label = self._hinting.label(helped, queued.pod, happened)
             self._leave(queued)
             self._retry(queued, label, skip_backoff=_skips_backoff(queued, helped, happened))
 
-    def _depart(self, queued: QueuedPod) -> QueuedPod:
+    def _start_attempt(self, queued: QueuedPod) -> QueuedPod:
         queued.place = Place.IN_FLIGHT
         queued.attempts += 1
         self._in_flight.begin(queued.uid)
         return queued
 
     def _activate(self, queued: QueuedPod, event: str) -> None:
-        """Into active, unless a gate holds it."""
-        if self._is_held(queued, event):
+        """Moves the pod to active, unless it is gated."""
+        if self._is_gated(queued, event):
             return
         queued.place = Place.ACTIVE
         if queued.ready_at is None:
@@ -373,17 +374,17 @@ class SchedulingQueue:
     def _retry(self, queued: QueuedPod, event: str, *, skip_backoff: bool) -> None:
         if skip_backoff or not queued.backing_off(self._clock()):
             self._activate(queued, event)
-        elif not self._is_held(queued, event):
+        elif not self._is_gated(queued, event):
             queued.place = Place.BACKOFF
             self._back_off(queued)
             self._on_incoming(Place.BACKOFF.value, event)
 
     def _back_off(self, queued: QueuedPod) -> None:
-        """Into its heap. Backoffs end on whole seconds, and of those that end together the most important pod goes first."""
+        """Pushes the pod onto its backoff heap. Backoffs end on whole seconds; of those that end together, the pod that sorts first leaves first."""
         heap = self._backoff if queued.rejectors else self._error_backoff
         heap.push(queued.uid, (queued.backoff_until, self._sort_key(queued.pod, queued.timestamp)), queued)
 
-    def _is_held(self, queued: QueuedPod, event: str) -> bool:
+    def _is_gated(self, queued: QueuedPod, event: str) -> bool:
         status = self._pre_enqueue(queued.pod)
         if status is None:
             queued.gated_by = ""
@@ -391,7 +392,7 @@ class SchedulingQueue:
         queued.gated_by = status.plugin
         if queued.place is not Place.GATED:
             self._on_incoming(Place.UNSCHEDULABLE.value, event)
-        queued.was_flushed = False  # time did not help it; what does later is an event
+        queued.was_flushed = False  # a later retry will be due to an event
         queued.place = Place.GATED
         self._gated[queued.uid] = queued
         self._index(queued, {status.plugin, *queued.rejectors})
@@ -417,11 +418,11 @@ class SchedulingQueue:
         queued = self._pods.pop(uid, None)
         if not self._pods:
             for kept in (self._pods, self._waiting, self._gated):
-                kept.clear()  # they are empty, but keep the room that a burst took
+                kept.clear()  # an empty dict keeps the capacity that a burst needed
         return queued
 
     def _leave(self, queued: QueuedPod) -> None:
-        """Takes the pod out of the queue it is in."""
+        """Removes the pod from the queue that it is in."""
         uid = queued.uid
         for heap in (self._active, self._backoff, self._error_backoff):
             heap.remove(uid)
@@ -440,19 +441,19 @@ class SchedulingQueue:
         if now >= self._next_flush:
             self._next_flush = now + FLUSH_INTERVAL
             self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket[1]}
-            self._hinting.forget()
+            self._hinting.clear()
             for queued in [*self._waiting.values(), *self._gated.values()]:
                 if now - max(queued.timestamp, queued.flushed_at) > self._waits.max_unschedulable:
                     queued.flushed_at, queued.was_flushed = now, True
                     self._leave(queued)
-                    self._retry(queued, _TIME_IS_UP, skip_backoff=False)
+                    self._retry(queued, _TIMEOUT, skip_backoff=False)
 
     def _record(self, event: ClusterEvent, before: Any, after: Any, only: str = "") -> None:
         self._in_flight.record(Happened(event, before, after, only))
 
 
 def _skips_backoff(queued: QueuedPod, helped: set[str], happened: Happened) -> bool:
-    """An event of which a plugin that said Pending asked to be told; what helps everybody helps after backoff."""
+    """Whether a plugin that rejected the pod as Pending is helped by this event. Events that help every pod do not skip backoff."""
     return happened.event.resource != ANY and bool(helped & queued.pending_plugins)
 
 

@@ -1,4 +1,4 @@
-"""What changed between two versions of a pending pod, as a cluster event; and how a pod was resized, pending or not."""
+"""The difference between two versions of a pending pod as a cluster event, and the direction of a resize."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _NO_BODY: Final[Mapping[str, Any]] = {}
 
 
 def pod_update(before: PodInfo, after: PodInfo) -> ClusterEvent | None:
-    """The event for an update of a waiting pod, or None if nothing but its status or its bookkeeping changed.
+    """The event for an update of a pending pod. None if only its status or its bookkeeping fields changed.
 
-    What none of the special actions is for is UPDATE_POD_OTHER: only hints for any update of the pod are asked about it.
+    A change without an action of its own is UPDATE_POD_OTHER, which concerns only hints that are registered for every update.
     """
     action = Action(0)
     if before.labels is not after.labels:
@@ -34,32 +34,34 @@ def pod_update(before: PodInfo, after: PodInfo) -> ClusterEvent | None:
         or before.nominated_node_name != after.nominated_node_name
         or before.terminating != after.terminating
         or len(before.gates) != len(after.gates)
-        or (not action and _said_otherwise(before, after))
+        or (not action and _raw_changed(before, after))
     ):
         action |= Action.UPDATE_POD_OTHER
     return ClusterEvent(POD, action) if action else None
 
 
-def _said_otherwise(before: PodInfo, after: PodInfo) -> bool:
-    """Something of the pod changed that only plugins of others may look at: an annotation, say. Its status is ours to write."""
+def _raw_changed(before: PodInfo, after: PodInfo) -> bool:
+    """Whether something changed that only third-party plugins may read, such as an annotation. The status does not count."""
     old, new = before.raw, after.raw
     if old is None or new is None or old is new:
         return False
-    return old.get("spec") != new.get("spec") or _noted(old["metadata"]) != _noted(new["metadata"])
+    return old.get("spec") != new.get("spec") or _metadata_without_bookkeeping(
+        old["metadata"]
+    ) != _metadata_without_bookkeeping(new["metadata"])
 
 
-def _noted(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+def _metadata_without_bookkeeping(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: value for name, value in metadata.items() if name not in _BOOKKEEPING}
 
 
 def _claims(pod: PodInfo) -> Sequence[Any]:
-    """Which ResourceClaims were made for the pod; nothing of a pod without a raw body."""
+    """The ResourceClaims that were created for the pod; empty for a pod without its raw object."""
     status = (pod.raw or _NO_BODY).get("status") or _NO_BODY
     return [status.get(field) for field in _CLAIMS]
 
 
 def resize(before: PodInfo, after: PodInfo) -> Action:
-    """Scaled down if any amount is less or gone, and up if any is more or new: a resize may be both."""
+    """The actions of a resize: down if any amount is lower or gone, up if any is higher or new. It may be both."""
     action = Action(0)
     if before.requests is after.requests:
         return action

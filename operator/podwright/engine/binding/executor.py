@@ -214,7 +214,7 @@ class BindingExecutor:
 
     def _settle(self, cycle: BindingCycle) -> None:
         cycle.settled = True
-        self._queue.settle(cycle.uid)
+        self._queue.stop_recording(cycle.uid)
 
     async def _after(self, cycle: BindingCycle) -> None:
         try:

@@ -81,7 +81,7 @@ class Gangs:
         """Gangs that were broken off half-way, by the end of the process, say, come before others of their importance."""
         for group in self._cache.groups.partially_placed:
             for queued in self._active(group):
-                self._queue.hasten(queued)
+                self._queue.move_to_front(queued)
 
     def _finish_halves(self, but: PodGroup, popped: QueuedPod) -> None:
         """Halves that are no less important than the popped pod of another group come before it: they want its room."""

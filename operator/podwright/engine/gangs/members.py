@@ -45,7 +45,7 @@ class GangMembers:
             if len(due) < lacking and faulty:
                 fellow = _longest(faulty)
         if fellow is not None:
-            self._queue.join(first, fellow)
+            self._queue.back_off_with(first, fellow)
             return ()
         return self._taken(due, first)
 

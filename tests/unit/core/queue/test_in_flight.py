@@ -165,6 +165,6 @@ def test_an_update_of_a_pod_concerns_no_other_one_in_flight(h):
 
 def test_what_concerns_only_a_pod_that_has_settled_is_not_kept(h):
     settled, _other = popped(h, 2)
-    h.queue.settle(settled.uid)
+    h.queue.stop_recording(settled.uid)
     h.queue.update(h.pod("p0", labels={"changed": "yes"}))
     assert h.queue.in_flight_events() == {"PodPopped": 1}

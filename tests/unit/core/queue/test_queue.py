@@ -239,7 +239,7 @@ def test_an_event_before_the_attempt_does_not_count(h):
 def test_a_settled_pod_that_fails_is_tried_again_whatever_happened(h):
     h.add("p")
     queued = h.queue.pop()
-    h.queue.settle(queued.uid)
+    h.queue.stop_recording(queued.uid)
     h.queue.move(NODE_ADDED)
     assert h.queue.in_flight_events() == {}
     h.queue.reject(queued, ["Spread"])

@@ -62,7 +62,7 @@ def test_what_the_second_oldest_attempt_waits_for_is_kept_when_the_oldest_ends(h
     [
         pytest.param(lambda queue, queued: queue.delete(queued.uid), id="the pod is deleted"),
         pytest.param(lambda queue, queued: queue.done(queued.uid), id="the attempt ends well"),
-        pytest.param(lambda queue, queued: queue.settle(queued.uid), id="the attempt is settled"),
+        pytest.param(lambda queue, queued: queue.stop_recording(queued.uid), id="the attempt is settled"),
         pytest.param(lambda queue, queued: queue.fault(queued), id="the attempt was an error"),
         pytest.param(lambda queue, queued: queue.reject(queued, ["Fit"]), id="the pod is rejected"),
     ],

@@ -232,7 +232,7 @@ class QueueMachine(RuleBasedStateMachine):
     def settle(self, data):
         name = self.draw(data, FLYING)
         self.pods[name].settled = True
-        self.queue.settle(uid(name))
+        self.queue.stop_recording(uid(name))
 
     @precondition(lambda self: self.model.at(FLYING))
     @rule(data=st.data(), verdict=VERDICTS)
@@ -275,7 +275,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.queue.reconsider(uid(name))
         else:
             self.model.fail_what_it_waits_for(name)
-            self.queue.fail(uid(name))
+            self.queue.fail_waiting(uid(name))
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data(), change=CHANGED)

@@ -19,7 +19,7 @@ def joined(h: Harness) -> None:
     h.queue.move(NODE_ADDED)
     h.queue.reject(h.queue.pop(), ("Fit",))
     h.add("new")
-    h.queue.join(h.queue.pop(), old)
+    h.queue.back_off_with(h.queue.pop(), old)
 
 
 def test_it_waits_as_long_as_its_fellow_and_is_not_popped_early(h):
@@ -57,7 +57,7 @@ def test_one_that_went_while_it_was_in_flight_does_not_join(h, what):
     h.queue.delete(queued.uid)
     if what == "deleted and back":
         h.add("new")
-    h.queue.join(queued, old)
+    h.queue.back_off_with(queued, old)
     assert h.counts() == ({"unschedulable": 1} | ({"active": 1} if what == "deleted and back" else {}))
     assert h.queue.in_flight_events() == {}
 
@@ -71,11 +71,11 @@ def test_one_that_is_hastened_goes_before_its_equals_only(h):
     for name, priority in (("important", 5), ("first", 1), ("second", 1)):
         h.add(name, priority=priority)
         h.clock.now += 1
-    h.queue.hasten(h.queue.get("default/second"))
+    h.queue.move_to_front(h.queue.get("default/second"))
     assert [h.pop(), h.pop(), h.pop(), h.pop()] == ["important", "second", "first", None]
 
 
 def test_one_that_waits_is_not_hastened(h):
-    h.queue.hasten(h.rejected("p", "Fit"))
+    h.queue.move_to_front(h.rejected("p", "Fit"))
     assert h.counts() == {"unschedulable": 1}
     assert h.pop() is None
