@@ -64,8 +64,7 @@ def run(**values: Any) -> None:
     except OptionsError as error:
         raise click.UsageError(str(error)) from error
     from podwright.cli import scheduler  # noqa: PLC0415 -- not for --help
-    from podwright.kube.client.access import AccessError  # noqa: PLC0415
-    from podwright.kube.client.credentials import ConfigError  # noqa: PLC0415
+    from podwright.kube.client.errors import AccessError, ConfigError  # noqa: PLC0415
 
     logging.basicConfig(level=options.log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
     try:

@@ -17,8 +17,7 @@ import kopf
 
 from podwright.controllers.settings import configure
 from podwright.core.framework.registry import RegistryError
-from podwright.kube.client.access import AccessError
-from podwright.kube.client.credentials import ConfigError
+from podwright.kube.client.errors import AccessError, ConfigError
 from podwright.kube.client.http import new_session
 from podwright.kube.option_values import OptionsError
 from podwright.kube.options import Options

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError, ClusterTimeoutError
 from podwright.core.objects.pod import PodInfo
-from podwright.kube.client.http import ApiError, Http
+from podwright.kube.client.errors import ApiError, is_not_found
+from podwright.kube.client.http import Http
 from podwright.kube.kinds import BY_KIND, Resource
 from podwright.kube.write.bindings import Binder
 
@@ -30,7 +31,7 @@ class ApiCluster:
         try:
             raw: Mapping[str, Any] = await self._http.call("GET", _resource(kind).path(name, namespace))
         except ApiError as error:
-            if error.status == 404:
+            if is_not_found(error):
                 return None
             raise
         return raw

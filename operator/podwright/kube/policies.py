@@ -16,13 +16,16 @@ from podwright.api.policy_status import status_of
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.engine import Engine
 from podwright.kube.client import access
-from podwright.kube.client.http import JSON_PATCH, ApiError, Http
+from podwright.kube.client.errors import is_not_found
+from podwright.kube.client.http import Http
+from podwright.kube.client.media_types import JSON_PATCH
+from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import POLICY
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS: Final = 1.0
+STATUS_RETRY: Final = RetryPolicy(shortest=1.0, longest=1.0)
 RECONCILE_SECONDS: Final = 10.0
 ASK_SECONDS: Final = 30.0
 """How often it is asked whether RBAC lets us read policies by now."""
@@ -110,9 +113,9 @@ class PolicyKeeper:
         before = dict.fromkeys(self._outcomes, "") | self._uids
         self._gone_meanwhile.clear()
         try:
-            items = (await self._http.insist("GET", POLICY.collection))["items"]
-        except ApiError as error:
-            if error.status != 404:
+            items = (await self._http.call_with_retries("GET", POLICY.collection))["items"]
+        except ClusterError as error:
+            if not is_not_found(error):
                 raise
             items, self._served = [], False
         else:
@@ -163,7 +166,7 @@ class PolicyKeeper:
             await self._changed.wait()
             self._changed.clear()
             if not await self._write_all():
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(STATUS_RETRY.pause(1))
                 self._changed.set()
 
     async def _write_all(self) -> bool:
@@ -180,7 +183,7 @@ class PolicyKeeper:
                     "PATCH", POLICY.path(name, subresource="status"), self._change(name, status), JSON_PATCH
                 )
             except ClusterError as error:
-                if error.status != 404:
+                if not is_not_found(error):
                     log.warning("cannot write the status of policy %s: %s", name, error)
                     done = done and error.status in (403, 422)
                 continue

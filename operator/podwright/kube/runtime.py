@@ -32,6 +32,7 @@ from podwright.kube.api_cluster import ApiCluster
 from podwright.kube.client import access, credentials
 from podwright.kube.client.http import Http
 from podwright.kube.client.metrics import ClientMetrics
+from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import CRD, NODE, POD, POLICY, REQUIRED, STORED
 from podwright.kube.options import Options
 from podwright.kube.pod_groups.foreign_pods import ForeignPodLister
@@ -52,7 +53,9 @@ log = logging.getLogger(__name__)
 ASSIGNED: Final = "spec.nodeName!="
 PENDING: Final = "spec.nodeName="
 RESTART_SECONDS: Final = 1.0
-START_PAUSE_SECONDS: Final = (0.2, 5.0)
+START_RETRY: Final = RetryPolicy(
+    shortest=0.2, longest=5.0, longest_retry_after=5.0, retries=lambda error: isinstance(error, ClusterError)
+)
 FLUSH_SECONDS: Final = 3.0
 """What is left of the grace period for statuses and events when bindings have taken the rest."""
 FLUSH_SHARE: Final = 0.5
@@ -250,7 +253,7 @@ class Runtime:
             await self._persist(f"pods of scheduler {name}", lambda s=selector: self._pick_up(s))  # type: ignore[misc]
 
     async def _pick_up(self, selector: str) -> None:
-        listed = await self.http.insist("GET", POD.collection, params={"fieldSelector": selector})
+        listed = await self.http.call_with_retries("GET", POD.collection, params={"fieldSelector": selector})
         for raw in listed["items"]:
             self.engine.pending.put(raw)
 
@@ -264,14 +267,7 @@ class Runtime:
     @staticmethod
     async def _persist(what: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Tries until the API server has answered."""
-        pause, longest = START_PAUSE_SECONDS
-        while True:
-            try:
-                return await work()
-            except ClusterError as error:
-                log.warning("%s: %s; trying again", what, error)
-                await asyncio.sleep(pause)
-                pause = min(longest, 2 * pause)
+        return await START_RETRY.run(work, on_retry=lambda error: log.warning("%s: %s; trying again", what, error))
 
     # Stop
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -14,6 +14,7 @@ from aiohttp import web
 from podwright.kube.client.credentials import Credentials, Loaded, Source
 from podwright.kube.client.http import Http
 from podwright.kube.client.metrics import ClientMetrics
+from podwright.kube.client.retry import RetryPolicy
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -83,6 +84,11 @@ def streams(*lines: Any, then: Callable[[], Awaitable[None]] | None = None) -> A
         return response
 
     return answer
+
+
+def without_pauses(policy: RetryPolicy) -> RetryPolicy:
+    """The policy with all pauses set to 0, for tests that wait for retries."""
+    return replace(policy, shortest=0.0, longest=0.0, longest_retry_after=0.0)
 
 
 async def forever() -> None:

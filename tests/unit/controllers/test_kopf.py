@@ -12,8 +12,8 @@ import pytest
 from podwright.controllers import supervisor as operator
 from podwright.controllers.process import Process
 from podwright.controllers.settings import EndlessBackoffs, configure
-from podwright.kube.client.access import AccessError
 from podwright.kube.client.credentials import Credentials
+from podwright.kube.client.errors import AccessError
 from support.objects.builders import make_pod
 
 

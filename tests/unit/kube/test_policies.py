@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from podwright.kube import policies as module
+from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.policies import PolicyKeeper
 from support.engine.kit import Rig
 from support.http.kit import api, says
@@ -141,7 +142,7 @@ async def test_names_that_come_to_be_served_are_told_once():
 
 @pytest.mark.parametrize("status", [500, 409, 429])
 async def test_a_status_that_could_not_be_written_is_tried_again(monkeypatch, status):
-    monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(module, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=0.01))
     async with keeping(says(status)) as (keeper, script):
         keeper.apply(policy())
         first, second = await requests(script, 2)
@@ -150,7 +151,7 @@ async def test_a_status_that_could_not_be_written_is_tried_again(monkeypatch, st
 
 @pytest.mark.parametrize("status", [403, 404, 422])
 async def test_a_status_that_will_not_be_taken_is_let_go(monkeypatch, status):
-    monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(module, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=0.01))
     async with keeping(default=says(status)) as (keeper, script):
         keeper.apply(policy())
         await requests(script, 1)

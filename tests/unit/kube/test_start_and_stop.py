@@ -15,6 +15,7 @@ from podwright.kube.options import Options
 from podwright.kube.runtime import Runtime, for_bindings
 from podwright.sandbox import Sandbox
 from support.engine.kit import settle
+from support.http.kit import without_pauses
 
 OURS = "podwright"
 PENDING = "spec.nodeName=,"
@@ -159,7 +160,7 @@ class TestTheStart:
             assert server.there() == {"low", "high"}
 
     async def test_pending_pods_are_asked_for_until_there_is_an_answer(self, server, monkeypatch):
-        monkeypatch.setattr(module, "START_PAUSE_SECONDS", (0.001, 0.001))
+        monkeypatch.setattr(module, "START_RETRY", without_pauses(module.START_RETRY))
         monkeypatch.setattr(module, "RESTART_SECONDS", 3600)
         server.node("a")
         server.pod("web")

@@ -9,7 +9,9 @@ from typing import Final
 
 from podwright.cli.demo.objects import Json
 from podwright.core.framework.interface import ClusterError
-from podwright.kube.client.http import JSON, MERGE_PATCH, ApiError, Http
+from podwright.kube.client.errors import ApiError
+from podwright.kube.client.http import Http
+from podwright.kube.client.media_types import JSON, MERGE_PATCH
 from podwright.kube.kinds import BY_KIND, Resource
 
 PAGE: Final = 500
@@ -29,7 +31,7 @@ class NotInTimeError(DemoError):
 
 
 class Api:
-    """Objects in, objects out. Refusals are raised as podwright.kube.client.http.ApiError; "not now" is asked again."""
+    """Objects in, objects out. Refusals are raised as podwright.kube.client.errors.ApiError; "not now" is asked again."""
 
     def __init__(self, http: Http) -> None:
         self._http = http

@@ -24,8 +24,8 @@ from podwright.cli.demo.api import Api, DemoError, NotInTimeError, collection, e
 from podwright.cli.demo.objects import MANAGED_BY, Json, Names
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.client import credentials
-from podwright.kube.client.credentials import ConfigError
-from podwright.kube.client.http import ApiError, Http
+from podwright.kube.client.errors import ApiError, ConfigError
+from podwright.kube.client.http import Http
 from podwright.kube.kinds import CRD, NODE, POD, POLICY
 from podwright.sandbox import Sandbox
 from podwright.testing.processes import Process, ProcessError, free_port

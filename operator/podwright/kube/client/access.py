@@ -11,7 +11,8 @@ import logging
 import re
 from collections.abc import Iterable, Sequence
 
-from podwright.kube.client.http import ApiError, Http
+from podwright.kube.client.errors import AccessError, ApiError
+from podwright.kube.client.http import Http
 from podwright.kube.kinds import Resource
 
 log = logging.getLogger(__name__)
@@ -19,14 +20,10 @@ log = logging.getLogger(__name__)
 READ = ("list", "watch")
 
 
-class AccessError(Exception):
-    """Something that we cannot do without is not there or is forbidden."""
-
-
 async def exists(http: Http, resource: Resource) -> bool:
     """Whether the API server serves the kind. Raises ClusterError without a clear answer."""
     try:
-        served = await http.insist("GET", resource.root)
+        served = await http.call_with_retries("GET", resource.root)
     except ApiError as error:
         if error.status in (403, 404):
             return False
@@ -46,7 +43,7 @@ async def may(http: Http, resource: Resource, verb: str, subresource: str = "", 
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     }
-    answer = await http.insist("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    answer = await http.call_with_retries("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
     return bool(answer.get("status", {}).get("allowed"))
 
 
@@ -71,7 +68,7 @@ async def readable(http: Http, resources: Sequence[Resource]) -> list[Resource]:
 
 async def server_minor(http: Http) -> int | None:
     """The API server's minor version, 36 of 1.36.2; None if it does not tell. Raises ClusterError."""
-    version = await http.insist("GET", "/version")
+    version = await http.call_with_retries("GET", "/version")
     digits = re.match(r"\d+", str(version.get("minor", "")))
     return int(digits[0]) if digits else None
 

@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from podwright.kube.client.kubeconfig import ConfigError, KubeConfig, find_kubeconfig, read_kubeconfig
-
-__all__ = ["ConfigError", "Credentials", "Source", "in_cluster", "load"]
+from podwright.kube.client.errors import ConfigError
+from podwright.kube.client.kubeconfig import KubeConfig, find_kubeconfig, read_kubeconfig
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_FILE_SECONDS: Final = 60.0

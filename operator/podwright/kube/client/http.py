@@ -1,9 +1,9 @@
-"""One way to the API server: short requests over `wire`, streams over aiohttp, orjson, credentials that stay fresh.
+"""The connection to the API server: short requests over `wire`, streams over aiohttp, JSON by orjson, credentials kept fresh.
 
-`Http.send` is the hot path (status and bytes, nothing parsed), `Http.call` is for everybody else. Without an answer both raise
-`UnreachableError`; for 4xx and 5xx `call` raises `ApiError`. On 401 the credentials are loaded anew, all connections are
-made anew and the request is sent once more. `Http.insist` tries again; who writes brings
-retries of his own (see `bindings`).
+`Http.send` is the hot path: it returns status and bytes, and parses nothing. `Http.call` sends and returns objects and raises
+`ApiError` for 4xx and 5xx. Both raise `UnreachableError` without a response. On a 401 the credentials are loaded again, all
+connections are replaced, and the request is sent once more. Nothing else is sent twice, except by `call_with_retries`: a
+caller that writes brings a `RetryPolicy` of its own (`retry`). Lists are read page by page with `pages`.
 """
 
 from __future__ import annotations
@@ -22,41 +22,39 @@ from prometheus_client import CollectorRegistry
 from yarl import URL
 
 from podwright import __version__
-from podwright.core.framework.interface import ClusterError
-from podwright.kube.client.answers import Answer, ApiError, UnreachableError, worth_retrying
-from podwright.kube.client.credentials import ConfigError, Credentials, Headers, Source
+from podwright.kube.client.answers import Answer
+from podwright.kube.client.credentials import Credentials, Headers, Source
+from podwright.kube.client.errors import ConfigError, UnreachableError, is_initializing, retry_after
+from podwright.kube.client.media_types import JSON
 from podwright.kube.client.metrics import NO_ANSWER, ClientMetrics, HostMetrics
-from podwright.kube.client.wire import CONNECT_SECONDS, JSON, Wire
+from podwright.kube.client.retry import RetryPolicy
+from podwright.kube.client.wire import CONNECT_SECONDS, Wire
 
-JSON_PATCH: Final = "application/json-patch+json"
-MERGE_PATCH: Final = "application/merge-patch+json"
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
-METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-"""What to accept where only the metadata of listed objects counts."""
 USER_AGENT: Final = f"podwright/{__version__}"
 REQUEST_SECONDS: Final = 30.0
-INSIST_TRIES: Final = 5
-INSIST_PAUSES: Final = (0.05, 5.0)
-"""Seconds between tries: the shortest, which doubles, and the longest."""
+READ_RETRY: Final = RetryPolicy(
+    shortest=0.05,
+    longest=5.0,
+    attempts=5,
+    longest_retry_after=5.0,
+    retry_after=lambda error: 0.0 if is_initializing(error) else retry_after(error),
+)
 STREAM_BUFFER: Final = 1 << 18
-"""Bytes read ahead of whoever reads a stream."""
+"""How many bytes of a stream are buffered before its reader takes them."""
 
 log = logging.getLogger(__name__)
 
-__all__ = ["JSON", "Answer", "ApiError", "Http", "UnreachableError", "new_session"]
-
 
 class Http:
-    """The holder of the session. Close it at the end."""
+    """The API client. Its owner closes it."""
 
     def __init__(self, source: Source, metrics: ClientMetrics | None = None) -> None:
         self._source = source
         self._metrics = metrics or ClientMetrics(CollectorRegistry())
-        self._link: _Link | None = None
-        self._retired: list[_Link] = []
+        self._current: _Connections | None = None
+        self._retired: list[_Connections] = []
         self._closed = False
-        self._began = False
-        """There were credentials once."""
+        self._had_credentials = False
 
     async def send(
         self,
@@ -67,18 +65,18 @@ class Http:
         timeout: float | None = None,
         accept: str = JSON,
     ) -> Answer:
-        """Sends a request whose body is JSON already. `path` starts with a slash and is encoded. `timeout` in seconds.
+        """Sends a request whose body is already JSON. `path` starts with a slash and is URL-encoded. `timeout` in seconds.
 
-        Raises UnreachableError, also where there are no credentials any more; ConfigError and OSError where there never were.
+        Raises UnreachableError, also if credentials cannot be renewed, and ConfigError or OSError if none were ever loaded.
         """
-        link = self._link
-        if link is None or self._source.due:
-            link = await self._open()
+        connections = self._current
+        if connections is None or self._source.due:
+            connections = await self._connections()
         seconds = REQUEST_SECONDS if timeout is None else timeout
-        answer = await link.send(method, path, body, content_type, seconds, accept)
+        answer = await connections.send(method, path, body, content_type, seconds, accept)
         if answer.status == 401:
-            link = await self._refused(link)
-            answer = await link.send(method, path, body, content_type, seconds, accept)
+            connections = await self._reauthenticate(connections)
+            answer = await connections.send(method, path, body, content_type, seconds, accept)
         return answer
 
     async def call(
@@ -91,12 +89,12 @@ class Http:
         timeout: float | None = None,
         accept: str = JSON,
     ) -> Any:
-        """Sends an object, returns the answer's JSON. Raises ApiError and UnreachableError."""
+        """Sends an object and returns the parsed response. Raises ApiError and UnreachableError."""
         data = None if body is None else orjson.dumps(body)
         target = f"{path}?{URL.build(query=dict(params)).raw_query_string}" if params else path
         return (await self.send(method, target, data, content_type, timeout, accept)).json()
 
-    async def insist(
+    async def call_with_retries(
         self,
         method: str,
         path: str,
@@ -104,42 +102,33 @@ class Http:
         params: Mapping[str, str] | None = None,
         accept: str = JSON,
     ) -> Any:
-        """`call` for what does no harm when it is sent twice: a few tries while that may help. Raises as `call` does.
+        """`call`, retried a few times. For reads, and for other requests that may be sent twice. Raises as `call` does.
 
-        Work of many requests would otherwise never end where one in ten of them fails.
+        Without it, work of many requests, such as a list in pages, would never finish where one request in ten fails.
         """
-        shortest, longest = INSIST_PAUSES
-        for failures in range(INSIST_TRIES - 1):
-            try:
-                return await self.call(method, path, body, params=params, accept=accept)
-            except ClusterError as error:
-                if not worth_retrying(error):
-                    raise
-                asked = 0.0 if _making_ready(error) else getattr(error, "retry_after", None) or 0.0
-                await asyncio.sleep(min(longest, max(asked, shortest * 2**failures)))
-        return await self.call(method, path, body, params=params, accept=accept)
+        return await READ_RETRY.run(lambda: self.call(method, path, body, params=params, accept=accept))
 
     @asynccontextmanager
     async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A GET whose answer is read piece by piece, for as long as it takes.
+        """A GET whose response is read piece by piece, without a time limit.
 
-        Raises ApiError if it is refused and UnreachableError if there is no answer; errors while reading are aiohttp's.
+        Raises ApiError if the server refuses it, and UnreachableError without a response; errors while reading are aiohttp's.
         """
-        link = await self._open()
-        url = URL(link.credentials.server + path, encoded=True).with_query(dict(params))
+        connections = await self._connections()
+        url = URL(connections.credentials.server + path, encoded=True).with_query(dict(params))
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
-                response = await link.session.get(
-                    url, headers=link.headers, timeout=timeout, read_bufsize=STREAM_BUFFER
+                response = await connections.session.get(
+                    url, headers=connections.headers, timeout=timeout, read_bufsize=STREAM_BUFFER
                 )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            link.metrics.opened(NO_ANSWER)
+            connections.metrics.opened(NO_ANSWER)
             raise _unreachable(error) from error
-        link.metrics.opened(response.status)
+        connections.metrics.opened(response.status)
         try:
             if response.status == 401:
-                await self._refused(link)
+                await self._reauthenticate(connections)
             if response.status >= 400:
                 raise Answer(response.status, await response.read(), _retry_after(response)).error()
             yield response
@@ -147,48 +136,49 @@ class Http:
             response.close()
 
     async def close(self) -> None:
-        """Closes all connections. Requests from now on raise UnreachableError."""
+        """Closes all connections. Later requests raise UnreachableError."""
         self._closed = True
-        for link in (*self._retired, *((self._link,) if self._link else ())):
-            await link.close()
+        for connections in (*self._retired, *((self._current,) if self._current else ())):
+            await connections.close()
         self._retired.clear()
-        self._link = None
+        self._current = None
 
-    async def _open(self) -> _Link:
+    async def _connections(self) -> _Connections:
+        """The connections of the current credentials."""
         try:
             credentials = await self._source.current()
         except (ConfigError, OSError) as error:
-            if not self._began:
-                raise  # nothing to wait for
+            if not self._had_credentials:
+                raise  # waiting will not help
             raise UnreachableError(f"no credentials: {error}") from error
         if self._closed:
             raise UnreachableError("the connection was closed")
-        self._began = True
-        link = self._link
-        if link is not None and link.takes(credentials):
-            return link
-        new = self._link = _Link(credentials, self._metrics.of(URL(credentials.server).authority))
-        if link is not None:
-            await self._retire(link)
+        self._had_credentials = True
+        current = self._current
+        if current is not None and current.adopt(credentials):
+            return current
+        new = self._current = _Connections(credentials, self._metrics.of(URL(credentials.server).authority))
+        if current is not None:
+            await self._retire(current)
         return new
 
-    async def _retire(self, link: _Link) -> None:
-        """Streams and requests on its connections may end there, until the next one retires."""
-        self._retired.append(link)
+    async def _retire(self, connections: _Connections) -> None:
+        """Lets their streams and requests finish; they are closed when the next ones retire."""
+        self._retired.append(connections)
         while len(self._retired) > 1:
             await self._retired.pop(0).close()
 
-    async def _refused(self, link: _Link) -> _Link:
-        """Other credentials than those of `link`, whichever of many refused requests is the first to ask."""
-        if self._link is link:
+    async def _reauthenticate(self, refused: _Connections) -> _Connections:
+        """Connections with other credentials than the refused ones. Many requests may ask; the first one loads them."""
+        if self._current is refused:
             log.info("the API server no longer accepts our credentials; loading them again")
-            self._source.refused(link.credentials)
-            self._link = None
-            await self._retire(link)
-        return await self._open()
+            self._source.refused(refused.credentials)
+            self._current = None
+            await self._retire(refused)
+        return await self._connections()
 
 
-class _Link:
+class _Connections:
     """The connections of one set of credentials."""
 
     def __init__(self, credentials: Credentials, metrics: HostMetrics) -> None:
@@ -203,8 +193,8 @@ class _Link:
     def _wire_headers(self) -> Headers:
         return (("User-Agent", USER_AGENT), *self.credentials.headers)
 
-    def takes(self, credentials: Credentials) -> bool:
-        """Whether these credentials can use the connections as they are; if so, they do from now on."""
+    def adopt(self, credentials: Credentials) -> bool:
+        """Uses these credentials from now on, if they need no other connections; whether that is so."""
         old = self.credentials
         if (old.server, old.proxy) != (credentials.server, credentials.proxy):
             return False
@@ -222,17 +212,17 @@ class _Link:
     ) -> Answer:
         started, status = perf_counter(), NO_ANSWER
         try:
-            sent = self._ask if self._wire is None else self._wire.send
-            answer = await sent(method, path, body, content_type, timeout, accept)
+            send = self._send_by_aiohttp if self._wire is None else self._wire.send
+            answer = await send(method, path, body, content_type, timeout, accept)
             status = answer.status
             return answer
         finally:
             self.metrics.answered(method, status, perf_counter() - started)
 
-    async def _ask(
+    async def _send_by_aiohttp(
         self, method: str, path: str, body: bytes | None, content_type: str, timeout: float, accept: str
     ) -> Answer:
-        """Over aiohttp, for what `wire` cannot: a proxy."""
+        """For servers behind a proxy, which `wire` does not support."""
         headers = self.headers.copy()
         headers["Accept"] = accept
         if body is not None:
@@ -256,7 +246,7 @@ class _Link:
 
 
 def new_session(credentials: Credentials, *, authenticated: bool = False) -> aiohttp.ClientSession:
-    """A session with the credentials' TLS context; it sends their headers by itself only if `authenticated`."""
+    """An aiohttp session with the credentials' TLS context. It sends their headers by default only if `authenticated`."""
     headers = CIMultiDict(credentials.headers if authenticated else ())
     headers.extend({"User-Agent": USER_AGENT, "Accept": JSON, "Accept-Encoding": "identity"})
     connector = aiohttp.TCPConnector(limit=0, ssl=credentials.ssl_context or False, keepalive_timeout=60)
@@ -271,14 +261,6 @@ def new_session(credentials: Credentials, *, authenticated: bool = False) -> aio
 
 def _unreachable(error: BaseException) -> UnreachableError:
     return UnreachableError(str(error) or type(error).__name__)
-
-
-def _making_ready(error: ClusterError) -> bool:
-    """The API server has to make its cache of a kind first, since nobody asked for it before: that takes some milliseconds.
-
-    It asks for a second all the same, as it does when it has too much to do.
-    """
-    return getattr(error, "status", 0) == 429 and "initializing" in str(error)
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:

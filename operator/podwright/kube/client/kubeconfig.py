@@ -19,9 +19,7 @@ from typing import Any
 
 import yaml
 
-
-class ConfigError(Exception):
-    """No usable credentials: a file, an entry or a program is missing or wrong. The message says which."""
+from podwright.kube.client.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,10 @@ from typing import Any, Final
 
 from yarl import URL
 
-from podwright.kube.client.answers import Answer, UnreachableError
+from podwright.kube.client.answers import Answer
+from podwright.kube.client.errors import UnreachableError
+from podwright.kube.client.media_types import JSON
 
-JSON: Final = "application/json"
 CONNECT_SECONDS: Final = 10.0
 ADDRESS_SECONDS: Final = 3.0
 """Where a name has several addresses, how long one may take before the next is tried."""

@@ -72,7 +72,7 @@ class ForeignPodLister:
         params = {"fieldSelector": selector, "limit": str(PAGE)}
         there: set[str] = set()
         while True:
-            page = await self._http.insist("GET", POD.collection_in(namespace), params=params)
+            page = await self._http.call_with_retries("GET", POD.collection_in(namespace), params=params)
             for raw in page.get("items") or ():
                 there.add(str(raw["metadata"]["uid"]))
                 self._engine.foreign_pods.seen(raw)

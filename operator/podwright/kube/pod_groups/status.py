@@ -16,8 +16,9 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import APIS, KIND, PodGroup, group_key
 from podwright.core.state.object_store import key_of
 from podwright.engine.ports import Verdict
-from podwright.kube.client.answers import CONFLICT, another_of_its_name, worth_retrying
-from podwright.kube.client.http import MERGE_PATCH, STRATEGIC_PATCH, Http
+from podwright.kube.client.errors import is_not_found, is_retryable_write, uid_mismatch
+from podwright.kube.client.http import Http
+from podwright.kube.client.media_types import MERGE_PATCH, STRATEGIC_PATCH
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import Resource
 from podwright.kube.write.work_queue import PATIENCE, Work, WorkQueue
@@ -174,19 +175,19 @@ class PodGroupStatusWriter:
         await self._work_queue.flush(grace)
 
     def _failed(self, key: str, wish: _WorkItem, error: ClusterError) -> None:
-        if error.status == 404 or another_of_its_name(error):
+        if is_not_found(error) or uid_mismatch(error):
             return
         known = self._known.get(key)
         if known is None:
             return
         wish.tries += 1
-        lasting = error.status != CONFLICT and not worth_retrying(error)
+        lasting = not is_retryable_write(error)
         if wish.tries == PATIENCE or (lasting and (known.kind, error.status) not in self._refusals):
             log.warning("cannot write the status of pod group %s: %s", key, error)
         if lasting:
             self._refusals.add((known.kind, error.status))
             return
-        self._work_queue.again(key, wish, getattr(error, "retry_after", None) or 0.0)
+        self._work_queue.again(key, wish, error)
 
     async def _carry_out(self, key: str, wish: _WorkItem) -> None:
         known = self._known.get(key)

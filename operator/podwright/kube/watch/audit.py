@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from podwright.core.framework.interface import ClusterError
-from podwright.kube.client.http import METADATA_LIST
+from podwright.kube.client.media_types import METADATA_LIST
 from podwright.kube.kinds import Resource
 
 log = logging.getLogger(__name__)

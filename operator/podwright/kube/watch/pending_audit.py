@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.intake.streams import PendingPods
-from podwright.kube.client.http import JSON, METADATA_LIST, Http
+from podwright.kube.client.http import Http
+from podwright.kube.client.media_types import JSON, METADATA_LIST
 from podwright.kube.kinds import POD
 from podwright.kube.watch.audit import version_of
 from podwright.kube.watch.reflector import PAGE
@@ -82,7 +83,7 @@ class PendingAudit:
         for name in sorted(self._names()):
             params = {"fieldSelector": f"spec.nodeName=,spec.schedulerName={name}", "limit": str(PAGE)}
             while True:
-                page = await self._http.insist("GET", POD.collection, params=params, accept=accept)
+                page = await self._http.call_with_retries("GET", POD.collection, params=params, accept=accept)
                 for raw in page.get("items") or ():
                     yield raw
                 if not (following := page["metadata"].get("continue")):

@@ -18,7 +18,10 @@ import aiohttp
 import orjson
 
 from podwright.core.framework.interface import ClusterError
-from podwright.kube.client.http import JSON, ApiError, Http
+from podwright.kube.client.errors import ApiError, is_expired, status_of
+from podwright.kube.client.http import Http
+from podwright.kube.client.media_types import JSON
+from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import Resource
 from podwright.kube.watch.audit import audit_for_ever, version_of
 
@@ -33,9 +36,7 @@ _REARM_SECONDS: Final = 1.0
 """The end of the silence is put off at most that often."""
 _NOBODY: Final = "nobody"
 """A name to ask for where only the version of the answer counts."""
-BACKOFF_SECONDS: Final = (0.05, 5.0)
-LONGEST_PAUSE_SECONDS: Final = 30.0
-"""However long the server asks for."""
+RETRY: Final = RetryPolicy(shortest=0.05, longest=5.0, jitter=(0.5, 1.5))
 QUICK_END_SECONDS: Final = 1.0
 """A watch that ends sooner, and in order, is answered with a pause like a failure."""
 
@@ -124,27 +125,25 @@ class Reflector:
                 if self._doubted or not self._version:
                     await self._list()
                 if not await self._watch():
-                    await self._pause(0.0)
+                    await self._pause()
             except (ClusterError, aiohttp.ClientError, TimeoutError, OSError) as error:
                 await self._recover(error)
 
     async def _recover(self, error: BaseException) -> None:
-        where, status = self.resource.collection, getattr(error, "status", 0)
-        if status in (400, 404, 410):
+        where = self.resource.collection
+        if status_of(error) in (400, 404, 410):
             self._version = ""
-        if status == 410:
+        if is_expired(error):
             log.info("%s: the resource version is too old, listing again", where)
         else:
             # The first may be any restart of the server; the second says that it lasts, and is said once.
             level = {0: logging.INFO, 1: logging.WARNING}.get(self._failures, logging.DEBUG)
             log.log(level, "%s: %s; trying again", where, error or type(error).__name__)
-        await self._pause(getattr(error, "retry_after", None) or 0.0)
+        await self._pause(error)
 
-    async def _pause(self, least: float) -> None:
-        shortest, longest = BACKOFF_SECONDS
-        pause = min(longest, shortest * 2 ** min(self._failures, 10))
+    async def _pause(self, error: BaseException | None = None) -> None:
         self._failures += 1
-        await asyncio.sleep(max(min(least, LONGEST_PAUSE_SECONDS), pause * (0.5 + self._below(1000) / 1000)))
+        await asyncio.sleep(RETRY.pause(self._failures, error))
 
     async def _list(self) -> None:
         """All objects, page by page; what was known and did not come is dropped.
@@ -180,7 +179,7 @@ class Reflector:
     async def page(self, following: str, accept: str = JSON) -> Any:
         """One page of the list, from the token of the one before. Raises ClusterError."""
         params = {**self._selectors, "limit": str(PAGE), **({"continue": following} if following else {})}
-        return await self._http.insist("GET", self.resource.collection, params=params, accept=accept)
+        return await self._http.call_with_retries("GET", self.resource.collection, params=params, accept=accept)
 
     def key(self, raw: Mapping[str, Any]) -> str:
         """As the sink tells objects apart."""

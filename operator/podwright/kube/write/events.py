@@ -12,7 +12,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -21,8 +21,10 @@ import orjson
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.ports import Regarding
-from podwright.kube.client.answers import worth_retrying
-from podwright.kube.client.http import STRATEGIC_PATCH, Http
+from podwright.kube.client.errors import ApiError, is_not_found, is_retryable
+from podwright.kube.client.http import Http
+from podwright.kube.client.media_types import STRATEGIC_PATCH
+from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.client.times import rfc3339_micro
 from podwright.kube.kinds import EVENT
 from podwright.kube.write.work_queue import until_idle
@@ -32,8 +34,7 @@ log = logging.getLogger(__name__)
 WORKERS: Final = 8
 WAITING_AT_MOST: Final = 20_000
 PER_SECOND: Final = 2_000.0
-TRIES: Final = 4
-LONGEST_PAUSE_SECONDS: Final = 30.0
+RETRY: Final = RetryPolicy(shortest=0.25, longest=1.0, attempts=4)
 FINISH_SECONDS: Final = 360.0
 REFRESH_SECONDS: Final = 1_800.0
 SWEEP_SECONDS: Final = 60.0
@@ -220,24 +221,27 @@ class EventRecorder:
             await asyncio.sleep(self._free_at - now)
 
     async def _post(self, post: _Post) -> None:
-        for attempt in range(TRIES):
-            try:
-                await (self._create(post.body) if post.series is None else self._patch(post.series))
-            except ClusterError as error:
-                if not worth_retrying(error):
-                    self._refused(error)
-                    return
-                if attempt + 1 < TRIES:
-                    asked = getattr(error, "retry_after", None) or 0.0
-                    await asyncio.sleep(min(LONGEST_PAUSE_SECONDS, max(asked, 0.25 * 2**attempt)))
+        try:
+            await self._request(post)
+        except ClusterError as error:
+            failure = error
+        else:
+            return
+        try:
+            await RETRY.resume(lambda: self._request(post), failure)
+        except ClusterError as error:
+            if isinstance(error, ApiError) and not is_retryable(error):
+                self._refused(error)
             else:
-                return
-        self._dropped()
+                self._dropped()
 
-    def _refused(self, error: ClusterError) -> None:
-        """Warns once of each reason: missing rights refuse every event alike. That a namespace goes is no trouble."""
-        reason = getattr(error, "reason", "") or f"HTTP {error.status}"
-        expected = error.status == 404 or "being terminated" in str(error)
+    def _request(self, post: _Post) -> Coroutine[Any, Any, None]:
+        return self._create(post.body) if post.series is None else self._patch(post.series)
+
+    def _refused(self, error: ApiError) -> None:
+        """Warns once for each reason: missing rights refuse every event alike. A namespace that is being deleted is normal."""
+        reason = error.reason or f"HTTP {error.status}"
+        expected = is_not_found(error) or "being terminated" in str(error)
         if expected or reason in self._refusals:
             log.debug("an event was refused: %s", error)
             return

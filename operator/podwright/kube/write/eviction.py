@@ -14,15 +14,17 @@ from typing import Final
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.ports import Recorder, Regarding, preempted_by, preempting
-from podwright.kube.client.answers import CONFLICT, another_of_its_name, worth_retrying
-from podwright.kube.client.http import STRATEGIC_PATCH, Http
+from podwright.kube.client.errors import is_conflict, is_not_found, is_retryable_write, uid_mismatch
+from podwright.kube.client.http import Http
+from podwright.kube.client.media_types import STRATEGIC_PATCH
+from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import POD
 
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
-TRIES: Final = 4
+RETRY: Final = RetryPolicy(shortest=0.1, longest=0.4, attempts=4, retries=is_retryable_write, longest_retry_after=5.0)
 
 
 class PodEvictor:
@@ -77,26 +79,26 @@ class PodEvictor:
             done(going)
 
     async def _delete(self, victim: PodInfo, preemptor: PodInfo | Regarding) -> bool:
-        """Whether the victim goes by our doing; False if it was gone. Raises ClusterError."""
-        lost = False
-        for attempt in range(TRIES):
+        """Whether our deletion removes the victim; False if it was gone already. Raises ClusterError."""
+        path = POD.path(victim.name, victim.namespace)
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
+        deletion_failed = False
+
+        async def attempt() -> bool:
+            nonlocal deletion_failed
             deleting = False
             try:
-                path = POD.path(victim.name, victim.namespace)
                 await self._http.call("PATCH", f"{path}/status", self._mark(victim, preemptor), STRATEGIC_PATCH)
-                options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
                 deleting = True
                 await self._http.call("DELETE", path, options)
             except ClusterError as error:
-                if error.status == 404 or another_of_its_name(error) or (deleting and error.status == CONFLICT):
-                    return lost  # gone after a deletion of ours that had no good answer: that was it
-                lost = lost or deleting
-                if not (error.status == CONFLICT or worth_retrying(error)) or attempt + 1 == TRIES:
-                    raise
-                await asyncio.sleep(0.1 * 2**attempt)
-            else:
-                return True
-        return False
+                if is_not_found(error) or uid_mismatch(error) or (deleting and is_conflict(error)):
+                    return deletion_failed  # an earlier deletion of ours, whose response was lost, has removed it
+                deletion_failed = deletion_failed or deleting
+                raise
+            return True
+
+        return await RETRY.run(attempt)
 
     def _mark(self, victim: PodInfo, preemptor: PodInfo | Regarding) -> object:
         condition: dict[str, object] = {

@@ -14,8 +14,9 @@ from typing import Any, Final
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.ports import Verdict
-from podwright.kube.client.answers import CONFLICT, another_of_its_name, worth_retrying
-from podwright.kube.client.http import STRATEGIC_PATCH, Http
+from podwright.kube.client.errors import is_not_found, is_retryable_write, uid_mismatch
+from podwright.kube.client.http import Http
+from podwright.kube.client.media_types import STRATEGIC_PATCH
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import POD
 from podwright.kube.watch.audit import version_of
@@ -110,15 +111,15 @@ class PodStatusWriter:
         await self._work_queue.flush(grace)
 
     def _failed(self, uid: str, wish: _WorkItem, error: ClusterError) -> None:
-        if error.status == 404 or another_of_its_name(error):
+        if is_not_found(error) or uid_mismatch(error):
             self._said.pop(uid, None)
             return
         wish.tries += 1
-        passing = error.status == CONFLICT or worth_retrying(error)
+        passing = is_retryable_write(error)
         if not passing or wish.tries == PATIENCE:
             log.warning("cannot write the status of pod %s: %s", wish.pod.key, error)
         if passing and uid in self._said:
-            self._work_queue.again(uid, wish, getattr(error, "retry_after", None) or 0.0)
+            self._work_queue.again(uid, wish, error)
 
     async def _carry_out(self, _uid: str, wish: _WorkItem) -> None:
         patch = self._patch(wish)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from podwright.core.framework.interface import ClusterError
+from podwright.kube.client.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
 
 WORKERS: Final = 8
-PAUSE_SECONDS: Final = 0.5
-LONGEST_PAUSE_SECONDS: Final = 30.0
+RETRY: Final = RetryPolicy(shortest=1.0, longest=30.0)
 PATIENCE: Final = 5
 """Failures of one write after which it is worth a line in the log."""
 
@@ -80,15 +80,14 @@ class WorkQueue(Generic[W]):
         """Whether something waits or is being written."""
         return key in self._waiting or key in self._under_way
 
-    def again(self, key: str, wish: W, least: float = 0.0) -> None:
-        """Later once more, after a pause of `least` seconds that grows; as part of a newer wish if there is one."""
+    def again(self, key: str, wish: W, error: ClusterError) -> None:
+        """Later once more, after a pause that grows; as part of a newer wish if there is one."""
         newer = self._waiting.get(key)
         if newer is not None:
             newer.absorb(wish)
             return
         self._waiting[key] = wish
-        pause = min(LONGEST_PAUSE_SECONDS, max(least, PAUSE_SECONDS * 2 ** min(wish.tries, 10)))
-        asyncio.get_running_loop().call_later(pause, self._order.put_nowait, key)
+        asyncio.get_running_loop().call_later(RETRY.pause(wish.tries, error), self._order.put_nowait, key)
 
     async def run(self) -> None:
         """Writes what is wished for, until it is cancelled."""

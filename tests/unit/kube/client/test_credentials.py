@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from podwright.kube.client import credentials
-from podwright.kube.client.credentials import ConfigError, in_cluster, load
+from podwright.kube.client.credentials import in_cluster, load
+from podwright.kube.client.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)

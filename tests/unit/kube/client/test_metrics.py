@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from podwright.kube.client.answers import ApiError, UnreachableError
+from podwright.kube.client.errors import ApiError, UnreachableError
 from podwright.kube.client.metrics import ClientMetrics
 from support.http.kit import api, forever, hangs_up, says, streams
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from podwright.kube.client import wire as module
-from podwright.kube.client.answers import UnreachableError
+from podwright.kube.client.errors import UnreachableError
 from podwright.kube.client.wire import Wire
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -146,7 +147,7 @@ async def test_of_several_wishes_the_newest_counts_and_disruption_stands_beside_
 
 
 async def test_trouble_that_may_pass_is_tried_again(monkeypatch):
-    monkeypatch.setattr(work_queue, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(work_queue, "RETRY", replace(work_queue.RETRY, shortest=0.001))
     raw = group()
     async with writing(says(500), says(503)) as (writer, script):
         writer.seen(KIND, raw)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from podwright.core.framework.interface import ClusterError
-from podwright.kube.client.http import METADATA_LIST
+from podwright.kube.client.media_types import METADATA_LIST
 from podwright.kube.kinds import NODE
 from podwright.kube.watch import audit as module
 from podwright.kube.watch.audit import audit, audit_for_ever

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import orjson
 import pytest
 from aiohttp import web
 
-from podwright.kube.client.http import METADATA_LIST
+from podwright.kube.client.media_types import METADATA_LIST
 from podwright.kube.kinds import NODE, POD
 from podwright.kube.watch import audit as watch_audit
 from podwright.kube.watch import reflector as module
@@ -19,7 +20,7 @@ from support.http.kit import api, forever, hangs_up, says, streams
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(module, "BACKOFF_SECONDS", (0.001, 0.002))
+    monkeypatch.setattr(module, "RETRY", replace(module.RETRY, shortest=0.001, longest=0.002))
 
 
 class Picture:
@@ -95,7 +96,7 @@ async def test_the_next_page_is_asked_for_before_the_one_before_is_taken_in():
     journal = []
 
     class Paged:
-        async def insist(self, _method, _path, params, accept):
+        async def call_with_retries(self, _method, _path, params, accept):
             journal.append(params.get("continue", "first"))
             following = {"first": "second", "second": None}[journal[-1]]
             return {"metadata": {"resourceVersion": "9", "continue": following}, "items": [item(journal[-1], 1)]}
@@ -270,7 +271,7 @@ async def test_what_others_told_of_goes_too_when_a_list_lacks_it():
 
 
 async def test_a_watch_that_always_says_410_has_a_pause_that_grows(monkeypatch):
-    monkeypatch.setattr(module, "BACKOFF_SECONDS", (0.001, 1.0))
+    monkeypatch.setattr(module, "RETRY", replace(module.RETRY, shortest=0.001, longest=1.0))
     answers = [page(version=1), says(410)] * 6
     async with reflecting(*answers) as (_, script, reflector):
         await until(lambda: len(script.requests) >= 12)
@@ -278,7 +279,7 @@ async def test_a_watch_that_always_says_410_has_a_pause_that_grows(monkeypatch):
 
 
 async def test_the_pause_that_a_server_asks_for_has_an_end(monkeypatch):
-    monkeypatch.setattr(module, "LONGEST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(module, "RETRY", replace(module.RETRY, longest_retry_after=0.01))
     async with reflecting(page(version=1), says(429, **{"Retry-After": "86400"})) as (_, script, _r):
         await until(lambda: len(script.requests) == 3)
 

@@ -6,8 +6,8 @@ import pytest
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import parse_pod
-from podwright.kube.write import bindings
-from podwright.kube.write.bindings import ATTEMPTS, Binder
+from podwright.kube.client.retry import RetryPolicy
+from podwright.kube.write.bindings import RETRY, Binder
 from support.http.kit import api, hangs_up, says
 from support.objects.builders import make_pod
 
@@ -20,8 +20,8 @@ READ = "GET /api/v1/namespaces/default/pods/web"
 def pauses(monkeypatch):
     """Pauses take no time, and are noted."""
     noted = []
-    real = bindings.pause
-    monkeypatch.setattr(bindings, "pause", lambda state: (noted.append(real(state)), 0.0)[1])
+    real = RetryPolicy.pause
+    monkeypatch.setattr(RetryPolicy, "pause", lambda *arguments: (noted.append(real(*arguments)), 0.0)[1])
     return noted
 
 
@@ -83,7 +83,7 @@ async def test_it_gives_up_in_the_end():
     async with api(default=says(500)) as (http, script):
         with pytest.raises(ClusterError, match="says 500"):
             await Binder(http).bind(POD, "a", {})
-        assert script.asked == [BINDING] * ATTEMPTS
+        assert script.asked == [BINDING] * RETRY.attempts
 
 
 @pytest.mark.parametrize("trouble", [pytest.param(says(500), id="500"), pytest.param(hangs_up(), id="cut off")])

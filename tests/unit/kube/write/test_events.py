@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -209,7 +210,7 @@ async def test_more_than_may_wait_is_dropped_and_counted():
 
 
 async def test_trouble_that_may_pass_is_tried_again_and_given_up_in_the_end(monkeypatch):
-    monkeypatch.setattr(events, "TRIES", 2)
+    monkeypatch.setattr(events, "RETRY", replace(events.RETRY, attempts=2))
     async with recording(says(500), says(201, {}), says(500), says(500)) as (recorder, script):
         recorder.record(POD, "Normal", "Scheduled", "Binding", "one")
         await recorder.flush(5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -103,7 +104,7 @@ async def test_trouble_that_may_pass_is_tried_again(monkeypatch):
 
 
 async def test_a_refusal_is_reported(monkeypatch):
-    monkeypatch.setattr(eviction, "TRIES", 2)
+    monkeypatch.setattr(eviction, "RETRY", replace(eviction.RETRY, attempts=2))
     _, told, begun = await evict(says(403))
     assert (told, begun) == ([], [False])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -110,7 +111,7 @@ async def test_nothing_is_written_for_a_pod_that_is_no_longer_pending():
 
 
 async def test_trouble_that_may_pass_is_tried_again(monkeypatch):
-    monkeypatch.setattr(work_queue, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(work_queue, "RETRY", replace(work_queue.RETRY, shortest=0.001))
     raw = pending()
     async with writing(says(500), says(503)) as (writer, script):
         writer.seen("u1", raw)
@@ -129,7 +130,7 @@ async def until_asked(script, times):
 
 async def test_a_pod_that_changed_meanwhile_is_written_to_as_it_is_now(monkeypatch):
     """It may have been bound: then the watch takes it away, and the verdict with it."""
-    monkeypatch.setattr(work_queue, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(work_queue, "RETRY", replace(work_queue.RETRY, shortest=0.001))
     raw = pending()
 
     async def changed(request):
@@ -184,7 +185,7 @@ async def test_another_pod_of_its_name_is_left_alone(caplog):
 
 
 async def test_the_pause_that_the_server_asks_for_is_kept(monkeypatch):
-    monkeypatch.setattr(work_queue, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(work_queue, "RETRY", replace(work_queue.RETRY, shortest=0.001))
     pauses = []
     loop = asyncio.get_running_loop()
     later = loop.call_later
@@ -227,8 +228,7 @@ async def test_a_refusal_is_not_tried_again(refusal):
 
 
 async def test_a_long_outage_loses_no_status(monkeypatch):
-    monkeypatch.setattr(work_queue, "PAUSE_SECONDS", 0.0001)
-    monkeypatch.setattr(work_queue, "LONGEST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(work_queue, "RETRY", replace(work_queue.RETRY, shortest=0.0001, longest=0.001))
     raw = pending()
     async with writing(*[says(503)] * 12) as (writer, script):
         writer.seen("u1", raw)
@@ -260,7 +260,7 @@ async def test_writes_of_one_pod_are_made_one_after_the_other():
 
 
 async def test_what_a_failed_write_said_is_said_by_the_next_one(monkeypatch):
-    monkeypatch.setattr(work_queue, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(work_queue, "RETRY", replace(work_queue.RETRY, shortest=0.001))
     raw = pending()
 
     async def meanwhile(request):
