@@ -1,7 +1,7 @@
-"""What each verb does to an object: names, preconditions, subresources, generations, finalizers.
+"""Cluster: the effect of each verb on an object: names, preconditions, subresources, generations, finalizers.
 
-Invariant: all writes of the sandbox, the simulated kubelet's included, go through `Cluster`; an update that changes
-nothing makes no new revision. Read `store.py` next; `pods.py` and `schemas.py` hold the rules of single kinds.
+Invariants: all writes of the sandbox go through `Cluster`, those of the simulated kubelet too; an update that changes
+nothing creates no new revision. Read `store.py` next. `pods.py` and `schemas.py` hold the rules of single kinds.
 """
 
 import random
@@ -29,17 +29,17 @@ STALE = "the object has been modified; please apply your changes to the latest v
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a write's query string may ask for."""
+    """Options in the query string of a write."""
 
     dry_run: bool = False
-    strict: bool = False  # unknown fields are refused, not dropped
+    strict: bool = False  # refuse unknown fields instead of dropping them
 
 
 WRITE = Options()
 
 
 class Cluster:
-    """The objects of one cluster and the rules by which they change; `history` is kept of each kind's changes."""
+    """The objects of one cluster. The store keeps the last `history` changes of each kind."""
 
     def __init__(self, history: int = 10_000) -> None:
         self.kinds = Kinds()
@@ -62,7 +62,7 @@ class Cluster:
         return entry
 
     def create(self, kind: Kind, namespace: str, obj: Obj, options: Options = WRITE) -> Entry:
-        """`obj` is in stored form (`Kind.inward`) and becomes the store's."""
+        """Creates an object, which must be in stored form (`Kind.inward`). The store takes ownership of `obj`."""
         if kind.namespaced and ("", namespace) not in self.store["namespaces"].entries:
             raise not_found(self.kinds.named("namespaces"), namespace)
         obj = {**obj, "metadata": self._new_metadata(kind, namespace, obj)}
@@ -74,7 +74,7 @@ class Cluster:
         if kind.schema:
             obj = self._through_schema(kind, obj, options)
         elif prepare := PREPARE.get(kind.stored):
-            obj = prepare(self, kind, obj)
+            obj = prepare(self.store, kind, obj)
         return Entry(obj, self.store.rv) if options.dry_run else self._write(kind, obj)
 
     def _new_metadata(self, kind: Kind, namespace: str, obj: Obj) -> Obj:
@@ -108,7 +108,7 @@ class Cluster:
         return obj
 
     def update(self, kind: Kind, key: Key, obj: Obj, sub: str = "", options: Options = WRITE) -> Entry:
-        """Replace an object, or its status only; 409 if `obj` names another revision or uid."""
+        """Replaces an object, or only its status. Raises ApiError 409 if `obj` has another resourceVersion or uid."""
         namespace, name = key
         if kind.stored in PUT_CREATES and key not in self.store[kind.stored].entries:
             return self.create(kind, namespace, obj, options)
@@ -133,7 +133,7 @@ class Cluster:
 
     @staticmethod
     def _merged(kind: Kind, old: Obj, new: Obj, sub: str) -> Obj:
-        """The new object with what this request may not change taken from the old one."""
+        """The new object, with the fields that this request may not change copied from the old one."""
         if sub == "status":
             kept = old["metadata"] if kind.crd else new["metadata"]
             new = old | {"metadata": kept} | ({"status": new["status"]} if "status" in new else {})
@@ -145,7 +145,7 @@ class Cluster:
         return new | {"metadata": metadata | fixed}
 
     def replace(self, kind: Kind, entry: Entry, new: Obj) -> Entry:
-        """Write a changed object as it is, past all checks: generation, finalizers and no-ops are seen to."""
+        """Writes a changed object without checks. Maintains the generation, honours finalizers, and ignores no-ops."""
         metadata = new["metadata"] | {"resourceVersion": str(entry.rv)}
         new = new | {"metadata": metadata}
         if kind.generation and _desired(kind, new) != _desired(kind, entry.obj):
@@ -159,7 +159,7 @@ class Cluster:
         return self._write(kind, new)
 
     def delete(self, kind: Kind, namespace: str, name: str, body: Obj, options: Options = WRITE) -> Entry:
-        """Delete, or mark as being deleted where finalizers or a pod's grace period ask for it; `body`: DeleteOptions."""
+        """Deletes an object, or sets its deletionTimestamp if it has finalizers or a grace period. `body`: DeleteOptions."""
         entry = self.get(kind, namespace, name)
         metadata = entry.obj["metadata"]
         _check(kind, entry, body.get("preconditions") or {})
@@ -182,7 +182,7 @@ class Cluster:
         return entry
 
     def _remove(self, kind: Kind, entry: Entry) -> Entry:
-        """Remove an object and what goes with it: a namespace's content, a CRD's objects, what a workload owns."""
+        """Removes an object and its dependents: a namespace's content, a CRD's objects, the objects that a workload owns."""
         (namespace, name), uid = entry.key, entry.obj["metadata"]["uid"]
         if kind.stored == "namespaces":
             for inner in [inner for inner in self.kinds if inner.namespaced]:
@@ -201,7 +201,7 @@ class Cluster:
             self.store.remove(stored, entry)
 
     def owned(self, kind: Kind, namespace: str, uid: str) -> list[Entry]:
-        """The objects of a kind that name `uid` as their owner."""
+        """The objects of a kind whose owner references contain `uid`."""
 
         def mine(obj: Obj) -> bool:
             return any(owner["uid"] == uid for owner in obj["metadata"].get("ownerReferences") or ())
@@ -210,7 +210,7 @@ class Cluster:
 
 
 def _check(kind: Kind, entry: Entry, wanted: Obj) -> None:
-    """409 unless the object's uid and resourceVersion are those `wanted`, as far as it names them."""
+    """Raises ApiError 409 if `wanted` has a uid or resourceVersion that the object does not have."""
     name, uid = entry.key[1], entry.obj["metadata"]["uid"]
     if wanted.get("uid", uid) != uid:
         found = f"UID in precondition: {wanted['uid']}, UID in object meta: {uid}"
@@ -231,23 +231,23 @@ def _grace(kind: Kind, obj: Obj, asked: int | None) -> int:
 
 
 def _desired(kind: Kind, obj: Obj) -> Any:
-    """What bumps the generation: the spec, or all but metadata (and a served status) of a custom object."""
+    """The part of an object whose change increments the generation: the spec; of a custom object all but metadata and status."""
     if not kind.crd:
         return obj.get("spec")
     dropped = ("metadata", "status") if "status" in kind.subresources else ("metadata",)
     return {key: value for key, value in obj.items() if key not in dropped}
 
 
-def _namespace(_: Cluster, __: Kind, obj: Obj) -> Obj:
+def _namespace(_: Store, __: Kind, obj: Obj) -> Obj:
     labels = {**(obj["metadata"].get("labels") or {}), "kubernetes.io/metadata.name": obj["metadata"]["name"]}
     return obj | {"metadata": obj["metadata"] | {"labels": labels}, "status": {"phase": "Active"}}
 
 
-def _workload(_: Cluster, __: Kind, obj: Obj) -> Obj:
+def _workload(_: Store, __: Kind, obj: Obj) -> Obj:
     return obj | {"spec": {"replicas": 1} | (obj.get("spec") or {}), "status": {}}
 
 
-PREPARE: dict[str, Callable[[Cluster, Kind, Obj], Obj]] = {
+PREPARE: dict[str, Callable[[Store, Kind, Obj], Obj]] = {
     "pods": pods.admit,
     "namespaces": _namespace,
     "deployments.apps": _workload,

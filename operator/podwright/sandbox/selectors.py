@@ -96,3 +96,16 @@ def _field_predicate(path: str, wanted: str, *, equal: bool) -> Predicate:
         return (text == wanted) is equal
 
     return matches
+
+
+def selects(selector: Obj, labels: Obj) -> bool:
+    """Whether a LabelSelector object selects these labels. An empty selector selects everything."""
+    terms = [
+        {"key": key, "operator": "In", "values": [value]} for key, value in (selector.get("matchLabels") or {}).items()
+    ]
+    for term in terms + (selector.get("matchExpressions") or []):
+        present, listed = term["key"] in labels, labels.get(term["key"]) in (term.get("values") or ())
+        holds = {"In": listed, "NotIn": not listed, "Exists": present, "DoesNotExist": not present}
+        if not holds[term["operator"]]:
+            return False
+    return True

@@ -12,7 +12,7 @@ import orjson
 import yaml
 from aiohttp import web
 
-from podwright.sandbox import discovery, patches, pods, tables
+from podwright.sandbox import discovery, patches, pod_subresources, tables
 from podwright.sandbox.cluster import Cluster, Options
 from podwright.sandbox.errors import ApiError, bad_request, unsupported_media
 from podwright.sandbox.kinds import Kind, Obj
@@ -160,7 +160,7 @@ class Server:
     def _post(self, request: web.BaseRequest, target: Target, data: bytes) -> web.Response:
         cluster, kind, body = self.cluster, target.kind, _document(request, data)
         if target.sub in ("binding", "eviction") or kind.kind == "Binding":
-            act = pods.evict if target.sub == "eviction" else pods.bind
+            act = pod_subresources.evict if target.sub == "eviction" else pod_subresources.bind
             if not target.options.dry_run:
                 act(cluster, target.namespace, target.name or (body.get("metadata") or {}).get("name", ""), body)
             return _json(SUCCESS | {"code": 201}, 201)
