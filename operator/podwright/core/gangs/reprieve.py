@@ -72,7 +72,7 @@ class Aside:
         for name, there in by_node.items():
             if name not in self._orders:
                 self._orders[name] = list(cache.nodes[name].pods)
-            cache.lift_pods(name, there)
+            cache.remove_pods(name, there)
 
     def home(self, pod: PodInfo) -> str:
         """The name of the node from which the pod was taken."""
@@ -86,14 +86,14 @@ class Aside:
             home = homes[pod.uid]
             if pod.group:
                 # Groups keep their members in the order in which they are told of them.
-                self._cache.put_down_pods(home, (pod,), self._assumed)
+                self._cache.restore_pods(home, (pod,), self._assumed)
                 continue
             there = by_node.get(home)
             if there is None:
                 there = by_node[home] = []
             there.append(pod)
         for name, there in by_node.items():
-            self._cache.put_down_pods(name, there, self._assumed)
+            self._cache.restore_pods(name, there, self._assumed)
 
     def restore(self) -> None:
         """Puts back whatever is out, in the order in which it was."""

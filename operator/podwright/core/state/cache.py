@@ -196,9 +196,11 @@ class Cache:
         if uid in self._placed:
             self._take(uid)
 
-    def lift_pods(self, name: str, pods: Sequence[PodInfo]) -> None:
-        """`remove_pod` of several pods on one node, which exists; the node's sums are written once."""
-        info, placed = self.nodes[name], self._placed
+    # For transactions, which see to the order of pods
+
+    def remove_pods(self, node_name: str, pods: Sequence[PodInfo]) -> None:
+        """`remove_pod` for several pods on one node, which must exist. Each sum of the node is written once."""
+        info, placed = self.nodes[node_name], self._placed
         for observer in self._observers:
             removed = observer.pod_removed
             for pod in pods:
@@ -208,9 +210,9 @@ class Cache:
         self._assumed.difference_update([pod.uid for pod in pods])
         self._write_usages(info, info.remove_all(pods))
 
-    def put_down_pods(self, name: str, pods: Sequence[PodInfo], assumed: Collection[str]) -> None:
-        """Undoes `lift_pods`. `assumed`: the uids of those that are not known to be placed."""
-        info, placed = self.nodes[name], self._placed
+    def restore_pods(self, node_name: str, pods: Sequence[PodInfo], assumed: Collection[str]) -> None:
+        """Undoes `remove_pods`, but for the order of pods. `assumed`: the uids of pods to be assumed again."""
+        info, placed = self.nodes[node_name], self._placed
         resources = info.add_all(pods)
         for pod in pods:
             placed[pod.uid] = info

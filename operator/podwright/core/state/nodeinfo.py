@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import HostPort, PodInfo
@@ -114,6 +114,13 @@ class NodeInfo:
             for port in pod.ports:
                 self.ports.remove(port)
         return self._count(pods, -1)
+
+    def restore_order(self, order: Iterable[str]) -> None:
+        """Brings pods into the order of these uids; pods that it does not name come last."""
+        current = self.pods
+        self.pods = {uid: current[uid] for uid in order if uid in current}
+        if len(self.pods) < len(current):
+            self.pods |= current
 
     def _count(self, pods: Sequence[PodInfo], sign: int) -> Collection[str]:
         """Pods of one template have the same requests: these are multiplied, not added one by one."""

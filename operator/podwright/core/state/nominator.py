@@ -1,23 +1,33 @@
-"""Pods that were promised a node (`nominatedNodeName`) but are not on it yet, and preemptors that wait for one to be cleared."""
+"""Nominator: pods that are nominated to a node (`nominatedNodeName`) but not on it yet, and preemptors that wait for their victims."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from podwright.core.objects.pod import PodInfo
 
 
+@dataclass(frozen=True, slots=True)
+class Nominations:
+    """A copy of all nominations, in order."""
+
+    node_of: Mapping[str, str]
+    pods: Mapping[str, Mapping[str, PodInfo]]
+
+
 class Nominator:
-    """Nominated pods by node. One node a pod."""
+    """Nominated pods by node. A pod is nominated to one node at most."""
 
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
         self._pods: dict[str, dict[str, PodInfo]] = {}
         self.preempting: set[str] = set()
-        """Uids of pods and keys of pod groups whose victims are being evicted. Here, since plugins come and go with policies."""
+        """Uids of pods and keys of pod groups whose victims are being evicted. It is kept here because plugins are rebuilt when
+        their policy changes."""
 
     def add(self, pod: PodInfo, node_name: str) -> None:
-        """Nominates the pod to a node, instead of any other."""
+        """Nominates the pod to this node instead of any other."""
         self.remove(pod.uid)
         self._node_of[pod.uid] = node_name
         self._pods.setdefault(node_name, {})[pod.uid] = pod
@@ -41,6 +51,15 @@ class Nominator:
     def nodes(self) -> Collection[str]:
         """Nodes to which pods are nominated."""
         return self._pods.keys()
+
+    def copy(self) -> Nominations:
+        """For a transaction."""
+        return Nominations(dict(self._node_of), {name: dict(pods) for name, pods in self._pods.items()})
+
+    def restore(self, nominations: Nominations) -> None:
+        """Replaces all nominations by those of a copy."""
+        self._node_of = dict(nominations.node_of)
+        self._pods = {name: dict(pods) for name, pods in nominations.pods.items()}
 
     def __len__(self) -> int:
         return len(self._node_of)

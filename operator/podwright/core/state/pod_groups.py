@@ -7,7 +7,7 @@ that the API server serves count: a pod that names a group of another API is an 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from podwright.core.objects.errors import InvalidObjectError
@@ -167,6 +167,26 @@ class PodGroups:
 
     def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
         """Groups do not depend on namespace labels."""
+
+    # For transactions
+
+    @property
+    def partially_placed_keys(self) -> Collection[str]:
+        """A copy of the keys of partially placed groups, in order."""
+        return tuple(self._partially_placed)
+
+    def restore_partially_placed(self, keys: Iterable[str]) -> None:
+        """Brings the partially placed groups back into the order of `keys`."""
+        current = self._partially_placed
+        self._partially_placed = {key: None for key in keys if key in current} | current
+
+    def restore_placed(self, key: str, pods: Mapping[str, PodInfo]) -> None:
+        """Brings the group's placed members back into the order of `pods`, a copy of `Members.placed`."""
+        members = self._members.get(key)
+        if members is not None:
+            current = members.placed
+            members.placed = {uid: pod for uid, pod in pods.items() if uid in current}
+            members.placed.update({uid: pod for uid, pod in current.items() if uid not in pods})
 
     # Internals
 

@@ -33,7 +33,7 @@ CONTAINER = {
 def counted() -> Iterator[Counter[str]]:
     """`off`: pods taken off the cache, again and again; `tried`: members; `asked`: units that ask whether they may stay."""
     counts: Counter[str] = Counter()
-    lift, place, spares = Cache.lift_pods, Trial.place, Reprieve.spares
+    lift, place, spares = Cache.remove_pods, Trial.place, Reprieve.spares
 
     def count_off(self: Cache, name: str, pods: Any) -> None:
         counts["off"] += len(pods)
@@ -48,7 +48,7 @@ def counted() -> Iterator[Counter[str]]:
         return spares(self, unit)
 
     with (
-        mock.patch.object(Cache, "lift_pods", count_off),
+        mock.patch.object(Cache, "remove_pods", count_off),
         mock.patch.object(Trial, "place", count_tried),
         mock.patch.object(Reprieve, "spares", count_asked),
     ):
