@@ -72,7 +72,7 @@ async def _keep_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
 async def _rush_is_over(stop: asyncio.Event, runtime: Runtime) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(RUSH_SECONDS):
-            await runtime.engine.rested.wait()
+            await runtime.engine.first_idle.wait()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(QUIET_SECONDS):
             await stop.wait()

@@ -52,7 +52,7 @@ class Process:
         """Whether a pod asks for a scheduler that a policy in force serves."""
         spec = body.get("spec")
         name = spec.get("schedulerName") if isinstance(spec, Mapping) else None
-        return isinstance(name, str) and self.runtime.engine.live.serves(name)
+        return isinstance(name, str) and self.runtime.engine.policies.serves(name)
 
     async def kopf_starts(self, settings: kopf.OperatorSettings) -> None:
         """Starts the runtime unless it was lent, sets Kopf up and registers the handlers of what may be watched."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.api.compile import Classes, CompiledPolicy, built_in_policy
+from podwright.api.compile import Classes, CompiledPolicy
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.policy_set import ApplyResult, PolicySet
 from podwright.core.framework.cluster_events import ClusterEvent, EventHint
@@ -34,16 +34,16 @@ _NO_HINTS: Mapping[str, Sequence[EventHint]] = {}
 
 @dataclass(slots=True)
 class EngineHandle:
-    """What plugins are given."""
+    """The handle that plugins are built with. `clock` gives seconds since the epoch."""
 
     cache: Cache
     features: Features
     cluster: Cluster
-    clock: Any
+    clock: Callable[[], float]
     waiting: Callable[[], Collection[WaitingPod]] = tuple
 
     def now(self) -> float:
-        return float(self.clock())
+        return self.clock()
 
     def waiting_pods(self) -> Collection[WaitingPod]:
         return self.waiting()
@@ -60,21 +60,22 @@ class ActivePolicy:
 
 
 class ActivePolicies:
-    """See the module. `policies.version` rises whenever what is in force changes."""
+    """See the module."""
 
     def __init__(
         self,
         classes: Classes,
-        features: Features,
         handle: Handle,
+        default: CompiledPolicy,
         invalid_objects: InvalidObjects,
-        scheduler_name: str,
-        queue_sort: str = QUEUE_SORT,
         *,
         clock: Callable[[], float],
         observer: PluginMetrics,
     ) -> None:
-        """`clock` and `observer` are for measuring plugins. Raises ProfileError or PluginError if there is no such queue sort plugin, or it cannot be built."""
+        """`default`: the built-in policy, whose QueueSort plugin orders the queue; `clock` and `observer` measure plugins.
+
+        Raises PluginError if a plugin of the built-in policy cannot be built.
+        """
         self._clock = clock
         self._observer = observer
         observer.on_scrape(self._tell_evaluations)
@@ -83,14 +84,15 @@ class ActivePolicies:
         self._invalid_objects = invalid_objects
         self._built: dict[CompiledPolicy, ActivePolicy] = {}
         self._listens: dict[ClusterEvent, bool] = {}
-        default = built_in_policy(classes, features, scheduler_name, queue_sort)
-        self.policies = PolicySet(classes, features, default=default, check=self._build, queue_sort=queue_sort)
-        self._build(self.policies.default)
-        sort_key = self._built[self.policies.default].framework.sort_key
+        self._build(default)
+        framework = self._built[default].framework
+        queue_sort = framework.at(Point.QUEUE_SORT)[0].name
+        self.policy_set = PolicySet(classes, handle.features, default=default, check=self._build, queue_sort=queue_sort)
+        """`policy_set.version` rises whenever the active policies change."""
         self.sort_key: Callable[[PodInfo, float], Any] = (
-            sort_key if queue_sort == QUEUE_SORT else ranked(sort_key, self._complain)
+            framework.sort_key if queue_sort == QUEUE_SORT else ranked(framework.sort_key, self._report)
         )
-        """What the queue asks of the plugin that orders it."""
+        """The sort key of the queue."""
 
     def _build(self, policy: CompiledPolicy) -> None:
         framework = Framework(policy.profile, self._classes, self._handle)
@@ -100,17 +102,17 @@ class ActivePolicies:
 
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
         """Takes a policy object in; the result says what is wrong with it."""
-        result = self.policies.apply(raw)
+        result = self.policy_set.apply(raw)
         self._prune()
         return result
 
     def remove(self, name: str) -> None:
-        self.policies.remove(name)
+        self.policy_set.remove(name)
         self._prune()
 
     def _prune(self) -> None:
         self._tell_evaluations()  # of those that go, too
-        kept = {self.policies.default, *self.policies.active}
+        kept = {self.policy_set.default, *self.policy_set.active}
         self._listens.clear()
         self._built = {policy: live for policy, live in self._built.items() if policy in kept}
 
@@ -127,11 +129,11 @@ class ActivePolicies:
 
     def serves(self, scheduler_name: str) -> bool:
         """Whether pods may ask for a scheduler of this name."""
-        return scheduler_name in self.policies.scheduler_names
+        return scheduler_name in self.policy_set.scheduler_names
 
     def of(self, pod: PodInfo) -> ActivePolicy | None:
         """What decides about the pod; None if nobody serves its scheduler name."""
-        policy = self.policies.select(pod, self._handle.cache.namespace_labels(pod.namespace))
+        policy = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
         return None if policy is None else self._built[policy]
 
     def listens(self, event: ClusterEvent) -> bool:
@@ -154,10 +156,10 @@ class ActivePolicies:
         try:
             return live.framework.pre_enqueue(pod)
         except PluginError as error:
-            self._complain(pod, error)
+            self._report(pod, error)
             return Status(Code.ERROR, (str(error),), error.plugin)
 
-    def _complain(self, pod: PodInfo, error: Exception) -> None:
+    def _report(self, pod: PodInfo, error: Exception) -> None:
         self._invalid_objects.about("Pod", pod.key, error)
 
     def hints_of(self, pod: PodInfo) -> Mapping[str, Sequence[EventHint]]:

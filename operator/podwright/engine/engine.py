@@ -11,34 +11,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from podwright.api.compile import Classes
+from podwright.api.compile import Classes, built_in_policy
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.features import Features
-from podwright.core.framework.interface import Cluster
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 from podwright.core.state.cache import Cache
 from podwright.engine.active_policies import ActivePolicies, EngineHandle
-from podwright.engine.binding.checks import BoundNodeChecks
 from podwright.engine.binding.cycle import BindingCycles, ConflictRecordingCluster
 from podwright.engine.binding.executor import BindingExecutor
 from podwright.engine.binding.limiter import PROMPT_LIMIT
 from podwright.engine.failures import Failures
 from podwright.engine.gangs.attempts import Gangs
 from podwright.engine.gangs.group_changes import GroupChanges
-from podwright.engine.intake.streams import NAMESPACE, AssignedPods, Namespaces, Nodes, Objects, PendingPods
+from podwright.engine.intake.assigned_pods import AssignedPods
+from podwright.engine.intake.foreign_pods import ForeignPods
+from podwright.engine.intake.nodes import Nodes
+from podwright.engine.intake.objects import NAMESPACE, Namespaces, Objects
+from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.memory import MemoryReclaimer
-from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.metrics.plugins import ONE_ATTEMPT_IN, Stopwatch
-from podwright.engine.ports import Evictor, GroupWriter, NoGroups, Recorder, StatusWriter
+from podwright.engine.metrics.plugins import ONE_ATTEMPT_IN
+from podwright.engine.ports import Ports
 from podwright.engine.preemption import Preemptions
+from podwright.engine.state import EngineState, Sources
 
 log = logging.getLogger(__name__)
 
@@ -52,163 +53,102 @@ FLUSH_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
-    """The ports' real side, or a test's."""
+class EngineOptions:
+    """`scheduler_name`: whose pods the built-in default policy takes; `queue_sort`: the plugin that orders the queue; `waits`:
+    how long pods wait in it; `bindings_at_once`: how many Bindings that are not slow may be with the API server.
+    """
 
-    cluster: Cluster
-    recorder: Recorder
-    status: StatusWriter
-    evictor: Evictor
-    groups: GroupWriter = field(default_factory=NoGroups)
+    scheduler_name: str = PODWRIGHT_SCHEDULER_NAME
+    queue_sort: str = QUEUE_SORT
+    waits: Waits = DEFAULT_WAITS
+    bindings_at_once: int = PROMPT_LIMIT
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Time and chance. `clock` never steps back; `wall` is seconds since the epoch; `below(n)`: a random 0 to n - 1."""
-
-    clock: Callable[[], float]
-    wall: Callable[[], float]
-    below: Callable[[int], int]
+DEFAULT_OPTIONS: Final = EngineOptions()
 
 
 class Engine:
-    """See the module. Its parts are there to be fed: `nodes`, `assigned`, `pending`, `objects(kind)`, `live`."""
+    """See the module. `nodes`, `assigned`, `pending`, `objects(kind)` and `policies` take in what the watches bring."""
 
     def __init__(
         self,
         classes: Classes,
         features: Features,
-        outside: Outside,
+        ports: Ports,
         sources: Sources,
-        *,
-        metrics: Metrics | None = None,
-        bindings_at_once: int = PROMPT_LIMIT,
-        scheduler_name: str = PODWRIGHT_SCHEDULER_NAME,
-        queue_sort: str = QUEUE_SORT,
-        waits: Waits = DEFAULT_WAITS,
+        options: EngineOptions = DEFAULT_OPTIONS,
     ) -> None:
-        """`scheduler_name`: whose pods the built-in default policy takes; `queue_sort`: the plugin that orders the queue;
-        `waits`: how long pods wait in it.
+        """Raises ProfileError or PluginError if the built-in policy cannot be built."""
+        metrics, clock = ports.metrics, sources.clock
 
-        Raises ProfileError or PluginError where that plugin is none.
-        """
-        self.metrics = metrics or Metrics()
-        self.invalid_objects = InvalidObjects(self.metrics.bad_objects)
+        # What the parts share
+        self.invalid_objects = InvalidObjects(metrics.bad_objects)
         self.cache = Cache(on_invalid_group=self.invalid_objects.about)
-        self.sources = sources
         self.binding_cycles = BindingCycles()
-        cluster = ConflictRecordingCluster(outside.cluster, self.binding_cycles)
-        handle = EngineHandle(self.cache, features, cluster, sources.wall)
-        self.live = ActivePolicies(
-            classes,
-            features,
-            handle,
-            self.invalid_objects,
-            scheduler_name,
-            queue_sort,
-            clock=sources.clock,
-            observer=self.metrics.plugins,
+        cluster = ConflictRecordingCluster(ports.cluster, self.binding_cycles)
+        handle = EngineHandle(self.cache, features, cluster, sources.wall, self.binding_cycles.waiting)
+        default = built_in_policy(classes, features, options.scheduler_name, options.queue_sort)
+        self.policies = ActivePolicies(
+            classes, handle, default, self.invalid_objects, clock=clock, observer=metrics.plugins
         )
         self.queue = SchedulingQueue(
-            sources.clock,
-            self.live.sort_key,
-            self.live.pre_enqueue,
-            self.live.hints_of,
-            on_incoming=self.metrics.incoming,
-            on_hint=self.metrics.plugins.hint_took,
-            waits=waits,
+            clock,
+            self.policies.sort_key,
+            self.policies.pre_enqueue,
+            self.policies.hints_of,
+            on_incoming=metrics.incoming,
+            on_hint=metrics.plugins.hint_took,
+            waits=options.waits,
         )
-        handle.waiting = self.binding_cycles.waiting
-        cache, queue, status, invalid_objects, wake = (
-            self.cache,
-            self.queue,
-            outside.status,
-            self.invalid_objects,
-            self.wake,
+        state = EngineState(
+            self.cache, self.queue, self.binding_cycles, self.invalid_objects, features, sources, self.wake
         )
-        self._watch = Stopwatch(sources.clock, self.metrics.plugins.event_took)
-        bound_node_checks = BoundNodeChecks(cache, outside.recorder)
-        self.nodes = Nodes(cache, queue, invalid_objects, wake, self._watch, bound_node_checks.node_removed)
-        self.assigned = AssignedPods(
-            cache, queue, status, outside.recorder, invalid_objects, wake, self.live.listens, self._watch
-        )
-        self.group_watch = GroupChanges(cache, queue, status, outside.groups, outside.recorder, wake)
-        self.foreign_pods = self.group_watch.foreign_pods
-        self.pending = PendingPods(
-            cache,
-            queue,
-            status,
-            outside.recorder,
-            self.binding_cycles,
-            invalid_objects,
-            wake,
-            self.live.serves,
-            self.live.of,
-            self.foreign_pods,
-            self._watch,
-        )
-        preemptions = Preemptions(
-            cache,
-            queue,
-            self.binding_cycles,
-            outside.recorder,
-            status,
-            outside.evictor,
-            outside.groups,
-            self.metrics,
-            sources.clock,
-            wake,
-            self.assigned.going,
-        )
-        self._failures = Failures(cache, queue, outside.recorder, status, preemptions, self.metrics)
-        self._deciding = False
+
+        # The parts, each built from those above it
+        self.foreign_pods = ForeignPods()
+        self.pending = PendingPods(state, ports, self.policies, self.foreign_pods)
+        self.assigned = AssignedPods(state, ports, self.policies)
+        preemptions = Preemptions(state, ports, self.assigned)
+        self._failures = Failures(state, ports, preemptions)
         self.binding_executor = BindingExecutor(
-            cache,
-            queue,
-            outside.cluster,
+            state,
+            ports,
             self.binding_cycles,
-            self._failures,
-            self.assigned,
-            outside.recorder,
-            status,
-            bound_node_checks,
-            self.metrics,
-            sources.clock,
-            wake,
-            bindings_at_once,
-            expectations=features.enabled("NominatedNodeNameForExpectation"),
+            failures=self._failures,
+            assigned=self.assigned,
+            at_once=options.bindings_at_once,
         )
+        self.nodes = Nodes(state, ports, on_delete=self.binding_executor.checks.node_removed)
+        self.group_changes = GroupChanges(state, ports, self.foreign_pods)
         self._gangs = Gangs(
-            cache,
-            queue,
-            self.live,
-            self.binding_executor,
-            self.binding_cycles,
-            self._failures,
-            preemptions,
-            outside.groups,
-            self.group_watch,
-            self.metrics,
-            sources.clock,
-            sources.wall,
-            sources.below,
+            state,
+            ports,
+            self.policies,
+            binding_executor=self.binding_executor,
+            failures=self._failures,
+            foreign_pods=self.foreign_pods,
         )
-        self._recorder = outside.recorder
+        self._memory_reclaimer = MemoryReclaimer(clock)
+
+        self._state = state
+        self._ports = ports
+        self._sources = sources
+        self._metrics = metrics
+        self._deciding = False
         self._attempts = 0
-        self._memory_reclaimer = MemoryReclaimer(sources.clock)
         self._idle: asyncio.Future[None] | None = None
-        self.rested = asyncio.Event()
-        """Set once nothing was left to decide for the first time."""
+        self.first_idle = asyncio.Event()
+        """Set when there is nothing left to decide for the first time."""
         self._offer_gauges()
 
     def objects(self, kind: str) -> Objects:
         """The stream of one kind of the object store."""
         if kind == NAMESPACE:
-            return Namespaces(self.cache, self.queue, self.invalid_objects, self.wake, self.live.of, self._watch)
-        return Objects(kind, self.cache, self.queue, self.invalid_objects, self.wake, self._watch)
+            return Namespaces(self._state, self._ports, self.policies)
+        return Objects(kind, self._state, self._ports)
 
-    def policies_changed(self) -> None:
-        """Another set of policies is in force: what waits may be schedulable now."""
+    def activate_all(self) -> None:
+        """Retries all waiting pods: other policies or pod group APIs are active now."""
         self.queue.activate_all()
         self.wake()
 
@@ -216,9 +156,9 @@ class Engine:
 
     async def run(self) -> None:
         """Schedules until it is cancelled."""
-        clock, queue, limiter = self.sources.clock, self.queue, self.binding_executor.limiter
+        clock, queue, limiter = self._sources.clock, self.queue, self.binding_executor.limiter
         self._deciding = True
-        self.group_watch.sweep()
+        self.group_changes.sweep()
         self._gangs.halves_first()
         turn_ends = clock() + SLICE_SECONDS
         while True:
@@ -236,7 +176,7 @@ class Engine:
                     await asyncio.sleep(0)
             turn_ends = clock() + SLICE_SECONDS
 
-    async def keep_house(self) -> None:
+    async def run_housekeeping(self) -> None:
         """Looks after what nobody waits for, until it is cancelled."""
         looks = 0
         while True:
@@ -244,14 +184,14 @@ class Engine:
             try:
                 self.binding_executor.checks.check()
                 if self._deciding:  # before that, groups are incomplete because not all is known
-                    self.group_watch.look()
+                    self.group_changes.look()
                 await self.binding_executor.confirm_late()
             except Exception:
                 log.exception("confirming late bindings failed")
             looks += 1
             if looks >= GIVE_BACK_EVERY and self._idle is not None:
                 looks = 0
-                self.live.forget_findings()
+                self.policies.forget_findings()
                 self.binding_executor.checks.prune()
                 self._memory_reclaimer.give_back(self._attempts)
 
@@ -266,18 +206,13 @@ class Engine:
             idle.set_result(None)
 
     def reason_not_to_bind(self, pod: PodInfo, node_name: str) -> str:
-        """Why a Binding that is under way must not be posted again; empty if it may."""
+        """The reason why a Binding in progress must not be posted again; empty if it may."""
         return self.binding_executor.reason_not_to_bind(pod, node_name)
 
-    @property
-    def tasks(self) -> set[asyncio.Task[None]]:
-        """The tasks of bindings under way."""
-        return self.binding_executor.tasks
-
     async def _rest(self) -> None:
-        self.rested.set()
+        self.first_idle.set()
         due = self.queue.next_wakeup()
-        now = self.sources.clock()
+        now = self._sources.clock()
         timeout = None if due is None else min(FLUSH_SECONDS, max(due - now, 0.001))
         loop = asyncio.get_running_loop()
         idle = self._idle = loop.create_future()
@@ -290,10 +225,10 @@ class Engine:
                 timer.cancel()
 
     def _attempt(self, queued: QueuedPod) -> None:
-        started = self.sources.clock()
+        started = self._sources.clock()
         profile = queued.pod.scheduler_name
         try:
-            live = self.live.of(queued.pod)
+            live = self.policies.of(queued.pod)
             if live is None:
                 self._failures.drop(queued)
             elif queued.pod.terminating:
@@ -303,9 +238,9 @@ class Engine:
             else:
                 self._attempts += 1
                 runner = live if self._attempts % ONE_ATTEMPT_IN != 1 else live.measured or live
-                decision = schedule(runner.framework, self.cache, queued.pod, self.sources.below)
-                seconds = self.sources.clock() - started
-                self.metrics.algorithm_seconds.observe(seconds)
+                decision = schedule(runner.framework, self.cache, queued.pod, self._sources.below)
+                seconds = self._sources.clock() - started
+                self._metrics.algorithm_seconds.observe(seconds)
                 if isinstance(decision, Placement):
                     self.binding_executor.start(queued, runner, decision, started)
                 elif isinstance(decision, Rejection):
@@ -314,22 +249,22 @@ class Engine:
                     self._failures.fail(queued, decision.message, profile, seconds)
         except Exception as error:
             log.exception("an attempt at pod %s failed", queued.pod.key)
-            if self.cache.is_assumed(queued.uid) and self.binding_cycles.get(queued.uid) is None:
+            if self.cache.is_assumed(queued.uid) and not self.binding_cycles.has(queued.uid):
                 self.cache.forget(queued.uid)
             text = f"{type(error).__name__}: {error}"
-            self._failures.fail(queued, text, profile, self.sources.clock() - started)
+            self._failures.fail(queued, text, profile, self._sources.clock() - started)
 
     def _skip(self, queued: QueuedPod) -> None:
         """A pod that is being deleted is let go."""
         note = f"skip schedule deleting pod: {queued.pod.key}"
-        self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", note)
+        self._ports.recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", note)
         self._failures.drop(queued)
 
     def _offer_gauges(self) -> None:
-        offer = self.metrics.on_demand
+        offer = self._metrics.on_demand
         offer("scheduler_pending_pods", "Pending pods by queue.", "queue", lambda: dict(self.queue.counts()))
         offer("scheduler_inflight_events", "What is kept for pods in flight.", "event", self.queue.in_flight_events)
-        self.metrics.on_demand_by(
+        self._metrics.on_demand_by(
             "scheduler_unschedulable_pods",
             "Pods that wait, by the plugins that rejected them.",
             ("plugin", "profile"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from podwright.core.cycle import Rejection
@@ -15,13 +15,13 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.status import Code, Status
 from podwright.core.gangs.decisions import GangRejection
 from podwright.core.objects.pod import PodInfo
-from podwright.core.queue import QueuedPod, SchedulingQueue
-from podwright.core.state.cache import Cache
+from podwright.core.queue import QueuedPod
 from podwright.engine.intake.object_changes import POD_GONE
-from podwright.engine.metrics.metrics import ERROR, UNSCHEDULABLE, Metrics
-from podwright.engine.ports import SCHEDULER_ERROR, Recorder, StatusWriter, Verdict
+from podwright.engine.metrics.metrics import ERROR, UNSCHEDULABLE
+from podwright.engine.ports import SCHEDULER_ERROR, Ports, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
 from podwright.engine.preemption import PREEMPTING, Preemptions
+from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
 
@@ -42,21 +42,14 @@ def shortened(message: str) -> str:
 class Failures:
     """See the module."""
 
-    def __init__(
-        self,
-        cache: Cache,
-        queue: SchedulingQueue,
-        recorder: Recorder,
-        status: StatusWriter,
-        preemptions: Preemptions,
-        metrics: Metrics,
-    ) -> None:
-        self._cache = cache
-        self._queue = queue
-        self._recorder = recorder
-        self._status = status
+    def __init__(self, state: EngineState, ports: Ports, preemptions: Preemptions) -> None:
+        self._cache = state.cache
+        self._queue = state.queue
+        self._clock = state.clock
+        self._recorder = ports.recorder
+        self._status = ports.status
+        self._metrics = ports.metrics
         self._preemptions = preemptions
-        self._metrics = metrics
 
     def reject(
         self, queued: QueuedPod, decision: Rejection, framework: Framework, profile: str, seconds: float
@@ -77,7 +70,19 @@ class Failures:
         if nominated and decision.post_filter is not None:
             self._preemptions.carry_out(framework, queued.pod, decision.post_filter)
 
-    def reject_member(self, queued: QueuedPod, decision: GangRejection, nominated: str, seconds: float) -> None:
+    def reject_group(
+        self, members: Sequence[QueuedPod], decision: GangRejection, framework: Framework, started: float
+    ) -> None:
+        """The members' group was not placed. If it preempts, all of its members wait for the victims."""
+        nominations = {} if decision.preemption is None else decision.preemption.nominations
+        for member in members:
+            nominated = nominations.get(member.uid, "")
+            self._reject_member(member, decision, nominated, self._clock() - started)
+        if decision.preemption is not None:
+            pods = [member.pod for member in members if self._queue.get(member.uid) is member]
+            self._preemptions.carry_out_gang(framework, pods, decision.preemption)
+
+    def _reject_member(self, queued: QueuedPod, decision: GangRejection, nominated: str, seconds: float) -> None:
         """Its group was not placed. A member that fitted nowhere says why; the others say what their group lacks."""
         own = decision.attempts.get(queued.uid)
         message, plugins, pending = decision.message, decision.plugins, decision.pending_plugins

@@ -6,11 +6,13 @@ Everything here but `Cluster` (see core/framework/interface.py) returns at once 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from podwright.core.framework.interface import Cluster
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PLUGINS_API, WORKLOAD_API, PodGroup
+from podwright.engine.metrics.metrics import Metrics
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
@@ -128,3 +130,15 @@ class Evictor(Protocol):
 
         `done(True)`: its deletion has begun, or it was gone already. `done(False)`: it could not be deleted.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """All ports, as the engine's parts get them."""
+
+    cluster: Cluster
+    recorder: Recorder
+    status: StatusWriter
+    evictor: Evictor
+    groups: GroupWriter = field(default_factory=NoGroups)
+    metrics: Metrics = field(default_factory=Metrics)

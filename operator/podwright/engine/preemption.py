@@ -9,7 +9,7 @@ kube-scheduler's asynchronous preemption.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
@@ -20,22 +20,11 @@ from podwright.core.framework.interface import HoldsPreemptors, PostFilterResult
 from podwright.core.gangs.decisions import GangPreemption
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.units import disruptions
-from podwright.core.queue import SchedulingQueue
 from podwright.core.queue.queued_pod import Place
-from podwright.core.state.cache import Cache
-from podwright.engine.binding.cycle import BindingCycles
-from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.metrics.preemption import PreemptionMetrics
-from podwright.engine.ports import (
-    Evictor,
-    GroupWriter,
-    Recorder,
-    Regarding,
-    StatusWriter,
-    kind_of,
-    preempted_by,
-    preempting,
-)
+from podwright.engine.ports import Ports, Regarding, kind_of, preempted_by, preempting
+from podwright.engine.state import EngineState
 
 PREEMPTING: Final = "DefaultPreemption"
 WHOLE_CLUSTER: Final = "cluster"
@@ -61,33 +50,19 @@ class _Preemptor:
 class Preemptions:
     """See the module."""
 
-    def __init__(
-        self,
-        cache: Cache,
-        queue: SchedulingQueue,
-        binding_cycles: BindingCycles,
-        recorder: Recorder,
-        status: StatusWriter,
-        evictor: Evictor,
-        groups: GroupWriter,
-        metrics: Metrics,
-        clock: Callable[[], float],
-        wake: Callable[[], None],
-        going: Callable[[str], None],
-    ) -> None:
-        """`going` is told the uid of each pod whose deletion has begun."""
-        self._cache = cache
-        self._queue = queue
-        self._binding_cycles = binding_cycles
-        self._recorder = recorder
-        self._status = status
-        self._evictor = evictor
-        self._groups = groups
-        self._metrics = metrics
-        self._by_preemptor = PreemptionMetrics(metrics.registry)
-        self._clock = clock
-        self._wake = wake
-        self._going = going
+    def __init__(self, state: EngineState, ports: Ports, assigned: AssignedPods) -> None:
+        self._cache = state.cache
+        self._queue = state.queue
+        self._binding_cycles = state.binding_cycles
+        self._clock = state.clock
+        self._wake = state.wake
+        self._recorder = ports.recorder
+        self._status = ports.status
+        self._evictor = ports.evictor
+        self._groups = ports.groups
+        self._metrics = ports.metrics
+        self._by_preemptor = PreemptionMetrics(ports.metrics.registry)
+        self._assigned = assigned
 
     def carry_out(self, framework: Framework, pod: PodInfo, wanted: PostFilterResult) -> None:
         """The pod is nominated to a node; its victims are to make room."""
@@ -155,7 +130,7 @@ class Preemptions:
         def answered(victim: str, begun: bool) -> None:
             awaited.discard(victim)
             if begun:
-                self._going(victim)
+                self._assigned.evicted(victim)
             else:
                 failed.append(victim)
             if not awaited:

@@ -67,9 +67,9 @@ class PolicyKeeper:
 
     def apply(self, raw: Mapping[str, Any]) -> None:
         """The policy is there, or changed. Never raises for what is in the object."""
-        policies = self._engine.live.policies
+        policies = self._engine.policies.policy_set
         version, names = policies.version, policies.scheduler_names
-        outcome = self._engine.live.apply(raw)
+        outcome = self._engine.policies.apply(raw)
         status = raw.get("status")
         self._statuses[outcome.name] = status if isinstance(status, Mapping) else {}
         self._uids[outcome.name] = _uid_of(raw)
@@ -87,9 +87,9 @@ class PolicyKeeper:
 
     def remove(self, name: str) -> None:
         """The policy is gone."""
-        policies = self._engine.live.policies
+        policies = self._engine.policies.policy_set
         version, names = policies.version, policies.scheduler_names
-        self._engine.live.remove(name)
+        self._engine.policies.remove(name)
         self._statuses.pop(name, None)
         self._uids.pop(name, None)
         if self._outcomes.pop(name, None) is not None:
@@ -98,10 +98,10 @@ class PolicyKeeper:
 
     def _follow(self, version: int, names: frozenset[str]) -> None:
         self._changed.set()
-        policies = self._engine.live.policies
+        policies = self._engine.policies.policy_set
         if policies.version == version:
             return
-        self._engine.policies_changed()
+        self._engine.activate_all()
         if added := policies.scheduler_names - names:
             self._names_served(added)
 
@@ -174,7 +174,7 @@ class PolicyKeeper:
         done = True
         for name, outcome in list(self._outcomes.items()):
             before = self._statuses.get(name)
-            policies = self._engine.live.policies
+            policies = self._engine.policies.policy_set
             status = status_of(policies, outcome, before, rfc3339(self._clock()))
             if status == before or name not in self._outcomes:
                 continue

@@ -24,10 +24,12 @@ from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo
 from podwright.engine import memory as tuning
-from podwright.engine.engine import Engine, Outside, Sources
-from podwright.engine.intake.streams import PendingPods
+from podwright.engine.engine import Engine, EngineOptions
+from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.plugin_loading import load_plugins
+from podwright.engine.ports import Ports
+from podwright.engine.state import Sources
 from podwright.kube.api_cluster import ApiCluster
 from podwright.kube.client import access, credentials
 from podwright.kube.client.http import Http
@@ -82,8 +84,13 @@ class Runtime:
         self._status = PodStatusWriter(self.http, time.time)
         self._group_status = PodGroupStatusWriter(self.http, time.time)
         self._evictor = PodEvictor(self.http, recorder, time.time)
-        self._outside = Outside(
-            ApiCluster(self.http, self._obstacle), recorder, self._status, self._evictor, self._group_status
+        self._ports = Ports(
+            cluster=ApiCluster(self.http, self._obstacle),
+            recorder=recorder,
+            status=self._status,
+            evictor=self._evictor,
+            groups=self._group_status,
+            metrics=self.metrics,
         )
         self._classes = load_plugins(tuple(map(Path, options.plugin_dirs)))
         self.engine: Engine
@@ -111,7 +118,7 @@ class Runtime:
     @property
     def pending_selector(self) -> str:
         """The field selector of pending pods that may be ours."""
-        if self.engine.live.serves(KUBERNETES_DEFAULT_SCHEDULER_NAME):
+        if self.engine.policies.serves(KUBERNETES_DEFAULT_SCHEDULER_NAME):
             return PENDING
         return f"{PENDING},spec.schedulerName!={KUBERNETES_DEFAULT_SCHEDULER_NAME}"
 
@@ -155,9 +162,9 @@ class Runtime:
         self._spawn("pod groups", lambda: self.pod_groups.run(crds_watchable=self.crds_watchable))
         self._spawn("policy statuses", self.policies.run)
         self._spawn("policies", self._keep_policies)
-        self._spawn("housekeeping", self.engine.keep_house)
+        self._spawn("housekeeping", self.engine.run_housekeeping)
         self._spawn("newly served names", self._list_newly_served)
-        audit = PendingAudit(self.http, self.engine.pending, lambda: self.engine.live.policies.scheduler_names)
+        audit = PendingAudit(self.http, self.engine.pending, lambda: self.engine.policies.policy_set.scheduler_names)
         self._spawn("audit of pending pods", audit.run)
         self._spawn("look for pods of other schedulers", ForeignPodLister(self.http, self.engine).run)
         self._started = True
@@ -175,17 +182,9 @@ class Runtime:
                 "Kubernetes 1.%s lacks what these rely on; they are off: %s", server_minor, ", ".join(features.lacking)
             )
         sources = Sources(time.monotonic, time.time, _below(random.Random()))
+        engine_options = EngineOptions(options.scheduler_name, options.queue_sort, options.waits)
         try:
-            self.engine = Engine(
-                self._classes,
-                features,
-                self._outside,
-                sources,
-                metrics=self.metrics,
-                scheduler_name=options.scheduler_name,
-                queue_sort=options.queue_sort,
-                waits=options.waits,
-            )
+            self.engine = Engine(self._classes, features, self._ports, sources, engine_options)
         except (PluginError, ProfileError) as error:
             raise RegistryError([f"the built-in policy cannot be built: {error}"]) from error
         self.policies = PolicyKeeper(self.http, self.engine, time.time, self._now_served)

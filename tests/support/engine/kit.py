@@ -13,8 +13,9 @@ from podwright.core.framework.interface import ClusterError, FilterPlugin, Plugi
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins import PLUGINS
-from podwright.engine.engine import Engine, Outside, Sources
-from podwright.engine.ports import Regarding, Verdict
+from podwright.engine.engine import Engine, EngineOptions
+from podwright.engine.ports import Ports, Regarding, Verdict
+from podwright.engine.state import Sources
 from support.objects.builders import make_node, make_pod
 
 OURS = "podwright"
@@ -121,7 +122,6 @@ class Rig:
     def __init__(
         self,
         plugins: Mapping[str, type] | None = None,
-        bindings_at_once: int = 32,
         gates: Mapping[str, bool] | None = None,
         **options: Any,
     ) -> None:
@@ -131,10 +131,10 @@ class Rig:
         self.status = FakeStatus()
         self.evictor = FakeEvictor()
         self.groups = FakeGroups()
-        outside = Outside(self.cluster, self.recorder, self.status, self.evictor, self.groups)
+        self.ports = Ports(self.cluster, self.recorder, self.status, self.evictor, self.groups)
         sources = Sources(lambda: self.now, lambda: self.now, lambda _n: 0)
         classes = {**PLUGINS, **(plugins or {})}
-        self.engine = Engine(classes, Features(gates), outside, sources, bindings_at_once=bindings_at_once, **options)
+        self.engine = Engine(classes, Features(gates), self.ports, sources, EngineOptions(**options))
 
     def node(self, name: str, **options: Any) -> None:
         self.engine.nodes.put(make_node(name, **options))
@@ -223,7 +223,7 @@ def values(rig, name):
     """The samples of a metric, by the values of their labels but `le`; buckets left out."""
     return {
         tuple(sample.labels.values()): sample.value
-        for family in rig.engine.metrics.registry.collect()
+        for family in rig.ports.metrics.registry.collect()
         for sample in family.samples
         if sample.name == name
     }

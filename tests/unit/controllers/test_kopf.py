@@ -261,7 +261,7 @@ class TestProcess:
     def test_handlers_fire_for_the_names_that_policies_serve(self, body, expected):
         process = Process()
         live = SimpleNamespace(serves=lambda name: name == "podwright")
-        process.lend(SimpleNamespace(engine=SimpleNamespace(live=live)))
+        process.lend(SimpleNamespace(engine=SimpleNamespace(policies=live)))
         assert process.serves(kopf.Body(body)) is expected
 
     async def test_what_will_not_pass_ends_plain_kopf(self, monkeypatch):

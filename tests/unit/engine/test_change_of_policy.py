@@ -65,7 +65,7 @@ def rig(*policies):
     r = Rig({plugin.name: plugin for plugin in (Never, Gate, Later)})
     r.node("a", labels={"zone": "1"})
     for each in policies:
-        outcome = r.engine.live.apply(each)
+        outcome = r.engine.policies.apply(each)
         assert outcome.accepted, outcome.message
     return r
 

@@ -65,7 +65,7 @@ async def decided(rig: Rig) -> None:
 async def test_who_waits_in_permit_is_let_go_at_once(nominated):
     rig = Rig({"Waiter": Waiter})
     rig.node("a")
-    rig.engine.live.apply(policy(Waiter, "reserve", "permit"))
+    rig.engine.policies.apply(policy(Waiter, "reserve", "permit"))
     rig.pod("web", status={"nominatedNodeName": nominated} if nominated else {})
     await decided(rig)
     expected = [] if nominated else [("web", None, "a")]
@@ -81,7 +81,7 @@ async def test_who_waits_in_permit_is_let_go_at_once(nominated):
 async def test_who_has_been_let_pass_is_bound():
     rig = Rig({"Waiter": Waiter})
     rig.node("a")
-    rig.engine.live.apply(policy(Waiter, "reserve", "permit"))
+    rig.engine.policies.apply(policy(Waiter, "reserve", "permit"))
     rig.pod("web")
     await decided(rig)
     (waiting,) = rig.engine.binding_cycles.waiting()
@@ -94,7 +94,7 @@ async def test_who_has_been_let_pass_is_bound():
 async def test_work_in_pre_bind_is_waited_for():
     rig = Rig({"Slow": Slow})
     rig.node("a")
-    rig.engine.live.apply(custom_policy("preBind", "Slow"))
+    rig.engine.policies.apply(custom_policy("preBind", "Slow"))
     Slow.gate = asyncio.get_running_loop().create_future()
     rig.pod("web")
     await decided(rig)
@@ -109,7 +109,7 @@ async def test_work_in_pre_bind_is_waited_for():
 async def test_what_is_not_done_in_time_is_taken_back():
     rig = Rig({"Patient": Patient})
     rig.node("a")
-    rig.engine.live.apply(policy(Patient, "reserve", "preBind"))
+    rig.engine.policies.apply(policy(Patient, "reserve", "preBind"))
     Slow.gate = asyncio.get_running_loop().create_future()
     rig.pod("web")
     await decided(rig)
@@ -123,7 +123,7 @@ async def test_what_is_not_done_in_time_is_taken_back():
 async def test_a_binding_that_is_posted_is_not_taken_back():
     rig = Rig({"Patient": Patient})
     rig.node("a")
-    rig.engine.live.apply(policy(Patient, "reserve"))
+    rig.engine.policies.apply(policy(Patient, "reserve"))
     rig.cluster.outcomes = [asyncio.get_running_loop().create_future()]
     rig.pod("web")
     await decided(rig)

@@ -182,10 +182,10 @@ class TestPolicies:
         rig.pod("web", requests={"cpu": "2"})
         async with deciding(rig):
             before = len(rig.recorder.events)
-            rig.engine.live.apply(
+            rig.engine.policies.apply(
                 {"metadata": {"name": "p", "generation": 1}, "spec": {"strategy": {"type": "Random"}}}
             )
-            rig.engine.policies_changed()
+            rig.engine.activate_all()
             rig.now += 5
             rig.engine.wake()
             await settle()
@@ -194,9 +194,9 @@ class TestPolicies:
     async def test_pods_of_a_name_that_is_no_longer_served_are_let_go(self):
         rig = Rig()
         policy = {"metadata": {"name": "p", "generation": 1}, "spec": {"schedulerName": "other", "strategy": {}}}
-        assert rig.engine.live.apply(policy).accepted
+        assert rig.engine.policies.apply(policy).accepted
         rig.pod("web", spec={"schedulerName": "other"})
-        rig.engine.live.remove("p")
+        rig.engine.policies.remove("p")
         rig.node("a")
         async with deciding(rig):
             assert rig.cluster.bound == []
@@ -204,7 +204,7 @@ class TestPolicies:
 
     async def test_a_bad_policy_changes_nothing(self):
         rig = Rig()
-        bad = rig.engine.live.apply(custom_policy("score", "NoSuchPlugin"))
+        bad = rig.engine.policies.apply(custom_policy("score", "NoSuchPlugin"))
         assert not bad.accepted
         rig.node("a")
         rig.pod("web")
@@ -216,7 +216,7 @@ def test_metrics_agree_with_the_queue():
     rig = Rig()
     rig.pod("web")
     rig.pod("held", spec={"schedulingGates": [{"name": "later"}]})
-    value = rig.engine.metrics.registry.get_sample_value
+    value = rig.ports.metrics.registry.get_sample_value
     assert value("scheduler_pending_pods", {"queue": "active"}) == 1
     assert value("scheduler_pending_pods", {"queue": "gated"}) == 1
     assert value("scheduler_queue_incoming_pods_total", {"queue": "active", "event": "UnscheduledPodAdd"}) == 1
@@ -237,5 +237,5 @@ def test_an_events_note_is_cut_at_1024_bytes(message, expected):
 
 
 def test_the_name_that_is_served_by_default():
-    assert Rig().engine.live.serves(OURS)
-    assert not Rig().engine.live.serves("default-scheduler")
+    assert Rig().engine.policies.serves(OURS)
+    assert not Rig().engine.policies.serves("default-scheduler")

@@ -50,21 +50,21 @@ class Reserving(Plugin, ReservePlugin, PermitPlugin):
 async def test_a_gate_that_is_broken_holds_its_pod_and_nobody_else():
     rig = Rig({"Gate": Gate})
     rig.node("a")
-    rig.engine.live.apply(custom_policy("preEnqueue", "Gate"))
+    rig.engine.policies.apply(custom_policy("preEnqueue", "Gate"))
     rig.pod("web")
     rig.pod("other")
     async with deciding(rig):
         assert rig.cluster.bound == [("other", "a")]
         assert rig.engine.queue.counts()["gated"] == 1
-        rig.engine.live.remove("custom")
-        rig.engine.policies_changed()
+        rig.engine.policies.remove("custom")
+        rig.engine.activate_all()
         await settle()
         assert ("web", "a") in rig.cluster.bound
 
 
 async def test_a_policy_whose_plugin_gives_no_real_hints_is_refused():
     rig = Rig({"Hinting": Hinting})
-    outcome = rig.engine.live.apply(custom_policy("filter", "Hinting"))
+    outcome = rig.engine.policies.apply(custom_policy("filter", "Hinting"))
     assert not outcome.accepted
     assert "Hinting" in outcome.message
     rig.node("a", allocatable={"cpu": "1"})
@@ -82,7 +82,7 @@ async def test_what_a_broken_permit_had_reserved_is_given_back():
     rig.node("a", allocatable={"cpu": "2"})
     policy = custom_policy("permit", "Reserving")
     policy["spec"]["plugins"]["reserve"] = {"enabled": [{"name": "Reserving"}]}
-    rig.engine.live.apply(policy)
+    rig.engine.policies.apply(policy)
     rig.pod("web", requests={"cpu": "2"})
     async with deciding(rig):
         assert rig.placed_on("web") == ""
@@ -119,7 +119,7 @@ class Moody(Plugin, FilterPlugin, EnqueueExtensions):
 async def test_a_hint_that_fails_loses_neither_its_pod_nor_the_event_for_the_others():
     rig = Rig({"Moody": Moody})
     rig.node("a", allocatable={"cpu": "1"})
-    assert rig.engine.live.apply(custom_policy("filter", "Moody")).accepted
+    assert rig.engine.policies.apply(custom_policy("filter", "Moody")).accepted
     rig.pod("web")
     rig.pod("big", requests={"cpu": "2"})
     async with deciding(rig):

@@ -69,14 +69,14 @@ class TestPlugins:
     async def test_a_pod_waits_in_permit_until_it_is_allowed(self):
         rig = Rig({"Waiter": Waiter})
         rig.node("a")
-        rig.engine.live.apply(custom_policy("permit", "Waiter"))
+        rig.engine.policies.apply(custom_policy("permit", "Waiter"))
         rig.pod("web")
         rig.pod("other")
         async with deciding(rig):
             assert rig.cluster.bound == []
             assert rig.engine.cache.is_assumed("default/web")
             assert ("web", None, "a") in rig.status.written
-            handle = rig.engine.live.of(rig.engine.binding_cycles.get("default/web").queued.pod).framework.handle
+            handle = rig.engine.policies.of(rig.engine.binding_cycles.get("default/web").queued.pod).framework.handle
             assert {(waiting.pod.name, waiting.node_name) for waiting in handle.waiting_pods()} == {
                 ("web", "a"),
                 ("other", "a"),
@@ -90,7 +90,7 @@ class TestPlugins:
     async def test_a_pod_that_is_deleted_while_it_waits_frees_its_room(self):
         rig = Rig({"Waiter": Waiter})
         rig.node("a", allocatable={"cpu": "2"})
-        rig.engine.live.apply(custom_policy("permit", "Waiter"))
+        rig.engine.policies.apply(custom_policy("permit", "Waiter"))
         raw = rig.pod("web", requests={"cpu": "2"})
         async with deciding(rig):
             rig.engine.pending.drop("default/web", raw)
@@ -102,7 +102,7 @@ class TestPlugins:
     async def test_a_pod_that_is_gone_and_back_in_one_breath_is_tried_again(self):
         rig = Rig({"Waiter": Waiter})
         rig.node("a")
-        rig.engine.live.apply(custom_policy("permit", "Waiter"))
+        rig.engine.policies.apply(custom_policy("permit", "Waiter"))
         raw = rig.pod("web")
         async with deciding(rig):
             before = rig.engine.binding_cycles.get("default/web")
@@ -115,7 +115,7 @@ class TestPlugins:
     async def test_a_pod_that_is_gone_back_and_gone_is_gone(self):
         rig = Rig({"Waiter": Waiter})
         rig.node("a")
-        rig.engine.live.apply(custom_policy("permit", "Waiter"))
+        rig.engine.policies.apply(custom_policy("permit", "Waiter"))
         raw = rig.pod("web")
         async with deciding(rig):
             rig.engine.pending.drop("default/web", raw)
@@ -128,7 +128,7 @@ class TestPlugins:
     async def test_without_expectations_a_pod_that_waits_shows_no_node(self):
         rig = Rig({"Waiter": Waiter}, gates={"NominatedNodeNameForExpectation": False})
         rig.node("a")
-        rig.engine.live.apply(custom_policy("permit", "Waiter"))
+        rig.engine.policies.apply(custom_policy("permit", "Waiter"))
         rig.pod("web")
         async with deciding(rig):
             assert rig.engine.cache.is_assumed("default/web")
@@ -138,7 +138,7 @@ class TestPlugins:
         rig = Rig({"Slow": Slow})
         Slow.gate = asyncio.get_running_loop().create_future()
         rig.node("a")
-        rig.engine.live.apply(custom_policy("preBind", "Slow"))
+        rig.engine.policies.apply(custom_policy("preBind", "Slow"))
         rig.pod("web")
         async with deciding(rig):
             rig.node("b")
@@ -152,7 +152,7 @@ class TestPlugins:
         rig = Rig({"Slow": Slow})
         Slow.gate = asyncio.get_running_loop().create_future()
         rig.node("a")
-        rig.engine.live.apply(custom_policy("preBind", "Slow"))
+        rig.engine.policies.apply(custom_policy("preBind", "Slow"))
         async with deciding(rig):
             raw = rig.pod("web", requests={"cpu": "2"})
             if begun:
@@ -191,7 +191,7 @@ class TestPlugins:
         Slow.gate = asyncio.get_running_loop().create_future()
         rig = Rig({"Waiter": Waiter, "Slow": Slow})
         rig.node("a", allocatable={"cpu": "2"})
-        rig.engine.live.apply(custom_policy(point, "Waiter" if point == "permit" else "Slow"))
+        rig.engine.policies.apply(custom_policy(point, "Waiter" if point == "permit" else "Slow"))
         rig.pod("low", requests={"cpu": "2"}, priority=0)
         async with deciding(rig):
             rig.pod("high", requests={"cpu": "2"}, priority=10)
@@ -232,7 +232,7 @@ class TestPlugins:
         Reserver.calls, Reserver.answer = [], answer
         rig = Rig({"Reserver": Reserver})
         rig.node("a")
-        rig.engine.live.apply(custom_policy("reserve", "Reserver"))
+        rig.engine.policies.apply(custom_policy("reserve", "Reserver"))
         rig.pod("web")
         async with deciding(rig):
             assert rig.recorder.notes("FailedScheduling") == [message]
@@ -247,7 +247,7 @@ class TestPlugins:
         rig.node("a", allocatable={"cpu": "2"})
         rig.pod("big", requests={"cpu": "4"}, priority=5)
         async with deciding(rig):
-            rig.engine.live.apply(custom_policy("reserve", "Reserver"))
+            rig.engine.policies.apply(custom_policy("reserve", "Reserver"))
             rig.pod("web")
             await settle()
             assert ("reserve", "web") in Reserver.calls
@@ -261,7 +261,7 @@ class TestPlugins:
         rig.node("a")
         policy = custom_policy(point, "Refuser")
         policy["spec"]["plugins"]["reserve"] = {"enabled": [{"name": "Reserver"}]}
-        assert rig.engine.live.apply(policy).accepted
+        assert rig.engine.policies.apply(policy).accepted
         rig.pod("web")
         async with deciding(rig):
             assert Reserver.calls == [("reserve", "web"), ("unreserve", "web")]
@@ -287,7 +287,7 @@ class TestPlugins:
         Reserver.calls, Reserver.answer = [], answer
         rig = Rig({"Reserver": Reserver})
         rig.node("a")
-        rig.engine.live.apply(custom_policy("reserve", "Reserver"))
+        rig.engine.policies.apply(custom_policy("reserve", "Reserver"))
         rig.pod("web")
         async with deciding(rig):
             assert ("unreserve", "web") in Reserver.calls
@@ -301,7 +301,9 @@ class TestPlugins:
         rig = Rig({"Broken": Broken, "Refuser": Refuser, "Reserver": Reserver})
         rig.node("a")
         rig.node("b")
-        rig.engine.live.apply(custom_policy(point, {"score": "Broken", "reserve": "Reserver"}.get(point, "Refuser")))
+        rig.engine.policies.apply(
+            custom_policy(point, {"score": "Broken", "reserve": "Reserver"}.get(point, "Refuser"))
+        )
         rig.engine.pending.put(ours("web", status={"nominatedNodeName": "away"}))
         assert rig.engine.cache.nominator.node_of("default/web") == "away"
         async with deciding(rig):
@@ -314,7 +316,7 @@ class TestPlugins:
         rig.node("b")
         policy = custom_policy("score", "Broken")
         policy["spec"]["match"] = {"podSelector": {"matchLabels": {"broken": "yes"}}}
-        rig.engine.live.apply(policy)
+        rig.engine.policies.apply(policy)
         rig.pod("hurt", labels={"broken": "yes"})
         rig.pod("fine")
         async with deciding(rig):
@@ -326,7 +328,7 @@ class TestPlugins:
     async def test_a_failing_post_bind_leaves_the_pod_bound(self):
         rig = Rig({"Broken": Broken})
         rig.node("a")
-        rig.engine.live.apply(custom_policy("postBind", "Broken"))
+        rig.engine.policies.apply(custom_policy("postBind", "Broken"))
         rig.pod("web")
         async with deciding(rig):
             assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/web to a"]

@@ -41,7 +41,7 @@ def rig_with(plugin):
     rig = Rig({"OneStart": plugin})
     rig.node("a")
     rig.engine.assigned.put(there("Pending"))
-    assert rig.engine.live.apply(custom_policy("filter", "OneStart")).accepted
+    assert rig.engine.policies.apply(custom_policy("filter", "OneStart")).accepted
     rig.pod("web")
     return rig
 
@@ -83,7 +83,7 @@ async def test_a_pod_that_waits_until_another_has_started(plugin, expected):
 def test_without_such_a_plugin_nothing_is_kept_of_pods_that_go_on(change):
     rig = rig_with(OneStart)
     assert told(rig, change)
-    rig.engine.live.remove("custom")
+    rig.engine.policies.remove("custom")
     rig.engine.assigned.put(there("Pending"))
     assert not told(rig, change)
 

@@ -47,7 +47,7 @@ async def test_the_preemptor_is_held_also_when_its_policy_changes_meanwhile():
     rig = crowded()
     policy = custom_policy("postFilter", "DefaultPreemption")
     policy["spec"] = {"strategy": {"type": "MostAllocated"}}
-    assert rig.engine.live.apply(policy).accepted
+    assert rig.engine.policies.apply(policy).accepted
     rig.pod("high", requests=TWO, priority=10)
     async with deciding(rig):
         assert evicted(rig) == ["one", "two"]
@@ -55,9 +55,9 @@ async def test_the_preemptor_is_held_also_when_its_policy_changes_meanwhile():
             "metadata": {**policy["metadata"], "generation": 2},
             "spec": {"strategy": {"type": "LeastAllocated"}},
         }
-        assert rig.engine.live.apply(changed).accepted
+        assert rig.engine.policies.apply(changed).accepted
         rig.now += 12
-        rig.engine.policies_changed()
+        rig.engine.activate_all()
         await settle()
         assert evicted(rig) == ["one", "two"]
         assert rig.counts == {"gated": 1}
@@ -198,7 +198,7 @@ async def test_a_promise_that_nobody_can_keep_is_over(why):
         rig.node("a", allocatable={"cpu": "1"})
         policy = custom_policy("postFilter", "DefaultPreemption")
         policy["spec"]["plugins"] = {"postFilter": {"disabled": [{"name": "*"}]}}
-        assert rig.engine.live.apply(policy).accepted
+        assert rig.engine.policies.apply(policy).accepted
     rig.engine.pending.put(ours("web", requests={"cpu": "2"}, status={"nominatedNodeName": "gone"}))
     async with deciding(rig):
         assert [node for _, _, node in rig.status.written] == [""]
@@ -216,5 +216,5 @@ async def test_evictions_that_overdraw_a_budget_are_counted():
     rig.engine.assigned.put(on_node(ours("one", requests={"cpu": "1"}, priority=0, labels={"app": "db"}), "a"))
     rig.pod("high", requests=TWO, priority=10)
     async with deciding(rig):
-        count = rig.engine.metrics.registry.get_sample_value
+        count = rig.ports.metrics.registry.get_sample_value
         assert count("scheduler_preemption_pdb_violations_total", {"preemptor": "pod"}) == 1

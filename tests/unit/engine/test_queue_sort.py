@@ -38,10 +38,10 @@ async def test_the_plugin_that_the_operator_was_told_orders_the_queue():
 
 async def test_policies_that_say_nothing_of_it_take_the_order_that_there_is():
     r = rig()
-    assert r.engine.live.apply(custom_policy("filter", "NodeName")).accepted
+    assert r.engine.policies.apply(custom_policy("filter", "NodeName")).accepted
     policy = custom_policy("filter", "NodeName", 2)
     policy["spec"]["plugins"]["queueSort"] = {"enabled": [{"name": "PrioritySort"}], "disabled": [{"name": "*"}]}
-    assert "must be Alphabet as in all policies" in r.engine.live.apply(policy).message
+    assert "must be Alphabet as in all policies" in r.engine.policies.apply(policy).message
 
 
 @pytest.mark.parametrize(

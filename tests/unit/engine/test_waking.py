@@ -34,7 +34,7 @@ def moody(**options):
         "metadata": {"name": "moody", "uid": "moody", "generation": 1},
         "spec": {"strategy": {"type": "Custom"}, "plugins": {"filter": {"enabled": [{"name": "Moody"}]}}},
     }
-    assert rig.engine.live.apply(policy).accepted
+    assert rig.engine.policies.apply(policy).accepted
     rig.node("a")
     return rig
 
@@ -54,7 +54,7 @@ async def until_bound(rig):
 @pytest.mark.usefixtures("impatient")
 async def test_a_backoff_that_is_over_is_noticed_though_nothing_happens():
     rig = moody()
-    moods = rig.engine.live.of(rig_pod(rig)).framework.plugins["Moody"]
+    moods = rig.engine.policies.of(rig_pod(rig)).framework.plugins["Moody"]
     moods.answer = RuntimeError("not in the mood")
     async with deciding(rig):
         assert rig.counts == {"backoff": 1}
@@ -66,7 +66,7 @@ async def test_a_backoff_that_is_over_is_noticed_though_nothing_happens():
 @pytest.mark.usefixtures("impatient")
 async def test_a_pod_that_nothing_has_helped_is_tried_again_after_as_long_as_the_engine_was_told():
     rig = moody(waits=Waits(max_unschedulable=60))
-    moods = rig.engine.live.of(rig_pod(rig)).framework.plugins["Moody"]
+    moods = rig.engine.policies.of(rig_pod(rig)).framework.plugins["Moody"]
     moods.answer = unschedulable("not in the mood")
     async with deciding(rig):
         assert rig.counts == {"unschedulable": 1}

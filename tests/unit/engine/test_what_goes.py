@@ -99,7 +99,7 @@ async def test_what_was_found_out_about_nodes_does_not_keep_pods(monkeypatch):
         await settle()
         gc.collect()
         assert kept() is not None
-        rig.engine.live.forget_findings()
+        rig.engine.policies.forget_findings()
         gc.collect()
         assert kept() is None
 
@@ -133,9 +133,9 @@ async def test_housekeeping_lets_go_of_findings_lookups_and_free_memory(monkeypa
     monkeypatch.setattr(tuning, "_trim", lambda _kept: done.add("memory"))
     monkeypatch.setattr(tuning, "_forget_lookups", lambda: done.add("lookups"))
     rig = Rig()
-    monkeypatch.setattr(rig.engine.live, "forget_findings", lambda: done.add("findings"))
+    monkeypatch.setattr(rig.engine.policies, "forget_findings", lambda: done.add("findings"))
     async with deciding(rig):
-        keeping = asyncio.create_task(rig.engine.keep_house())
+        keeping = asyncio.create_task(rig.engine.run_housekeeping())
         await settle()
         assert done == {"findings", "lookups", "memory"}
         keeping.cancel()
@@ -153,7 +153,7 @@ async def test_housekeeping_waits_until_nothing_is_to_be_decided(monkeypatch):
     rig.pod("slow")
     rig.pod("next")
     async with deciding(rig):
-        keeping = asyncio.create_task(rig.engine.keep_house())
+        keeping = asyncio.create_task(rig.engine.run_housekeeping())
         await settle()
         assert given_back == []
         keeping.cancel()

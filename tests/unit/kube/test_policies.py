@@ -59,7 +59,7 @@ def accepted(request):
 async def test_a_good_policy_is_in_force_and_says_so():
     async with keeping() as (keeper, script):
         keeper.take_event({"type": "ADDED", "object": policy()})
-        assert [p.name for p in keeper.engine.live.policies.active] == ["p"]
+        assert [p.name for p in keeper.engine.policies.policy_set.active] == ["p"]
         (request,) = await requests(script, 1)
         assert (request.method, request.path) == ("PATCH", "/apis/podwright.dev/v1alpha1/schedulerpolicies/p/status")
         assert accepted(request) == "True"
@@ -92,7 +92,7 @@ async def test_after_a_restart_it_stays_in_force_and_nothing_is_written():
         status = status_in((await requests(script, 1))[0])
     async with keeping(listed(policy(generation=2, strategy="Guess", status=status))) as (keeper, script):
         await keeper.load()
-        assert [p.generation for p in keeper.engine.live.policies.active] == [1]
+        assert [p.generation for p in keeper.engine.policies.policy_set.active] == [1]
         await requests(script, 1)
 
 
@@ -114,7 +114,7 @@ async def test_a_bad_generation_is_reported_and_the_good_one_stays():
         keeper.apply(policy(generation=2, strategy="Guess"))
         _, second = await requests(script, 2)
         assert accepted(second) == "False"
-        assert [p.generation for p in keeper.engine.live.policies.active] == [1]
+        assert [p.generation for p in keeper.engine.policies.policy_set.active] == [1]
 
 
 async def test_one_that_shadows_another_changes_the_status_of_both():
@@ -130,7 +130,7 @@ async def test_a_deleted_policy_is_forgotten():
     async with keeping() as (keeper, _):
         keeper.apply(policy())
         keeper.take_event({"type": "DELETED", "object": policy()})
-        assert keeper.engine.live.policies.active == []
+        assert keeper.engine.policies.policy_set.active == []
 
 
 async def test_names_that_come_to_be_served_are_told_once():
@@ -165,15 +165,15 @@ class TestLoading:
     async def test_what_is_there_comes_into_force_and_what_is_not_goes(self):
         async with keeping(listed(policy("a"), policy("b")), default=listed(policy("b"))) as (keeper, _):
             await keeper.load()
-            assert {p.name for p in keeper.engine.live.policies.active} == {"a", "b"}
+            assert {p.name for p in keeper.engine.policies.policy_set.active} == {"a", "b"}
             await keeper.load()
-            assert {p.name for p in keeper.engine.live.policies.active} == {"b"}
+            assert {p.name for p in keeper.engine.policies.policy_set.active} == {"b"}
 
     async def test_without_the_kind_there_is_no_policy(self):
         async with keeping(listed(policy("a")), default=says(404)) as (keeper, _):
             await keeper.load()
             await keeper.load()
-            assert keeper.engine.live.policies.active == []
+            assert keeper.engine.policies.policy_set.active == []
             assert not keeper.appeared.is_set()
 
     async def test_it_is_told_when_the_kind_appears(self):
@@ -194,7 +194,7 @@ class TestLoading:
 
             script.answers.append(slow)
             await keeper.load()
-            assert {p.name: p.generation for p in keeper.engine.live.policies.active} == {"a": 3, "new": 1}
+            assert {p.name: p.generation for p in keeper.engine.policies.policy_set.active} == {"a": 3, "new": 1}
 
     async def test_one_that_was_made_again_under_its_name_is_taken(self):
         async with keeping() as (keeper, script):
@@ -202,7 +202,7 @@ class TestLoading:
             await requests(script, 1)
             script.answers.append(listed(policy("a", generation=1, uid="other")))
             await keeper.load()
-            assert [p.source.uid for p in keeper.engine.live.policies.active] == ["other"]
+            assert [p.source.uid for p in keeper.engine.policies.policy_set.active] == ["other"]
 
     async def test_one_that_went_while_it_was_listed_does_not_come_back(self):
         async with keeping() as (keeper, script):
@@ -216,7 +216,7 @@ class TestLoading:
 
             script.answers.append(slow)
             await keeper.load()
-            assert [p.name for p in keeper.engine.live.policies.active] == ["b"]
+            assert [p.name for p in keeper.engine.policies.policy_set.active] == ["b"]
 
     async def test_one_that_took_the_place_of_one_that_was_listed_stays(self):
         async with keeping() as (keeper, script):
@@ -230,7 +230,7 @@ class TestLoading:
 
             script.answers.append(slow)
             await keeper.load()
-            assert [p.source.uid for p in keeper.engine.live.policies.active] == ["next"]
+            assert [p.source.uid for p in keeper.engine.policies.policy_set.active] == ["next"]
 
     async def test_the_end_of_one_does_not_take_its_namesake_that_a_list_brought(self):
         async with keeping() as (keeper, script):
@@ -239,4 +239,4 @@ class TestLoading:
             script.answers.append(listed(policy("a", uid="next")))
             await keeper.load()
             keeper.take_event({"type": "DELETED", "object": policy("a")})
-            assert [p.source.uid for p in keeper.engine.live.policies.active] == ["next"]
+            assert [p.source.uid for p in keeper.engine.policies.policy_set.active] == ["next"]

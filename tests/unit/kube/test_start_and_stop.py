@@ -141,7 +141,7 @@ class TestTheStart:
             await until(lambda: runtime.missing() == [missing])
             runtime.pending.put(raw)
             await settle()
-            assert not runtime.engine.rested.is_set()
+            assert not runtime.engine.first_idle.is_set()
             assert server.bound == []
             server.release()
             await until(lambda: server.bound == ["web"])
@@ -155,7 +155,7 @@ class TestTheStart:
         async with running(server, started=False, pod_intake="kopf") as runtime:
             runtime.pending.put(low)
             await until(lambda: server.bound)
-            await until(runtime.engine.rested.is_set)
+            await until(runtime.engine.first_idle.is_set)
             assert server.bound == ["high"]
             assert server.there() == {"low", "high"}
 

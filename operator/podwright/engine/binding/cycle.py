@@ -70,6 +70,10 @@ class BindingCycles:
         """The pods that wait in Permit."""
         return [cycle.waiting for cycle in self._binding_cycles.values() if cycle.waiting is not None]
 
+    def has(self, uid: str) -> bool:
+        """Whether the pod's binding cycle is in progress."""
+        return uid in self._binding_cycles
+
     def get(self, uid: str) -> BindingCycle | None:
         return self._binding_cycles.get(uid)
 

@@ -12,18 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.interface import Cluster
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.core.queue import QueuedPod, SchedulingQueue
+from podwright.core.queue import QueuedPod
 from podwright.core.queue.queued_pod import Place
-from podwright.core.state.cache import Cache
 from podwright.engine.active_policies import ActivePolicy
 from podwright.engine.binding.checks import BoundNodeChecks, reason_not_to_bind
 from podwright.engine.binding.cycle import BindingCycle, BindingCycles
@@ -31,10 +29,11 @@ from podwright.engine.binding.decision_annotation import annotations_of
 from podwright.engine.binding.limiter import PROMPT_LIMIT, BindLimiter
 from podwright.engine.binding.waiting_pods import WaitingPod
 from podwright.engine.failures import Failures
+from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.object_changes import POD_GONE
-from podwright.engine.intake.streams import AssignedPods
-from podwright.engine.metrics.metrics import SCHEDULED, Metrics
-from podwright.engine.ports import Recorder, StatusWriter
+from podwright.engine.metrics.metrics import SCHEDULED
+from podwright.engine.ports import Ports
+from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
 
@@ -50,40 +49,33 @@ class BindingExecutor:
 
     def __init__(
         self,
-        cache: Cache,
-        queue: SchedulingQueue,
-        cluster: Cluster,
+        state: EngineState,
+        ports: Ports,
         binding_cycles: BindingCycles,
+        *,
         failures: Failures,
         assigned: AssignedPods,
-        recorder: Recorder,
-        status: StatusWriter,
-        checks: BoundNodeChecks,
-        metrics: Metrics,
-        clock: Callable[[], float],
-        wake: Callable[[], None],
         at_once: int = PROMPT_LIMIT,
-        *,
-        expectations: bool = True,
     ) -> None:
-        """`expectations`: a pod that is held before its Binding shows the node it is expected on as its nominated one."""
-        self._cache = cache
-        self._queue = queue
-        self._cluster = cluster
+        """`binding_cycles`: those of `state`, here to be changed; `at_once`: how many Bindings the limiter lets through."""
+        self._cache = state.cache
+        self._queue = state.queue
+        self._clock = state.clock
+        self._wake = state.wake
+        self._cluster = ports.cluster
+        self._recorder = ports.recorder
+        self._status = ports.status
+        self._metrics = ports.metrics
         self._binding_cycles = binding_cycles
         self._failures = failures
         self._assigned = assigned
-        self._recorder = recorder
-        self._status = status
-        self._metrics = metrics
-        self._clock = clock
-        self._wake = wake
-        self.limiter = BindLimiter(clock, at_once)
+        self.limiter = BindLimiter(state.clock, at_once)
         """For Bindings that are with the API server; who waits in Permit or PreBind has none."""
-        self._expectations = expectations
-        self.checks = checks
+        self.checks = BoundNodeChecks(state.cache, ports.recorder)
+        self._expectations = state.features.enabled("NominatedNodeNameForExpectation")
+        """Whether a pod that is held before its Binding shows the node it is expected on as its nominated one."""
         self._unconfirmed: deque[tuple[float, PodInfo]] = deque()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # Up to the task
 
@@ -110,8 +102,8 @@ class BindingExecutor:
         self._binding_cycles.add(cycle)
         self.limiter.acquire(cycle)
         task = asyncio.create_task(self._run(cycle), name="podwright binding")
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     @property
     def assumed(self) -> int:
@@ -369,14 +361,14 @@ class BindingExecutor:
         for cycle in self._binding_cycles:
             if cycle.waiting is not None and not cycle.waiting.allowed and cycle.stopped is None:
                 cycle.stop(ENDING)
-        if self.tasks:
-            await asyncio.wait(set(self.tasks), timeout=grace)
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=grace)
         for cycle in self._binding_cycles:
             if cycle.stopped is None and not cycle.posted:
                 cycle.stop(ENDING)
-        for task in list(self.tasks):
+        for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 def _understood(raw: Mapping[str, Any], pod: PodInfo) -> PodInfo:

@@ -9,25 +9,22 @@ All of it happens between two turns of the loop, so nothing comes between a plan
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangRejection
 from podwright.core.gangs.plan import Planner, decide
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
-from podwright.core.queue import QueuedPod, SchedulingQueue
+from podwright.core.queue import QueuedPod
 from podwright.core.queue.queued_pod import Place
-from podwright.core.state.cache import Cache
 from podwright.engine.active_policies import ActivePolicies, ActivePolicy
-from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.binding.executor import BindingExecutor
 from podwright.engine.failures import Failures
-from podwright.engine.gangs.group_changes import GroupChanges
 from podwright.engine.gangs.members import GONE, GangMembers
-from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, GroupWriter, Verdict
-from podwright.engine.preemption import Preemptions
+from podwright.engine.intake.foreign_pods import ForeignPods
+from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Ports, Verdict
+from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
 
@@ -39,34 +36,26 @@ class Gangs:
 
     def __init__(
         self,
-        cache: Cache,
-        queue: SchedulingQueue,
-        live: ActivePolicies,
+        state: EngineState,
+        ports: Ports,
+        policies: ActivePolicies,
+        *,
         binding_executor: BindingExecutor,
-        binding_cycles: BindingCycles,
         failures: Failures,
-        preemptions: Preemptions,
-        groups: GroupWriter,
-        watch: GroupChanges,
-        metrics: Metrics,
-        clock: Callable[[], float],
-        wall: Callable[[], float],
-        below: Callable[[int], int],
+        foreign_pods: ForeignPods,
     ) -> None:
-        self._cache = cache
-        self._queue = queue
-        self._live = live
+        self._cache = state.cache
+        self._queue = state.queue
+        self._binding_cycles = state.binding_cycles
+        self._sources = state.sources
+        self._clock = state.clock
+        self._groups = ports.groups
+        self._metrics = ports.metrics
+        self._policies = policies
         self._binding_executor = binding_executor
-        self._binding_cycles = binding_cycles
         self._failures = failures
-        self._preemptions = preemptions
-        self._groups = groups
-        self._watch = watch
-        self._metrics = metrics
-        self._clock = clock
-        self._wall = wall
-        self._below = below
-        self._gang_members = GangMembers(cache, queue, failures, clock)
+        self._foreign_pods = foreign_pods
+        self._gang_members = GangMembers(state, failures)
 
     def attempt(self, queued: QueuedPod, live: ActivePolicy, started: float) -> None:
         """One attempt at the popped pod's group. The pod must name one that counts."""
@@ -85,12 +74,12 @@ class Gangs:
 
     def _finish_halves(self, but: PodGroup, popped: QueuedPod) -> None:
         """Halves that are no less important than the popped pod of another group come before it: they want its room."""
-        key = self._live.sort_key(popped.pod, 0.0)
+        key = self._policies.sort_key(popped.pod, 0.0)
         for group in self._cache.groups.partially_placed:
             first = None if group is but else next(iter(self._active(group)), None)
-            if first is None or key < self._live.sort_key(first.pod, 0.0):
+            if first is None or key < self._policies.sort_key(first.pod, 0.0):
                 continue
-            live = self._live.of(first.pod)
+            live = self._policies.of(first.pod)
             if live is not None and self._queue.take(first.uid) is not None:
                 self._try(group, first, live, self._clock())
 
@@ -127,17 +116,17 @@ class Gangs:
     def _give_back(self, members: Sequence[QueuedPod], message: str, seconds: float) -> None:
         """Nobody is lost: members that did not get under way are tried again."""
         for member in members:
-            if self._binding_cycles.get(member.uid) is not None or member.place is not Place.IN_FLIGHT:
+            if self._binding_cycles.has(member.uid) or member.place is not Place.IN_FLIGHT:
                 continue
             if self._cache.is_assumed(member.uid):
                 self._cache.forget(member.uid)
             self._failures.fail(member, message, member.pod.scheduler_name, seconds)
 
     def _decide(self, group: PodGroup, members: Sequence[QueuedPod], live: ActivePolicy) -> GangDecision:
-        if problem := self._watch.odd_one(group.key, members[0].pod.scheduler_name):
+        if problem := self._foreign_pods.problem(group.key, members[0].pod.scheduler_name):
             return GangFault(group, "", problem)
         for other in members:
-            theirs = self._live.of(other.pod)
+            theirs = self._policies.of(other.pod)
             if theirs is not live and theirs is not None and other.pod.scheduler_name == members[0].pod.scheduler_name:
                 text = (
                     f"all pods of a pod group must be under one policy, got {live.policy.name} and {theirs.policy.name}"
@@ -145,8 +134,8 @@ class Gangs:
                 return GangFault(group, "", text)
         args = live.policy.profile.args.get(GangScheduling.name)
         pack_by = "" if args is None else args.topology_key
-        planner = Planner(live.framework, self._cache, group, self._below, pack_by)
-        return decide(planner, [queued.pod for queued in members], self._wall())
+        planner = Planner(live.framework, self._cache, group, self._sources.below, pack_by)
+        return decide(planner, [queued.pod for queued in members], self._sources.wall())
 
     # Ends
 
@@ -177,14 +166,8 @@ class Gangs:
     def _rejected(
         self, decision: GangRejection, members: Sequence[QueuedPod], live: ActivePolicy, started: float
     ) -> None:
-        nominations = {} if decision.preemption is None else decision.preemption.nominations
-        for member in members:
-            nominated = nominations.get(member.uid, "")
-            self._failures.reject_member(member, decision, nominated, self._clock() - started)
         self._groups.not_scheduled(decision.group, Verdict(UNSCHEDULABLE, decision.message))
-        if decision.preemption is not None:
-            pods = [member.pod for member in members if self._queue.get(member.uid) is member]
-            self._preemptions.carry_out_gang(live.framework, pods, decision.preemption)
+        self._failures.reject_group(members, decision, live.framework, started)
 
     def _faulty(self, decision: GangFault, members: Sequence[QueuedPod], seconds: float) -> None:
         for member in members:

@@ -7,38 +7,26 @@ in the loop's next turn. Invariant: no member of a group that was complete and i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
-from podwright.core.queue import SchedulingQueue
-from podwright.core.state.cache import Cache
-from podwright.engine.gangs.foreign_pods import ForeignPods
+from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.object_changes import POD_GONE
-from podwright.engine.ports import SCHEDULER_ERROR, GroupWriter, Recorder, Regarding, StatusWriter, Verdict
-
-SHARED_NAME: Final = "all pods in a single pod group should have the same .spec.schedulerName set"
+from podwright.engine.ports import SCHEDULER_ERROR, Ports, Regarding, Verdict
+from podwright.engine.state import EngineState
 
 
 class GroupChanges:
     """See the module."""
 
-    def __init__(
-        self,
-        cache: Cache,
-        queue: SchedulingQueue,
-        status: StatusWriter,
-        groups: GroupWriter,
-        recorder: Recorder,
-        wake: Callable[[], None],
-    ) -> None:
-        self._cache = cache
-        self._queue = queue
-        self._status = status
-        self._groups = groups
-        self._recorder = recorder
-        self._wake = wake
+    def __init__(self, state: EngineState, ports: Ports, foreign_pods: ForeignPods) -> None:
+        self._cache = state.cache
+        self._queue = state.queue
+        self._wake = state.wake
+        self._status = ports.status
+        self._groups = ports.groups
+        self._recorder = ports.recorder
+        self._foreign_pods = foreign_pods
         self._changed: set[str] = set()
         self._complete: set[str] = set()
         self._idle: set[str] = set()
@@ -46,15 +34,8 @@ class GroupChanges:
         self._said: dict[str, str] = {}
         """What is wrong with groups, by key."""
         self._due = False
-        self.foreign_pods = ForeignPods(self._touch)
-        cache.groups.listen(self._touch)
-
-    def odd_one(self, key: str, ours: str) -> str:
-        """What is wrong with a group of which a pod waits for another scheduler than `ours`; empty if none does."""
-        other = next(iter(self.foreign_pods.of(key)), None)
-        if other is None:
-            return ""
-        return f'{SHARED_NAME}, got: "{other.scheduler_name}" of pod {other.pod} and "{ours}"'
+        foreign_pods.listen(self._touch)
+        state.cache.groups.listen(self._touch)
 
     def sweep(self) -> None:
         """Looks at the groups that have changed."""
@@ -103,12 +84,14 @@ class GroupChanges:
     def _name_problem(self, key: str, group: PodGroup | None) -> None:
         """In status and events, if pods of ours wait for the group."""
         refused = self._cache.groups.invalid(key)
-        odd = group is not None and bool(self.foreign_pods.of(key))
+        odd = group is not None and bool(self._foreign_pods.of(key))
         first = next(iter(self._cache.groups.members(key).unplaced()), None) if refused or odd else None
         if first is None:
             self._said.pop(key, None)
             return
-        named, text = (refused[0], str(refused[1])) if refused else (group, self.odd_one(key, first.scheduler_name))
+        named, text = (
+            (refused[0], str(refused[1])) if refused else (group, self._foreign_pods.problem(key, first.scheduler_name))
+        )
         assert named is not None
         self._groups.not_scheduled(named, Verdict(SCHEDULER_ERROR, text))
         if self._said.get(key) != text:

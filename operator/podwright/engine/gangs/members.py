@@ -7,15 +7,15 @@ Invariant: a pod that was popped is in what `muster` returns, or back in the que
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
-from podwright.core.queue import QueuedPod, SchedulingQueue
+from podwright.core.queue import QueuedPod
 from podwright.core.queue.queued_pod import Place
-from podwright.core.state.cache import Cache
 from podwright.engine.failures import Failures
+from podwright.engine.state import EngineState
 
 GONE: Final = "the pod group is gone"
 
@@ -23,11 +23,11 @@ GONE: Final = "the pod group is gone"
 class GangMembers:
     """See the module."""
 
-    def __init__(self, cache: Cache, queue: SchedulingQueue, failures: Failures, clock: Callable[[], float]) -> None:
-        self._cache = cache
-        self._queue = queue
+    def __init__(self, state: EngineState, failures: Failures) -> None:
+        self._cache = state.cache
+        self._queue = state.queue
+        self._clock = state.clock
         self._failures = failures
-        self._clock = clock
 
     def muster(self, group: PodGroup, first: QueuedPod) -> Sequence[QueuedPod]:
         """The members that are tried now, in the order in which they came, `first` among them; they are in flight.

@@ -67,7 +67,7 @@ class ForeignPodLister:
 
     async def _look_at(self, namespace: str) -> None:
         """At the namespace's waiting pods that ask for somebody else. Raises ClusterError."""
-        ours = sorted(self._engine.live.policies.scheduler_names)
+        ours = sorted(self._engine.policies.policy_set.scheduler_names)
         selector = ",".join(("spec.nodeName=", *(f"spec.schedulerName!={name}" for name in ours)))
         params = {"fieldSelector": selector, "limit": str(PAGE)}
         there: set[str] = set()
@@ -80,4 +80,4 @@ class ForeignPodLister:
                 break
             params["continue"] = following
             await asyncio.sleep(0)
-        self._engine.foreign_pods.only(namespace, there)
+        self._engine.foreign_pods.keep_only(namespace, there)

@@ -133,7 +133,7 @@ class PodGroupPhases:
         try:
             metadata, spec = raw["metadata"], raw["spec"]
             key = group_of(spec, metadata["labels"], str(metadata.get("namespace") or "default"))
-            uid, ours = str(metadata["uid"]), self._engine.live.serves(str(spec.get("schedulerName")))
+            uid, ours = str(metadata["uid"]), self._engine.policies.serves(str(spec.get("schedulerName")))
             where = str((raw.get("status") or {}).get("phase") or "")
             member = _Member(key, where, ours, _owners(raw))
         except (InvalidObjectError, KeyError, TypeError, AttributeError):

@@ -113,7 +113,7 @@ class ServedPodGroupApis:
                 for reflector in self.reflectors.values():
                     await reflector.synced.wait()
         # Pods that were pods like any other may have to wait for their group now, or no longer.
-        self._engine.policies_changed()
+        self._engine.activate_all()
         return True
 
     async def _look_at(self, kind: str) -> bool:

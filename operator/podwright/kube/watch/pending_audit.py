@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
-from podwright.engine.intake.streams import PendingPods
+from podwright.engine.intake.pending_pods import PendingPods
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON, METADATA_LIST
 from podwright.kube.kinds import POD

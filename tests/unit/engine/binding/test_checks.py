@@ -58,7 +58,7 @@ async def test_a_profile_without_the_fit_filter_may_overfill_nodes():
     rig.node("a", allocatable={"cpu": "1", "pods": "10"})
     off = {"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}}
     body = {"strategy": {"type": "Custom"}, "plugins": off}
-    rig.engine.live.apply({"metadata": {"name": "loose", "uid": "loose", "generation": 1}, "spec": body})
+    rig.engine.policies.apply({"metadata": {"name": "loose", "uid": "loose", "generation": 1}, "spec": body})
     rig.pod("web", requests={"cpu": "2"})
     async with deciding(rig):
         await settle()
@@ -80,7 +80,7 @@ async def test_devices_that_have_gone_are_missed(args, why):
     rig = Rig()
     rig.node("a", allocatable={GPU: "4"})
     body = {"strategy": {"type": "Default"}, "pluginConfig": [{"name": "NodeResourcesFit", "args": args}]}
-    outcome = rig.engine.live.apply({"metadata": {"name": "fit", "uid": "fit", "generation": 1}, "spec": body})
+    outcome = rig.engine.policies.apply({"metadata": {"name": "fit", "uid": "fit", "generation": 1}, "spec": body})
     assert outcome.accepted, outcome.message
     rig.pod("web", requests={"cpu": "1", GPU: "2"})
     rig.engine._attempt(rig.engine.queue.pop())
@@ -198,7 +198,7 @@ async def test_who_was_bound_is_remembered_no_longer_than_it_may_matter(monkeypa
             rig.engine.assigned.drop("default/web", raw)
         if happens == "started":
             rig.engine.assigned.put({**on_node(raw, "a"), "status": {"startTime": "2026-01-01T00:00:00Z"}})
-        keeping = asyncio.create_task(rig.engine.keep_house())
+        keeping = asyncio.create_task(rig.engine.run_housekeeping())
         await settle()
         assert len(rig.engine.binding_executor.checks) == remembered
         keeping.cancel()

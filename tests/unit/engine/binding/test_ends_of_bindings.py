@@ -40,7 +40,7 @@ async def test_what_was_reserved_is_given_back_unless_we_have_bound_the_pod(erro
     Reserver.taken_back = []
     rig = Rig({"Reserver": Reserver})
     rig.node("a")
-    rig.engine.live.apply(custom_policy("reserve", "Reserver"))
+    rig.engine.policies.apply(custom_policy("reserve", "Reserver"))
     rig.cluster.outcomes = [error]
     raw = rig.pod("web")
     rig.cluster.objects["Pod", "web"] = None if place is None else on_node(raw, place) if place else raw

@@ -210,7 +210,7 @@ class TestFailedBindings:
     async def test_a_node_that_vanished_gets_no_binding(self):
         rig = Rig({"Slow": Slow})
         rig.node("a")
-        rig.engine.live.apply(custom_policy("preBind", "Slow"))
+        rig.engine.policies.apply(custom_policy("preBind", "Slow"))
         rig.pod("web")
         Slow.gate = asyncio.get_running_loop().create_future()
         async with deciding(rig):
@@ -236,7 +236,7 @@ class Later(Plugin, PermitPlugin, EnqueueExtensions):
 async def test_the_room_that_a_pod_gives_back_is_no_reason_to_try_it_again_itself():
     rig = Rig({"Later": Later})
     rig.node("a")
-    assert rig.engine.live.apply(custom_policy("permit", "Later")).accepted
+    assert rig.engine.policies.apply(custom_policy("permit", "Later")).accepted
     rig.pod("web")
     async with deciding(rig):
         (waiting,) = rig.engine.binding_cycles.waiting()

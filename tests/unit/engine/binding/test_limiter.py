@@ -144,7 +144,7 @@ async def test_who_is_held_before_its_binding_holds_up_nobody(point):
     Holder.gate = asyncio.get_running_loop().create_future()
     rig = Rig({"Holder": Holder}, bindings_at_once=1)
     rig.node("a")
-    rig.engine.live.apply(custom_policy(point, "Holder"))
+    rig.engine.policies.apply(custom_policy(point, "Holder"))
     for name in ("held", "next", "last"):
         rig.pod(name)
     async with deciding(rig):
@@ -160,7 +160,7 @@ async def test_who_is_held_before_its_binding_holds_up_nobody(point):
 async def test_who_was_held_waits_for_a_slot_like_everybody():
     rig = Rig({"Holder": Holder}, bindings_at_once=1)
     rig.node("a")
-    rig.engine.live.apply(custom_policy("permit", "Holder"))
+    rig.engine.policies.apply(custom_policy("permit", "Holder"))
     answer = asyncio.get_running_loop().create_future()
     rig.cluster.outcomes = [answer]
     rig.pod("held")

@@ -46,12 +46,12 @@ def gone(rig: Rig, *victims: str) -> None:
 
 
 def held_by(rig: Rig, name: str) -> Any:
-    status = rig.engine.live.pre_enqueue(parse_pod(ours(name, spec=in_group())))
+    status = rig.engine.policies.pre_enqueue(parse_pod(ours(name, spec=in_group())))
     return None if status is None else status.reasons
 
 
 def metric(rig: Rig, name: str, **labels: str) -> float | None:
-    return rig.engine.metrics.registry.get_sample_value(name, labels)
+    return rig.ports.metrics.registry.get_sample_value(name, labels)
 
 
 class TestTheGroupWaits:
@@ -238,7 +238,7 @@ class TestOthers:
     async def test_a_victim_that_waits_in_pre_bind_is_cancelled_and_not_deleted(self):
         Slow.gate = asyncio.get_running_loop().create_future()
         rig = Rig(plugins={"Slow": Slow})
-        rig.engine.live.apply(custom_policy("preBind", "Slow"))
+        rig.engine.policies.apply(custom_policy("preBind", "Slow"))
         rig.engine.cache.groups.serve(WORKLOAD_API)
         rig.node("n0")
         rig.pod("low0", requests=ALL, priority=0)

@@ -153,7 +153,7 @@ class TestNewcomers:
             member(rig, f"big{index}", requests=TOO_MUCH)
         async with deciding(rig):
             before = len(rig.groups.said)
-            rig.engine.policies_changed()
+            rig.engine.activate_all()
             await settle()
             assert {attempts(rig, f"big{index}") for index in range(5)} == {2}
             assert len(rig.groups.said) == before + 1
@@ -192,7 +192,7 @@ class TestVerdicts:
         async with deciding(rig):
             before = len(told(rig)), len(rig.recorder.events)
             rig.now += 20
-            rig.engine.policies_changed()
+            rig.engine.activate_all()
             await settle()
             assert attempts(rig, "m0") == 2
             assert (len(told(rig)), len(rig.recorder.events)) == before

@@ -116,7 +116,7 @@ class TestWaitingForMembers:
         rig.pod("a", labels={GROUP_LABEL: "gang"})
         async with deciding(rig):
             assert rig.counts == {"gated": 1}
-            assert rig.engine.live.pre_enqueue(rig.engine.queue.get("default/a").pod).reasons == (TOO_FEW,)
+            assert rig.engine.policies.pre_enqueue(rig.engine.queue.get("default/a").pod).reasons == (TOO_FEW,)
             rig.pod("b", labels={GROUP_LABEL: "gang"})
             await settle()
             assert bound(rig) == {"a", "b"}
@@ -213,7 +213,7 @@ class TestAllOrNothing:
             "metadata": {"name": "p", "generation": 1},
             "spec": {"strategy": {"type": "Custom"}, "plugins": {"reserve": {"enabled": [{"name": "Refuses"}]}}},
         }
-        assert rig.engine.live.apply(policy).accepted
+        assert rig.engine.policies.apply(policy).accepted
         add_group(rig, make_pod_group(min_count=2))
         member(rig, "a")
         member(rig, "b")
@@ -235,7 +235,7 @@ class TestAllOrNothing:
             "metadata": {"name": "p", "generation": 1},
             "spec": {"strategy": {"type": "Custom"}, "plugins": {"permit": {"enabled": [{"name": "Denies"}]}}},
         }
-        assert rig.engine.live.apply(policy).accepted
+        assert rig.engine.policies.apply(policy).accepted
         add_group(rig, make_pod_group(min_count=2))
         for index in range(3):
             member(rig, f"p{index}")

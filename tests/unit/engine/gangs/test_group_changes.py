@@ -90,7 +90,7 @@ class TestPromises:
             await settle()
             rig.engine.pending.drop("default/m2", None)
             for _ in range(2):
-                rig.engine.group_watch.look()
+                rig.engine.group_changes.look()
                 await settle()
             assert len(rig.engine.cache.nominator) == 2
 
@@ -101,10 +101,10 @@ class TestPromises:
         rig.engine.pending.put(promised)
         rig.pod("plain", requests=ALL)
         async with deciding(rig):
-            rig.engine.group_watch.look()
+            rig.engine.group_changes.look()
             await settle()
             assert rig.cluster.bound == []
-            rig.engine.group_watch.look()
+            rig.engine.group_changes.look()
             await settle()
             assert rig.cluster.bound == [("plain", "n0")]
             assert ("m0", None, "") in rig.status.written
@@ -164,7 +164,7 @@ class TestStrangers:
             rig.engine.pending.put(theirs)
             spec = {"schedulerName": "other", "strategy": {"type": "LeastAllocated"}}
             policy = {"metadata": {"name": "p", "uid": "p", "generation": 1}, "spec": spec}
-            assert rig.engine.live.apply(policy).accepted
+            assert rig.engine.policies.apply(policy).accepted
             rig.engine.pending.put(theirs)
             assert len(rig.engine.foreign_pods) == 0
 
@@ -183,7 +183,7 @@ class TestStrangers:
         elsewhere = make_pod("d", namespace="elsewhere", spec={**in_group(), "schedulerName": "other"})
         for raw in (*pods, elsewhere):
             foreign_pods.seen(raw)
-        foreign_pods.only("default", {pods[1]["metadata"]["uid"]})
+        foreign_pods.keep_only("default", {pods[1]["metadata"]["uid"]})
         assert [one.pod for one in foreign_pods.of("scheduling.k8s.io:default/gang")] == ["default/c"]
         assert len(foreign_pods) == 2
 
@@ -248,7 +248,7 @@ async def test_promises_are_kept_while_not_all_is_known_yet(monkeypatch):
     monkeypatch.setattr(engine_module, "HOUSEKEEPING_SECONDS", 0.001)
     rig = rig_with()
     rig.pod("m2", spec=in_group(), status={"nominatedNodeName": "n1"})
-    house = asyncio.create_task(rig.engine.keep_house())
+    house = asyncio.create_task(rig.engine.run_housekeeping())
     await asyncio.sleep(0.05)
     house.cancel()
     assert rig.engine.cache.nominator.node_of("default/m2") == "n1"

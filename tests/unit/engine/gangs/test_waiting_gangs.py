@@ -145,7 +145,7 @@ class TestScheduleTimeout:
     async def test_members_do_not_wait_for_one_that_something_keeps(self):
         """All have a node before any is waited for, so `scheduleTimeoutSeconds` has nothing to end."""
         rig = rig_of(1, plugins={"Held": Held})
-        assert rig.engine.live.apply(custom_policy("permit", "Held")).accepted
+        assert rig.engine.policies.apply(custom_policy("permit", "Held")).accepted
         labelled_group(rig, scheduleTimeoutSeconds=1)
         for name in "abc":
             rig.pod(name, labels={GROUP_LABEL: "gang"})
@@ -161,7 +161,7 @@ class TestAgreement:
             "metadata": {"name": "apart", "uid": "apart", "generation": 1},
             "spec": {"match": {"podSelector": {"matchLabels": {"apart": "yes"}}}, "strategy": {"type": "Random"}},
         }
-        assert rig.engine.live.apply(apart).accepted
+        assert rig.engine.policies.apply(apart).accepted
         rig.engine.objects(KIND).put(make_pod_group(min_count=2))
         rig.pod("a", spec=in_group())
         rig.pod("b", spec=in_group(), labels={"apart": "yes"})

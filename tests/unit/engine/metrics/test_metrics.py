@@ -82,7 +82,7 @@ async def test_one_attempt_in_so_many_is_measured_from_filter_to_bind():
         rig.node(name)
     policy = custom_policy("filter", "PerNode")
     policy["spec"]["plugins"]["score"] = {"enabled": [{"name": "PerNode"}]}
-    assert rig.engine.live.apply(policy).accepted
+    assert rig.engine.policies.apply(policy).accepted
     for number in range(ONE_ATTEMPT_IN + 1):
         rig.pod(f"p{number}")
     async with deciding(rig):
@@ -107,7 +107,7 @@ async def test_what_is_measured_says_how_it_ended():
     rig.node("a", allocatable={"cpu": "1"})
     Slow.gate = asyncio.get_running_loop().create_future()
     Slow.gate.set_exception(ZeroDivisionError("a bug"))
-    rig.engine.live.apply(custom_policy("preBind", "Slow"))
+    rig.engine.policies.apply(custom_policy("preBind", "Slow"))
     rig.pod("web")
     async with deciding(rig):
         points = values(rig, "scheduler_framework_extension_point_duration_seconds_count")
@@ -186,7 +186,7 @@ async def test_searches_for_victims_are_measured_by_how_they_ended():
             rig.now += 1
 
     rig = Rig({"Deliberate": Deliberate})
-    rig.engine.live.apply(custom_policy("filter", "Deliberate"))
+    rig.engine.policies.apply(custom_policy("filter", "Deliberate"))
     rig.node("a", allocatable={"cpu": "1"})
     rig.engine.assigned.put(on_node(ours("low", requests={"cpu": "1"}, priority=0), "a"))
     rig.pod("high", requests={"cpu": "1"}, priority=10)
@@ -226,7 +226,7 @@ async def test_a_pod_that_only_time_helped_is_counted():
 async def test_waits_in_permit_end_with_a_code(allowed, result):
     rig = Rig({"Waiter": Waiter})
     rig.node("a")
-    rig.engine.live.apply(custom_policy("permit", "Waiter"))
+    rig.engine.policies.apply(custom_policy("permit", "Waiter"))
     rig.pod("web")
     async with deciding(rig):
         (waiting,) = rig.engine.binding_cycles.waiting()
@@ -251,7 +251,7 @@ def test_every_metric_is_documented_with_its_labels_and_no_other():
         name: tuple(re.findall(r"`(\w+)`", labels))
         for name, labels in re.findall(r"^\| `(\w+)` \| ([^|]*)\|", text, re.MULTILINE)
     }
-    registry = Rig().engine.metrics.registry
+    registry = Rig().ports.metrics.registry
     ClientMetrics(registry)
     there = {
         family.name + ("_total" if family.type == "counter" else "")
@@ -277,7 +277,7 @@ def test_every_metric_is_documented_with_its_labels_and_no_other():
 async def test_attempts_count_by_how_they_ended():
     rig = Rig({"Broken": Broken})
     rig.node("a", allocatable={"cpu": "1"})
-    rig.engine.live.apply(custom_policy("filter", "Broken"))
+    rig.engine.policies.apply(custom_policy("filter", "Broken"))
     for name in ("web", "api"):
         rig.pod(name, requests={"cpu": "100m"})
     rig.pod("big", requests={"cpu": "2"})
@@ -301,7 +301,7 @@ async def test_an_attempt_lasts_until_its_binding_has_ended(attempt, seconds, re
     rig = Rig({"Slow": Slow})
     rig.node("a")
     Slow.gate = asyncio.get_running_loop().create_future()
-    rig.engine.live.apply(custom_policy("preBind", "Slow"))
+    rig.engine.policies.apply(custom_policy("preBind", "Slow"))
     rig.pod("web")
     async with deciding(rig):
         assert values(rig, "scheduler_schedule_attempts_total") == {}
@@ -360,7 +360,7 @@ async def test_pods_of_fifteen_attempts_and_more_are_told_together(attempts, lab
 async def test_buckets_are_those_of_kube_scheduler(metric, first, factor, count):
     rig = Rig({"Waiter": Waiter})
     rig.node("a", allocatable={"cpu": "1"})
-    rig.engine.live.apply(custom_policy("permit", "Waiter"))
+    rig.engine.policies.apply(custom_policy("permit", "Waiter"))
     rig.engine.assigned.put(on_node(ours("low", requests={"cpu": "1"}, priority=0), "a"))
     rig.pod("web", requests={"cpu": "1"}, priority=10)
     rig.pod("small")
@@ -371,7 +371,7 @@ async def test_buckets_are_those_of_kube_scheduler(metric, first, factor, count)
         assert rig.evictor.evicted
         bounds = {
             float(sample.labels["le"])
-            for family in rig.engine.metrics.registry.collect()
+            for family in rig.ports.metrics.registry.collect()
             for sample in family.samples
             if sample.name == f"{metric}_bucket"
         }
@@ -383,13 +383,13 @@ async def test_no_series_says_when_it_began():
     rig.node("a")
     rig.pod("web")
     async with deciding(rig):
-        text = generate_latest(rig.engine.metrics.registry).decode()
+        text = generate_latest(rig.ports.metrics.registry).decode()
         assert "scheduler_schedule_attempts_total{" in text
         assert "_created" not in text
 
 
 def test_the_version_is_told_and_not_as_one_of_kubernetes():
-    families = {family.name: family for family in Rig().engine.metrics.registry.collect()}
+    families = {family.name: family for family in Rig().ports.metrics.registry.collect()}
     (sample,) = families["podwright_build_info"].samples
     assert (sample.labels["version"], sample.value) == (__version__, 1)
     assert "kubernetes_build_info" not in families

@@ -20,7 +20,7 @@ async def test_plugins_are_asked_about_the_nodes_that_those_before_left():
     rig = Rig({"PerNode": PerNode})
     policy = custom_policy("filter", "PerNode")
     policy["spec"]["plugins"]["score"] = {"enabled": [{"name": "PerNode"}]}
-    assert rig.engine.live.apply(policy).accepted
+    assert rig.engine.policies.apply(policy).accepted
     rig.node("a", labels={"disk": "ssd"})
     rig.node("b", labels={"disk": "ssd"})
     rig.node("small", labels={"disk": "ssd"}, allocatable={"cpu": "1"})
@@ -72,7 +72,7 @@ async def test_pre_filter_can_end_an_attempt(code, after):
     rig = Rig({"Never": Never, "After": After})
     policy = custom_policy("preFilter", "Never")
     policy["spec"]["plugins"]["preFilter"]["enabled"].append({"name": "After"})
-    assert rig.engine.live.apply(policy).accepted
+    assert rig.engine.policies.apply(policy).accepted
     rig.node("a")
     rig.pod("web")
     async with deciding(rig):
@@ -85,10 +85,10 @@ async def test_pre_filter_can_end_an_attempt(code, after):
 async def test_what_plugins_of_a_policy_were_asked_stays_when_it_goes():
     rig = Rig({"PerNode": PerNode})
     rig.node("a")
-    rig.engine.live.apply(custom_policy("filter", "PerNode"))
+    rig.engine.policies.apply(custom_policy("filter", "PerNode"))
     rig.pod("web")
     async with deciding(rig):
-        rig.engine.live.remove("custom")
+        rig.engine.policies.remove("custom")
         assert asked(rig, "PerNode") == {"Filter": 1}
         rig.pod("api")
         await settle()

@@ -1,15 +1,20 @@
-"""Waiting pods that name a pod group and ask for a scheduler that we are not: their group cannot be complete, and is told why."""
+"""Foreign pods: pending pods that name a pod group but ask for a scheduler that we do not serve.
+
+Their group cannot be complete; gangs/group_changes.py says so in its status.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 from podwright.core.objects.pod_group import group_of
+
+SHARED_NAME: Final = "all pods in a single pod group should have the same .spec.schedulerName set"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,52 +28,67 @@ class ForeignPod:
 
 
 class ForeignPods:
-    """See the module. `changed` is called with a group's key when its foreign_pods have changed."""
+    """See the module."""
 
-    def __init__(self, changed: Callable[[str], None]) -> None:
-        self._changed = changed
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[str], None]] = []
         self._by_uid: dict[str, ForeignPod] = {}
         self._by_group: dict[str, dict[str, ForeignPod]] = {}
 
     def __len__(self) -> int:
         return len(self._by_uid)
 
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Calls `listener` with a group's key whenever the group's foreign pods change."""
+        self._listeners.append(listener)
+
     @property
     def namespaces(self) -> set[str]:
-        """Where they are."""
+        """The namespaces that have foreign pods."""
         return {foreign_pod.pod.partition("/")[0] for foreign_pod in self._by_uid.values()}
 
     def of(self, key: str) -> Collection[ForeignPod]:
-        """Those of a group, the first known first."""
+        """A group's foreign pods, in the order in which they became known."""
         return self._by_group.get(key, {}).values()
 
+    def problem(self, key: str, scheduler_name: str) -> str:
+        """The error of a group that has foreign pods beside those of `scheduler_name`; empty if it has none."""
+        other = next(iter(self.of(key)), None)
+        if other is None:
+            return ""
+        return f'{SHARED_NAME}, got: "{other.scheduler_name}" of pod {other.pod} and "{scheduler_name}"'
+
     def seen(self, raw: Mapping[str, Any]) -> None:
-        """A pod that asks for somebody else. Never raises: what cannot be understood names no group."""
-        foreign_pod = _stranger(raw)
+        """Takes a raw pod of another scheduler in. Never raises: an invalid pod counts as one without a group."""
+        foreign_pod = _parse(raw)
         if foreign_pod is None or self._by_uid.get(foreign_pod.uid) == foreign_pod:
             return
         self.left(foreign_pod.uid)
         self._by_uid[foreign_pod.uid] = self._by_group.setdefault(foreign_pod.group, {})[foreign_pod.uid] = foreign_pod
-        self._changed(foreign_pod.group)
+        self._notify(foreign_pod.group)
 
     def left(self, uid: str) -> None:
-        """The pod waits no more, or is ours; one that is not known is no error."""
+        """The pod is no longer pending, or asks for us now. Unknown pods are ignored."""
         foreign_pod = self._by_uid.pop(uid, None)
         if foreign_pod is not None:
             others = self._by_group[foreign_pod.group]
             del others[uid]
             if not others:
                 del self._by_group[foreign_pod.group]
-            self._changed(foreign_pod.group)
+            self._notify(foreign_pod.group)
 
-    def only(self, namespace: str, there: AbstractSet[str]) -> None:
-        """The uids of all pods of the namespace that ask for somebody else: others have left."""
+    def keep_only(self, namespace: str, uids: AbstractSet[str]) -> None:
+        """Forgets the foreign pods of the namespace that are not among these uids."""
         for foreign_pod in list(self._by_uid.values()):
-            if foreign_pod.pod.startswith(f"{namespace}/") and foreign_pod.uid not in there:
+            if foreign_pod.pod.startswith(f"{namespace}/") and foreign_pod.uid not in uids:
                 self.left(foreign_pod.uid)
 
+    def _notify(self, key: str) -> None:
+        for listener in self._listeners:
+            listener(key)
 
-def _stranger(raw: Mapping[str, Any]) -> ForeignPod | None:
+
+def _parse(raw: Mapping[str, Any]) -> ForeignPod | None:
     try:
         metadata, spec = raw["metadata"], raw["spec"]
         namespace = str(metadata.get("namespace") or "default")

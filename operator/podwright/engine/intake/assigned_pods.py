@@ -1,0 +1,81 @@
+"""The stream of pods that have a node, of every scheduler, by uid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.engine.active_policies import ActivePolicies
+from podwright.engine.intake.object_changes import MEMBER_ADDED, POD_GONE, POD_WENT_ON, assigned_pod_event, went_on
+from podwright.engine.intake.stream import Raw, Stream, name_of
+from podwright.engine.ports import Ports
+from podwright.engine.state import EngineState
+
+
+class AssignedPods(Stream):
+    """See the module."""
+
+    def __init__(self, state: EngineState, ports: Ports, policies: ActivePolicies) -> None:
+        super().__init__(state, ports)
+        self._status = ports.status
+        self._recorder = ports.recorder
+        self._policies = policies
+        self._evicted: set[str] = set()
+        """Uids of pods that we have deleted and that the watch has not removed yet."""
+
+    def key(self, raw: Raw) -> str:
+        return str(raw["metadata"]["uid"])
+
+    def held(self) -> set[str]:
+        """The uids of all pods that have a node, without those that are only assumed."""
+        return self._cache.confirmed()
+
+    def evicted(self, uid: str) -> None:
+        """We have deleted the pod. It counts as terminating from now on, even while the watch still shows it as before."""
+        known = self._cache.placement(uid)
+        if known is not None and not self._cache.is_assumed(uid):
+            self._evicted.add(uid)
+            self.take(known.pods[uid])
+
+    def put(self, raw: Raw) -> None:
+        try:
+            self.take(parse_pod(raw))
+        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+            self._invalid_objects.about("Pod", name_of(raw), error)
+
+    def take(self, pod: PodInfo) -> None:
+        """The pod has a node: this confirms our own assumption, or another scheduler bound it."""
+        started = self._stopwatch.start()
+        cache, uid = self._cache, pod.uid
+        if uid in self._evicted:
+            pod = replace(pod, terminating=True, preempted=True)
+        known = cache.placement(uid)
+        assumed = known is not None and cache.is_assumed(uid)
+        before = None if known is None or assumed else known.pods[uid]
+        # A pod that we assumed may have finished before the watch shows it on its node: that makes room.
+        finished = known.pods[uid].on(known.name) if known is not None and assumed and pod.finished else None
+        cache.set_pod(pod)
+        if before is None:
+            cache.groups.remove_waiting(uid)
+            cache.nominator.remove(uid)
+            self._status.forget(uid)
+            self._recorder.forget(uid)
+            if not assumed:
+                self._queue.delete(uid)
+                if pod.group and cache.groups.complete(pod):
+                    self._queue.move(MEMBER_ADDED, None, pod)
+        event = assigned_pod_event(before, pod) if finished is None else POD_GONE
+        if event is None and before is not None and went_on(before, pod) and self._policies.listens(POD_WENT_ON):
+            event = POD_WENT_ON
+        if event is not None:
+            self._happened(event, before or finished, pod, started)
+
+    def drop(self, key: str, _raw: Raw | None) -> None:
+        started = self._stopwatch.start()
+        self._evicted.discard(key)
+        known = self._cache.placement(key)
+        if known is not None:
+            before = known.pods[key]
+            self._cache.remove_pod(key)
+            self._recorder.forget(key)
+            self._happened(POD_GONE, before, None, started)

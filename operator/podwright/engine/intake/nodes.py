@@ -1,0 +1,59 @@
+"""The stream of nodes, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from podwright.core.objects.node import parse_node
+from podwright.core.state.nodeinfo import NodeInfo
+from podwright.engine.intake.object_changes import MEMBER_ADDED, NODE_DELETED, node_event, same_node
+from podwright.engine.intake.stream import Raw, Stream, name_of
+from podwright.engine.ports import Ports
+from podwright.engine.state import EngineState
+
+
+class Nodes(Stream):
+    """See the module."""
+
+    def __init__(self, state: EngineState, ports: Ports, *, on_delete: Callable[[NodeInfo], None]) -> None:
+        """`on_delete` is called with each node that was deleted, and the pods on it."""
+        super().__init__(state, ports)
+        self._on_delete = on_delete
+
+    def key(self, raw: Raw) -> str:
+        return str(raw["metadata"]["name"])
+
+    def put(self, raw: Raw) -> None:
+        started = self._stopwatch.start()
+        try:
+            node = parse_node(raw)
+            known = self._cache.present(node.name)
+            before = None if known is None else known.node
+            if before is not None and same_node(before, node):
+                return
+            self._cache.set_node(node)
+            event = node_event(before, node)
+            if event is not None:
+                self._queue.move(event, before, node)
+                if before is None:
+                    self._count_members(node.name)
+                self._wake()
+                self._stopwatch.stop(event.label, started)
+        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+            self._invalid_objects.about("Node", name_of(raw), error)
+
+    def _count_members(self, node_name: str) -> None:
+        """Pods on a node count as members of their groups from now on, which may complete the groups."""
+        info = self._cache.present(node_name)
+        for member in {pod.group: pod for pod in info.pods.values() if pod.group}.values() if info else ():
+            if self._cache.groups.complete(member):
+                self._queue.move(MEMBER_ADDED, None, member)
+
+    def drop(self, key: str, _raw: Raw | None) -> None:
+        started = self._stopwatch.start()
+        known = self._cache.present(key)
+        if known is not None:
+            before = known.node
+            self._cache.remove_node(key)
+            self._on_delete(known)
+            self._happened(NODE_DELETED, before, None, started)

@@ -1,0 +1,159 @@
+"""The stream of pods that have no node and ask for a scheduler that we serve, by uid.
+
+They all come through here, whether Kopf or a reflector watches them. A pod that leaves this stream was bound or deleted; only
+the cache can tell which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
+from podwright.engine.active_policies import ActivePolicies
+from podwright.engine.intake.foreign_pods import ForeignPods
+from podwright.engine.intake.object_changes import MEMBER_ADDED, POD_GONE
+from podwright.engine.intake.stream import Raw, Stream, name_of
+from podwright.engine.ports import Ports, Regarding
+from podwright.engine.state import EngineState
+
+ADDED: Final = "UnscheduledPodAdd"
+UPDATED: Final = "UnscheduledPodUpdate"
+DELETED: Final = "UnscheduledPodDelete"
+
+
+class PendingPods(Stream):
+    """See the module."""
+
+    def __init__(self, state: EngineState, ports: Ports, policies: ActivePolicies, foreign_pods: ForeignPods) -> None:
+        super().__init__(state, ports)
+        self._binding_cycles = state.binding_cycles
+        self._status = ports.status
+        self._recorder = ports.recorder
+        self._policies = policies
+        self._foreign_pods = foreign_pods
+
+    def is_ours(self, raw: Raw) -> bool:
+        """Whether the pod has no node and asks for a scheduler name that we serve. Never raises."""
+        spec = raw.get("spec")
+        if not isinstance(spec, Mapping):
+            return False
+        name = spec.get("schedulerName") or KUBERNETES_DEFAULT_SCHEDULER_NAME
+        return isinstance(name, str) and not spec.get("nodeName") and self._policies.serves(name)
+
+    def key(self, raw: Raw) -> str:
+        return str(raw["metadata"]["uid"])
+
+    def knows(self, uid: str) -> bool:
+        """Whether the pod is in the queue, in flight or placed."""
+        return self._queue.get(uid) is not None or self._cache.placement(uid) is not None
+
+    def waiting(self) -> set[str]:
+        """The uids of the queued pods that are not on a node in the cache."""
+        return {uid for uid in self._queue.uids() if self._cache.placement(uid) is None}
+
+    def put(self, raw: Raw) -> None:
+        if not self.is_ours(raw):
+            self._foreign_pods.seen(raw)
+            return
+        try:
+            self._take(parse_pod(raw, keep_raw=True), raw)
+        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+            self._report(raw, error)
+
+    def take_event(self, event: Raw) -> None:
+        """Takes a raw watch event in. Its type is None where a list brought the object."""
+        raw = event["object"]
+        if event["type"] == "DELETED":
+            self.drop(self.key(raw), raw)
+        else:
+            self.put(raw)
+
+    def drop(self, key: str, _raw: Raw | None) -> None:
+        if self._foreign_pods:
+            self._foreign_pods.left(key)
+        if self._cache.placement(key) is not None and not self._binding_cycles.gone(key):
+            return
+        started = self._stopwatch.start()
+        self._status.forget(key)
+        self._recorder.forget(key)
+        self._queue.delete(key)
+        self._cache.groups.remove_waiting(key)
+        nominator = self._cache.nominator
+        if node_name := nominator.node_of(key):
+            pod = next(pod for pod in nominator.on(node_name) if pod.uid == key)
+            nominator.remove(key)
+            self._queue.move(POD_GONE, pod, None, up_to_priority=pod.priority)
+        self._wake()
+        self._stopwatch.stop(DELETED, started)
+
+    def _take(self, pod: PodInfo, raw: Raw) -> None:
+        uid, started = pod.uid, self._stopwatch.start()
+        if pod.finished:
+            # A pod that was evicted before it had a node, for example: it must not be bound any more.
+            if self._queue.get(uid) is not None:
+                self.drop(uid, raw)
+            return
+        queued = self._queue.get(uid)
+        if self._cache.placement(uid) is not None:
+            if queued is not None:
+                self._update_in_flight(queued.pod, pod, raw)
+            else:
+                self._binding_cycles.back(uid, lambda: self.put(raw))
+            return
+        self._status.seen(uid, raw)
+        if self._foreign_pods:
+            self._foreign_pods.left(uid)
+        self._cache.groups.add_waiting(pod)
+        before = None if queued is None else queued.pod
+        nominated_before = "" if before is None else before.nominated_node_name
+        nominator = self._cache.nominator
+        if pod.nominated_node_name:
+            nominator.add(pod, pod.nominated_node_name)
+        elif nominator.node_of(uid) and (nominated_before or before is None):
+            nominator.remove(uid)
+        self._update(before, pod)
+        joined = before is None or before.group != pod.group
+        # The event is for the pod that completes its group. Where the group was complete already, the new pod's own attempt
+        # finds out whether it changes anything for the others.
+        if joined and pod.group and self._cache.groups.just_completed(pod):
+            self._queue.move(MEMBER_ADDED, None, pod, spare=uid)
+        if before is not None and nominated_before not in ("", pod.nominated_node_name):
+            # The nomination kept pods of the same or a lower priority off that node.
+            self._queue.move(POD_GONE, before.on(nominated_before), None, up_to_priority=before.priority)
+        self._wake()
+        self._stopwatch.stop(ADDED if before is None else UPDATED, started)
+
+    def _update_in_flight(self, before: PodInfo, pod: PodInfo, raw: Raw) -> None:
+        """A failed binding cycle requeues the pod as it is now. The cycle of a pod that is being deleted is stopped."""
+        self._status.seen(pod.uid, raw)
+        self._cache.groups.add_waiting(pod)
+        self._update(before, pod)
+        if pod.terminating:
+            self._binding_cycles.gone(pod.uid)
+
+    def _update(self, before: PodInfo | None, pod: PodInfo) -> None:
+        """Updates the queue. New labels may put the pod under another policy, which has not decided about it yet."""
+        self._queue.update(pod)
+        if (
+            before is not None
+            and before.labels is not pod.labels
+            and self._policies.of(before) is not self._policies.of(pod)
+        ):
+            self._queue.reconsider(pod.uid)
+
+    def _report(self, raw: Raw, error: Exception) -> None:
+        text = self._invalid_objects.about("Pod", name_of(raw), error)
+        if text is not None and isinstance(raw.get("metadata"), Mapping):
+            self._recorder.record(_regarding(raw), "Warning", "FailedScheduling", "Scheduling", text)
+
+
+def _regarding(raw: Raw) -> Regarding:
+    metadata, spec = raw["metadata"], raw.get("spec") or {}
+    return Regarding(
+        str(metadata.get("namespace") or "default"),
+        str(metadata.get("name") or "?"),
+        str(metadata.get("uid") or ""),
+        str(metadata.get("resourceVersion") or ""),
+        str(spec.get("schedulerName") or KUBERNETES_DEFAULT_SCHEDULER_NAME),
+    )

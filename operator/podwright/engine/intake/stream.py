@@ -1,0 +1,39 @@
+"""What the streams have in common: the state that they update, and the report of a cluster event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podwright.core.framework.cluster_events import ClusterEvent
+from podwright.engine.metrics.plugins import Stopwatch
+from podwright.engine.ports import Ports
+from podwright.engine.state import EngineState
+
+Raw = Mapping[str, Any]
+
+
+class Stream:
+    """The base of all streams."""
+
+    def __init__(self, state: EngineState, ports: Ports) -> None:
+        self._cache = state.cache
+        self._queue = state.queue
+        self._invalid_objects = state.invalid_objects
+        self._wake = state.wake
+        self._stopwatch = Stopwatch(state.clock, ports.metrics.plugins.event_took)
+
+    def _happened(self, event: ClusterEvent, before: Any, after: Any, started: float) -> None:
+        """Moves the waiting pods that the event may help, and wakes the loop. `started`: when the event came in."""
+        self._queue.move(event, before, after)
+        self._wake()
+        self._stopwatch.stop(event.label, started)
+
+
+def name_of(raw: Raw) -> str:
+    """`namespace/name` for people, as far as the object says it."""
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return "?"
+    name = str(metadata.get("name") or "?")
+    return f"{metadata['namespace']}/{name}" if metadata.get("namespace") else name

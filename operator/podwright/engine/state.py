@@ -1,0 +1,65 @@
+"""The state that the engine's parts share: cache, queue, binding cycles, and the clock they go by.
+
+`Engine` builds it once and hands it to each part together with the ports (engine/ports.py). Only the event loop's thread
+changes it, so there are no locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from podwright.core.framework.features import Features
+from podwright.core.queue import SchedulingQueue
+from podwright.core.state.cache import Cache
+from podwright.engine.invalid_objects import InvalidObjects
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Time and chance. `clock` never steps back; `wall` is seconds since the epoch; `below(n)`: a random 0 to n - 1."""
+
+    clock: Callable[[], float]
+    wall: Callable[[], float]
+    below: Callable[[int], int]
+
+
+class BindingCycles(Protocol):
+    """The binding cycles in progress, as the other parts see them (engine/binding/cycle.py implements it)."""
+
+    def __len__(self) -> int: ...
+
+    def has(self, uid: str) -> bool:
+        """Whether the pod's binding cycle is in progress."""
+
+    def preempt(self, uid: str, plugin: str) -> bool:
+        """Stops a cycle in favour of a more important pod. False if there is none, or its Binding was posted already."""
+
+    def cancel(self, uid: str, why: str) -> bool:
+        """Stops a cycle. False if there is none, or its Binding was posted already."""
+
+    def gone(self, uid: str) -> bool:
+        """The pod left the stream of pending pods. True if we cannot have bound it, because nothing was posted for it yet."""
+
+    def back(self, uid: str, again: Callable[[], None]) -> None:
+        """The pod is pending again. If its cycle was stopped, the cycle calls `again` when it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """See the module."""
+
+    cache: Cache
+    queue: SchedulingQueue
+    binding_cycles: BindingCycles
+    invalid_objects: InvalidObjects
+    features: Features
+    sources: Sources
+    wake: Callable[[], None]
+    """Wakes the scheduling loop: there may be a pod to schedule."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Seconds that never step back."""
+        return self.sources.clock
