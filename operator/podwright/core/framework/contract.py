@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 import numpy as np
@@ -15,16 +15,18 @@ from podwright.core.framework.interface import (
     Bools,
     EnqueueExtensions,
     ExtensionPoint,
+    FilterPlugin,
     FilterResult,
     PostFilterResult,
     PreFilterResult,
 )
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import SKIP, Code, Status
+from podwright.core.objects.pod import PodInfo
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-_TRUSTED: Final = "podwright.core.plugins."
+_IN_TREE: Final = "podwright.core.plugins."
 _INT64: Final = range(-(2**63), 2**63)
 MAX_WAIT: Final = 15 * 60.0
 """Seconds that Permit may keep a pod waiting at most, as in kube-scheduler."""
@@ -38,6 +40,17 @@ def call(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T], *args
         raise
     except (Exception, SystemExit) as error:
         raise fault(plugin, point, f"{type(error).__name__}: {error}") from error
+
+
+def guarded(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
+    """The method, made to raise PluginErrors only. In-tree plugins are trusted not to fail."""
+    if _is_in_tree(plugin):
+        return method
+
+    def run(*args: *Ts) -> T:
+        return call(plugin, point, method, *args)
+
+    return run
 
 
 def fault(plugin: ExtensionPoint, point: Point, problem: str) -> PluginError:
@@ -62,6 +75,15 @@ def outcome_of(plugin: ExtensionPoint, point: Point, answer: Any) -> Status | No
         return status
     problem = status.message or status.code.text
     return Status(Code.ERROR, (in_words(plugin.name, point.key, problem),), status.plugin)
+
+
+def verdict_key_of(plugin: FilterPlugin, pod: PodInfo) -> Hashable | None:
+    """The plugin's `verdict_key`, which must be hashable."""
+    if _is_in_tree(plugin):
+        return plugin.verdict_key(pod)
+    key = call(plugin, Point.FILTER, plugin.verdict_key, pod)
+    call(plugin, Point.FILTER, hash, key)
+    return key
 
 
 def pre_filter_answer(plugin: ExtensionPoint, answer: Any) -> PreFilterResult | Status | None:
@@ -117,7 +139,7 @@ def check_range(plugin: ExtensionPoint, scores: Any) -> None:
     """Final scores are from 0 to 100. Our own plugins' arrays are taken on trust: tests hold them to it."""
     if isinstance(scores, int):
         low = high = scores
-    elif type(plugin).__module__.startswith(_TRUSTED) or not len(scores):
+    elif _is_in_tree(plugin) or not len(scores):
         return
     else:
         low, high = int(scores.min()), int(scores.max())
@@ -166,6 +188,10 @@ def hints_of(plugin: EnqueueExtensions) -> tuple[EventHint, ...]:
         if hint.function is not None and not callable(hint.function):
             raise PluginError(plugin.name, "hints", f"returned {_kind(hint.function)}, expected a function or None")
     return hints
+
+
+def _is_in_tree(plugin: Any) -> bool:
+    return type(plugin).__module__.startswith(_IN_TREE)
 
 
 def _kind(value: Any) -> str:

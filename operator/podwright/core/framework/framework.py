@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVarTuple
+from typing import Any, TypeVarTuple
 
 import numpy as np
 
 from podwright.core.framework import contract
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.contract import call
-from podwright.core.framework.devices import DYNAMIC_RESOURCES, device_hold
 from podwright.core.framework.diagnosis import NodeDiagnosis, Stage
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.evaluations import Evaluations
@@ -23,6 +22,7 @@ from podwright.core.framework.interface import (
     BindPlugin,
     Bools,
     CycleState,
+    DomainPlugin,
     EnqueueExtensions,
     ExtensionPoint,
     Feasible,
@@ -37,11 +37,13 @@ from podwright.core.framework.interface import (
     PostFilterResult,
     PreBindPlugin,
     PreEnqueuePlugin,
+    PreFilterExtensions,
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
     QueueSortPlugin,
     ReservePlugin,
+    Scope,
     ScorePlugin,
 )
 from podwright.core.framework.kept_verdicts import Findings, KeptVerdicts
@@ -52,9 +54,6 @@ from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
 Ts = TypeVarTuple("Ts")
-
-PLANNED: Final = ("TopologyPlacementGenerator",)
-"""Plugins that may reject pods whether a profile has them or not, because the planner of pod groups does their work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +97,23 @@ class Framework:
         self.evaluations = Evaluations(points)
         """Of `core.cycle.schedule`; whoever wants to know drains it."""
         self.weights = expanded.weights
-        planned = [name for name in PLANNED if name in classes and name not in self.plugins]
-        hinting = {name: self._build(classes[name], None, handle) for name in planned} | self.plugins
+        disabled = {name: plugin for name, plugin in classes.items() if name not in self.plugins}
+        hinting = self.plugins | {
+            name: self._build(plugin, None, handle)
+            for name, plugin in disabled.items()
+            if getattr(plugin, "hints_when_disabled", False)
+        }
         self.hints: Mapping[str, Sequence[EventHint]] = {
             name: contract.hints_of(plugin) for name, plugin in hinting.items() if isinstance(plugin, EnqueueExtensions)
         }
-        self._must_hold_devices = DYNAMIC_RESOURCES not in expanded.points[Point.PRE_FILTER]
-        """The plugin that holds back pods which need devices is off: they are not bound blindly all the same."""
-        self._adjusting = tuple(plugin for plugin in self.pre_filter_plugins if plugin.adjusts)
-        self._not_local = frozenset(plugin.name for plugin in self.filter_plugins if not plugin.local)
+        self._disabled_checks: Sequence[tuple[Any, Callable[..., Status | None]]] = tuple(
+            (plugin, plugin.pre_filter_disabled)
+            for name, plugin in classes.items()
+            if name not in expanded.points[Point.PRE_FILTER]
+            and getattr(plugin, "pre_filter_disabled", None) is not None
+        )
+        self._extended = tuple(p for p in self.pre_filter_plugins if isinstance(p, PreFilterExtensions))
+        self._beyond_node = frozenset(p.name for p in self.filter_plugins if p.scope > Scope.NODE_PODS)
         self._verdicts: KeptVerdicts[Status | None] = KeptVerdicts()
 
     _call = staticmethod(call)
@@ -147,10 +154,10 @@ class Framework:
         names: frozenset[str] | None = None
         narrowed_by: list[str] = []
         rejection: Status | None = None
-        if self._must_hold_devices:
-            held = device_hold(pod, self.handle.cache)
-            if held is not None:
-                return PreFilterOutcome(held.by(DYNAMIC_RESOURCES), None, ())
+        for disabled, check in self._disabled_checks:
+            verdict = self._call(disabled, Point.PRE_FILTER, check, pod, self.handle.cache)
+            if (status := contract.status_of(disabled, Point.PRE_FILTER, verdict)) is not None:
+                return PreFilterOutcome(status, None, ())
         for plugin in self.pre_filter_plugins:
             answer = contract.pre_filter_answer(
                 plugin, self._call(plugin, Point.PRE_FILTER, plugin.pre_filter, state, pod)
@@ -247,26 +254,31 @@ class Framework:
                 return status
         return self.filter_node(state, pod, node)
 
-    def local_template(self, state: CycleState, pod: PodInfo) -> Hashable | None:
+    def verdict_key(self, state: CycleState, pod: PodInfo) -> Hashable | None:
         """What the verdicts on a node depend on besides the node, the pods on it and those nominated to it.
 
-        None: there is a filter for this pod that looks at more.
+        None: a filter for this pod does not allow its verdicts to be cached.
         """
-        if not self._not_local <= state.skip_filter or pod.volumes or pod.resource_claims:
+        if not self._beyond_node <= state.skip_filter:
             return None
-        needs = (pod.requests, pod.tolerations, pod.node_affinity, pod.ports, pod.node_name, pod.required_features)
-        return (*needs, pod.priority, frozenset(state.skip_filter))
+        keys = []
+        for plugin in self.filter_plugins:
+            if plugin.name not in state.skip_filter:
+                key = contract.verdict_key_of(plugin, pod)
+                if key is None:
+                    return None
+                keys.append(key)
+        return (*keys, pod.priority, frozenset(state.skip_filter))
 
     def forget_findings(self) -> None:
         """Lets go of what is kept for pods of one template, here and in PostFilter plugins that keep something."""
         self._verdicts.clear()
         for plugin in self.post_filter_plugins:
-            if (forget := getattr(plugin, "forget_findings", None)) is not None:
-                forget()
+            plugin.clear_cache()
 
     def findings(self, state: CycleState, pod: PodInfo) -> Findings[Status | None] | None:
         """Where `filter_node_with_nominated` was asked for pods like this one before; None: nothing is kept."""
-        return self._verdicts.of(self.local_template(state, pod))
+        return self._verdicts.of(self.verdict_key(state, pod))
 
     def nominated_before(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]:
         """Pods nominated to the node that go before this one."""
@@ -275,13 +287,13 @@ class Framework:
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
         """Keeps the state of PreFilter true after `added` was put on `node` in a dry run."""
-        for plugin in self._adjusting:
+        for plugin in self._extended:
             if plugin.name not in state.skip_filter:
                 self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.add_pod, state, pod, added, node))
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
         """Keeps the state of PreFilter true after `removed` was taken off `node` in a dry run."""
-        for plugin in self._adjusting:
+        for plugin in self._extended:
             if plugin.name not in state.skip_filter:
                 self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.remove_pod, state, pod, removed, node))
 
@@ -451,6 +463,13 @@ class Framework:
         except (Exception, SystemExit) as error:
             raise contract.fault(plugin, point, f"{type(error).__name__}: {error}") from error
         return contract.outcome_of(plugin, point, answer)
+
+
+def looks_beyond_node(plugin: Any, pod: PodInfo) -> bool:
+    """Whether what the plugin says of a pod that is being scheduled may depend on pods on other nodes."""
+    if isinstance(plugin, DomainPlugin):
+        return contract.guarded(plugin, Point.FILTER, plugin.looks_beyond_node)(pod)
+    return bool(plugin.scope > Scope.NODE_PODS)
 
 
 def _skips(status: Status | None) -> bool:

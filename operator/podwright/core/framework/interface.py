@@ -9,8 +9,9 @@ calls without I/O; PreBind, Bind and PostBind are `async` and reach the cluster 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -21,6 +22,7 @@ from podwright.core.framework.features import Features
 from podwright.core.framework.status import Status
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.resources import Requests
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -29,6 +31,7 @@ Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 Slots = NDArray[np.intp]
 A = TypeVar("A", bound=np.generic)
+Result = TypeVar("Result")
 
 MAX_SCORE = 100
 """The greatest score after normalisation; the least is 0."""
@@ -198,6 +201,23 @@ class Diagnosis(Protocol):
         """The status of the first filter that rejected the row's node."""
 
 
+class Scope(IntEnum):
+    """Which pods, besides the one being scheduled, can change what a plugin answers about a node. The widest is the default.
+
+    It covers all that the plugin does up to Reserve: PreFilter, Filter, PreScore, Score (before `normalize`) and Reserve.
+    Gang scheduling and preemption skip pods that no plugin of the profile can notice, so a scope that is too narrow hides victims.
+    """
+
+    NODE = 1
+    """No other pod: the answer depends on the pod and the node, and on objects that are not pods."""
+    NODE_PODS = 2
+    """The pods on that node, too."""
+    DOMAIN = 3
+    """Pods on other nodes, too, but only those that the plugin names as a `DomainPlugin`."""
+    CLUSTER = 4
+    """Any pod on any node."""
+
+
 class Plugin:
     """The base of all plugins. `args_type` is a frozen dataclass whose fields have defaults, or None.
 
@@ -206,6 +226,7 @@ class Plugin:
     """
 
     name: ClassVar[str]
+    scope: ClassVar[Scope] = Scope.CLUSTER
     args_type: ClassVar[type[Any] | None] = None
     not_supported: ClassVar[str] = ""
     """Why a profile cannot enable it: for plugins that are known by name only."""
@@ -219,9 +240,34 @@ class Plugin:
 
 
 class ExtensionPoint(ABC):
-    """The base of the classes below. Whatever has an extension point has a name: `Plugin` gives it."""
+    """The base of the classes below. `Plugin` gives the name and the scope."""
 
     name: ClassVar[str]
+    scope: ClassVar[Scope]
+
+
+class DomainPlugin(ExtensionPoint):
+    """Which pods on other nodes a plugin of `Scope.DOMAIN` can notice. Gang preemption leaves all others in place."""
+
+    reaches_beyond_node: ClassVar[Callable[..., bool] | None] = None
+    """`reaches_beyond_node(self, placed)`: whether a placed pod can change answers about pods on other nodes even if
+    `looks_beyond_node` is False for these, for example by its own anti-affinity. None: no placed pod can."""
+
+    @abstractmethod
+    def looks_beyond_node(self, pod: PodInfo) -> bool:
+        """Whether answers about this pod, which is being scheduled, depend on pods on other nodes."""
+
+    @abstractmethod
+    def influence(self, pod: PodInfo, other: PodInfo) -> frozenset[str] | None:
+        """Where the placed pod `other` can make the filter reject `pod`: topology keys, or None for every node.
+
+        With a key: on nodes that have the same value of this label as the node of `other`; nodes without the label count as one
+        domain. Empty: nowhere, not even on its own node. May name too many domains, but must not name too few.
+        """
+
+    @abstractmethod
+    def influence_key(self, pod: PodInfo) -> Hashable:
+        """What `influence` reads of a pod: pods with equal keys are compared once."""
 
 
 class PreEnqueuePlugin(ExtensionPoint):
@@ -237,23 +283,32 @@ class QueueSortPlugin(ExtensionPoint):
 
 
 class EnqueueExtensions(ExtensionPoint):
+    hints_when_disabled: ClassVar[bool] = False
+    """The hints also count in profiles that do not enable the plugin, because the core does the plugin's work in all of them."""
+
     @abstractmethod
     def hints(self) -> Sequence[EventHint]:
         """The cluster events that may make a pod schedulable which this plugin rejected."""
 
 
 class PreFilterPlugin(ExtensionPoint):
-    """`add_pod` and `remove_pod` keep the plugin's part of the state true in dry runs, where `adjusts` is True."""
-
-    adjusts: ClassVar[bool] = False
+    pre_filter_disabled: ClassVar[Callable[..., Status | None] | None] = None
+    """`pre_filter_disabled(pod, cache)`, static: runs instead of `pre_filter` in profiles that do not enable it. Rejects
+    pods that must never be bound without this plugin."""
 
     @abstractmethod
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None:
         """Once per pod, before the filters. Skip: this plugin's filter need not run."""
 
+
+class PreFilterExtensions(ExtensionPoint):
+    """For PreFilter plugins whose cycle state depends on placed pods: updates that state in dry runs."""
+
+    @abstractmethod
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
         """`added` was put on `node` in a dry run."""
 
+    @abstractmethod
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None:
         """`removed` was taken off `node` in a dry run."""
 
@@ -261,13 +316,28 @@ class PreFilterPlugin(ExtensionPoint):
 class FilterPlugin(ExtensionPoint):
     filter_all: ClassVar[Callable[[Any, CycleState, PodInfo, NodeTable], FilterResult | None] | None] = None
     """`filter_all(self, state, pod, table)`: the same over all nodes; None: all pass."""
-    local: ClassVar[bool] = False
-    """The verdict depends on nothing but the node, the pods on it, and of the pod its requests, ports, tolerations, node
-    affinity, node name and the features that it requires; so it may be kept while these stay what they are."""
 
     @abstractmethod
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Whether the pod may run on the node."""
+
+    def verdict_key(self, pod: PodInfo) -> Hashable | None:
+        """What the verdict reads of the pod; not None allows the core to cache verdicts. None, the default: never cached.
+
+        Only for plugins of scope NODE or NODE_PODS. A cached verdict holds for all pods with an equal key while the node and the
+        pods on it stay the same objects, so it must depend on nothing else: no other object of the cluster, and no clock.
+        """
+
+
+class ResourceFilter(FilterPlugin):
+    """A filter that rejects nodes with too few free resources, or no free place for a pod.
+
+    Gangs estimate with it how many members a node can take, and a binding cycle checks it again before it posts the Binding.
+    """
+
+    @abstractmethod
+    def checked_requests(self, requests: Requests) -> Sequence[tuple[str, int]]:
+        """The resources that the filter checks, each with the amount that must be free."""
 
 
 class PostFilterPlugin(ExtensionPoint):
@@ -276,6 +346,17 @@ class PostFilterPlugin(ExtensionPoint):
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
         """Called when no node is feasible: what might make one so."""
+
+    def clear_cache(self) -> None:
+        """Drops what the plugin has cached about nodes, so that old pods can be freed. The scheduler is idle."""
+
+
+class PodGroupPostFilterPlugin(PostFilterPlugin):
+    """A PostFilter plugin that lets pod groups preempt. Without one in a profile, its pod groups preempt no pods."""
+
+    @abstractmethod
+    def pod_group_post_filter(self, preempt: Callable[[], Result]) -> Result:
+        """Runs `preempt`, in which core/gangs searches for victims in the whole cluster, and returns its result."""
 
 
 class PreScorePlugin(ExtensionPoint):

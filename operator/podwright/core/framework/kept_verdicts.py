@@ -1,7 +1,7 @@
 """What was found out about single nodes for pods of one template, kept while nothing changes there.
 
 Preemption looks at the same nodes for pod after pod: a workload that preempts has many pods that ask for the same. A finding is
-kept only where all active filters are `local`, so that it depends on the node, the pods on it and those nominated to it; it is
+kept only where every active filter gives a `verdict_key`, so that it depends on the node, the pods on it and those nominated to it; it is
 taken again only if each of these is the very object that it was.
 """
 
@@ -61,7 +61,7 @@ class KeptVerdicts(Generic[Found]):
         self._templates.clear()
 
     def of(self, template: Hashable | None) -> Findings[Found] | None:
-        """The findings for pods of this template; None for None, see `Framework.local_template`."""
+        """The findings for pods of this template; None for None, see `Framework.verdict_key`."""
         if template is None:
             return None
         known = self._templates.get(template)

@@ -1,7 +1,7 @@
 """Who could go for a group: the pods of lower priority whose absence may matter to it.
 
 Where members look at their own node alone (`Outlook.is_local`), pods on nodes that could not take a member even if they were
-empty stay on the cache, unless they have affinities, which reach beyond their node.
+empty stay on the cache, unless a plugin can notice them on other nodes (`DomainPlugin.reaches_beyond_node`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from functools import cached_property
 
 from podwright.core.framework.interface import Bools
 from podwright.core.gangs.outlook import Outlook
-from podwright.core.objects.affinity import NO_POD_AFFINITY
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.units import Unit, priority_of, split_by_budget, units_below
 from podwright.core.state.cache import Cache
@@ -29,7 +28,7 @@ class Candidates:
         """The uids of those that matter to budgets at most."""
         self._units: dict[str, Unit | None] = {}
         """By uid of pods that name a group: its unit, for the first pod of each; None for the others."""
-        self._meet(cache, priority, outlook.room(emptied=True) > 0 if outlook.is_local else None)
+        self._meet(cache, priority, outlook)
         grouped = [pod for pod in self._met if pod.uid in self._units]
         first: dict[str, str] = {}
         for pod in grouped:
@@ -37,14 +36,19 @@ class Candidates:
         for unit in units_below(priority, grouped, cache):
             self._units[first[unit.whole.key] if unit.whole else unit.pods[0].uid] = unit
 
-    def _meet(self, cache: Cache, priority: int, reachable: Bools | None) -> None:
+    def _meet(self, cache: Cache, priority: int, outlook: Outlook) -> None:
+        reachable: Bools | None = outlook.room(emptied=True) > 0 if outlook.is_local else None
         is_member = cache.groups.is_member
+        reaching = outlook.reaching
         for info in cache.nodes.values():
             if info.node is None:
                 continue
             closed = reachable is not None and not reachable[info.slot]
             for pod in info.pods.values():
-                far = closed and pod.pod_affinity is NO_POD_AFFINITY
+                far = closed
+                if closed:
+                    for reaches in reaching:  # once per placed pod, so no generator
+                        far = far and not reaches(pod)
                 if far and not self._budgets:
                     continue
                 if pod.group and is_member(pod):

@@ -15,6 +15,7 @@ from typing import Final
 
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import PodGroupPostFilterPlugin
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
 from podwright.core.gangs.candidates import Candidates, any_below
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption
@@ -23,7 +24,7 @@ from podwright.core.gangs.reprieve import Aside, Reprieve
 from podwright.core.gangs.rules import shortage
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
-from podwright.core.plugins.default_preemption import NEVER, DefaultPreemption
+from podwright.core.plugins.default_preemption import NEVER
 from podwright.core.preemption.units import Unit, importance, priority_of
 from podwright.core.state.cache import Cache
 
@@ -46,9 +47,9 @@ def preempt(
     """Who must go for the group's waiting `pods` to fit, or why nobody can help. Leaves the cache as it was.
 
     A placement: nobody need go after all, because the group was planned otherwise than before. `replan` plans the group on the
-    cache as it is when called. `now` in seconds since the epoch. The texts are what the group's own message ends with. Without DefaultPreemption at PostFilter a group preempts nobody: a Status without text.
+    cache as it is when called. `now` in seconds since the epoch. The texts are what the group's own message ends with. Without a PodGroupPostFilterPlugin at PostFilter a group preempts no pods: a Status without text.
     """
-    plugins = (plugin for plugin in framework.post_filter_plugins if isinstance(plugin, DefaultPreemption))
+    plugins = (plugin for plugin in framework.post_filter_plugins if isinstance(plugin, PodGroupPostFilterPlugin))
     plugin = next(plugins, None)
     if plugin is None or not pods:
         return unschedulable()
@@ -69,16 +70,16 @@ def _preempt(
     nominations = _nominations(cache, pods)
     if _is_ongoing(cache, set(nominations.values()), priority):
         return GangPreemption(nominations, (), _PREFIX + ONGOING)
-    outlook = Outlook(framework, cache, pods)
     if not any_below(priority, cache):
         return unresolvable(_PREFIX + NO_VICTIMS)
     if shortage(group, cache):
         return unschedulable(_PREFIX + NOT_FOR_A_SUM)
-    if (objection := hopeless(group, cache, outlook, emptied=True)) is not None:
-        return unschedulable(_PREFIX + objection)
-    candidates = Candidates(cache, priority, outlook)
     aside = Aside(cache)
     try:
+        outlook = Outlook(framework, cache, pods)
+        if (objection := hopeless(group, cache, outlook, emptied=True)) is not None:
+            return unschedulable(_PREFIX + objection)
+        candidates = Candidates(cache, priority, outlook)
         aside.take(candidates.pods)
         if (objection := hopeless(group, cache, outlook)) is not None:
             return unschedulable(_PREFIX + objection)

@@ -6,29 +6,33 @@ too little by this is too little. Where a profile has none of these filters, eve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Bools, CycleState, Int64s, PreFilterPlugin
+from podwright.core.framework import contract
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework, looks_beyond_node
+from podwright.core.framework.interface import (
+    Bools,
+    CycleState,
+    DomainPlugin,
+    Int64s,
+    PreFilterPlugin,
+    ResourceFilter,
+    Scope,
+)
 from podwright.core.framework.profile import Point
+from podwright.core.framework.status import Status
 from podwright.core.gangs.rules import too_few, wanting
 from podwright.core.gangs.topology_domains import Domains, add_up
-from podwright.core.objects.affinity import NO_POD_AFFINITY
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
-from podwright.core.plugins import PLUGINS
-from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
-from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
 from podwright.core.state.cache import Cache
+from podwright.core.state.columns.table import NodeTable
 
-_OF_THE_NODE: Final = frozenset(
-    {"NodeAffinity", "NodeDeclaredFeatures", "NodeName", "NodeUnschedulable", "TaintToleration"}
-)
-"""Filters to which pods are nothing: whoever comes or goes, their verdict on a node stays."""
 _WHERE_PODS_MATTER: Final = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE, Point.RESERVE)
 
 
@@ -50,14 +54,18 @@ class Outlook:
         self._cache = cache
         self._pods = pods
         self.members = len(pods)
-        self._fit = next((plugin for plugin in framework.filter_plugins if type(plugin) is NodeResourcesFit), None)
-        self._filters = [p for p in framework.filter_plugins if p.name in _OF_THE_NODE and _is_ours(p)]
+        self._fit = next((plugin for plugin in framework.filter_plugins if isinstance(plugin, ResourceFilter)), None)
+        self._filters = [p for p in framework.filter_plugins if p.scope is Scope.NODE and p.filter_all is not None]
+        noticing = dict.fromkeys(framework.at(*_WHERE_PODS_MATTER))
+        self._noticing = tuple(noticing)
         kinds: dict[tuple[Any, ...], _Kind] = {}
         for pod in pods:
-            key = (pod.requests, pod.node_affinity, pod.tolerations, pod.node_name, pod.required_features)
+            key = (pod.requests, *(contract.verdict_key_of(plugin, pod) for plugin in self._filters))
             kind = kinds.get(key)
             if kind is None:
-                kind = kinds[key] = _Kind(pod, () if self._fit is None else _least(self._fit.asked(pod.requests), pod))
+                kind = kinds[key] = _Kind(
+                    pod, () if self._fit is None else _least(self._fit.checked_requests(pod.requests), pod)
+                )
             kind.count += 1
         self._kinds = tuple(kinds.values())
         self.blockers: set[str] = set()
@@ -116,15 +124,10 @@ class Outlook:
             table = self._cache.table
             kind.open = table.valid
             for plugin in self._filters:
-                state = CycleState()
-                if isinstance(plugin, PreFilterPlugin):
-                    plugin.pre_filter(state, kind.pod)
-                verdict = None if plugin.filter_all is None else plugin.filter_all(state, kind.pod, table)
-                if verdict is None:
-                    continue
-                if np.any(kind.open & ~verdict.ok):
+                passing = _passing(plugin, kind.pod, table)
+                if passing is not None and np.any(kind.open & ~passing):
                     self.blockers.add(plugin.name)
-                    kind.open = kind.open & verdict.ok
+                    kind.open = kind.open & passing
         return kind.open
 
     @property
@@ -136,16 +139,17 @@ class Outlook:
 
     @property
     def is_local(self) -> bool:
-        """Pods on nodes that no member can be on change nothing for the members, unless these pods have affinities.
+        """No plugin notices pods on nodes that no member can be on, apart from those that `reach_beyond_node`."""
+        return not any(looks_beyond_node(plugin, pod) for plugin in self._noticing for pod in self._pods)
 
-        So it is where all plugins are ours, and members have neither volumes nor affinities nor spread constraints.
-        """
-        plugins = self._framework.at(*_WHERE_PODS_MATTER)
-        spreads = [plugin for plugin in plugins if isinstance(plugin, PodTopologySpread)]
-        return all(map(_is_ours, plugins)) and not any(
-            pod.volumes or pod.pod_affinity is not NO_POD_AFFINITY or any(plugin.constrains(pod) for plugin in spreads)
-            for pod in self._pods
-        )
+    @property
+    def reaching(self) -> Sequence[Callable[[PodInfo], bool]]:
+        """Functions that say of a placed pod whether a plugin may notice it on other nodes."""
+        return [
+            contract.guarded(plugin, Point.FILTER, plugin.reaches_beyond_node)
+            for plugin in self._noticing
+            if isinstance(plugin, DomainPlugin) and plugin.reaches_beyond_node is not None
+        ]
 
 
 def hopeless(group: PodGroup, cache: Cache, outlook: Outlook, *, emptied: bool = False) -> str | None:
@@ -173,5 +177,19 @@ def _least(asked: Sequence[tuple[str, int]], pod: PodInfo) -> Sequence[tuple[str
     return tuple((resource, min(amount, taken.get(resource, 0))) for resource, amount in asked)
 
 
-def _is_ours(plugin: Any) -> bool:
-    return PLUGINS.get(plugin.name) is type(plugin)
+def _passing(plugin: Any, pod: PodInfo, table: NodeTable) -> Bools | None:
+    """bool[nodes]: the nodes that pass a filter of scope NODE. None: all of them, as far as can be told."""
+    if contract.verdict_key_of(plugin, pod) is None:
+        return None
+    state = CycleState()
+    try:
+        if isinstance(plugin, PreFilterPlugin):
+            answer = contract.call(plugin, Point.PRE_FILTER, plugin.pre_filter, state, pod)
+            status = None if answer is None else contract.pre_filter_answer(plugin, answer)
+            if isinstance(status, Status):
+                return np.zeros(table.size, np.bool_) if status.rejected else None
+        answer = contract.call(plugin, Point.FILTER, plugin.filter_all, state, pod, table)
+        result = contract.filter_result(plugin, answer, table.size)
+    except PluginError:
+        return None  # The plugin fails again when a member is tried, and is reported then.
+    return None if result is None else result.ok

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from podwright.core.cycle import Fault, Placement, RandomBelow
+from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools
 from podwright.core.framework.status import Code
@@ -25,9 +25,10 @@ from podwright.core.gangs.rules import disagreement, shortage, too_few, wanting
 from podwright.core.gangs.trial import Trial
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
+from podwright.core.plugins.gang_scheduling import GangScheduling
+from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
+from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
 from podwright.core.state.cache import Cache
-
-GENERATOR: Final = "TopologyPlacementGenerator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,20 @@ class Planner:
 
     def plan(self, pods: Sequence[PodInfo]) -> GangDecision:
         """Decides about the members that wait, in this order. Changes nothing, but for faults of Unreserve plugins."""
+        try:
+            return self._plan(pods)
+        except PluginError as fault:
+            return GangFault(self.group, fault.plugin, str(fault))
+
+    def _plan(self, pods: Sequence[PodInfo]) -> GangDecision:
         problem = disagreement(self.group, pods, self.cache.groups.members(self.group.key).placed.values())
         if problem:
             return GangFault(self.group, "", problem)
         if objection := too_few(self.group, self._placed, len(pods)):
-            return GangRejection(self.group, objection, plugins=frozenset(("GangScheduling",)))
+            return GangRejection(self.group, objection, plugins=frozenset((GangScheduling.name,)))
         if objection := shortage(self.group, self.cache):
             # What frees resources for a pod may free them for its group.
-            return GangRejection(self.group, objection, plugins=frozenset(("GangScheduling", "NodeResourcesFit")))
+            return GangRejection(self.group, objection, plugins=frozenset((GangScheduling.name, NodeResourcesFit.name)))
         if self.group.topology_key:
             return self._in_one_domain(pods)
         if self.pack_by:
@@ -94,7 +101,7 @@ class Planner:
             self.group,
             message,
             trial.attempts,
-            frozenset().union(("GangScheduling",), *(rejection.status_plugins for rejection in rejections)),
+            frozenset().union((GangScheduling.name,), *(rejection.status_plugins for rejection in rejections)),
             frozenset().union(*(rejection.pending_plugins for rejection in rejections)),
         )
 
@@ -116,13 +123,17 @@ class Planner:
             return tried
         text = f"0/{len(found)} placements are available"
         if not tried:
-            return GangRejection(self.group, text, plugins=frozenset(("GangScheduling", GENERATOR)))
+            return GangRejection(
+                self.group, text, plugins=frozenset((GangScheduling.name, TopologyPlacementGenerator.name))
+            )
         first = tried[0]
         return GangRejection(
             self.group,
             f"{text}, first placement status: {first.message}",
             first.attempts,
-            frozenset((GENERATOR,)).union(outlook.rejecting, *(rejection.plugins for rejection in tried)),
+            frozenset((TopologyPlacementGenerator.name,)).union(
+                outlook.rejecting, *(rejection.plugins for rejection in tried)
+            ),
             frozenset().union(*(rejection.pending_plugins for rejection in tried)),
         )
 

@@ -9,38 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from podwright.core.cycle import Placement
-from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import CycleState
-from podwright.core.objects.affinity import NO_SPREAD
+from podwright.core.framework import contract
+from podwright.core.framework.framework import Framework, looks_beyond_node
+from podwright.core.framework.interface import CycleState, DomainPlugin, Scope
+from podwright.core.framework.profile import Point
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.volumes import claims_of
-from podwright.core.plugins import PLUGINS
 from podwright.core.preemption.units import Unit
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
-
-_BY_NODE: Final = frozenset(
-    {
-        "DynamicResources",
-        "NodeAffinity",
-        "NodeDeclaredFeatures",
-        "NodeName",
-        "NodePorts",
-        "NodeResourcesFit",
-        "NodeUnschedulable",
-        "NodeVolumeLimits",
-        "TaintToleration",
-        "VolumeBinding",
-        "VolumeRestrictions",
-        "VolumeZone",
-    }
-)
-"""Filters to which pods on other nodes are nothing, but for pods that share a claim."""
-_BY_DOMAIN: Final = frozenset({"InterPodAffinity", "PodTopologySpread"})
-"""Filters to which pods on other nodes are nothing unless a selector picks one, and they are in the same domain."""
 
 
 class Aside:
@@ -177,7 +156,7 @@ class Reprieve:
         if state is None:
             state = self._states[pod.uid] = CycleState()
             self._framework.pre_filter(state, pod)
-            state.skip_filter |= _BY_DOMAIN
+            state.skip_filter |= self._reach.domain_filters
         return state
 
     def _fit_in_turn(self, members: Collection[int]) -> bool:
@@ -215,11 +194,7 @@ class Reprieve:
 class Reach:
     """Which members a pod that comes back can turn away, as positions in the placements. Errs on the safe side.
 
-    Those on its own node. With claims that both have, or a filter that is not one of ours and adjusts its state, all.
-    Members in the same domain, where their anti-affinity or spread constraints pick the pod, or its anti-affinity them:
-    one pod more makes no domain's anti-affinity or skew worse but its own's. Members whose required affinity picks it,
-    wherever: they may have passed as the first of their kind. Namespaces and merged selectors are not looked at.
-    Other filters are taken to look at one node, as they are in the dry run for a single pod.
+    Those on its own node, and those in the domains that filters of scope DOMAIN name; with a filter of scope CLUSTER, all.
     """
 
     def __init__(self, framework: Framework, cache: Cache, placements: Sequence[Placement], *, thorough: bool) -> None:
@@ -227,17 +202,27 @@ class Reach:
         members = [placement.pod for placement in placements]
         self._cache = cache
         self._all = frozenset(range(len(placements)))
-        self._everything = thorough or any(map(_is_unknown_and_adjusts, plugins))
-        self._volumes = any(pod.volumes for pod in members)
-        self.reserves = thorough or self._volumes or not all(map(_is_known, plugins))
+        self._everything = thorough or any(plugin.scope is Scope.CLUSTER for plugin in plugins)
+        self.domain_filters = frozenset(plugin.name for plugin in plugins if isinstance(plugin, DomainPlugin))
+        """The names of filters whose verdicts on members change only where `of` says so."""
+        noticing = [
+            plugin
+            for plugin in plugins
+            if isinstance(plugin, DomainPlugin)
+            and (plugin.reaches_beyond_node is not None or any(looks_beyond_node(plugin, pod) for pod in members))
+        ]
+        self._influences = [contract.guarded(plugin, Point.FILTER, plugin.influence) for plugin in noticing]
+        self._influence_keys = [contract.guarded(plugin, Point.FILTER, plugin.influence_key) for plugin in noticing]
+        self._reserves_matter = any(
+            looks_beyond_node(plugin, pod) for plugin in framework.reserve_plugins for pod in members
+        )
+        self.reserves = self._everything or self._reserves_matter
         """What Reserve does for one member matters to the next."""
-        self._default_keys = frozenset().union(*map(_hard_default_keys, plugins))
-        self._claims = {name for pod in members for name, _ in claims_of(pod)}
         self._on: dict[str, set[int]] = {}
         kinds: dict[tuple[Any, ...], tuple[PodInfo, dict[str, set[int]]]] = {}
         for index, placement in enumerate(placements):
             pod = placement.pod
-            _, where = kinds.setdefault((pod.namespace, pod.labels, pod.pod_affinity, pod.spread), (pod, {}))
+            _, where = kinds.setdefault(self._key(pod), (pod, {}))
             for nodes in (where, self._on):
                 nodes.setdefault(placement.node_name, set()).add(index)
         self._kinds = tuple(kinds.values())
@@ -251,21 +236,14 @@ class Reach:
 
     def matters(self, pod: PodInfo, node_name: str) -> bool:
         """Whether the pod, back on this node, may change any member's verdict, now or after others came back."""
-        return (
-            self._everything
-            or node_name in self._on
-            or bool(self._picks(pod))
-            or bool(self._claims and any(name in self._claims for name, _ in claims_of(pod)))
-        )
+        return self._everything or node_name in self._on or bool(self._picks(pod))
 
     def of(self, homes: Iterable[tuple[PodInfo, str]], *, touched: bool) -> AbstractSet[int]:
         """Members whose verdict may depend on more than their node, now that these pods are back on these nodes."""
-        if self._everything or (touched and self._volumes):
+        if self._everything or (touched and self._reserves_matter):
             return self._all
         found: set[int] = set()
         for pod, node_name in homes:
-            if self._claims and any(name in self._claims for name, _ in claims_of(pod)):
-                return self._all
             for kind, keys in self._picks(pod):
                 where = self._kinds[kind][1]
                 if keys is None:
@@ -276,7 +254,7 @@ class Reach:
 
     def _picks(self, other: PodInfo) -> tuple[tuple[int, frozenset[str] | None], ...]:
         """The kinds of members that a pod matters to beyond its node, and in which domains; None: in all of them."""
-        key = (other.namespace, other.labels, other.pod_affinity)
+        key = self._key(other)
         known = self._picked.get(key)
         if known is None:
             found = ((i, self._keys(member, other)) for i, (member, _) in enumerate(self._kinds))
@@ -284,16 +262,16 @@ class Reach:
         return known
 
     def _keys(self, member: PodInfo, other: PodInfo) -> frozenset[str] | None:
-        own, theirs = member.pod_affinity, other.pod_affinity
-        if any(term.selector.matches(other.labels) for term in own.required):
-            return None
-        keys = {term.topology_key for term in own.anti_required if term.selector.matches(other.labels)}
-        keys |= {term.topology_key for term in theirs.anti_required if term.selector.matches(member.labels)}
-        if member.namespace == other.namespace:
-            keys |= {c.topology_key for c in member.spread.hard if c.selector.matches(other.labels)}
-            if member.spread is NO_SPREAD:
-                keys |= self._default_keys
-        return frozenset(keys)
+        keys: frozenset[str] = frozenset()
+        for influence in self._influences:
+            found = influence(member, other)
+            if found is None:
+                return None
+            keys |= found
+        return keys
+
+    def _key(self, pod: PodInfo) -> tuple[Any, ...]:
+        return tuple([key(pod) for key in self._influence_keys])
 
     def _domain(self, kind: int, where: Mapping[str, set[int]], key: str, node_name: str) -> Iterable[int]:
         """The kind's members on nodes that share the node's value of the label; nodes without it share that, too."""
@@ -307,17 +285,3 @@ class Reach:
     def _label(self, node_name: str, key: str) -> str:
         info = self._cache.present(node_name)
         return "" if info is None else info.present.labels.get(key, "")
-
-
-def _is_known(plugin: Any) -> bool:
-    return plugin.name in _BY_NODE | _BY_DOMAIN and PLUGINS.get(plugin.name) is type(plugin)
-
-
-def _is_unknown_and_adjusts(plugin: Any) -> bool:
-    return not _is_known(plugin) and bool(getattr(plugin, "adjusts", False))
-
-
-def _hard_default_keys(plugin: Any) -> frozenset[str]:
-    if plugin.name != "PodTopologySpread" or not _is_known(plugin):
-        return frozenset()
-    return frozenset(c.topology_key for c in plugin.args.constraints if c.when_unsatisfiable == "DoNotSchedule")

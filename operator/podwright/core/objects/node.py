@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.resources import node_amounts
 from podwright.core.objects.selectors import as_labels, as_list, as_mapping
 from podwright.core.objects.taints import Taint, parse_taints
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+"""The label by which the kubelet names its node."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

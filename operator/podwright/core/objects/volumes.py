@@ -290,6 +290,12 @@ def claims_of(pod: PodInfo) -> Iterator[tuple[str, bool]]:
             yield f"{pod.name}-{volume.get('name')}", True
 
 
+def share_claim(one: PodInfo, other: PodInfo) -> bool:
+    """Whether both pods mount a claim of the same name; namespaces are not compared."""
+    names = {name for name, _ in claims_of(one)}
+    return bool(names) and any(name in names for name, _ in claims_of(other))
+
+
 def _storage(raw: object, where: str) -> int | None:
     amounts = as_mapping(raw, where)
     return parse_quantity(amounts["storage"], f"{where}[storage]") if "storage" in amounts else None

@@ -20,7 +20,7 @@ from podwright.core.framework.interface import (
     EnqueueExtensions,
     Handle,
     Plugin,
-    PostFilterPlugin,
+    PodGroupPostFilterPlugin,
     PostFilterResult,
     PreEnqueuePlugin,
 )
@@ -56,7 +56,7 @@ class DefaultPreemptionArgs:
             yield where, "minCandidateNodesPercentage and minCandidateNodesAbsolute must not both be 0"
 
 
-class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
+class DefaultPreemption(Plugin, PreEnqueuePlugin, PodGroupPostFilterPlugin, EnqueueExtensions):
     """See the module."""
 
     name: ClassVar[str] = "DefaultPreemption"
@@ -81,8 +81,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
     def finished(self, preemptor: str) -> None:
         self._preempting.discard(preemptor)
 
-    def forget_findings(self) -> None:
-        """Lets go of the victims that were found for pods of one template."""
+    def clear_cache(self) -> None:
         self._verdicts.clear()
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
@@ -102,9 +101,6 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         return result, Status(status.code, reasons)
 
     def pod_group_post_filter(self, preempt: Callable[[], Found]) -> Found:
-        """A pod group preempts. It concerns the whole cluster, and so is worked out by core/gangs/gang_preemption.py, and not here;
-        it happens in here for those who measure what plugins do.
-        """
         return preempt()
 
     def _preempt(
@@ -143,7 +139,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         cache = self.handle.cache
         budgets = list(cache.store.list("PodDisruptionBudget"))
         # Budgets change without the node.
-        findings = None if budgets else self._verdicts.of(self._runner.local_template(state, pod))
+        findings = None if budgets else self._verdicts.of(self._runner.verdict_key(state, pod))
         slots = diagnosis.resolvable()
         wanted = self._enough(len(slots))
         run = DryRun()

@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 
 from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint, Hint
-from podwright.core.framework.devices import device_hold
 from podwright.core.framework.durations import seconds_of
 from podwright.core.framework.helpers import rejected_alike
 from podwright.core.framework.interface import (
@@ -28,15 +27,19 @@ from podwright.core.framework.interface import (
     PostFilterPlugin,
     PostFilterResult,
     PreFilterPlugin,
+    Scope,
     ScorePlugin,
 )
-from podwright.core.framework.status import SKIP, Code, Status, unschedulable
+from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from podwright.core.objects.pod import PodInfo
+from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
 _STATE: Final = "DynamicResources"
 _DEVICE_CLASS: Final = "DeviceClass"
+_IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
+"""The extended resource that every DeviceClass stands for is this and its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,16 @@ class DynamicResources(Plugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, 
     """See the module."""
 
     name = "DynamicResources"
+    scope = Scope.NODE
     args_type = DynamicResourcesArgs
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._enabled = handle.features.enabled("DynamicResourceAllocation")
+
+    @staticmethod
+    def pre_filter_disabled(pod: PodInfo, cache: Cache) -> Status | None:
+        return _rejection(pod, cache)
 
     def hints(self) -> Sequence[EventHint]:
         return (
@@ -78,14 +86,14 @@ class DynamicResources(Plugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, 
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         state.data[_STATE] = True
-        return self._rejection(pod) or SKIP
+        return _rejection(pod, self.handle.cache) or SKIP
 
     def filter(self, _state: CycleState, pod: PodInfo, _node: NodeInfo) -> Status | None:
-        return self._rejection(pod)
+        return _rejection(pod, self.handle.cache)
 
     def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
         """Reached only where PreFilter is disabled; then a pod that needs devices fits nowhere."""
-        status = self._rejection(pod)
+        status = _rejection(pod, self.handle.cache)
         if status is None:
             return None
         return rejected_alike(np.zeros(table.size, np.bool_), status)
@@ -104,9 +112,33 @@ class DynamicResources(Plugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, 
     def score_all(self, _state: CycleState, _pod: PodInfo, _feasible: Feasible) -> int:
         return 0
 
-    def _rejection(self, pod: PodInfo) -> Status | None:
-        return device_hold(pod, self.handle.cache)
-
 
 def _hint(pod: PodInfo, _before: Any, _after: Any) -> Hint:
     return Hint.SKIP if pod.resource_claims else Hint.QUEUE
+
+
+def _rejection(pod: PodInfo, cache: Cache) -> Status | None:
+    """Why the pod must wait: it has resource claims, or asks for what a DeviceClass stands for and no node offers."""
+    if pod.resource_claims:
+        claims = ", ".join(pod.resource_claims)
+        return unresolvable(f"this version of Podwright does not allocate devices, and the pod has claims ({claims})")
+    if not cache.store.version(_DEVICE_CLASS):
+        return None
+    for resource, amount in pod.requests.amounts.items():
+        if amount > 0 and "/" in resource:
+            found = _class_of(resource, cache)
+            if found and not cache.table.allocatable(resource).any():
+                return unresolvable(
+                    "this version of Podwright does not allocate devices, and no node offers "
+                    f"{resource} (DeviceClass {found})"
+                )
+    return None
+
+
+def _class_of(resource: str, cache: Cache) -> str:
+    """The DeviceClass that an extended resource stands for, or an empty string."""
+    for raw in cache.store.list(_DEVICE_CLASS):
+        name = str(raw["metadata"]["name"])
+        if resource in (_IMPLICIT + name, (raw.get("spec") or {}).get("extendedResourceName")):
+            return name
+    return ""

@@ -19,6 +19,7 @@ from podwright.core.framework.interface import (
     Handle,
     Int64s,
     Plugin,
+    Scope,
     ScorePlugin,
 )
 from podwright.core.objects.node import Node
@@ -70,6 +71,7 @@ class ImageLocality(Plugin, ScorePlugin):
     """See the module."""
 
     name = "ImageLocality"
+    scope = Scope.NODE
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -7,7 +7,7 @@ Pods to Nodes".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,6 +28,7 @@ from podwright.core.framework.interface import (
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
+    Scope,
     ScorePlugin,
 )
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable
@@ -110,7 +111,7 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
     """See the module."""
 
     name = "NodeAffinity"
-    local = True
+    scope = Scope.NODE
     normalizes_numbers = True
     args_type = NodeAffinityArgs
 
@@ -137,6 +138,9 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
         if self._enforced is not None and not self._enforced.matches(there.labels, there.name):
             return _ENFORCED
         return None if pod.node_affinity.matches(there.labels, there.name) else _MISMATCH
+
+    def verdict_key(self, pod: PodInfo) -> Hashable:
+        return pod.node_affinity
 
     def filter_all(self, _state: CycleState, pod: PodInfo, _table: NodeTable) -> FilterResult | None:
         derived = self.handle.cache.derived

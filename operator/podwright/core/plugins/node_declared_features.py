@@ -6,7 +6,7 @@ Features".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from podwright.core.framework.interface import (
     Handle,
     Plugin,
     PreFilterPlugin,
+    Scope,
 )
 from podwright.core.framework.status import SKIP, Status, unresolvable
 from podwright.core.objects.node import Node
@@ -37,7 +38,7 @@ class NodeDeclaredFeatures(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensi
     """See the module."""
 
     name = "NodeDeclaredFeatures"
-    local = True
+    scope = Scope.NODE
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -61,6 +62,9 @@ class NodeDeclaredFeatures(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensi
     def filter(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> Status | None:
         needed: frozenset[str] = state.data.get(_STATE, _NOTHING)
         return None if needed <= node.present.declared_features else _LACKING
+
+    def verdict_key(self, pod: PodInfo) -> Hashable:
+        return pod.required_features
 
     def filter_all(self, state: CycleState, _pod: PodInfo, _table: NodeTable) -> FilterResult | None:
         needed: frozenset[str] = state.data.get(_STATE, _NOTHING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from podwright.core.framework.interface import (
     Plugin,
     PreFilterPlugin,
     PreFilterResult,
+    Scope,
 )
 from podwright.core.framework.status import Status, unresolvable
 from podwright.core.objects.pod import PodInfo
@@ -31,7 +32,7 @@ class NodeName(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     """See the module."""
 
     name = "NodeName"
-    local = True
+    scope = Scope.NODE
 
     def hints(self) -> Sequence[EventHint]:
         return _HINTS
@@ -41,6 +42,9 @@ class NodeName(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
 
     def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         return None if pod.node_name in ("", node.name) else _OTHER_NODE
+
+    def verdict_key(self, pod: PodInfo) -> Hashable:
+        return pod.node_name
 
     def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
         if not pod.node_name:

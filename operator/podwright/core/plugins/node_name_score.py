@@ -17,6 +17,7 @@ from podwright.core.framework.interface import (
     Handle,
     Int64s,
     Plugin,
+    Scope,
     ScorePlugin,
 )
 from podwright.core.objects.pod import PodInfo
@@ -28,6 +29,7 @@ class NodeNameScore(Plugin, ScorePlugin):
     """See the module."""
 
     name = "NodeNameScore"
+    scope = Scope.NODE
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from podwright.core.framework.interface import (
     Handle,
     Plugin,
     PreFilterPlugin,
+    Scope,
 )
 from podwright.core.framework.status import SKIP, Status, unschedulable
 from podwright.core.objects.node import Node
@@ -77,7 +78,7 @@ class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     """See the module."""
 
     name = "NodePorts"
-    local = True
+    scope = Scope.NODE_PODS
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -94,6 +95,9 @@ class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
 
     def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         return _TAKEN if any(node.ports.conflicts(port) for port in pod.ports) else None
+
+    def verdict_key(self, pod: PodInfo) -> Hashable:
+        return pod.ports
 
     def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
         ok: Bools | None = None

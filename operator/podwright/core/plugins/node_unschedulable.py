@@ -6,7 +6,7 @@ not the node carries that taint.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint, Hint
@@ -19,6 +19,7 @@ from podwright.core.framework.interface import (
     Handle,
     Plugin,
     PreFilterPlugin,
+    Scope,
 )
 from podwright.core.framework.status import Status, unresolvable
 from podwright.core.objects.node import Node
@@ -35,7 +36,7 @@ class NodeUnschedulable(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions
     """See the module."""
 
     name = "NodeUnschedulable"
-    local = True
+    scope = Scope.NODE
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -52,6 +53,9 @@ class NodeUnschedulable(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions
 
     def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         return _CORDONED if node.present.unschedulable and not self._tolerates(pod) else None
+
+    def verdict_key(self, pod: PodInfo) -> Hashable:
+        return pod.tolerations
 
     def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
         cordoned = table.unschedulable

@@ -19,6 +19,7 @@ from podwright.core.framework.interface import (
     Handle,
     Int64s,
     Plugin,
+    Scope,
     ScorePlugin,
 )
 from podwright.core.objects.pod import PodInfo
@@ -34,6 +35,7 @@ class RandomScore(Plugin, ScorePlugin):
     """See the module."""
 
     name = "RandomScore"
+    scope = Scope.NODE
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

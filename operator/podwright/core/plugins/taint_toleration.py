@@ -6,7 +6,7 @@ cluster bites, no node is looked at. Source: the Kubernetes documentation, "Tain
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final, NamedTuple
 
 from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint, Hint
@@ -22,6 +22,7 @@ from podwright.core.framework.interface import (
     Plugin,
     PreFilterPlugin,
     PreScorePlugin,
+    Scope,
     ScorePlugin,
 )
 from podwright.core.framework.status import Status, unresolvable
@@ -53,7 +54,7 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
     """See the module."""
 
     name = "TaintToleration"
-    local = True
+    scope = Scope.NODE
     normalizes_numbers = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -72,6 +73,9 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
 
     def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         return None if self._tolerates(pod, node.present) else _UNTOLERATED
+
+    def verdict_key(self, pod: PodInfo) -> Hashable:
+        return pod.tolerations
 
     def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
         if not self._bite(pod.tolerations, table).forbids:

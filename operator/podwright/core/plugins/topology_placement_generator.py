@@ -18,6 +18,7 @@ class TopologyPlacementGenerator(Plugin, EnqueueExtensions):
     """See the module. What filters of members wait for is named by these: the group is rejected by them, too."""
 
     name = "TopologyPlacementGenerator"
+    hints_when_disabled = True
 
     def hints(self) -> Sequence[EventHint]:
         nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE

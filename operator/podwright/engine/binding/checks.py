@@ -13,8 +13,8 @@ from collections import deque
 from typing import Final
 
 from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import ResourceFilter
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.engine.ports import Recorder
@@ -83,17 +83,19 @@ class BoundNodeChecks:
 def reason_not_to_bind(cache: Cache, framework: Framework, pod: PodInfo, node_name: str) -> str:
     """Why the pod, which is assumed on the node, must not be bound to it any more; empty if it may.
 
-    Only where NodeResourcesFit filters is a node that is too full none to bind to, and only of what it does not ignore.
+    Only where a ResourceFilter is on is a node that is too full none to bind to, and only of what it does not ignore.
     """
     info = cache.present(node_name)
     if info is None or info.node is None:
         return f'node "{node_name}" not found'
     for plugin in framework.filter_plugins:
-        if isinstance(plugin, NodeResourcesFit):
+        if isinstance(plugin, ResourceFilter):
             break
     else:
         return ""
     allocatable, requested = info.node.allocatable, info.requested
     lacking = ["pods"] if len(info.pods) > allocatable.get("pods", 0) else []
-    lacking += [name for name, _ in plugin.asked(pod.requests) if requested.get(name, 0) > allocatable.get(name, 0)]
+    lacking += [
+        name for name, _ in plugin.checked_requests(pod.requests) if requested.get(name, 0) > allocatable.get(name, 0)
+    ]
     return f'node "{node_name}" has no room any more: {", ".join(lacking)}' if lacking else ""

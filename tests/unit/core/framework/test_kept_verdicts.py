@@ -135,4 +135,4 @@ def test_nothing_is_kept_for_a_pod_whose_fate_depends_on_other_nodes():
     for pod, kept in ((urgent(), True), (urgent(spec={"affinity": affinity}), False)):
         state = CycleState()
         siege.framework.pre_filter(state, pod)
-        assert (siege.framework.local_template(state, pod) is not None) is kept
+        assert (siege.framework.verdict_key(state, pod) is not None) is kept

@@ -7,13 +7,14 @@ Kubernetes documentation, "Assigning Pods to Nodes", "Inter-pod affinity and ant
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.interface import (
     CycleState,
+    DomainPlugin,
     EnqueueExtensions,
     Feasible,
     FilterPlugin,
@@ -21,8 +22,10 @@ from podwright.core.framework.interface import (
     Handle,
     Int64s,
     Plugin,
+    PreFilterExtensions,
     PreFilterPlugin,
     PreScorePlugin,
+    Scope,
     ScorePlugin,
 )
 from podwright.core.framework.status import SKIP, Status
@@ -54,12 +57,21 @@ class InterPodAffinityArgs:
             yield f"{where}.hardPodAffinityWeight", f"Invalid value: {weight}: not in valid range [0, 100]"
 
 
-class InterPodAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+class InterPodAffinity(
+    Plugin,
+    DomainPlugin,
+    PreFilterPlugin,
+    PreFilterExtensions,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    EnqueueExtensions,
+):
     """See the module."""
 
     name = "InterPodAffinity"
+    scope = Scope.DOMAIN
     args_type = InterPodAffinityArgs
-    adjusts = True
 
     def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:
         args = args or InterPodAffinityArgs()
@@ -67,6 +79,30 @@ class InterPodAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sc
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
         self._index = handle.cache.pods_index
+
+    # Scope
+
+    def looks_beyond_node(self, pod: PodInfo) -> bool:
+        return pod.pod_affinity is not NO_POD_AFFINITY
+
+    def reaches_beyond_node(self, placed: PodInfo) -> bool:
+        return placed.pod_affinity is not NO_POD_AFFINITY
+
+    def influence(self, pod: PodInfo, other: PodInfo) -> frozenset[str] | None:
+        """Namespaces are not compared: this may name too many domains.
+
+        Another pod that a required affinity picks matters everywhere, because without any such pod the first one of a
+        group passes by matching its own terms.
+        """
+        own, theirs = pod.pod_affinity, other.pod_affinity
+        if any(term.selector.matches(other.labels) for term in own.required):
+            return None
+        keys = {term.topology_key for term in own.anti_required if term.selector.matches(other.labels)}
+        keys |= {term.topology_key for term in theirs.anti_required if term.selector.matches(pod.labels)}
+        return frozenset(keys)
+
+    def influence_key(self, pod: PodInfo) -> Hashable:
+        return pod.labels, pod.pod_affinity
 
     # Filter
 

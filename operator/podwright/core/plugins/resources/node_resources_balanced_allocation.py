@@ -24,6 +24,7 @@ from podwright.core.framework.interface import (
     Int64s,
     Plugin,
     PreScorePlugin,
+    Scope,
     ScorePlugin,
     Slots,
 )
@@ -64,6 +65,7 @@ class NodeResourcesBalancedAllocation(Plugin, PreScorePlugin, ScorePlugin):
     """See the module."""
 
     name = "NodeResourcesBalancedAllocation"
+    scope = Scope.NODE_PODS
     args_type = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:

@@ -10,7 +10,7 @@ An extended resource that a DeviceClass stands for is compared like any other: D
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,13 +23,14 @@ from podwright.core.framework.interface import (
     CycleState,
     EnqueueExtensions,
     Feasible,
-    FilterPlugin,
     FilterResult,
     Handle,
     Int64s,
     Plugin,
     PreFilterPlugin,
     PreScorePlugin,
+    ResourceFilter,
+    Scope,
     ScorePlugin,
     Slots,
 )
@@ -126,11 +127,11 @@ def strategy_of(args: ScoringStrategy) -> Strategy:
     return SIMPLE[args.type](args.resources)
 
 
-class NodeResourcesFit(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     """See the module."""
 
     name = "NodeResourcesFit"
-    local = True
+    scope = Scope.NODE_PODS
     args_type = NodeResourcesFitArgs
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
@@ -162,15 +163,18 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sc
         return None
 
     def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        return _verdict(self.asked(pod.requests), node)
+        return _verdict(self.checked_requests(pod.requests), node)
+
+    def verdict_key(self, pod: PodInfo) -> Hashable:
+        return pod.requests
 
     def filter_all(self, _state: CycleState, pod: PodInfo, _table: NodeTable) -> FilterResult:
         requests = pod.requests
-        asked = self.asked(requests)
+        asked = self.checked_requests(requests)
         ok = self._fitting.get(requests, lambda: _FitRecipe(self.handle.cache, self._free, asked))
         return FilterResult(ok, _Explanation(self.handle.cache, asked))
 
-    def asked(self, requests: Requests) -> Asked:
+    def checked_requests(self, requests: Requests) -> Asked:
         """What a node must have free of each resource, the ignored ones left out."""
         if not self._ignored and not self._ignored_groups:
             return requests.asked

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from podwright.core.framework.args import INT32
+from podwright.core.objects.node import HOSTNAME
 
-HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")

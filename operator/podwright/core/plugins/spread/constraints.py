@@ -15,9 +15,10 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from podwright.core.framework.features import Features
 from podwright.core.objects.affinity import NO_SPREAD, SpreadConstraint, SpreadConstraints, interned_selector
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.node import HOSTNAME
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import EVERYTHING, LabelSelector, Requirement
-from podwright.core.plugins.spread.args import HOSTNAME, DefaultConstraint, PodTopologySpreadArgs
+from podwright.core.plugins.spread.args import DefaultConstraint, PodTopologySpreadArgs
 from podwright.core.state.object_store import Object, ObjectStore
 from podwright.core.state.podindex import Picker
 from podwright.core.state.podindex.selecting import SelectorIndex

@@ -7,12 +7,13 @@ defaults. Counts come from `cache.pods_index` and are repaired, not counted agai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final, cast
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.interface import (
     CycleState,
+    DomainPlugin,
     EnqueueExtensions,
     Feasible,
     FilterPlugin,
@@ -20,11 +21,14 @@ from podwright.core.framework.interface import (
     Handle,
     Int64s,
     Plugin,
+    PreFilterExtensions,
     PreFilterPlugin,
     PreScorePlugin,
+    Scope,
     ScorePlugin,
 )
 from podwright.core.framework.status import SKIP, Status
+from podwright.core.objects.affinity import NO_SPREAD
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.spread.args import PodTopologySpreadArgs
@@ -38,12 +42,21 @@ _FILTER: Final = "PreFilterPodTopologySpread"
 _SCORE: Final = "PreScorePodTopologySpread"
 
 
-class PodTopologySpread(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+class PodTopologySpread(
+    Plugin,
+    DomainPlugin,
+    PreFilterPlugin,
+    PreFilterExtensions,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    EnqueueExtensions,
+):
     """See the module."""
 
     name = "PodTopologySpread"
+    scope = Scope.DOMAIN
     args_type = PodTopologySpreadArgs
-    adjusts = True
 
     def __init__(self, args: PodTopologySpreadArgs | None, handle: Handle) -> None:
         args = args or PodTopologySpreadArgs()
@@ -51,6 +64,28 @@ class PodTopologySpread(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, S
         self._system_defaults = args.defaulting_type == "System"
         self._compare = handle.features.enabled("TaintTolerationComparisonOperators")
         self._resolver = Resolver(args, handle.features, handle.cache.store)
+        self._hard_default_keys = frozenset(
+            c.topology_key for c in args.constraints if c.when_unsatisfiable == "DoNotSchedule"
+        )
+
+    # Scope
+
+    def looks_beyond_node(self, pod: PodInfo) -> bool:
+        """Whether the pod has constraints of any kind, its own or default ones."""
+        return bool(self._resolver.hard(pod) or self._resolver.soft(pod))
+
+    def influence(self, pod: PodInfo, other: PodInfo) -> frozenset[str] | None:
+        """One more pod in a domain increases the skew of that domain only.
+
+        The selectors of default constraints, and labels that `matchLabelKeys` adds, are not compared: this may name too many domains.
+        """
+        if pod.namespace != other.namespace:
+            return frozenset()
+        keys = frozenset(c.topology_key for c in pod.spread.hard if c.selector.matches(other.labels))
+        return keys | self._hard_default_keys if pod.spread is NO_SPREAD else keys
+
+    def influence_key(self, pod: PodInfo) -> Hashable:
+        return pod.namespace, pod.labels, pod.spread
 
     # Filter
 
@@ -61,10 +96,6 @@ class PodTopologySpread(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, S
         counted = Counted(self.handle.cache.pods_index, pod, constraints, compare=self._compare)
         state.data[_FILTER] = PreFilterState(counted)
         return None
-
-    def constrains(self, pod: PodInfo) -> bool:
-        """Whether the pod has constraints of any kind, its own or default ones."""
-        return bool(self._resolver.hard(pod) or self._resolver.soft(pod))
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
         _filtering(state).update(pod, added, node, 1)

@@ -24,6 +24,7 @@ from podwright.core.framework.interface import (
     FilterResult,
     Plugin,
     PreFilterPlugin,
+    Scope,
 )
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from podwright.core.objects.csi_migration import MigrationError, inline_handle, kind_of
@@ -60,6 +61,7 @@ class NodeVolumeLimits(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions)
     """See the module."""
 
     name = "NodeVolumeLimits"
+    scope = Scope.NODE_PODS
 
     def hints(self) -> Sequence[EventHint]:
         return (

@@ -8,7 +8,7 @@ documentation, "Storage Classes" (volume binding mode) and "Storage Capacity".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +17,7 @@ import numpy as np
 from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint
 from podwright.core.framework.interface import (
     CycleState,
+    DomainPlugin,
     EnqueueExtensions,
     Feasible,
     FilterPlugin,
@@ -28,6 +29,7 @@ from podwright.core.framework.interface import (
     PreFilterPlugin,
     PreScorePlugin,
     ReservePlugin,
+    Scope,
     ScorePlugin,
 )
 from podwright.core.framework.profile import ProfileError
@@ -35,7 +37,13 @@ from podwright.core.framework.shape import MAX_SHAPE_SCORE, UtilizationShapePoin
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.volumes import WAIT_FOR_FIRST_CONSUMER, PersistentVolume, PersistentVolumeClaim, claims_of
+from podwright.core.objects.volumes import (
+    WAIT_FOR_FIRST_CONSUMER,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    claims_of,
+    share_claim,
+)
 from podwright.core.plugins.volumes import hints as _volume_hints
 from podwright.core.plugins.volumes.api_writes import AssumedPlan, BindingError
 from podwright.core.plugins.volumes.matching import NO_MATCH, NO_SPACE, Plan, UnboundClaims
@@ -105,11 +113,20 @@ class _Grouping:
 
 
 class VolumeBinding(
-    Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin, EnqueueExtensions
+    Plugin,
+    DomainPlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PreBindPlugin,
+    EnqueueExtensions,
 ):
     """See the module."""
 
     name = "VolumeBinding"
+    scope = Scope.DOMAIN
     args_type = VolumeBindingArgs
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
@@ -131,6 +148,17 @@ class VolumeBinding(
             EventHint(ClusterEvent("CSIDriver", Action.UPDATE), _volume_hints.after_csi_driver_changed),
             EventHint(ClusterEvent("CSIStorageCapacity", changed), _volume_hints.after_capacity_changed),
         )
+
+    # Scope
+
+    def looks_beyond_node(self, pod: PodInfo) -> bool:
+        return bool(pod.volumes)
+
+    def influence(self, pod: PodInfo, other: PodInfo) -> frozenset[str] | None:
+        return None if share_claim(pod, other) else frozenset()
+
+    def influence_key(self, pod: PodInfo) -> Hashable:
+        return tuple(claims_of(pod))
 
     # Filter
 

@@ -6,24 +6,28 @@ EBS volumes, iSCSI targets and RBD images.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.interface import (
     CycleState,
+    DomainPlugin,
     EnqueueExtensions,
     FilterPlugin,
     FilterResult,
     Plugin,
+    PreFilterExtensions,
     PreFilterPlugin,
+    Scope,
 )
 from podwright.core.framework.status import SKIP, Status, unresolvable, unschedulable
+from podwright.core.objects.node import HOSTNAME
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.volumes import READ_WRITE_ONCE_POD, claims_of
+from podwright.core.objects.volumes import READ_WRITE_ONCE_POD, claims_of, share_claim
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.object_store import Object, key_of
@@ -51,11 +55,11 @@ class _Restrictions:
         self.conflicts += sign * sum(name in self.claims for name, ephemeral in claims_of(pod) if not ephemeral)
 
 
-class VolumeRestrictions(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
+class VolumeRestrictions(Plugin, DomainPlugin, PreFilterPlugin, PreFilterExtensions, FilterPlugin, EnqueueExtensions):
     """See the module."""
 
     name = "VolumeRestrictions"
-    adjusts: ClassVar[bool] = True
+    scope = Scope.DOMAIN
 
     def hints(self) -> Sequence[EventHint]:
         return (
@@ -63,6 +67,19 @@ class VolumeRestrictions(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtension
             EventHint(ClusterEvent(NODE, Action.ADD)),
             EventHint(ClusterEvent(_CLAIM, Action.ADD), _after_claim_added),
         )
+
+    def looks_beyond_node(self, pod: PodInfo) -> bool:
+        return bool(pod.volumes)
+
+    def influence(self, pod: PodInfo, other: PodInfo) -> frozenset[str] | None:
+        """A claim in use matters on every node, a disk in use only where it is mounted."""
+        if share_claim(pod, other):
+            return None
+        return frozenset((HOSTNAME,)) if _in_the_way(pod, (other,)) else frozenset()
+
+    def influence_key(self, pod: PodInfo) -> Hashable:
+        exclusive = pod.uid if any(map(_is_exclusive, pod.volumes)) else ""
+        return exclusive, tuple(claims_of(pod))
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         if not pod.volumes:

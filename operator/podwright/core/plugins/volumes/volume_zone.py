@@ -21,6 +21,7 @@ from podwright.core.framework.interface import (
     FilterResult,
     Plugin,
     PreFilterPlugin,
+    Scope,
 )
 from podwright.core.framework.status import SKIP, Status, unresolvable
 from podwright.core.objects.pod import PodInfo
@@ -52,6 +53,7 @@ class VolumeZone(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     """See the module. Only claims count that the pod names; ephemeral volumes are left to VolumeBinding."""
 
     name = "VolumeZone"
+    scope = Scope.NODE
 
     def hints(self) -> Sequence[EventHint]:
         return (
