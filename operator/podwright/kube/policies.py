@@ -19,6 +19,7 @@ from podwright.kube.client import access
 from podwright.kube.client.errors import is_not_found
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON_PATCH
+from podwright.kube.client.pages import list_objects
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import POLICY
@@ -113,7 +114,7 @@ class PolicyKeeper:
         before = dict.fromkeys(self._outcomes, "") | self._uids
         self._gone_meanwhile.clear()
         try:
-            items = (await self._http.call_with_retries("GET", POLICY.collection))["items"]
+            items = [raw async for raw in list_objects(self._http, POLICY.collection)]
         except ClusterError as error:
             if not is_not_found(error):
                 raise

@@ -34,6 +34,7 @@ from podwright.kube.api_cluster import ApiCluster
 from podwright.kube.client import access, credentials
 from podwright.kube.client.http import Http
 from podwright.kube.client.metrics import ClientMetrics
+from podwright.kube.client.pages import list_objects
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import CRD, NODE, POD, POLICY, REQUIRED, STORED
 from podwright.kube.options import Options
@@ -252,8 +253,7 @@ class Runtime:
             await self._persist(f"pods of scheduler {name}", lambda s=selector: self._pick_up(s))  # type: ignore[misc]
 
     async def _pick_up(self, selector: str) -> None:
-        listed = await self.http.call_with_retries("GET", POD.collection, params={"fieldSelector": selector})
-        for raw in listed["items"]:
+        async for raw in list_objects(self.http, POD.collection, {"fieldSelector": selector}):
             self.engine.pending.put(raw)
 
     # Tasks

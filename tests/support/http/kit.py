@@ -59,6 +59,12 @@ def says(status: int = 200, body: Any = None, **headers: str) -> Answer:
     return answer
 
 
+def page(*items: Any, version: int | None = None, following: str = "") -> Answer:
+    """A page of a list, at a resourceVersion; `following`: the continue token of the next page."""
+    metadata = {"continue": following} | ({} if version is None else {"resourceVersion": str(version)})
+    return says(200, {"metadata": metadata, "items": list(items)})
+
+
 def hangs_up() -> Answer:
     """The connection is cut before there is an answer."""
 

@@ -14,8 +14,8 @@ from typing import Final
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
+from podwright.kube.client.pages import list_objects
 from podwright.kube.kinds import POD
-from podwright.kube.watch.reflector import PAGE
 
 log = logging.getLogger(__name__)
 
@@ -69,15 +69,8 @@ class ForeignPodLister:
         """At the namespace's waiting pods that ask for somebody else. Raises ClusterError."""
         ours = sorted(self._engine.policies.policy_set.scheduler_names)
         selector = ",".join(("spec.nodeName=", *(f"spec.schedulerName!={name}" for name in ours)))
-        params = {"fieldSelector": selector, "limit": str(PAGE)}
         there: set[str] = set()
-        while True:
-            page = await self._http.call_with_retries("GET", POD.collection_in(namespace), params=params)
-            for raw in page.get("items") or ():
-                there.add(str(raw["metadata"]["uid"]))
-                self._engine.foreign_pods.seen(raw)
-            if not (following := page["metadata"].get("continue")):
-                break
-            params["continue"] = following
-            await asyncio.sleep(0)
+        async for raw in list_objects(self._http, POD.collection_in(namespace), {"fieldSelector": selector}):
+            there.add(str(raw["metadata"]["uid"]))
+            self._engine.foreign_pods.seen(raw)
         self._engine.foreign_pods.keep_only(namespace, there)

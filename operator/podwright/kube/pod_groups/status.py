@@ -19,6 +19,7 @@ from podwright.engine.ports import Verdict
 from podwright.kube.client.errors import is_not_found, is_retryable_write, uid_mismatch
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import MERGE_PATCH, STRATEGIC_PATCH
+from podwright.kube.client.objects import conditions_of
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import Resource
 from podwright.kube.write.work_queue import PATIENCE, Work, WorkQueue
@@ -245,10 +246,3 @@ class PodGroupStatusWriter:
         if fields == known.written:
             return False
         return any((known.fields.get(name) or None) != (value or None) for name, value in fields.items())
-
-
-def conditions_of(raw: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """An object's conditions by type."""
-    status = raw.get("status")
-    listed = status.get("conditions") if isinstance(status, Mapping) else None
-    return {str(c.get("type")): c for c in listed if isinstance(c, Mapping)} if isinstance(listed, list) else {}

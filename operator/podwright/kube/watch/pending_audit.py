@@ -1,9 +1,9 @@
-"""The audit of pending pods: whatever a watch has missed comes to light within a minute or so.
+"""The audit of pending pods: finds what Kopf's watch has missed, within about a minute.
 
-Kopf tells nobody what vanished while its watch was broken, and a pod that is not in the queue waits for ever. So all pending
-pods are listed now and then, page by page: those that the queue does not know are taken in, those that it knew before the list
-and that are not in it are let go. The list is consistent, so nothing newer is ever undone by it. Mostly nothing was missed, and
-metadata is enough to see that.
+Kopf does not report objects that vanished while its watch was broken, and a pod that is not in the queue waits for ever. So all
+pending pods are listed every minute. Pods that the queue does not know are put into it; pods that it knew before the list and
+that the list lacks are dropped. The list is consistent, so nothing newer is undone. Usually nothing was missed, and metadata
+is enough to see that. Run by `runtime`, also once before the first decision.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from podwright.core.framework.interface import ClusterError
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON, METADATA_LIST
+from podwright.kube.client.objects import resource_version
+from podwright.kube.client.pages import list_objects
 from podwright.kube.kinds import POD
-from podwright.kube.watch.audit import version_of
-from podwright.kube.watch.reflector import PAGE
 
 log = logging.getLogger(__name__)
 
@@ -27,14 +27,14 @@ AUDIT_SECONDS: Final = 60.0
 
 
 class PendingAudit:
-    """See the module. `names`: the scheduler names that are served."""
+    """See the module. `scheduler_names`: the names that active policies serve."""
 
-    def __init__(self, http: Http, pending: PendingPods, names: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, http: Http, pending: PendingPods, scheduler_names: Callable[[], Iterable[str]]) -> None:
         self._http = http
         self._pending = pending
-        self._names = names
+        self._scheduler_names = scheduler_names
         self._unusable: dict[str, int] = {}
-        """The versions of pods that were listed and are none of the queue's all the same: failed, or not to be understood."""
+        """The versions of listed pods that the queue does not accept: failed, or invalid."""
 
     async def run(self) -> None:
         """Audits until it is cancelled."""
@@ -46,47 +46,43 @@ class PendingAudit:
                 log.info("cannot audit pending pods: %s", error)
 
     async def audit(self) -> None:
-        """Once. Raises ClusterError; then some are taken in and nothing is let go."""
+        """One audit. Raises ClusterError; then some pods may have been added, and none was dropped."""
         before = self._pending.waiting()
         listed: set[str] = set()
         unknown = False
-        async for raw in self._pods(METADATA_LIST):
+        async for raw in self._list(METADATA_LIST):
             uid = self._pending.key(raw)
             listed.add(uid)
-            if not self._pending.knows(uid) and self._unusable.get(uid, -1) != version_of(raw):
+            if not self._pending.knows(uid) and self._unusable.get(uid, -1) != resource_version(raw):
                 unknown = True
-        ghosts = before - listed
-        for uid in ghosts:
+        gone = before - listed
+        for uid in gone:
             self._pending.drop(uid, None)
-        taken = await self._take_in() if unknown else 0
-        if taken or ghosts:
-            log.info("audit: %d pending pods were not known, %d were pending no more", taken, len(ghosts))
+        added = await self._add_unknown() if unknown else 0
+        if added or gone:
+            log.info(
+                "audit: added %d pending pods that were not known, dropped %d that no longer exist", added, len(gone)
+            )
 
-    async def _take_in(self) -> int:
-        """Takes in what is not known; how many those were. Raises ClusterError."""
-        taken = 0
+    async def _add_unknown(self) -> int:
+        """Puts unknown pods into the queue and returns how many it accepted. Raises ClusterError."""
+        added = 0
         unusable: dict[str, int] = {}
-        async for raw in self._pods(JSON):
+        async for raw in self._list(JSON):
             uid = self._pending.key(raw)
             if self._pending.knows(uid):
                 continue
             self._pending.put(raw)
             if self._pending.knows(uid):
-                taken += 1
+                added += 1
             else:
-                unusable[uid] = version_of(raw)
+                unusable[uid] = resource_version(raw)
         self._unusable = unusable
-        return taken
+        return added
 
-    async def _pods(self, accept: str) -> AsyncIterator[Any]:
-        """All pending pods, page by page. Raises ClusterError."""
-        for name in sorted(self._names()):
-            params = {"fieldSelector": f"spec.nodeName=,spec.schedulerName={name}", "limit": str(PAGE)}
-            while True:
-                page = await self._http.call_with_retries("GET", POD.collection, params=params, accept=accept)
-                for raw in page.get("items") or ():
-                    yield raw
-                if not (following := page["metadata"].get("continue")):
-                    break
-                params["continue"] = following
-                await asyncio.sleep(0)
+    async def _list(self, accept: str) -> AsyncIterator[Any]:
+        """All pending pods of the served scheduler names. Raises ClusterError."""
+        for name in sorted(self._scheduler_names()):
+            params = {"fieldSelector": f"spec.nodeName=,spec.schedulerName={name}"}
+            async for raw in list_objects(self._http, POD.collection, params, accept):
+                yield raw

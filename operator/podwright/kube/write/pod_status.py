@@ -17,9 +17,9 @@ from podwright.engine.ports import Verdict
 from podwright.kube.client.errors import is_not_found, is_retryable_write, uid_mismatch
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import STRATEGIC_PATCH
+from podwright.kube.client.objects import resource_version
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import POD
-from podwright.kube.watch.audit import version_of
 from podwright.kube.write.work_queue import PATIENCE, Work, WorkQueue
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class PodStatusWriter:
         status = status if isinstance(status, Mapping) else {}
         generation = raw["metadata"].get("generation")
         said = _Said(
-            version_of(raw),
+            resource_version(raw),
             generation if isinstance(generation, int) else 0,
             "",
             _NOTHING,
@@ -135,7 +135,7 @@ class PodStatusWriter:
                 self._said[pod.uid] = before
             raise
         now = self._said.get(pod.uid)
-        if now is not None and (version := version_of(answer)) >= now.version:
+        if now is not None and (version := resource_version(answer)) >= now.version:
             # The watch may have shown it meanwhile as it was before.
             now.take(wish)
             now.version = version

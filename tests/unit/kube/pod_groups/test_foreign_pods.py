@@ -10,12 +10,8 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
 from podwright.kube.pod_groups.foreign_pods import ForeignPodLister
 from support.engine.kit import OURS, Rig, settle
-from support.http.kit import api, says
+from support.http.kit import api, page, says
 from support.objects.builders import in_group, make_pod, make_pod_group
-
-
-def page(*pods: Any, following: str = "") -> Any:
-    return says(200, {"metadata": {"continue": following}, "items": list(pods)})
 
 
 def theirs(name: str, group: str = "gang") -> dict[str, Any]:

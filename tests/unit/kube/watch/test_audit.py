@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 
 import pytest
 
@@ -14,21 +15,24 @@ from podwright.kube.watch.audit import audit, audit_for_ever
 
 
 class FakeReflector:
-    """Knows `known`; the server lists `pages`, the last with `version`; the watch is at `told`."""
+    """Knows `known`; the server has the pages `listed`, at version 9; an error among them is raised once.
+
+    The watch has come to version `watched`.
+    """
 
     resource = NODE
-    lists = 1
+    list_count = 1
 
-    def __init__(self, known: dict[str, int], *pages: dict[str, int], version: int = 9, told: int = 9) -> None:
+    def __init__(self, known: dict[str, int], *listed: dict[str, int] | Exception, watched: int = 9) -> None:
         self.known = known
-        self.departed: set[str] | None = None
+        self.deleted: set[str] = set()
+        self.collecting = False
         self.synced = asyncio.Event()
-        self.version = told
-        self.listed = version
-        self.pages = list(pages)
-        self.asked: list[tuple[str, str]] = []
+        self.resource_version = watched
+        self.listed = list(listed)
+        self.accepted: list[str] = []
         self.others: set[str] = set()
-        self.doubts = 0
+        self.relists = 0
 
     def held(self):
         return {*self.known, *self.others}
@@ -36,22 +40,28 @@ class FakeReflector:
     def key(self, raw):
         return raw["metadata"]["name"]
 
-    async def page(self, following, accept):
-        self.asked.append((following, accept))
-        objects = self.pages[len(self.asked) - 1]
-        if objects is None:
-            raise ClusterError("away")
-        items = [{"metadata": {"name": name, "resourceVersion": str(at)}} for name, at in objects.items()]
-        more = f"more{len(self.asked)}" if len(self.asked) < len(self.pages) else ""
-        return {"metadata": {"resourceVersion": str(self.listed), "continue": more}, "items": items}
+    async def pages(self, accept):
+        self.accepted.append(accept)
+        for objects in list(self.listed):
+            if isinstance(objects, Exception):
+                self.listed.remove(objects)
+                raise objects
+            items = [{"metadata": {"name": name, "resourceVersion": str(at)}} for name, at in objects.items()]
+            yield {"metadata": {"resourceVersion": "9"}, "items": items}
 
-    def doubt(self):
-        self.doubts += 1
+    @contextmanager
+    def deletions(self):
+        self.collecting = True
+        yield self.deleted
+        self.collecting = False
+
+    def request_relist(self):
+        self.relists += 1
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(module, "LATE_SECONDS", 0.01)
 
 
@@ -66,18 +76,17 @@ def _quick(monkeypatch):
         pytest.param({"a": 0}, {"a": 0}, [], id="nothing, versions are no numbers"),
     ],
 )
-@pytest.mark.parametrize("told", [9, 4], ids=["the watch is past the list", "the watch is silent"])
-async def test_what_the_watch_did_not_tell_of(known, listed, missed, told):
-    reflector = FakeReflector(known, listed, told=told)
+@pytest.mark.parametrize("watched", [9, 4], ids=["the watch is past the list", "the watch is silent"])
+async def test_what_the_watch_did_not_tell_of(known, listed, missed, watched):
+    reflector = FakeReflector(known, listed, watched=watched)
     assert await audit(reflector) == missed
-    assert reflector.asked == [("", METADATA_LIST)]
-    assert reflector.departed is None
+    assert reflector.accepted == [METADATA_LIST]
+    assert not reflector.collecting
 
 
 async def test_all_pages_count():
     reflector = FakeReflector({"a": 1, "b": 2, "c": 3}, {"a": 1}, {"b": 2})
     assert await audit(reflector) == ["c"]
-    assert [following for following, _ in reflector.asked] == ["", "more1"]
 
 
 async def test_what_only_others_told_of_and_is_gone_is_found_too():
@@ -88,22 +97,22 @@ async def test_what_only_others_told_of_and_is_gone_is_found_too():
 
 async def test_what_comes_late_was_told(monkeypatch):
     monkeypatch.setattr(module, "LATE_SECONDS", 60.0)
-    reflector = FakeReflector({"gone": 1, "old": 1}, {"old": 5, "new": 6, "brief": 7}, told=1)
+    reflector = FakeReflector({"gone": 1, "old": 1}, {"old": 5, "new": 6, "brief": 7}, watched=1)
 
     async def late(_seconds):
         del reflector.known["gone"]
         reflector.known.update(old=5, new=6)
-        reflector.departed.add("brief")
+        reflector.deleted.add("brief")
 
     monkeypatch.setattr(module.asyncio, "sleep", late)
     assert await audit(reflector) == []
 
 
 async def test_an_audit_beside_a_new_list_says_nothing(monkeypatch):
-    reflector = FakeReflector({"a": 1}, {"a": 1, "short": 2}, told=1)
+    reflector = FakeReflector({"a": 1}, {"a": 1, "short": 2}, watched=1)
 
     async def late(_seconds):
-        reflector.lists += 1  # which did not see it any more
+        reflector.list_count += 1  # which did not see it any more
 
     monkeypatch.setattr(module.asyncio, "sleep", late)
     assert await audit(reflector) == []
@@ -116,23 +125,23 @@ async def test_an_audit_that_fails_does_no_harm(monkeypatch, error):
     reflector = FakeReflector({"a": 1}, {"a": 1})
     fails = [error] * 3
 
-    async def page(following, accept):
+    async def pages(_accept):
         if fails:
             raise fails.pop()
-        return {"metadata": {"resourceVersion": "9"}, "items": [{"metadata": None}]}
+        yield {"metadata": {"resourceVersion": "9"}, "items": [{"metadata": None}]}
 
-    monkeypatch.setattr(reflector, "page", page)
+    monkeypatch.setattr(reflector, "pages", pages)
     reflector.synced.set()
     task = asyncio.create_task(audit_for_ever(reflector))
     async with asyncio.timeout(5):
-        while not reflector.doubts:
+        while not reflector.relists:
             await wait(0.001)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_name_that_went_and_came_again_is_not_taken_for_gone(monkeypatch):
-    reflector = FakeReflector({"a": 1}, {}, told=1)
+    reflector = FakeReflector({"a": 1}, {}, watched=1)
 
     async def late(_seconds):
         reflector.known["a"] = 12
@@ -150,16 +159,16 @@ async def test_it_goes_on_from_the_first_list_and_through_trouble(monkeypatch, c
         await wait(0)
 
     monkeypatch.setattr(module.asyncio, "sleep", paused)
-    monkeypatch.setattr(module, "SECONDS_AN_OBJECT", 1000.0)
-    reflector = FakeReflector({"a": 1}, None, {})
+    monkeypatch.setattr(module, "SECONDS_PER_OBJECT", 1000.0)
+    reflector = FakeReflector({"a": 1}, ClusterError("away"), {})
     task = asyncio.create_task(audit_for_ever(reflector))
     await wait(0.01)
-    assert reflector.asked == []
+    assert reflector.accepted == []
     reflector.synced.set()
     async with asyncio.timeout(5):
-        while not reflector.doubts:
+        while not reflector.relists:
             await wait(0.001)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert "the watch did not tell of 1 objects (a)" in caplog.text
+    assert "the watch missed events of 1 objects (a)" in caplog.text
     assert all(750 <= pause <= 1250 for pause in pauses if pause)

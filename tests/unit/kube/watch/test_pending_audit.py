@@ -7,11 +7,7 @@ import pytest
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.watch.pending_audit import PendingAudit
 from support.engine.kit import OURS, Rig, ours
-from support.http.kit import api, says
-
-
-def page(*pods, following=""):
-    return says(200, {"metadata": {"continue": following}, "items": list(pods)})
+from support.http.kit import api, page, says
 
 
 def audit_of(http, rig):

@@ -11,11 +11,12 @@ import pytest
 from aiohttp import web
 
 from podwright.kube.client.media_types import METADATA_LIST
+from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import NODE, POD
 from podwright.kube.watch import audit as watch_audit
 from podwright.kube.watch import reflector as module
 from podwright.kube.watch.reflector import Reflector
-from support.http.kit import api, forever, hangs_up, says, streams
+from support.http.kit import api, forever, hangs_up, page, says, streams
 
 
 @pytest.fixture(autouse=True)
@@ -45,10 +46,6 @@ def item(name, version):
     return {"metadata": {"name": name, "resourceVersion": str(version)}}
 
 
-def page(*items, version, following=None):
-    return says(200, {"metadata": {"resourceVersion": str(version), "continue": following}, "items": list(items)})
-
-
 def event(kind, raw):
     return {"type": kind, "object": raw}
 
@@ -71,6 +68,18 @@ async def reflecting(*answers, resource=NODE, default=None, sink=None, **options
             await asyncio.gather(task, return_exceptions=True)
 
 
+def failures_in_a_row(monkeypatch):
+    """The number of failures on which each pause of the reflector is based."""
+    noted = []
+    real = RetryPolicy.pause
+    monkeypatch.setattr(
+        RetryPolicy,
+        "pause",
+        lambda self, failures, error=None: (noted.append(failures), real(self, failures, error))[1],
+    )
+    return noted
+
+
 async def until(condition):
     async with asyncio.timeout(5):
         while not condition():  # noqa: ASYNC110
@@ -90,25 +99,6 @@ async def test_lists_in_pages_then_watches_from_the_lists_version():
         assert (watch.query["watch"], watch.query["resourceVersion"]) == ("1", "9")
         assert watch.query["allowWatchBookmarks"] == "true"
         assert 300 <= int(watch.query["timeoutSeconds"]) < 600
-
-
-async def test_the_next_page_is_asked_for_before_the_one_before_is_taken_in():
-    journal = []
-
-    class Paged:
-        async def call_with_retries(self, _method, _path, params, accept):
-            journal.append(params.get("continue", "first"))
-            following = {"first": "second", "second": None}[journal[-1]]
-            return {"metadata": {"resourceVersion": "9", "continue": following}, "items": [item(journal[-1], 1)]}
-
-    class Journal(Picture):
-        def put(self, raw):
-            journal.append(f"put {self.key(raw)}")
-
-    reflector = Reflector(Paged(), NODE, Journal())
-    await reflector._list()
-    assert journal == ["first", "second", "put first", "put second"]
-    assert reflector.synced.is_set()
 
 
 async def test_selectors_go_with_every_request():
@@ -138,7 +128,7 @@ async def test_goes_on_where_it_was_after_a_cut_and_by_a_bookmark():
     ) as (picture, script, reflector):
         await until(lambda: "b" in picture.there)
         assert [r.query.get("resourceVersion") for r in script.requests[1:]] == ["1", "7", "7"]
-        assert reflector.lists == 1
+        assert reflector.list_count == 1
 
 
 @pytest.mark.parametrize(
@@ -174,7 +164,7 @@ async def test_a_silent_watch_is_given_up_if_the_server_has_moved_on(monkeypatch
         probe, again = script.requests[2:4]
         assert (probe.query["resourceVersion"], probe.query["fieldSelector"]) == ("0", "metadata.name=nobody")
         assert (again.query["watch"], again.query["resourceVersion"]) == ("1", "9")
-        assert reflector.lists == 1
+        assert reflector.list_count == 1
 
 
 async def test_a_silent_watch_goes_on_if_there_was_nothing_to_tell(monkeypatch):
@@ -272,10 +262,11 @@ async def test_what_others_told_of_goes_too_when_a_list_lacks_it():
 
 async def test_a_watch_that_always_says_410_has_a_pause_that_grows(monkeypatch):
     monkeypatch.setattr(module, "RETRY", replace(module.RETRY, shortest=0.001, longest=1.0))
+    failures = failures_in_a_row(monkeypatch)
     answers = [page(version=1), says(410)] * 6
-    async with reflecting(*answers) as (_, script, reflector):
+    async with reflecting(*answers) as (_, script, _r):
         await until(lambda: len(script.requests) >= 12)
-        assert reflector._failures >= 6
+        assert failures[:5] == [1, 2, 3, 4, 5]
 
 
 async def test_the_pause_that_a_server_asks_for_has_an_end(monkeypatch):
@@ -285,12 +276,12 @@ async def test_the_pause_that_a_server_asks_for_has_an_end(monkeypatch):
 
 
 async def test_what_the_watch_did_not_tell_of_is_made_good_by_a_new_list(monkeypatch):
-    monkeypatch.setattr(watch_audit, "LEAST_SECONDS", 0.01)
+    monkeypatch.setattr(watch_audit, "SHORTEST_SECONDS", 0.01)
     monkeypatch.setattr(watch_audit, "LATE_SECONDS", 0.0)
     truth = page(item("a", 5), item("c", 6), version=6)
     lists = [page(item("a", 1), item("b", 1), version=1), streams(then=forever), truth, truth]
     async with reflecting(*lists, default=truth) as (picture, script, reflector):
-        await until(lambda: reflector.lists >= 2)
+        await until(lambda: reflector.list_count >= 2)
         assert picture.there == {"a": "5", "c": "6"}
         assert picture.dropped == ["b"]
         assert script.requests[2].headers["Accept"] == METADATA_LIST
@@ -304,14 +295,15 @@ async def test_a_watch_that_takes_long_to_fail_has_a_pause_that_grows(monkeypatc
         await asyncio.sleep(0.03)
         return await says(503)(request)
 
-    async with reflecting(page(version=1), *[slowly] * 4) as (_, script, reflector):
+    failures = failures_in_a_row(monkeypatch)
+    async with reflecting(page(version=1), *[slowly] * 4) as (_, script, _r):
         await until(lambda: len(script.requests) >= 5)
-        assert reflector._failures >= 3
+        assert failures[:3] == [1, 2, 3]
 
 
 async def test_a_doubt_while_the_watch_is_being_opened_does_not_wait_for_a_silence():
     async def opening(request):
-        reflector.doubt()
+        reflector.request_relist()
         return await streams(then=forever)(request)
 
     async with reflecting(page(version=1), opening, page(item("a", 5), version=5)) as (picture, _, reflector):

@@ -1,0 +1,22 @@
+"""Reading raw objects of the API: their resourceVersion and their conditions. Never raises for a malformed status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def resource_version(raw: Mapping[str, Any]) -> int:
+    """The resourceVersion of an object or a list; 0 if it is not a number.
+
+    Within a kind it grows, by the API's contract since Kubernetes 1.35.
+    """
+    version = str((raw.get("metadata") or {}).get("resourceVersion") or "")
+    return int(version) if version.isdecimal() else 0
+
+
+def conditions_of(raw: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """An object's conditions by type."""
+    status = raw.get("status")
+    listed = status.get("conditions") if isinstance(status, Mapping) else None
+    return {str(c.get("type")): c for c in listed if isinstance(c, Mapping)} if isinstance(listed, list) else {}

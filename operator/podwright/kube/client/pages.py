@@ -1,0 +1,52 @@
+"""Lists of the API server, read in pages. Used wherever objects are listed: the reflector, the audits, policies, foreign pods.
+
+The server builds the next page while the caller handles the current one. All pages together are one consistent list, at the
+`resourceVersion` of the last page. An expired continue token raises `ApiError` with status 410; the caller then lists again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+from podwright.kube.client.http import Http
+from podwright.kube.client.media_types import JSON
+
+PAGE_SIZE: Final = 500
+
+
+async def list_pages(
+    http: Http, path: str, params: Mapping[str, str] | None = None, accept: str = JSON
+) -> AsyncGenerator[Mapping[str, Any]]:
+    """The pages of the list at `path`, each as the server sent it. Each request is retried. Raises ClusterError."""
+    query = {**(params or {}), "limit": str(PAGE_SIZE)}
+
+    def request(**token: str) -> asyncio.Task[Any]:
+        call = http.call_with_retries("GET", path, params=query | token, accept=accept)
+        return asyncio.create_task(call, name="podwright list")
+
+    page_request = request()
+    try:
+        while True:
+            page = await page_request
+            token = page["metadata"].get("continue")
+            if token:
+                page_request = request(**{"continue": token})
+                await asyncio.sleep(0)  # sends the request before the caller handles this page
+            yield page
+            if not token:
+                return
+    finally:
+        page_request.cancel()
+
+
+async def list_objects(
+    http: Http, path: str, params: Mapping[str, str] | None = None, accept: str = JSON
+) -> AsyncIterator[Any]:
+    """The objects of the list at `path`. Raises ClusterError."""
+    async with aclosing(list_pages(http, path, params, accept)) as pages:
+        async for page in pages:
+            for raw in page.get("items") or ():
+                yield raw
