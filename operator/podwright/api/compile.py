@@ -21,7 +21,7 @@ from podwright.api.scheduler_policy import (
     Selector,
     Strategy,
 )
-from podwright.core.framework.args import ArgsError, Problem, encode
+from podwright.core.framework.args import ArgsError, encode
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import (
     Enabled,
@@ -33,6 +33,7 @@ from podwright.core.framework.profile import (
     ProfileError,
     expand,
 )
+from podwright.core.framework.validation import Problem
 from podwright.core.objects.selectors import LabelSelector
 
 BUILT_IN: Final = "built-in-default"

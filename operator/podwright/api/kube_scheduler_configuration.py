@@ -1,7 +1,7 @@
-"""`plugins` and `pluginConfig` of a KubeSchedulerConfiguration v1 profile, and the core Profile that they make.
+"""Converts `plugins` and `pluginConfig` of a KubeSchedulerConfiguration v1 profile into a core Profile.
 
-A SchedulerPolicy has the same two fields and goes through the same conversion: see podwright/api/compile.py next. The
-merging rules are in core/framework/profile.py. Source: the Kubernetes documentation, "Scheduler Configuration".
+A SchedulerPolicy has the same two fields and uses the same conversion: see podwright/api/compile.py next. The rules for
+merging plugins are in core/framework/profile.py. Source: the Kubernetes documentation, "Scheduler Configuration".
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from podwright.core.framework.args import ArgsError, Problem, decode, decode_args
+from podwright.core.framework.args import ArgsError, decode, decode_args
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import (
     DEFAULT_PLUGINS,
@@ -24,28 +24,45 @@ from podwright.core.framework.profile import (
     expand,
     merge,
 )
+from podwright.core.framework.validation import Problem, unique_by
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 
-POINTS: Final = (MULTI_POINT, *(point.key for point in Point))
-"""The keys that `plugins` may have."""
+POINTS: Final[Mapping[str, str]] = {
+    MULTI_POINT: "Every extension point that the plugin has. Settings at a single extension point override these.",
+    Point.PRE_ENQUEUE.key: "Decide whether a pod may enter the queue.",
+    Point.QUEUE_SORT.key: "Orders the queue. There is one queue, so this plugin is the same in all policies.",
+    Point.PRE_FILTER.key: "Run once for a pod, before the filters.",
+    Point.FILTER.key: "Reject nodes on which the pod cannot run.",
+    Point.POST_FILTER.key: "Run when no node is feasible, for example preemption.",
+    Point.PRE_SCORE.key: "Run once for a pod, before scoring.",
+    Point.SCORE.key: "Score each feasible node from 0 to 100; the weight multiplies the score.",
+    Point.RESERVE.key: "Run when a node is reserved for the pod, and when the reservation ends.",
+    Point.PERMIT.key: "Approve, deny or delay the binding.",
+    Point.PRE_BIND.key: "Work that must be done before the pod is bound, such as binding volumes.",
+    Point.BIND.key: "Bind the pod; the first plugin that does ends the chain.",
+    Point.POST_BIND.key: "Run after the pod is bound.",
+}
+"""The keys that `plugins` may have, with what their plugins do."""
 QUEUE_SORT: Final = "PrioritySort"
-"""The plugin that orders the queue unless the operator is told otherwise."""
+"""The plugin that orders the queue by default."""
 POD_GROUP_POINTS: Final = frozenset({"placementGenerate", "placementScore", "podGroupPostFilter"})
-"""Extension points of kube-scheduler that are for pod groups; not supported yet."""
+"""kube-scheduler's extension points for pod groups. Not supported yet."""
+MAX_WEIGHT: Final = 2**31 - 1
+"""kube-scheduler's greatest weight, an int32. The weighted sum of all plugins' scores stays far below 2**63."""
 
 _GATED: Final[Mapping[str, str]] = {
     "DynamicResources": "DynamicResourceAllocation",
     "NodeDeclaredFeatures": "NodeDeclaredFeatures",
 }
-"""Default plugins that are there only with a feature gate."""
+"""Default plugins that need a feature gate, and that gate."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredPlugin:
-    """One entry of `enabled` or `disabled`. Weight 0: not given."""
+    """One entry of `enabled` or `disabled`. A weight of 0 counts as not given."""
 
     name: str = field(metadata={"schema": {"minLength": 1}})
-    weight: int = field(default=0, metadata={"schema": {"minimum": 0, "maximum": 2**31 - 1}})
+    weight: int = field(default=0, metadata={"schema": {"minimum": 0, "maximum": MAX_WEIGHT}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +75,7 @@ class ConfiguredPluginSet:
 
 @dataclass(frozen=True, slots=True)
 class PluginArgs:
-    """One entry of `pluginConfig`; `args` as they were given."""
+    """One entry of `pluginConfig`; `args` are not decoded."""
 
     name: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -67,10 +84,10 @@ class PluginArgs:
 @dataclass(frozen=True, slots=True)
 class _Configured:
     plugins: Mapping[str, ConfiguredPluginSet] = field(default_factory=dict)
-    plugin_config: tuple[PluginArgs, ...] = ()
+    plugin_config: tuple[PluginArgs, ...] = field(default=(), metadata={"schema": unique_by("name")})
 
 
-def default_plugins(features: Features) -> PluginSets:
+def _default_plugins(features: Features) -> PluginSets:
     """kube-scheduler's default plugins, without those whose feature gate is off."""
     return {
         key: PluginSet(
@@ -93,20 +110,20 @@ def default_profile(
 def convert_profile(
     raw: Mapping[str, Any], where: str, classes: Mapping[str, type[Any]], features: Features
 ) -> Profile:
-    """A profile from the `plugins` and `pluginConfig` of a raw KubeSchedulerConfiguration profile.
+    """Converts `schedulerName`, `plugins` and `pluginConfig` of a raw KubeSchedulerConfiguration profile.
 
-    `where` is the profile's path, "" for none. Raises ProfileError naming the field.
+    `where` is the path of the profile, "" for none. Raises ProfileError naming the field.
     """
     given = {key: raw[key] for key in ("plugins", "pluginConfig") if raw.get(key) is not None}
     configured = decode(_Configured, given, where)
-    sets = plugin_sets_of(configured.plugins, _join(where, "plugins"))
+    sets = _plugin_sets_of(configured.plugins, _join(where, "plugins"))
     name = str(raw.get("schedulerName") or KUBERNETES_DEFAULT_SCHEDULER_NAME)
     return profile_of(name, sets, configured.plugin_config, classes, features, where)
 
 
-def plugin_sets_of(plugins: Mapping[str, ConfiguredPluginSet], where: str) -> PluginSets:
+def _plugin_sets_of(plugins: Mapping[str, ConfiguredPluginSet], where: str) -> PluginSets:
     """The core's plugin sets. Raises ArgsError for an extension point that does not exist or is not supported."""
-    problems = [problem for key in plugins for problem in point_problems(key, where)]
+    problems = [(_join(where, key), problem) for key in plugins if (problem := point_problem(key))]
     if problems:
         raise ArgsError(problems)
     return {
@@ -118,13 +135,14 @@ def plugin_sets_of(plugins: Mapping[str, ConfiguredPluginSet], where: str) -> Pl
     }
 
 
-def point_problems(key: str, where: str) -> Sequence[Problem]:
-    """What is wrong with a key of `plugins`; nothing for an extension point that is served."""
-    if key in POINTS:
-        return ()
+UNKNOWN_POINT: Final = f"unknown extension point; there are {', '.join(POINTS)}"
+
+
+def point_problem(key: str) -> str:
+    """What is wrong with a key of `plugins`; "" for an extension point that is supported."""
     if key in POD_GROUP_POINTS:
-        return ((_join(where, key), "extension points for pod groups are not supported by this version"),)
-    return ((_join(where, key), f"unknown extension point; there are {', '.join(POINTS)}"),)
+        return "extension points for pod groups are not supported by this version"
+    return "" if key in POINTS else UNKNOWN_POINT
 
 
 def profile_of(
@@ -135,19 +153,19 @@ def profile_of(
     features: Features,
     where: str = "",
 ) -> Profile:
-    """The default plugins with `custom` merged in, and the decoded args.
+    """A profile of the default plugins with `custom` merged into them, and of the decoded args.
 
-    Raises ProfileError (ArgsError for args) with paths that start with `where`.
+    Raises ProfileError, or ArgsError for args, with paths that start with `where`.
     """
-    plugins = merge(default_plugins(features), custom)
+    plugins = merge(_default_plugins(features), custom)
     try:
         expand(plugins, classes)
     except ProfileError as error:
         raise type(error)(_join(where, error.where), error.problem) from error
-    return Profile(scheduler_name, plugins, decode_plugin_config(plugin_config, classes, _join(where, "pluginConfig")))
+    return Profile(scheduler_name, plugins, _decode_plugin_config(plugin_config, classes, _join(where, "pluginConfig")))
 
 
-def decode_plugin_config(
+def _decode_plugin_config(
     plugin_config: Sequence[PluginArgs], classes: Mapping[str, type[Any]], where: str
 ) -> Mapping[str, Any]:
     """Args by plugin name. Raises ArgsError with the path of each field that is wrong."""
@@ -158,9 +176,6 @@ def decode_plugin_config(
         plugin = classes.get(entry.name)
         if plugin is None:
             problems.append((f"{path}.name", f"plugin {entry.name!r} does not exist"))
-            continue
-        if entry.name in args:
-            problems.append((f"{path}.name", f"plugin {entry.name!r} is configured twice"))
             continue
         try:
             args[entry.name] = _decode_one(plugin, entry, f"{path}.args")
@@ -179,5 +194,5 @@ def _decode_one(plugin: type[Any], entry: PluginArgs, where: str) -> Any:
     return None
 
 
-def _join(where: str, key: str) -> str:
-    return f"{where}.{key}" if where else key
+def _join(where: str, path: str) -> str:
+    return f"{where}.{path}" if where else path

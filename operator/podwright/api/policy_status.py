@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from podwright.api.policy_set import ApplyResult, PolicySet
 from podwright.api.scheduler_policy import LastAccepted
 from podwright.core.framework.args import encode
+from podwright.core.framework.validation import describe, unique_by
 
 ACCEPTED: Final = "Accepted"
 ACTIVE: Final = "Active"
@@ -23,57 +24,49 @@ _MESSAGE_LIMIT: Final = 32768
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """As metav1.Condition."""
+    """A metav1.Condition."""
 
     type: str = field(
-        metadata={
-            "description": "Accepted (the newest generation is good) or Active (the policy decides about pods).",
-            "schema": {"maxLength": 316},
-        }
+        metadata=describe(
+            "Accepted (the newest generation is valid) or Active (the policy decides about pods).", maxLength=316
+        )
     )
-    status: Literal["True", "False", "Unknown"] = field(metadata={"description": "Whether it is so."})
+    status: Literal["True", "False", "Unknown"] = field(metadata=describe("Whether the condition holds."))
     reason: str = field(
-        metadata={
-            "description": "Accepted: Accepted, Invalid, UnknownPlugin, NotSupported. Active: InForce, LastGoodGeneration, Shadowed, NotAccepted.",
-            "schema": {"maxLength": 1024},
-        }
+        metadata=describe(
+            "Accepted: Accepted, Invalid, UnknownPlugin, NotSupported. "
+            "Active: InForce, LastGoodGeneration, Shadowed, NotAccepted.",
+            maxLength=1024,
+        )
     )
     message: str = field(
-        metadata={
-            "description": "What is wrong and where, and which generation is in force.",
-            "schema": {"maxLength": _MESSAGE_LIMIT},
-        }
+        metadata=describe("What is wrong and where, and which generation is active.", maxLength=_MESSAGE_LIMIT)
     )
-    last_transition_time: str = field(
-        metadata={"description": "When `status` changed last.", "schema": {"format": "date-time"}}
-    )
+    last_transition_time: str = field(metadata=describe("When `status` last changed.", format="date-time"))
     observed_generation: int | None = field(
-        default=None, metadata={"description": "The generation that this is about.", "schema": {"minimum": 0}}
+        default=None, metadata=describe("The generation that the condition is about.", minimum=0)
     )
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyStatus:
     observed_generation: int | None = field(
-        default=None, metadata={"description": "The newest generation that was looked at.", "schema": {"minimum": 0}}
+        default=None, metadata=describe("The newest generation that the operator has checked.", minimum=0)
     )
     conditions: tuple[Condition, ...] = field(
         default=(),
-        metadata={
-            "description": "Accepted and Active.",
-            "schema": {
-                "maxItems": 16,
-                "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["type"],
-            },
-        },
+        metadata=describe(
+            "Accepted and Active.",
+            maxItems=16,
+            **unique_by("type"),
+        ),
     )
     last_accepted: LastAccepted | None = field(
         default=None,
-        metadata={
-            "description": "The operator's memory: the generation that was accepted last, which stays in force while a newer one is "
-            "not acceptable, even if the operator is restarted."
-        },
+        metadata=describe(
+            "The generation that was accepted last. It stays active while a newer one is invalid, even if the operator "
+            "restarts."
+        ),
     )
 
 

@@ -1,11 +1,16 @@
-"""From `pluginConfig` to a plugin's args, and to a schema: both are read off the plugin's frozen args dataclass.
+"""Decodes plugin args and SchedulerPolicies into frozen dataclasses, and derives their schemas from the same dataclasses.
 
-A field `min_candidates` is `minCandidates` in YAML, unless its metadata gives a `name`. Metadata `description` is text for
-people; metadata `schema` holds JSON schema keywords (minimum, maximum, minLength, maxLength, pattern, minItems, maxItems,
-maxProperties, and `items` with the same for each item), which `decode` enforces and `json_schema_of` repeats. Field
-types: bool, int, float, str, `Literal`, `X | None`, `tuple[X, ...]`, `Mapping[str, X]`, `Any` and nested dataclasses; a
-dataclass's own keywords stand in a class variable `SCHEMA`. SchedulerPolicy is read by the same functions: see
-podwright/api/scheduler_policy.py next.
+A field `min_candidates` is `minCandidates` in YAML, unless its metadata gives a `name`. Field types: bool, int, float, str,
+`Literal`, `X | None`, `tuple[X, ...]`, `Mapping[str, X]`, `Any` and nested dataclasses. Other metadata, which
+`validation.describe` builds:
+
+* `description`: text for people;
+* `schema`: JSON schema keywords, which `decode` enforces and `json_schema_of` repeats: those of `_CHECKS`, `items` and
+  `additionalProperties` with the same for each item, and lists of type set or map;
+* `rules`: rules on the field's value. Rules on a whole dataclass are its class variable `RULES`;
+* `keys`: the keys that a mapping may have, for the schema.
+
+See validation.py for rules, and podwright/api/scheduler_policy.py for a dataclass that has all of these.
 """
 
 from __future__ import annotations
@@ -14,15 +19,13 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar, Union
 
 from podwright.core.framework.profile import ProfileError
+from podwright.core.framework.validation import Problem, cel_schema, child_path
 
 T = TypeVar("T")
-
-Problem = tuple[str, str]
-"""(field path, what is wrong with it)"""
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 _SCALARS: Final[Mapping[Any, tuple[str, str]]] = {
@@ -37,9 +40,9 @@ _INT64: Final = range(-(2**63), 2**63)
 
 
 class ArgsError(ProfileError):
-    """Something that does not decode. `problems` has all that is wrong; `where` and `problem` are the first."""
+    """Args that cannot be decoded. `problems` lists everything that is wrong; `where` and `problem` are the first entry."""
 
-    def __init__(self, problems: typing.Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(*problems[0])
         self.problems = tuple(problems)
 
@@ -71,12 +74,13 @@ def decode_args(cls: type[T], raw: object, where: str, kind: str = "") -> T:
 def decode(cls: type[T], raw: object, where: str) -> T:
     """A dataclass from a mapping with camelCase keys; None is an empty mapping.
 
-    A null counts as not given. Unknown keys are refused, and so is what `validate(where)` or a ValueError of the
-    dataclass itself complains of. Raises ArgsError with every problem found.
+    A null counts as not given. Raises ArgsError with all problems found: unknown keys, fields out of bounds, a ValueError
+    of the dataclass, and, if there is none of these, broken rules and what `validate(where)` yields.
     """
     problems: list[Problem] = []
     value = _dataclass(cls, {} if raw is None else raw, where, problems)
     if not problems:
+        problems += _broken_rules(value, where)
         problems += getattr(value, "validate", _no_problems)(where)
     if problems:
         raise ArgsError(problems)
@@ -111,7 +115,11 @@ def json_schema_of(cls: type[Any]) -> dict[str, Any]:
     for field in dataclasses.fields(cls):
         description = field.metadata.get("description")
         schema = {"description": description} if description else {}
-        schema |= _with_items(_schema(hints[field.name]), field.metadata.get("schema", {}))
+        schema |= _merged(_schema(hints[field.name]), field.metadata.get("schema", {}))
+        schema |= cel_schema(field.metadata.get("rules", ()))
+        if keys := field.metadata.get("keys"):
+            inner = schema.pop("additionalProperties")
+            schema["properties"] = {key: {"description": text, **inner} for key, text in keys.items()}
         default = _default(field)
         if default is dataclasses.MISSING:
             required.append(key_of(field))
@@ -121,7 +129,7 @@ def json_schema_of(cls: type[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         found["required"] = required
-    return found | dict(getattr(cls, "SCHEMA", {}))
+    return found | cel_schema(getattr(cls, "RULES", ()))
 
 
 # Decoding
@@ -136,11 +144,11 @@ def _dataclass(cls: type[Any], raw: object, where: str, problems: list[Problem])
     for key in raw:
         if key not in fields:
             known = f"; there are {', '.join(fields)}" if fields else ""
-            problems.append((_join(where, str(key)), f"unknown field{known}"))
+            problems.append((child_path(where, str(key)), f"unknown field{known}"))
     hints = _hints(cls)
     values: dict[str, Any] = {}
     for key, field in fields.items():
-        path = _join(where, key)
+        path = child_path(where, key)
         given = raw.get(key)
         if given is not None:
             count = len(problems)
@@ -183,7 +191,7 @@ def _value(kind: Any, raw: object, where: str, problems: list[Problem]) -> Any:
             problems.append((where, f"expected an object, got {_kind(raw)}"))
             return {}
         inner = arguments[1] if arguments else Any
-        return {str(key): _value(inner, item, _join(where, str(key)), problems) for key, item in raw.items()}
+        return {str(key): _value(inner, item, child_path(where, str(key)), problems) for key, item in raw.items()}
     raise TypeError(f"{where}: args cannot have fields of type {kind}")
 
 
@@ -203,6 +211,19 @@ def _check(schema: Mapping[str, Any], value: Any, where: str, problems: list[Pro
     if "items" in schema:
         for i, item in enumerate(value):
             _check(schema["items"], item, f"{where}[{i}]", problems)
+    if "additionalProperties" in schema:
+        for key, item in value.items():
+            _check(schema["additionalProperties"], item, child_path(where, key), problems)
+    if schema.get("x-kubernetes-list-type") == "set":
+        problems += [(f"{where}[{i}]", f"{_show(item)} is listed twice") for i, item in _repeated(value)]
+    if keys := schema.get("x-kubernetes-list-map-keys"):
+        names = [tuple(encode(item).get(key) for key in keys) for item in value]
+        problems += [(f"{where}[{i}].{keys[0]}", f"{_show(name[0])} is listed twice") for i, name in _repeated(names)]
+
+
+def _repeated(items: Sequence[Any]) -> list[tuple[int, Any]]:
+    """(index, item) of each item that is also listed before."""
+    return [(i, item) for i, item in enumerate(items) if item in items[:i]]
 
 
 _CHECKS: Final[Mapping[str, Callable[[Any, Any], str | None]]] = {
@@ -218,8 +239,26 @@ _CHECKS: Final[Mapping[str, Callable[[Any, Any], str | None]]] = {
 
 
 def _too(what: str, count: int, bound: int, unit: str) -> str:
-    edge = "least" if what in ("short", "few") else "most"
-    return f"too {what}: {count} {unit} where {bound} is the {edge}"
+    limit = "minimum" if what in ("short", "few") else "maximum"
+    return f"too {what}: {count} {unit}, the {limit} is {bound}"
+
+
+def _broken_rules(value: Any, where: str) -> Iterator[Problem]:
+    """The problems that the rules of a dataclass, of its fields and of what they contain find."""
+    if dataclasses.is_dataclass(value):
+        for rule in getattr(value, "RULES", ()):
+            yield from rule.problems(value, where)
+        for field in dataclasses.fields(value):
+            inner, path = getattr(value, field.name), child_path(where, key_of(field))
+            for rule in field.metadata.get("rules", ()):
+                yield from rule.problems(inner, path)
+            yield from _broken_rules(inner, path)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _broken_rules(item, child_path(where, str(key)))
+    elif isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            yield from _broken_rules(item, f"{where}[{i}]")
 
 
 def _no_problems(_where: str) -> list[Problem]:
@@ -253,10 +292,11 @@ def _schema(kind: Any) -> dict[str, Any]:
     raise TypeError(f"args cannot have fields of type {kind}")
 
 
-def _with_items(schema: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(schema: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     merged = schema | dict(extra)
-    if "items" in schema and "items" in extra:
-        merged["items"] = _with_items(schema["items"], extra["items"])
+    for key in ("items", "additionalProperties"):
+        if key in schema and key in extra:
+            merged[key] = _merged(schema[key], extra[key])
     return merged
 
 
@@ -291,12 +331,6 @@ def _is_mapping(kind: Any) -> bool:
 
 
 # Words
-
-
-def _join(where: str, key: str) -> str:
-    if not where:
-        return key
-    return f"{where}.{key}" if key.isidentifier() else f"{where}[{key:.80}]"
 
 
 def _kind(raw: object) -> str:

@@ -1,0 +1,108 @@
+"""Validation rules that are written once: CEL for the API server and its Python twin for the operator, side by side.
+
+A dataclass that args.py decodes lists its rules in a class variable `RULES`; `describe` lists those of a field's value.
+`decode` checks them, `json_schema_of` puts them into the schema.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+Problem = tuple[str, str]
+"""(field path, what is wrong with it)"""
+
+# Schema keywords: how the entries of a list are told apart.
+ATOMIC: Final[Mapping[str, Any]] = {"x-kubernetes-list-type": "atomic"}
+SET: Final[Mapping[str, Any]] = {"x-kubernetes-list-type": "set"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Something that must hold for a value, beyond the bounds of its fields.
+
+    `cel` is the rule for the API server, where `self` is the value; without it, only the operator checks the rule. Its
+    Python twin is either `holds`, which is true for a valid value, or `violations`, which yields the path of each
+    violation, relative to the value. `path` is the path for the API server, and for `holds`.
+
+    `message` says what is wrong. It may name fields, as in "not {self.type}", if `fallback` says the same without them.
+    `reason` is the API server's reason, such as FieldValueRequired.
+    """
+
+    message: str
+    fallback: str = ""
+    path: str = ""
+    cel: str = ""
+    holds: Callable[[Any], bool] | None = None
+    violations: Callable[[Any], Iterable[str]] | None = None
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.holds is None) == (self.violations is None):
+            raise TypeError(f"rule {self.message!r} needs either holds or violations")
+
+    def problems(self, value: Any, where: str) -> Iterator[Problem]:
+        """The violations in `value`, whose path is `where`."""
+        message = self.message.format(self=value) if self.fallback else self.message
+        for path in self._violations(value):
+            yield where + path, message
+
+    def _violations(self, value: Any) -> Iterable[str]:
+        if self.violations is not None:
+            return self.violations(value)
+        return () if self.holds is None or self.holds(value) else (self.path,)
+
+    def schema(self) -> dict[str, str]:
+        """The entry of `x-kubernetes-validations`."""
+        found = {"rule": self.cel}
+        if self.fallback:
+            found |= {"messageExpression": _cel_text(self.message), "message": self.fallback}
+        else:
+            found["message"] = self.message
+        if self.path:
+            found["fieldPath"] = self.path
+        return found | {"reason": self.reason} if self.reason else found
+
+
+def key_path(key: str) -> str:
+    """The path from an object to its entry `key`: ".key", or "[key]" for what is no identifier."""
+    return f".{key}" if key.isidentifier() else f"[{key:.80}]"
+
+
+def child_path(where: str, key: str) -> str:
+    """The path of the entry `key` of the object at `where`; "" is the root."""
+    return where + key_path(key) if where else key
+
+
+def describe(
+    description: str, *, rules: Iterable[Rule] = (), keys: Mapping[str, str] | None = None, **schema: Any
+) -> dict[str, Any]:
+    """Metadata of a dataclass field: its description, JSON schema keywords, rules on its value.
+
+    `keys` is for a mapping: the keys that it may have, each with its description.
+    """
+    return {"description": description, "schema": schema, "rules": tuple(rules), "keys": keys}
+
+
+def unique_by(key: str) -> Mapping[str, Any]:
+    """Schema keywords of a list in which no two entries have the same `key`."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+
+
+def cel_schema(rules: Iterable[Rule]) -> dict[str, Any]:
+    """The schema keyword for the rules that the API server checks; empty without any."""
+    found = [rule.schema() for rule in rules if rule.cel]
+    return {"x-kubernetes-validations": found} if found else {}
+
+
+def _cel_text(template: str) -> str:
+    """The CEL expression for a message, for example 'not ' + self.type for "not {self.type}"."""
+    parts: list[str] = []
+    for literal, field, _, _ in string.Formatter().parse(template):
+        if literal:
+            parts.append(f"'{literal}'")
+        if field:
+            parts.append(field)
+    return " + ".join(parts)
