@@ -185,7 +185,7 @@ class Engine:
                 self.binding_executor.checks.check()
                 if self._deciding:  # before that, groups are incomplete because not all is known
                     self.group_changes.look()
-                await self.binding_executor.confirm_late()
+                await self.binding_executor.read_back_overdue()
             except Exception:
                 log.exception("confirming late bindings failed")
             looks += 1
