@@ -17,7 +17,7 @@ from podwright.core.framework.status import Code, Status
 from podwright.core.gangs.decisions import GangRejection
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
-from podwright.engine.intake.object_changes import POD_GONE
+from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.metrics.metrics import ERROR, UNSCHEDULABLE
 from podwright.engine.ports import SCHEDULER_ERROR, Ports, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
@@ -98,7 +98,7 @@ class Failures:
         self._cache.groups.remove_waiting(uid)
         if nominator.node_of(uid):
             nominator.remove(uid)
-            self._queue.move(POD_GONE, queued.pod, None, up_to_priority=queued.pod.priority)
+            self._queue.move(ASSIGNED_POD_DELETE, queued.pod, None, up_to_priority=queued.pod.priority)
 
     def reject_by(
         self,

@@ -12,7 +12,7 @@ from podwright.engine.binding.read_back import UnconfirmedBindings
 from podwright.engine.binding.states import EFFECTS, NOT_STARTED, PERMIT_OVER, Effects, Queueing, Report
 from podwright.engine.failures import Failures
 from podwright.engine.intake.assigned_pods import AssignedPods
-from podwright.engine.intake.object_changes import POD_GONE
+from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.metrics.metrics import SCHEDULED
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
@@ -58,7 +58,7 @@ class OutcomeEffects:
             self._report(cycle, effects)
         if effects.free_room and cycle.state not in NOT_STARTED:
             pod = cycle.queued.pod.on(cycle.placement.node_name)
-            self._queue.move(POD_GONE, pod, None, spare=cycle.uid)
+            self._queue.move(ASSIGNED_POD_DELETE, pod, None, spare=cycle.uid)
         if effects.confirm and found is not None:
             self._assigned.take(found)
         cycle.end(ending.outcome)

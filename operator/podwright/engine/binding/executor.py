@@ -186,7 +186,7 @@ class BindingExecutor:
             return Status(Code.ERROR, (reason,))
         self._queue.stop_recording(cycle.uid)
         cycle.enter(State.BINDING)
-        annotations = annotations_of(cycle.policy.policy, placement)
+        annotations = annotations_of(cycle.policy.compiled, placement)
         status = await framework.bind(state, pod, node_name, annotations)
         if status is None and framework.post_bind_plugins:
             cycle.enter(State.POST_BINDING)

@@ -16,7 +16,7 @@ from podwright.core.framework.interface import Cluster
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.engine.intake.assigned_pods import AssignedPods
-from podwright.engine.intake.object_changes import POD_GONE
+from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class UnconfirmedBindings:
         log.warning("pod %s was bound but is %s", pod.key, "gone" if found is None else "pending")
         placement, queue = self._cache.placement(pod.uid), self._state.queue
         self._cache.forget(pod.uid)
-        queue.move(POD_GONE, pod.on(placement.name if placement else ""), None)
+        queue.move(ASSIGNED_POD_DELETE, pod.on(placement.name if placement else ""), None)
         if found is None:
             self._cache.groups.remove_waiting(pod.uid)
         else:
