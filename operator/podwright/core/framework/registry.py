@@ -92,13 +92,14 @@ def _args_problems(args_type: Any) -> Iterator[str]:
 
 
 def _scope_problems(plugin: type[Plugin]) -> Iterator[str]:
-    if not isinstance(plugin.scope, Scope):
+    scope: object = plugin.scope
+    if not isinstance(scope, Scope):
         yield "scope must be a Scope"
         return
-    if (plugin.scope is Scope.DOMAIN) is not issubclass(plugin, DomainPlugin):
+    if (scope is Scope.DOMAIN) is not issubclass(plugin, DomainPlugin):
         yield "a plugin of Scope.DOMAIN inherits DomainPlugin, and others do not"
     caches = issubclass(plugin, FilterPlugin) and plugin.verdict_key is not FilterPlugin.verdict_key
-    if caches and plugin.scope > Scope.NODE_PODS:
+    if caches and scope > Scope.NODE_PODS:
         yield "verdict_key is only for plugins of Scope.NODE or Scope.NODE_PODS"
 
 
