@@ -126,7 +126,7 @@ def test_the_series_of_events_of_a_pod_ends_when_it_leaves_the_pending_pods(remo
     assert rig.recorder.forgotten == ["default/web"]
 
 
-async def test_househousekeeping_drops_findings_lookup_caches_and_free_memory(monkeypatch):
+async def test_housekeeping_drops_findings_lookup_caches_and_free_memory(monkeypatch):
     done = set()
     monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 0)
     monkeypatch.setattr(memory, "malloc_trim", lambda _kept: done.add("memory"))
@@ -134,14 +134,14 @@ async def test_househousekeeping_drops_findings_lookup_caches_and_free_memory(mo
     rig = Rig()
     monkeypatch.setattr(rig.engine.policies, "forget_findings", lambda: done.add("findings"))
     async with deciding(rig):
-        housekeeping = asyncio.create_task(rig.engine.run_househousekeeping())
+        housekeeping = asyncio.create_task(rig.engine.run_housekeeping())
         await settle()
         assert done == {"findings", "lookups", "memory"}
         housekeeping.cancel()
         await asyncio.gather(housekeeping, return_exceptions=True)
 
 
-async def test_househousekeeping_reclaims_memory_only_when_the_loop_is_idle(monkeypatch):
+async def test_housekeeping_reclaims_memory_only_when_the_loop_is_idle(monkeypatch):
     """A pause in the middle of a burst costs more than it saves."""
     trimmed = []
     monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 0)
@@ -152,7 +152,7 @@ async def test_househousekeeping_reclaims_memory_only_when_the_loop_is_idle(monk
     rig.pod("slow")
     rig.pod("next")
     async with deciding(rig):
-        housekeeping = asyncio.create_task(rig.engine.run_househousekeeping())
+        housekeeping = asyncio.create_task(rig.engine.run_housekeeping())
         await settle()
         assert trimmed == []
         housekeeping.cancel()
