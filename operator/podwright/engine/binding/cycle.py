@@ -45,6 +45,8 @@ class BindingCycle:
     debug: bool = False
     state: State = State.ASSUMED
     """To be changed by `enter` and `end` only."""
+    outcome: Outcome | None = None
+    """The last outcome, by which the cycle came to its state."""
     stopped: Ending | None = None
     """Why the cycle must not post its Binding."""
     conflict: bool = False
@@ -81,7 +83,7 @@ class BindingCycle:
         """The state that follows the outcome. Raises BindingCycleError in debug mode if the outcome may not come now."""
         if self.debug:
             debug.check_outcome(self.queued.pod.key, self.state, outcome)
-        self.state = EFFECTS[outcome].state
+        self.state, self.outcome = EFFECTS[outcome].state, outcome
 
     def stop(self, ending: Ending) -> bool:
         """Stops the cycle. The first call's ending counts. False if the Binding was posted already."""

@@ -7,21 +7,21 @@ A cycle leaves this graph by an outcome. The outcome's row in `EFFECTS` says eve
 state: BOUND, REQUEUED, DROPPED or STOPPED. UNKNOWN is not the end: in READING_BACK the API server tells the real outcome. In
 RECOVERING, the effects of an outcome have raised an exception, and the pod is brought to a safe place.
 
-    outcome           unreserve forget queue  report confirm free  then
-    BOUND             -         -      done   bound  yes     -     BOUND
-    REJECTED          yes       yes    reject -      -       yes   REQUEUED
-    FAILED            yes       yes    fail   -      -       yes   REQUEUED
-    CANCELLED         yes       yes    reject -      -       yes   REQUEUED
-    PREEMPTED         yes       yes    fail   -      -       yes   REQUEUED
-    DELETED           yes       yes    reject -      -       yes   REQUEUED
-    UNKNOWN           -         -      keep   -      -       -     READING_BACK
-    BOUND_BY_ANOTHER  yes       -      done   -      yes     -     DROPPED
-    BOUND_ELSEWHERE   yes       -      done   -      yes     yes   DROPPED
-    GONE              yes       yes    done   gone   -       yes   DROPPED
-    SHUTDOWN          yes       yes    keep   reset  -       -     STOPPED
-    INTERRUPTED       -         -      keep   -      -       -     STOPPED
-    LOST              -         -      retry  -      -       -     REQUEUED
-    ENDED             -         -      keep   -      -       -     STOPPED
+    outcome           unreserve  forget  queue   report  room  confirm  then
+    BOUND             -          -       done    bound   -     yes      BOUND
+    REJECTED          yes        yes     reject  -       yes   -        REQUEUED
+    FAILED            yes        yes     fail    -       yes   -        REQUEUED
+    CANCELLED         yes        yes     reject  -       yes   -        REQUEUED
+    PREEMPTED         yes        yes     fail    -       yes   -        REQUEUED
+    DELETED           yes        yes     reject  -       yes   -        REQUEUED
+    UNKNOWN           -          -       keep    -       -     -        READING_BACK
+    BOUND_BY_ANOTHER  yes        -       done    -       -     yes      DROPPED
+    BOUND_ELSEWHERE   yes        -       done    -       yes   yes      DROPPED
+    GONE              yes        yes     done    gone    yes   -        DROPPED
+    SHUTDOWN          yes        yes     keep    reset   -     -        STOPPED
+    INTERRUPTED       -          -       keep    -       -     -        STOPPED
+    LOST              -          -       retry   -       -     -        REQUEUED
+    ENDED             -          -       keep    -       -     -        STOPPED
 
 The columns are the fields of `Effects`. `executor` runs the cycle, `effects` carries the rows out, and `debug` asserts both.
 """
