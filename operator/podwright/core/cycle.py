@@ -1,7 +1,11 @@
 """The scheduling cycle: one pending pod in, one Decision out. Start reading here.
 
-`schedule` changes nothing: whoever called it carries the decision out (assume, reserve, permit, bind; or nominate and
-evict). The operator calls it; the simulator goes through the same search and scores, and writes all of it down.
+    schedule ─► find_feasible: PreFilter, Filter ─┬─► feasible nodes: Score, select_host ─► Placement
+                                                  └─► none: PostFilter ─────────────────► Rejection
+                    a plugin raises ────────────────────────────────────────────────────► Fault
+
+`schedule` changes nothing. Its caller carries the decision out: it assumes, reserves, permits and binds the pod, or nominates it
+and evicts victims. The simulator runs the same filters and scores and reports every step.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ NO_NODES: Final = "no nodes available to schedule pods"
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The pod should run on `node_name`. `rejected`: how many nodes each plugin turned down."""
+    """The pod should run on `node_name`. `rejected`: how many nodes each plugin rejected."""
 
     pod: PodInfo
     node_name: str
@@ -43,22 +47,22 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """No node is feasible, or there is none. `post_filter` says what to do about it, if anything."""
+    """No node is feasible. `post_filter`: what PostFilter wants done about it, or None."""
 
     pod: PodInfo
     message: str
     filter_message: str
     status_plugins: frozenset[str]
-    """Who rejected the pod: their hints say which events may help."""
+    """The plugins that rejected the pod: their queueing hints say which events may help."""
     pending_plugins: frozenset[str]
-    """Those that rejected it as Pending: such a pod skips backoff."""
+    """The plugins that returned Pending: such a pod skips backoff."""
     post_filter: PostFilterResult | None
     diagnosis: NodeDiagnosis
     post_filter_status: Status | None
 
     @property
     def nominated_node(self) -> str | None:
-        """The node to nominate the pod to; "" clears a nomination, None leaves it."""
+        """The node to nominate the pod to; "" clears the nomination, None keeps it."""
         return None if self.post_filter is None else self.post_filter.nominated_node
 
     @property
@@ -68,7 +72,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The attempt failed with an error, which is nobody's verdict on the pod."""
+    """A plugin failed. Whether the pod fits is not known."""
 
     pod: PodInfo
     plugin: str
@@ -80,7 +84,7 @@ Decision = Placement | Rejection | Fault
 
 @dataclass(slots=True)
 class Search:
-    """What the filters left: the feasible nodes, and why the others are not."""
+    """The result of filtering: the feasible nodes, and why the others are not feasible."""
 
     feasible: Feasible
     diagnosis: NodeDiagnosis
@@ -96,10 +100,10 @@ def schedule(
     within: Bools | None = None,
     preempt: bool = True,
 ) -> Decision:
-    """Decides where the pod goes. `below` breaks ties.
+    """Decides on which node the pod should run. `below` chooses among equal scores.
 
-    `within`: bool[nodes], the only nodes that may be taken; None: all. Without `preempt`, PostFilter is not asked: whoever
-    plans several pods together asks for all of them.
+    `within`: bool[nodes], the only nodes that may be taken; None: all. Without `preempt`, PostFilter does not run: a pod group
+    preempts as a whole.
     """
     state = CycleState()
     try:
@@ -122,8 +126,7 @@ def find_feasible(
 ) -> Search:
     """PreFilter and Filter. Raises PluginError.
 
-    A feasible `nominatedNodeName` is taken at once, unless `take_nominated` is False: then all nodes are looked at.
-    `within`: see `schedule`.
+    If the nominated node is feasible, it is the only result, unless `take_nominated` is False. `within`: see `schedule`.
     """
     search = _search(framework, cache, pod, state, take_nominated=take_nominated, within=within)
     if within is not None:
@@ -159,7 +162,7 @@ def _search(
         diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(outcome.narrowed_by)}]").by(
             outcome.narrowed_by[0]
         )
-        # The nominated node is looked at, whatever PreFilter narrows the choice to.
+        # The nominated node is filtered even if PreFilter does not name it.
         names = outcome.node_names if nominated is None else outcome.node_names | {nominated.name}
         return _search_some(framework, cache, pod, state, names, diagnosis)
     return _search_all(framework, cache, pod, state, diagnosis)
@@ -172,7 +175,7 @@ def _search_all(
     alive = framework.filter_all(state, pod, table, diagnosis)
     if cache.nominator:
         alive = _with_nominated(framework, cache, pod, state, diagnosis, alive)
-    slots = _everything(table.size) if alive is table.valid and table.full else np.flatnonzero(alive)
+    slots = _all_rows(table.size) if alive is table.valid and table.full else np.flatnonzero(alive)
     return Search(Feasible(table, slots), diagnosis, table.count)
 
 
@@ -184,7 +187,7 @@ def _with_nominated(
     diagnosis: NodeDiagnosis,
     alive: Bools,
 ) -> Bools:
-    """Looks again at the nodes to which others are nominated; their stages in the diagnosis are replaced."""
+    """Filters nodes to which other pods are nominated again, and replaces their verdicts in the diagnosis."""
     kept = framework.findings(state, pod)
     for name in cache.nominator.nodes():
         info = cache.present(name)
@@ -222,7 +225,7 @@ def _search_some(
     names: frozenset[str],
     diagnosis: NodeDiagnosis,
 ) -> Search:
-    """Only the nodes that PreFilter left."""
+    """Filters only the nodes that PreFilter named."""
     infos = [info for name in names if (info := cache.present(name)) is not None]
     diagnosis.considered = frozenset(info.slot for info in infos)
     slots = []
@@ -251,7 +254,7 @@ def _place(
         return Placement(pod, node, state, 0, None, search.evaluated, 1, rejected)
     total = framework.score(state, pod, feasible)
     framework.evaluations.attempted(state, search.evaluated, rejected, len(feasible))
-    chosen, runner_up = pick(total, below)
+    chosen, runner_up = select_host(total, below)
     second = None if runner_up is None else (names[feasible.slots[runner_up]], int(total[runner_up]))
     return Placement(
         pod,
@@ -265,8 +268,8 @@ def _place(
     )
 
 
-def pick(total: Int64s, below: RandomBelow) -> tuple[int, int | None]:
-    """The index of one of the greatest totals, chosen at random, and of the next best (an equal one, if there is)."""
+def select_host(total: Int64s, below: RandomBelow) -> tuple[int, int | None]:
+    """The index of the greatest total and of the runner-up. Among equals, `below` chooses; the runner-up may be equal, too."""
     first = int(np.argmax(total))
     best = np.flatnonzero(total == total[first])
     if len(best) > 1:
@@ -321,8 +324,8 @@ def _rejecting(diagnosis: NodeDiagnosis, rejected: Mapping[str, int]) -> frozens
 _ROWS: Slots = np.arange(1024)
 
 
-def _everything(size: int) -> Slots:
-    global _ROWS  # noqa: PLW0603 -- 0, 1, 2, …: the same for everybody, made once
+def _all_rows(size: int) -> Slots:
+    global _ROWS  # noqa: PLW0603 -- 0, 1, 2, …: a constant that grows with the table
     if len(_ROWS) < size:
         _ROWS = np.arange(2 * size)
     return _ROWS[:size]

@@ -1,1 +1,1 @@
-"""Preemption: which pods of lower priority would have to go so that a pod fits on a node, and which node costs least."""
+"""Preemption: the victims to evict so that a pod fits on a node, and the node where that costs least."""

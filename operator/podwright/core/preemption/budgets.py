@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: which evictions would violate one."""
+"""PodDisruptionBudgets: which evictions violate one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from podwright.core.objects.pod import PodInfo
 
 
 class Budgets:
-    """What budgets still allow while one pod after the other is given up.
+    """The disruptions that budgets still allow, while pods are chosen as victims one by one.
 
-    A pod without labels violates none, and a budget with an empty or invalid selector, or one that counts the pod as
-    disrupted already, does not concern it.
+    A pod without labels violates no budget. A budget does not apply to a pod if its selector is empty or invalid, or if it already
+    lists the pod in `disruptedPods`.
     """
 
     def __init__(self, budgets: Iterable[Mapping[str, Any]]) -> None:
@@ -24,18 +24,18 @@ class Budgets:
             self._rules.setdefault(namespace, []).append((budget, [_allowed(budget)]))
 
     def __bool__(self) -> bool:
-        """There are any."""
+        """Whether there are any budgets."""
         return bool(self._rules)
 
     def violations(self, pods: Iterable[PodInfo]) -> int:
-        """How many of these pods overdraw a budget, on top of those asked about before."""
+        """How many of these pods violate a budget. Pods of earlier calls count as evicted."""
         return sum(map(self._violates, pods))
 
     def _violates(self, pod: PodInfo) -> bool:
         if not pod.labels:
             return False
         for budget, left in self._rules.get(pod.namespace, ()):
-            if not _concerns(budget, pod):
+            if not _applies(budget, pod):
                 continue
             left[0] -= 1
             if left[0] < 0:
@@ -48,7 +48,7 @@ def _allowed(budget: Mapping[str, Any]) -> int:
     return allowed if isinstance(allowed, int) else 0
 
 
-def _concerns(budget: Mapping[str, Any], pod: PodInfo) -> bool:
+def _applies(budget: Mapping[str, Any], pod: PodInfo) -> bool:
     try:
         selector = interned_selector((budget.get("spec") or {}).get("selector"), "spec.selector")
     except InvalidObjectError:

@@ -1,4 +1,4 @@
-"""The dry run: on each candidate node, take off all pods of lower priority, then reprieve as many as possible.
+"""The dry run for a single pod: on a candidate node, remove all potential victims, then reprieve as many as possible.
 
 Source of the rules: the Kubernetes documentation, "Pod Priority and Preemption", and kube-scheduler's behaviour.
 """
@@ -21,7 +21,7 @@ _PRIORITY_SHIFT: Final = 2**31
 
 
 class FilterRunner(Protocol):
-    """The part of the framework's runtime that a dry run needs."""
+    """The part of `Framework` that a dry run needs."""
 
     def filter_node_with_nominated(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None: ...
 
@@ -36,7 +36,7 @@ class FilterRunner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node on which preemption works. `victims` from most to least important; `violations` of budgets."""
+    """A node where preemption makes the pod fit. `victims`: the most important first. `violations`: of budgets."""
 
     node_name: str
     victims: tuple[PodInfo, ...]
@@ -45,7 +45,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class DryRun:
-    """What the dry run found: candidates by node, and why the other nodes are none."""
+    """The result of a dry run: candidates by node, and why the other nodes are not candidates."""
 
     candidates: dict[str, Candidate] = field(default_factory=dict)
     rejected: dict[str, Status] = field(default_factory=dict)
@@ -60,17 +60,17 @@ def select_victims(
     budgets: Iterable[Mapping[str, Any]],
     now: float,
 ) -> Candidate | Status:
-    """The pods that must leave for `pod` to fit on `node`, or why no eviction helps. Changes none of what it is given.
+    """The victims to evict for `pod` to fit on `node`, or why no eviction helps. Changes none of its arguments.
 
-    With a pod of a group that goes as a whole, its other members go on whatever nodes they are.
+    If a victim belongs to a group that is evicted as a whole, the members on other nodes are victims, too.
     """
     potential = units_below(pod.priority, node.pods.values(), cache)
     if not potential:
         return unresolvable(NO_VICTIMS)
-    stage = _Stage(runner, state.clone(), pod, node.clone(), cache)
+    copy = _NodeCopy(runner, state.clone(), pod, node.clone(), cache)
     for unit in potential:
-        stage.take_off(unit)
-    rejection = stage.rejection()
+        copy.remove(unit)
+    rejection = copy.filter()
     if rejection is not None:
         return rejection
     potential.sort(key=importance(now))
@@ -78,9 +78,9 @@ def select_victims(
     victims = []
     violations = 0
     for unit, count in (*violating, *((unit, 0) for unit in others)):
-        stage.put_back(unit)
-        if stage.rejection() is not None:
-            stage.take_off(unit)
+        copy.add(unit)
+        if copy.filter() is not None:
+            copy.remove(unit)
             victims.append(unit)
             violations += count
     victims.sort(key=importance(now))
@@ -88,8 +88,12 @@ def select_victims(
 
 
 @dataclass(slots=True)
-class _Stage:
-    """A node, and a pod's state, that may be changed. Other nodes are not: only this one is filtered."""
+class _NodeCopy:
+    """A copy of one node and of the pod's state, with potential victims removed and added.
+
+    This is no `CacheTransaction`, for two reasons. A transaction would write the node table and every count of placed pods for
+    each pod removed, on hundreds of nodes for each preemptor. And the copy counts host ports as kube-scheduler's dry run does.
+    """
 
     runner: FilterRunner
     state: CycleState
@@ -97,33 +101,33 @@ class _Stage:
     node: NodeInfo
     cache: Cache
 
-    def take_off(self, unit: Unit) -> None:
+    def remove(self, unit: Unit) -> None:
         for other in unit.pods:
-            home = self.node if unit.whole is None else self._home(other)
-            if home is self.node:
-                home.remove(other)
-            self.runner.remove_pod(self.state, self.pod, other, home)
+            node = self.node if unit.whole is None else self._node_of(other)
+            if node is self.node:
+                node.remove(other)
+            self.runner.remove_pod(self.state, self.pod, other, node)
 
-    def put_back(self, unit: Unit) -> None:
+    def add(self, unit: Unit) -> None:
         for other in unit.pods:
-            home = self.node if unit.whole is None else self._home(other)
-            if home is self.node:
-                home.add(other)
-            self.runner.add_pod(self.state, self.pod, other, home)
+            node = self.node if unit.whole is None else self._node_of(other)
+            if node is self.node:
+                node.add(other)
+            self.runner.add_pod(self.state, self.pod, other, node)
 
-    def rejection(self) -> Status | None:
+    def filter(self) -> Status | None:
         return self.runner.filter_node_with_nominated(self.state, self.pod, self.node)
 
-    def _home(self, other: PodInfo) -> NodeInfo:
-        home = self.cache.placement(other.uid)
-        return self.node if home is None or home.name == self.node.name else home
+    def _node_of(self, other: PodInfo) -> NodeInfo:
+        node = self.cache.placement(other.uid)
+        return self.node if node is None or node.name == self.node.name else node
 
 
 def acceptable(candidates: Sequence[Candidate], now: float) -> list[Candidate]:
-    """The candidates that no criterion prefers another to.
+    """The best candidates. Several remain only if no criterion tells them apart.
 
-    In this order: fewest budget violations; the least important most important victim; the least sum of priorities,
-    each shifted to be positive; fewest victims; the latest start among the earliest of the most important victims.
+    The criteria, in order: fewest budget violations; lowest priority of the most important victim; lowest sum of priorities, each
+    shifted to be positive; fewest victims; latest start of the earliest-started victim among those of the highest priority.
     """
     left = list(candidates)
     for criterion in (_violations, _highest_priority, _priority_sum, _count, _earliest_start(now)):

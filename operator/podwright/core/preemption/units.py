@@ -1,8 +1,8 @@
-"""Units of preemption: the pods that go, or stay, together.
+"""Units of preemption: pods that are evicted together or not at all.
 
-A pod is a unit of its own, unless its PodGroup has disruption mode `all`: then all members that have a place are one
-unit, on whatever nodes. A group of the Workload API gives its pods its priority. Where no pod names a group that counts,
-every unit is one pod with its own priority. Source of the rules: kube-scheduler 1.37's behaviour with pod groups.
+A pod is a unit of its own, unless its PodGroup has disruption mode `all`: then all placed members are one unit, on all their
+nodes. A group of the Workload API gives its pods its priority. Without pod groups, every unit is one pod with its own priority.
+Source of the rules: kube-scheduler 1.37's behaviour with pod groups.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from podwright.core.state.pod_groups import PodGroups
 
 @dataclass(slots=True, eq=False)
 class Unit:
-    """Pods that go together; never changed. `grouped`: they belong to a group of the Workload API, which makes them more important."""
+    """Never changed. `grouped`: the pods belong to a group of the Workload API, which makes them more important."""
 
     pods: tuple[PodInfo, ...]
     priority: int
     grouped: bool = False
     whole: PodGroup | None = None
-    """The group that goes as a whole; None for a pod that goes alone."""
+    """The group that is evicted as a whole; None for a pod that is evicted alone."""
 
 
 def priority_of(pod: PodInfo, groups: PodGroups) -> int:
-    """What counts when somebody wants the pod's place: its group's priority, where that has one, else its own."""
+    """The priority that counts in preemption: the group's if it has one, else the pod's."""
     if not pod.group or not groups.is_member(pod):
         return pod.priority
     group = groups.of(pod)
@@ -38,9 +38,9 @@ def priority_of(pod: PodInfo, groups: PodGroups) -> int:
 
 
 def units_below(priority: int, pods: Iterable[PodInfo], cache: Cache) -> list[Unit]:
-    """The units of lower priority to which these placed pods belong, in the order in which they are met."""
+    """The units of lower priority to which these placed pods belong, in the order of the pods."""
     units: list[Unit] = []
-    met: set[str] = set()
+    seen: set[str] = set()
     groups = cache.groups
     for pod in pods:
         if not pod.group or not groups.is_member(pod):
@@ -49,33 +49,32 @@ def units_below(priority: int, pods: Iterable[PodInfo], cache: Cache) -> list[Un
             continue
         group = groups.of(pod)
         if group is not None and group.all_or_none:
-            if group.key in met:
+            if group.key in seen:
                 continue
-            met.add(group.key)
+            seen.add(group.key)
             unit = _whole(group, pod, cache)
         else:
-            unit = Unit((pod,), priority_of(pod, groups), _ranks(pod))
+            unit = Unit((pod,), priority_of(pod, groups), _is_in_workload_api(pod))
         if unit.priority < priority:
             units.append(unit)
     return units
 
 
-def _whole(group: PodGroup, met: PodInfo, cache: Cache) -> Unit:
-    # The group's members may be older versions than the cache's: who started since then is known there only.
+def _whole(group: PodGroup, pod: PodInfo, cache: Cache) -> Unit:
+    # The group may hold an older version of a pod than its NodeInfo does, one without its start time.
     uids = cache.groups.members(group.key).placed
-    pods = tuple(info.pods[uid] for uid in uids if (info := cache.placement(uid)) is not None) or (met,)
+    pods = tuple(info.pods[uid] for uid in uids if (info := cache.placement(uid)) is not None) or (pod,)
     priority = max(pod.priority for pod in pods) if group.priority is None else group.priority
-    return Unit(pods, priority, _ranks(met), group)
+    return Unit(pods, priority, _is_in_workload_api(pod), group)
 
 
-def _ranks(pod: PodInfo) -> bool:
+def _is_in_workload_api(pod: PodInfo) -> bool:
     return pod.group.startswith(WORKLOAD_API + ":")
 
 
 def importance(now: float) -> Callable[[Unit], tuple[int, bool, int, float]]:
-    """A sort key: most important first. `now` in seconds, for pods that have not started.
-
-    Greatest priority, then pods of groups before others, then more pods, then the earliest start of any of them.
+    """A sort key that puts the most important unit first: by highest priority, then members of groups before other pods, then
+    most pods, then earliest start of any pod. `now` in seconds: the start of pods that have not started.
     """
 
     def key(unit: Unit) -> tuple[int, bool, int, float]:
@@ -91,17 +90,17 @@ def importance(now: float) -> Callable[[Unit], tuple[int, bool, int, float]]:
 def split_by_budget(
     units: Sequence[Unit], budgets: Iterable[Mapping[str, Any]]
 ) -> tuple[list[tuple[Unit, int]], list[Unit]]:
-    """(violating, others), both in the order given: evicting them in that order overdraws a budget or does not.
+    """(violating, others): whether evicting the units in this order violates a budget. Both lists keep the order.
 
-    A unit violates if any of its pods does; with it comes how many do.
+    A unit violates a budget if any of its pods does. With each violating unit comes the number of such pods.
     """
-    left = Budgets(budgets)
-    if not left:
+    remaining = Budgets(budgets)
+    if not remaining:
         return [], list(units)
     violating: list[tuple[Unit, int]] = []
     others: list[Unit] = []
     for unit in units:
-        violations = left.violations(unit.pods)
+        violations = remaining.violations(unit.pods)
         if violations:
             violating.append((unit, violations))
         else:
@@ -110,7 +109,7 @@ def split_by_budget(
 
 
 def disruptions(victims: Iterable[PodInfo], groups: PodGroups) -> tuple[tuple[PodGroup, ...], int]:
-    """The groups that go as a whole with these victims, and how many units of groups go in all."""
+    """The groups that are evicted as a whole with these victims, and the number of all evicted units that belong to groups."""
     whole: dict[str, PodGroup] = {}
     single = 0
     for victim in victims:
@@ -120,5 +119,5 @@ def disruptions(victims: Iterable[PodInfo], groups: PodGroups) -> tuple[tuple[Po
         if group is not None and group.all_or_none:
             whole[group.key] = group
         else:
-            single += _ranks(victim)
+            single += _is_in_workload_api(victim)
     return tuple(whole.values()), len(whole) + single
