@@ -1,4 +1,4 @@
-"""What comes out of planning a pod group, to be carried out by whoever asked."""
+"""What planning a pod group results in. The caller carries it out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from podwright.core.objects.pod_group import PodGroup
 
 @dataclass(frozen=True, slots=True)
 class GangPlacement:
-    """Enough members have a node. They are placed in this order; `rejections`: members that did not fit beside them."""
+    """Enough members have a node. They were planned in this order. `rejections`: members that did not fit beside them."""
 
     group: PodGroup
     placements: tuple[Placement, ...]
@@ -21,33 +21,33 @@ class GangPlacement:
 
 @dataclass(frozen=True, slots=True)
 class GangPreemption:
-    """Who must go for the group to fit, and where its members would be then: node names by uid."""
+    """The victims to evict for the group, and the node to which each member is then nominated, by uid."""
 
     nominations: Mapping[str, str]
     victims: tuple[PodInfo, ...]
     message: str
     disrupted: tuple[PodGroup, ...] = ()
-    """Groups that go as a whole."""
+    """Groups that are evicted as a whole."""
     violations: int = 0
-    """Victims whose eviction overdraws a PodDisruptionBudget."""
+    """How many evictions violate a PodDisruptionBudget."""
 
 
 @dataclass(frozen=True, slots=True)
 class GangRejection:
-    """Too few members fit, so none is placed. `attempts`: what became of those that were tried, by uid."""
+    """Too few members fit, so none is placed. `attempts`: the outcome for each member that was tried, by uid."""
 
     group: PodGroup
     message: str
     attempts: Mapping[str, Placement | Rejection] = field(default_factory=dict)
     plugins: frozenset[str] = frozenset()
-    """Who rejected members: their hints say which events may help the group."""
+    """The plugins that rejected members: their queueing hints say which events may help the group."""
     pending_plugins: frozenset[str] = frozenset()
     preemption: GangPreemption | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GangFault:
-    """Planning failed with an error, which is nobody's verdict on the group."""
+    """Planning failed with an error. `plugin` is empty if the group's members are at fault, not a plugin."""
 
     group: PodGroup
     plugin: str

@@ -1,11 +1,10 @@
-"""A pod group as preemptor: as a whole or not at all. `preempt` is the way in.
+"""A pod group as preemptor: it preempts for all its members or not at all. Start with `preempt`.
 
-    eligible? ─► room for it without units of lower priority? ─► these leave the cache ─► the group is planned once ─► units come
-    back one by one, most important first, those under a budget before all; a unit beside which the group no longer fits is a
-    victim ─► all restored
+    eligible? ─► do the bounds allow it? ─► remove the potential victims ─► plan the group once ─► reprieve units one by one, those
+    under a budget first, then the most important ─► units beside which the group no longer fits are victims
 
-Everything happens on the cache itself, in memory, and is taken back before `preempt` returns. Only pods that can matter are
-touched: see `candidates`. Next: `reprieve`. Source of the rules: kube-scheduler 1.37's preemption by pod groups.
+All of it is one transaction on the cache, which `preempt` rolls back. Pods whose eviction cannot help stay in place: see
+`potential_victims`. Next: `reprieve`. Source of the rules: kube-scheduler 1.37's preemption by pod groups.
 """
 
 from __future__ import annotations
@@ -17,22 +16,23 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import PodGroupPostFilterPlugin
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
-from podwright.core.gangs.candidates import Candidates, any_below
+from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption
-from podwright.core.gangs.outlook import Outlook, hopeless
-from podwright.core.gangs.reprieve import Aside, Reprieve
+from podwright.core.gangs.potential_victims import PotentialVictims, any_lower_priority
+from podwright.core.gangs.reprieve import Reprieve
 from podwright.core.gangs.rules import shortage
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.default_preemption import NEVER
 from podwright.core.preemption.units import Unit, importance, priority_of
 from podwright.core.state.cache import Cache
+from podwright.core.state.transaction import CacheTransaction
 
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
-NOT_FOR_A_SUM: Final = "nobody is evicted for minResources"
+MIN_RESOURCES: Final = "nobody is evicted for minResources"
 ONGOING: Final = "ongoing preemption on nominated nodes"
-ATTEMPTS: Final = (False, True)
-"""How thorough units are looked at: quickly, and, where a filter turns out to look farther than it seemed, one by one."""
+THOROUGH: Final = (False, True)
+"""Units are reprieved by what they may affect. If a filter depends on more than it declares, all are reprieved thoroughly."""
 _PREFIX: Final = "pod group preemption: "
 
 
@@ -44,10 +44,11 @@ def preempt(
     replan: Callable[[], GangDecision],
     now: float,
 ) -> GangPreemption | GangPlacement | Status:
-    """Who must go for the group's waiting `pods` to fit, or why nobody can help. Leaves the cache as it was.
+    """The victims to evict for the group's waiting `pods` to fit, or why no eviction helps. Leaves the cache as it was.
 
-    A placement: nobody need go after all, because the group was planned otherwise than before. `replan` plans the group on the
-    cache as it is when called. `now` in seconds since the epoch. The texts are what the group's own message ends with. Without a PodGroupPostFilterPlugin at PostFilter a group preempts no pods: a Status without text.
+    `replan` plans the group on the cache at the time of the call. `now`: seconds since the epoch. Returns a placement if the new
+    plan needs no victims. The group's own message ends with the texts. Without a PodGroupPostFilterPlugin in the profile a group
+    does not preempt: a Status without text.
     """
     plugins = (plugin for plugin in framework.post_filter_plugins if isinstance(plugin, PodGroupPostFilterPlugin))
     plugin = next(plugins, None)
@@ -70,63 +71,70 @@ def _preempt(
     nominations = _nominations(cache, pods)
     if _is_ongoing(cache, set(nominations.values()), priority):
         return GangPreemption(nominations, (), _PREFIX + ONGOING)
-    if not any_below(priority, cache):
+    if not any_lower_priority(priority, cache):
         return unresolvable(_PREFIX + NO_VICTIMS)
     if shortage(group, cache):
-        return unschedulable(_PREFIX + NOT_FOR_A_SUM)
-    aside = Aside(cache)
+        return unschedulable(_PREFIX + MIN_RESOURCES)
     try:
-        outlook = Outlook(framework, cache, pods)
-        if (objection := hopeless(group, cache, outlook, emptied=True)) is not None:
+        bounds = CapacityBounds(framework, cache, pods)
+        if (objection := why_infeasible(group, cache, bounds, emptied=True)) is not None:
             return unschedulable(_PREFIX + objection)
-        candidates = Candidates(cache, priority, outlook)
-        aside.take(candidates.pods)
-        if (objection := hopeless(group, cache, outlook)) is not None:
-            return unschedulable(_PREFIX + objection)
-        decision = replan()
-        if isinstance(decision, GangPlacement):
-            return _select(framework, cache, decision, candidates, aside, now)
+        potential = PotentialVictims(framework, cache, pods, priority, bounds)
+        with CacheTransaction(cache) as transaction:
+            transaction.remove(potential.pods)
+            if (objection := why_infeasible(group, cache, bounds)) is not None:
+                return unschedulable(_PREFIX + objection)
+            decision = replan()
+            if isinstance(decision, GangPlacement):
+                return _select_victims(framework, transaction, decision, potential, now)
         if isinstance(decision, GangFault):
             return Status(Code.ERROR, (decision.message,), decision.plugin)
         return unschedulable(_PREFIX + decision.message)
     except PluginError as fault:
         return Status(Code.ERROR, (str(fault),), fault.plugin)
-    finally:
-        aside.restore()
 
 
-def _select(
-    framework: Framework, cache: Cache, found: GangPlacement, candidates: Candidates, aside: Aside, now: float
+def _select_victims(
+    framework: Framework,
+    transaction: CacheTransaction,
+    found: GangPlacement,
+    potential: PotentialVictims,
+    now: float,
 ) -> GangPreemption | GangPlacement:
-    for thorough in ATTEMPTS:
-        with Reprieve(framework, cache, found.placements, aside, thorough=thorough) as reprieve:
-            units = candidates.units(reprieve.concerned(candidates.pods))
-            asked = {pod.uid for unit in units for pod in unit.pods}
-            aside.put_back([pod for pod in candidates.pods if pod.uid not in asked])
-            units.sort(key=importance(now))
-            victims, violations = _without(candidates, units, reprieve)
-            if reprieve.holds():
-                break
-        going = {pod.uid for unit in victims for pod in unit.pods}
-        aside.take(pod for pod in candidates.pods if pod.uid not in going)
+    for placement in found.placements:
+        # A member counts on its planned node, so it must not count on its nominated node as well.
+        transaction.clear_nomination(placement.pod.uid)
+    all_removed = transaction.checkpoint()
+    for thorough in THOROUGH:
+        transaction.rollback(all_removed)
+        reprieve = Reprieve(framework, transaction, found.placements, thorough=thorough)
+        units = potential.units(reprieve.affecting(potential.pods))
+        checked = {pod.uid for unit in units for pod in unit.pods}
+        transaction.add_back([pod.uid for pod in potential.pods if pod.uid not in checked])
+        units.sort(key=importance(now))
+        victims, violations = _not_reprieved(potential, units, reprieve)
+        if reprieve.all_fit():
+            break
     if not victims:
         return found
-    leaving = tuple(pod for unit in sorted(victims, key=importance(now)) for pod in unit.pods)
+    evicted = tuple(pod for unit in sorted(victims, key=importance(now)) for pod in unit.pods)
     return GangPreemption(
         nominations={placement.pod.uid: placement.node_name for placement in found.placements},
-        victims=leaving,
-        message=f"{_PREFIX}found a placement for podgroup, preempting {len(leaving)} victims",
+        victims=evicted,
+        message=f"{_PREFIX}found a placement for podgroup, preempting {len(evicted)} victims",
         disrupted=tuple(unit.whole for unit in victims if unit.whole is not None),
         violations=violations,
     )
 
 
-def _without(candidates: Candidates, units: Sequence[Unit], reprieve: Reprieve) -> tuple[dict[Unit, None], int]:
-    """The units that must go, and how many of their pods overdraw a budget. The others are back on the cache."""
+def _not_reprieved(
+    potential: PotentialVictims, units: Sequence[Unit], reprieve: Reprieve
+) -> tuple[dict[Unit, None], int]:
+    """The units that become victims, and how many of their pods violate a budget. The other units are added back."""
     victims: dict[Unit, None] = {}
     violations = 0
-    for unit, count in candidates.split(units):
-        if not reprieve.spares(unit):
+    for unit, count in potential.violating_first(units):
+        if not reprieve.reprieve_unit(unit):
             victims[unit] = None
             violations += count
     return victims, violations
@@ -139,13 +147,13 @@ def _never(group: PodGroup, pods: Sequence[PodInfo]) -> bool:
 
 
 def _nominations(cache: Cache, pods: Sequence[PodInfo]) -> dict[str, str]:
-    """Where members were promised a place, by uid. Our own promise may not have come back from the API server yet."""
-    promised = ((pod.uid, cache.nominator.node_of(pod.uid) or pod.nominated_node_name) for pod in pods)
-    return {uid: name for uid, name in promised if name}
+    """The nodes that members are nominated to, by uid. The API server may not have returned our latest nominations yet."""
+    nominated = ((pod.uid, cache.nominator.node_of(pod.uid) or pod.nominated_node_name) for pod in pods)
+    return {uid: name for uid, name in nominated if name}
 
 
 def _is_ongoing(cache: Cache, nodes: set[str], priority: int) -> bool:
-    """Victims of lower priority are still going on a node that a member waits for."""
+    """Whether victims of lower priority are still terminating on a nominated node."""
     infos = (info for name in nodes if (info := cache.present(name)) is not None)
     return any(
         pod.terminating and pod.preempted and priority_of(pod, cache.groups) < priority

@@ -1,9 +1,9 @@
 """Planning a pod group: a node for each member, or for none of them. Start here.
 
-    plan ─► do the members agree? ─► enough of them? ─► one trial, or one for each topology domain ─► placed, or rejected
+    plan ─► do the members agree? ─► are there enough? ─► one simulation, or one for each topology domain ─► placed or rejected
 
-All of it happens in one go on the cache and is taken back, so two groups can never hold half of what each needs; whoever
-asked carries the placements out, before anything else happens. Source of the rules: kube-scheduler 1.37's pod group
+Each simulation is a transaction on the cache that is rolled back, so two groups can never each hold half of what they need.
+The caller carries the placements out before anything else happens. Source of the rules: kube-scheduler 1.37's pod group
 scheduling cycle, and its plugins GangScheduling, TopologyPlacementGenerator and PodGroupPodsCount.
 """
 
@@ -17,23 +17,32 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools
 from podwright.core.framework.status import Code
-from podwright.core.gangs import topology_domains as domains
+from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption, GangRejection
 from podwright.core.gangs.gang_preemption import preempt
-from podwright.core.gangs.outlook import Outlook
-from podwright.core.gangs.rules import disagreement, shortage, too_few, wanting
-from podwright.core.gangs.trial import Trial
+from podwright.core.gangs.rules import disagreement, minimum_not_reached, minimum_out_of_reach, shortage
+from podwright.core.gangs.simulation import Simulation
+from podwright.core.gangs.topology_domains import (
+    MAX_TRIED,
+    TopologyDomains,
+    common_domain,
+    domains_of,
+    domains_to_try,
+    smallest_unions,
+    sum_by_domain,
+)
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
 from podwright.core.state.cache import Cache
+from podwright.core.state.transaction import CacheTransaction
 
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Plans one group on one cache. `pack_by`: a node label whose domains the group is to use as few of as it can."""
+    """Plans one group. `pack_by`: a node label; the group is to use as few of its domains as possible. Empty: no packing."""
 
     framework: Framework
     cache: Cache
@@ -42,7 +51,7 @@ class Planner:
     pack_by: str = ""
 
     def plan(self, pods: Sequence[PodInfo]) -> GangDecision:
-        """Decides about the members that wait, in this order. Changes nothing, but for faults of Unreserve plugins."""
+        """Decides about the waiting members, in this order. Leaves the cache as it was."""
         try:
             return self._plan(pods)
         except PluginError as fault:
@@ -52,108 +61,107 @@ class Planner:
         problem = disagreement(self.group, pods, self.cache.groups.members(self.group.key).placed.values())
         if problem:
             return GangFault(self.group, "", problem)
-        if objection := too_few(self.group, self._placed, len(pods)):
+        if objection := minimum_out_of_reach(self.group, self._placed, len(pods)):
             return GangRejection(self.group, objection, plugins=frozenset((GangScheduling.name,)))
         if objection := shortage(self.group, self.cache):
-            # What frees resources for a pod may free them for its group.
+            # Events that free resources for a pod may free them for its group.
             return GangRejection(self.group, objection, plugins=frozenset((GangScheduling.name, NodeResourcesFit.name)))
         if self.group.topology_key:
-            return self._in_one_domain(pods)
+            return self._plan_in_one_domain(pods)
         if self.pack_by:
-            return self._packed(pods)
-        return self._try(pods)
+            return self._plan_packed(pods)
+        return self._simulate(pods)
 
     @property
     def _placed(self) -> int:
         return self.cache.groups.placed(self.group.key)
 
-    # One trial
+    # One simulation
 
-    def _try(self, pods: Sequence[PodInfo], within: Bools | None = None) -> GangDecision:
-        trial = Trial(self.framework, self.cache, self.below, within)
-        placed = self._placed
-        try:
+    def _simulate(self, pods: Sequence[PodInfo], within: Bools | None = None) -> GangDecision:
+        already = self._placed
+        with CacheTransaction(self.cache) as transaction:
+            simulation = Simulation(self.framework, transaction, self.below, within)
             for index, pod in enumerate(pods):
-                decision = trial.place(pod)
+                decision = simulation.schedule(pod)
                 if isinstance(decision, Fault):
                     text = f"failed to schedule other pod from a pod group: {decision.message}"
                     return GangFault(self.group, decision.plugin, text)
-                left = len(pods) - index - 1
-                if objection := too_few(self.group, placed + trial.made, left):
-                    return self._rejected(trial, objection)
-        finally:
-            trial.undo()
-        if trial.made and placed + trial.made >= self.group.min_count:
-            return GangPlacement(self.group, trial.placements, trial.rejections)
-        return self._rejected(trial, wanting(self.group, placed + trial.made))
+                remaining = len(pods) - index - 1
+                if objection := minimum_out_of_reach(self.group, already + simulation.placed, remaining):
+                    return self._rejection(simulation, objection)
+        if simulation.placed and already + simulation.placed >= self.group.min_count:
+            return GangPlacement(self.group, simulation.placements, simulation.rejections)
+        return self._rejection(simulation, minimum_not_reached(self.group, already + simulation.placed))
 
-    def _fitting(self, pods: Sequence[PodInfo], within: Bools) -> int:
+    def _count_fitting(self, pods: Sequence[PodInfo], within: Bools) -> int:
         """How many of the members fit on these nodes."""
-        trial = Trial(self.framework, self.cache, self.below, within)
-        try:
-            return sum(isinstance(trial.place(pod), Placement) for pod in pods)
-        finally:
-            trial.undo()
+        with CacheTransaction(self.cache) as transaction:
+            simulation = Simulation(self.framework, transaction, self.below, within)
+            return sum(isinstance(simulation.schedule(pod), Placement) for pod in pods)
 
-    def _rejected(self, trial: Trial, message: str) -> GangRejection:
-        rejections = trial.rejections
+    def _rejection(self, simulation: Simulation, message: str) -> GangRejection:
+        rejections = simulation.rejections
         return GangRejection(
             self.group,
             message,
-            trial.attempts,
+            simulation.attempts,
             frozenset().union((GangScheduling.name,), *(rejection.status_plugins for rejection in rejections)),
             frozenset().union(*(rejection.pending_plugins for rejection in rejections)),
         )
 
-    # Several
+    # Several simulations
 
-    def _in_one_domain(self, pods: Sequence[PodInfo]) -> GangDecision:
-        """All members in one domain of the group's topology key: where most of them fit, and no room is wasted."""
+    def _plan_in_one_domain(self, pods: Sequence[PodInfo]) -> GangDecision:
+        """Places all members in the domain of the group's topology key that takes most of them; among equals in the tightest."""
         key = self.group.topology_key
-        found = domains.Domains(self.cache, key)
-        members = self.cache.groups.members(self.group.key).placed
-        if members:
+        domains = TopologyDomains(self.cache, key)
+        placed = self.cache.groups.members(self.group.key).placed
+        if placed:
             try:
-                found.only(domains.held_by(self.cache, key, members))
+                domains.keep_only(common_domain(self.cache, key, placed))
             except ValueError as error:
                 return GangFault(self.group, "", f"cannot determine domain for already scheduled pods: {error}")
-        outlook = Outlook(self.framework, self.cache, pods)
-        tried = self._best_of(pods, found, outlook)
-        if not isinstance(tried, list):
-            return tried
-        text = f"0/{len(found)} placements are available"
-        if not tried:
+        bounds = CapacityBounds(self.framework, self.cache, pods)
+        found = self._best_domain(pods, domains, bounds)
+        if not isinstance(found, list):
+            return found
+        text = f"0/{len(domains)} placements are available"
+        if not found:
             return GangRejection(
                 self.group, text, plugins=frozenset((GangScheduling.name, TopologyPlacementGenerator.name))
             )
-        first = tried[0]
+        first = found[0]
         return GangRejection(
             self.group,
             f"{text}, first placement status: {first.message}",
             first.attempts,
             frozenset((TopologyPlacementGenerator.name,)).union(
-                outlook.rejecting, *(rejection.plugins for rejection in tried)
+                bounds.rejecting_plugins, *(rejection.plugins for rejection in found)
             ),
-            frozenset().union(*(rejection.pending_plugins for rejection in tried)),
+            frozenset().union(*(rejection.pending_plugins for rejection in found)),
         )
 
-    def _best_of(
-        self, pods: Sequence[PodInfo], found: domains.Domains, outlook: Outlook
+    def _best_domain(
+        self, pods: Sequence[PodInfo], domains: TopologyDomains, bounds: CapacityBounds
     ) -> GangPlacement | GangFault | list[GangRejection]:
-        """The placement of most members, or what became of all that were tried. A fault ends the search."""
+        """The placement of most members, or the rejections if no domain is enough. A fault ends the search."""
         best: GangPlacement | None = None
         rejections: list[GangRejection] = []
-        worth, most = domains.worth_a_trial(found, outlook, len(pods), self.group.min_count - self._placed)
+        node_sums = dict(enumerate(sum_by_domain(bounds.per_node(), domains.codes, len(domains)).tolist()))
+        most = dict(enumerate(bounds.per_domain(domains.codes, len(domains)).tolist()))
         tried = 0
-        for position in worth:
+        for position in domains_to_try(node_sums, most, len(pods), self.group.min_count - self._placed):
             if best is not None and most[position] <= len(best.placements):
                 continue
-            if tried == domains.TRIALS:
-                # Who would have rejected the rest is not known: any filter may.
-                outlook.blockers.update(plugin.name for plugin in self.framework.filter_plugins)
+            if tried == MAX_TRIED:
+                if rejections:
+                    # Any filter might have rejected members in the domains that were not tried.
+                    filters = (plugin.name for plugin in self.framework.filter_plugins)
+                    rejections[0] = replace(rejections[0], plugins=rejections[0].plugins.union(filters))
                 break
             tried += 1
-            decision = self._try(pods, found.nodes(position))
+            decision = self._simulate(pods, domains.nodes(position))
             if isinstance(decision, GangFault):
                 return decision
             if isinstance(decision, GangRejection):
@@ -164,20 +172,22 @@ class Planner:
                     break
         return rejections if best is None else best
 
-    def _packed(self, pods: Sequence[PodInfo]) -> GangDecision:
-        """All members in as few domains as they need; where the label does not help, wherever they fit."""
-        found = domains.Domains(self.cache, self.pack_by)
-        used = domains.used_by(self.cache, self.pack_by, self.cache.groups.members(self.group.key).placed)
-        outlook = Outlook(self.framework, self.cache, pods)
-        for nodes in domains.fewest(found, outlook, len(pods), used, lambda nodes: self._fitting(pods, nodes)):
-            decision = self._try(pods, nodes)
+    def _plan_packed(self, pods: Sequence[PodInfo]) -> GangDecision:
+        """Places all members in as few domains as possible, or anywhere if no union of domains takes all of them."""
+        domains = TopologyDomains(self.cache, self.pack_by)
+        used = domains_of(self.cache, self.pack_by, self.cache.groups.members(self.group.key).placed)
+        bounds = CapacityBounds(self.framework, self.cache, pods)
+        node_sums = dict(enumerate(sum_by_domain(bounds.per_node(), domains.codes, len(domains)).tolist()))
+        unions = smallest_unions(domains, node_sums, len(pods), used, lambda nodes: self._count_fitting(pods, nodes))
+        for nodes in unions:
+            decision = self._simulate(pods, nodes)
             if isinstance(decision, GangFault) or (isinstance(decision, GangPlacement) and not decision.rejections):
                 return decision
-        return self._try(pods)
+        return self._simulate(pods)
 
 
 def decide(planner: Planner, pods: Sequence[PodInfo], now: float) -> GangDecision:
-    """Plans the group, and if it does not fit, says who could go for it. `now`: seconds since the epoch."""
+    """Plans the group. If it does not fit, searches for victims. `now`: seconds since the epoch."""
     decision = planner.plan(pods)
     if not isinstance(decision, GangRejection):
         return decision

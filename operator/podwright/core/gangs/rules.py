@@ -1,4 +1,4 @@
-"""What a pod group must fulfil before and while its members are placed, and how it is said."""
+"""What must hold for a pod group before and while its members are placed, with the messages for when it does not."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.state.cache import Cache
 
-DEFAULT_POLICY = "PreemptLowerPriority"
-
 
 def disagreement(group: PodGroup, waiting: Sequence[PodInfo], placed: Iterable[PodInfo]) -> str:
     """Why the members cannot be planned together; empty if they can.
 
-    They share scheduler name and preemption policy, and the group's priority, where it has one, else each other's.
+    All must have the same scheduler name, priority and preemption policy. A group's own priority and policy count where it has them.
     """
     if not waiting:
         return ""
@@ -44,24 +42,24 @@ def disagreement(group: PodGroup, waiting: Sequence[PodInfo], placed: Iterable[P
     return ""
 
 
-def too_few(group: PodGroup, placed: int, remaining: int) -> str:
+def minimum_out_of_reach(group: PodGroup, placed: int, remaining: int) -> str:
     """Why the group cannot be placed even if all remaining members are; empty if it may."""
     if placed + remaining >= group.min_count:
         return ""
     return f"minCount ({group.min_count}) cannot be satisfied: {placed} scheduled, {remaining} remaining"
 
 
-def wanting(group: PodGroup, placed: int) -> str:
-    """What is said when all members were tried."""
+def minimum_not_reached(group: PodGroup, placed: int) -> str:
+    """Why the group is not placed after all members were tried; empty if it is."""
     if placed >= group.min_count:
         return ""
     return f"minCount ({group.min_count}) is not yet satisfied: {placed} scheduled, 0 remaining"
 
 
 def shortage(group: PodGroup, cache: Cache) -> str:
-    """Why the cluster has not what the group needs in all (`minResources`); empty if it has.
+    """Why the cluster has too few free resources for the group's `minResources`; empty if it has enough.
 
-    What members that are placed already request counts as theirs.
+    What placed members request counts towards `minResources`.
     """
     if not group.min_resources:
         return ""

@@ -199,7 +199,7 @@ class GroupSink:
             unknown = before is None or cache.groups.get(self._key(self.key(raw))) is None
             news = unknown or _essence(before or {}) != _essence(raw)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            self._engine.invalid_objects.report("PodGroup", self.key(raw), error)
+            self._engine.invalid_objects.about("PodGroup", self.key(raw), error)
             return
         if news:
             self._objects.put(raw)

@@ -10,11 +10,11 @@ from unittest import mock
 
 import pytest
 
-from podwright.core.gangs import topology_domains as domains
+from podwright.core.gangs import topology_domains
 from podwright.core.gangs.decisions import GangPlacement, GangPreemption, GangRejection
 from podwright.core.gangs.plan import Planner, decide
 from podwright.core.gangs.reprieve import Reprieve
-from podwright.core.gangs.trial import Trial
+from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.cache import Cache
 from support.gangs.kit import HOST, NOW, ZONE, Siege, budget, group_of, one, room
@@ -31,26 +31,26 @@ CONTAINER = {
 
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
-    """`off`: pods taken off the cache, again and again; `tried`: members; `asked`: units that ask whether they may stay."""
+    """Counts pods removed from the cache (`removed`), members scheduled (`scheduled`) and units that ask for a reprieve (`units`)."""
     counts: Counter[str] = Counter()
-    lift, place, spares = Cache.remove_pods, Trial.place, Reprieve.spares
+    remove_pods, schedule, reprieve_unit = Cache.remove_pods, Simulation.schedule, Reprieve.reprieve_unit
 
-    def count_off(self: Cache, name: str, pods: Any) -> None:
-        counts["off"] += len(pods)
-        lift(self, name, pods)
+    def count_removed(self: Cache, node_name: str, pods: Any) -> None:
+        counts["removed"] += len(pods)
+        remove_pods(self, node_name, pods)
 
-    def count_tried(self: Trial, pod: Any) -> Any:
-        counts["tried"] += 1
-        return place(self, pod)
+    def count_scheduled(self: Simulation, pod: Any) -> Any:
+        counts["scheduled"] += 1
+        return schedule(self, pod)
 
-    def count_asked(self: Reprieve, unit: Any) -> bool:
-        counts["asked"] += 1
-        return spares(self, unit)
+    def count_units(self: Reprieve, unit: Any) -> bool:
+        counts["units"] += 1
+        return reprieve_unit(self, unit)
 
     with (
-        mock.patch.object(Cache, "remove_pods", count_off),
-        mock.patch.object(Trial, "place", count_tried),
-        mock.patch.object(Reprieve, "spares", count_asked),
+        mock.patch.object(Cache, "remove_pods", count_removed),
+        mock.patch.object(Simulation, "schedule", count_scheduled),
+        mock.patch.object(Reprieve, "reprieve_unit", count_units),
     ):
         yield counts
 
@@ -88,8 +88,8 @@ class TestNobodyCouldHelp:
         assert isinstance(decision, GangRejection)
         assert decision.preemption is None
         assert "pod group preemption: " in decision.message
-        assert counts["off"] == 0
-        assert counts["tried"] <= 60
+        assert counts["removed"] == 0
+        assert counts["scheduled"] <= 60
 
     def test_where_those_of_higher_priority_leave_too_little_the_gang_is_not_planned_again(self):
         placed = [*crowd(2, priority=200), *[one(f"low{i}", f"n{i}") for i in range(NODES)]]
@@ -138,7 +138,7 @@ class TestMembersOfTwoKinds:
         large = {"requests": {"cpu": "5"}, "spec": in_group()}
         decision, counts = decided(of_two_kinds(Siege(rooms(), crowd(), members=4), large))
         assert isinstance(decision, GangRejection)
-        assert counts["off"] == 0
+        assert counts["removed"] == 0
 
     def test_both_kinds_together_need_no_less_than_the_smaller_ones_alone(self):
         """One member of three CPUs or two of two fit on the one node: three members never do."""
@@ -146,7 +146,7 @@ class TestMembersOfTwoKinds:
         siege = Siege(rooms(nodes=1), crowd(nodes=1), members=4, min_count=3, member={"requests": {"cpu": "3"}})
         decision, counts = decided(of_two_kinds(siege, small))
         assert isinstance(decision, GangRejection)
-        assert counts["off"] == 0
+        assert counts["removed"] == 0
 
     def test_both_kinds_preempt_where_there_is_room_for_both(self):
         large = {"requests": {"cpu": "3"}, "spec": in_group()}
@@ -166,13 +166,13 @@ class TestWhoIsTouched:
         siege = Siege(nodes, [*crowd(nodes=3), *small], members=2, member={"requests": {"cpu": "3"}})
         decision, counts = decided(siege)
         assert len(decision.preemption.victims) == 6
-        assert counts["off"] <= 12 + 6
+        assert counts["removed"] <= 12 + 6
 
     def test_only_units_that_share_a_node_or_a_rule_with_a_member_are_asked_about(self):
         decision, counts = decided(Siege(rooms(), crowd(), members=2))
         assert len(decision.preemption.victims) == 2
-        assert counts["off"] <= NODES * 4 + 2
-        assert counts["asked"] <= 8
+        assert counts["removed"] <= NODES * 4 + 2
+        assert counts["units"] <= 8
 
     def test_what_pods_out_of_reach_would_take_of_a_budget_counts_all_the_same(self):
         """The pod out of reach is more important, so the one eviction that the budget allows would be its own."""
@@ -190,7 +190,7 @@ class TestWhoIsTouched:
         assert siege.victims() == ["free0", "free1"]
 
     def test_a_group_keeps_its_members_in_their_order(self):
-        placed = [one(f"m{i}", f"n{i % 2}", group="g") for i in (3, 0, 1, 2)]
+        placed = [one(f"p{i}", f"n{i % 2}", group="g") for i in (3, 0, 1, 2)]
         siege = Siege([room("n1", 2), room("n0", 2)], placed, groups=[group_of("g", 0, whole=True)])
         key = "scheduling.k8s.io:default/g"
         before = list(siege.cache.groups.members(key).placed)
@@ -208,13 +208,13 @@ class TestDomains:
         decision, counts = decided(siege)
         assert isinstance(decision, GangPlacement)
         assert len(decision.placements) == 5
-        assert counts["tried"] == 8
+        assert counts["scheduled"] == 8
 
     def test_domains_that_are_for_no_member_are_not_tried_but_for_one_that_says_why(self):
         siege = constrained(HOST, rooms(), members=4, member={"spec": {"nodeSelector": {"absent": "yes"}}})
         decision, counts = decided(siege)
         assert decision.message.startswith(f"0/{NODES} placements are available, first placement status: minCount (4)")
-        assert counts["tried"] == 1
+        assert counts["scheduled"] == 1
 
     def test_so_many_are_tried_and_no_more(self):
         """Each host seems to have room for all, and members keep apart from each other."""
@@ -224,7 +224,7 @@ class TestDomains:
         with counted() as counts:
             decision = siege.planner.plan(siege.members)
         assert isinstance(decision, GangRejection)
-        assert counts["tried"] == 2 * domains.TRIALS
+        assert counts["scheduled"] == 2 * topology_domains.MAX_TRIED
         assert {"InterPodAffinity", "VolumeBinding"} <= decision.plugins
 
     def test_where_the_estimate_is_wrong_about_the_tightest_the_roomiest_are_tried_as_well(self):
@@ -255,4 +255,4 @@ class TestDomains:
         with counted() as counts:
             decision = planner.plan(siege.members)
         assert isinstance(decision, GangRejection)
-        assert counts["tried"] <= 5 * 100
+        assert counts["scheduled"] <= 5 * 100

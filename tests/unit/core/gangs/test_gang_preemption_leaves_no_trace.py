@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from podwright.core.cycle import find_feasible
 from podwright.core.framework.interface import CycleState
-from podwright.core.gangs import gang_preemption as preemption
+from podwright.core.gangs import gang_preemption
 from podwright.core.gangs.decisions import GangPreemption
 from podwright.core.objects.pod import parse_pod
 from support.gangs.kit import HOST, ZONE, Siege, budget, group_of, one, room
@@ -104,8 +104,9 @@ def everything(siege: Siege) -> dict[str, Any]:
             table.scoring_memory.tolist(),
         ],
         "count": cache.pod_count,
-        "groups": {key: set(cache.groups.members(key).placed) for key in [g.key for g in cache.groups.all()]},
-        "nominated": {name: {pod.uid for pod in cache.nominator.on(name)} for name in NODES},
+        "groups": {group.key: list(cache.groups.members(group.key).placed) for group in cache.groups.all()},
+        "partially placed": [group.key for group in cache.groups.partially_placed],
+        "nominated": [(name, [pod.uid for pod in cache.nominator.on(name)]) for name in cache.nominator.nodes()],
     }
     for app in APPS:
         for want in (affinity("podAntiAffinity", app, ZONE), affinity("podAffinity", app, HOST), spread(app, ZONE)):
@@ -121,11 +122,11 @@ def everything(siege: Siege) -> dict[str, Any]:
 @settings(max_examples=60, deadline=None)
 def test_the_search_leaves_everything_as_it_was_and_asks_no_less_than_it_must(siege):
     before = everything(siege)
-    with mock.patch.object(preemption, "ATTEMPTS", (False,)):
+    with mock.patch.object(gang_preemption, "THOROUGH", (False,)):
         found = siege.preempt()
     note(f"found {found}")
     assert everything(siege) == before
-    with mock.patch.object(preemption, "ATTEMPTS", (True,)):
+    with mock.patch.object(gang_preemption, "THOROUGH", (True,)):
         thorough = siege.preempt()
     note(f"thorough {thorough}")
     assert type(thorough) is type(found)

@@ -1,0 +1,170 @@
+"""CapacityBounds: how many members nodes take at most, computed over all nodes at once without scheduling anything.
+
+Where even the bound is too small, no simulation and no eviction is needed. Bounds count resources and the filters whose verdicts
+depend on the node alone (`Scope.NODE`). Invariant: a bound is never smaller than what fits. Without such filters in the profile
+all members seem to fit everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from podwright.core.framework import contract
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import Bools, CycleState, Int64s, PreFilterPlugin, ResourceFilter, Scope
+from podwright.core.framework.profile import Point
+from podwright.core.framework.status import Status
+from podwright.core.gangs.rules import minimum_not_reached, minimum_out_of_reach
+from podwright.core.gangs.topology_domains import TopologyDomains, sum_by_domain
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import PodGroup
+from podwright.core.state.cache import Cache
+from podwright.core.state.columns.table import NodeTable
+
+
+@dataclass(slots=True)
+class _Template:
+    """Members with equal requests and equal verdicts. `passing`: bool[nodes], by the filters of the node; None: not computed yet."""
+
+    pod: PodInfo
+    requests: Sequence[tuple[str, int]]
+    count: int = 0
+    passing: Bools | None = None
+
+
+class CapacityBounds:
+    """See the module. Reads the cache at each call. Pods may come and go between calls, but nodes must not change.
+
+    With `emptied`, a bound holds for nodes without any pods on them.
+    """
+
+    def __init__(self, framework: Framework, cache: Cache, pods: Sequence[PodInfo]) -> None:
+        self._cache = cache
+        self.members = len(pods)
+        self._fit = next((plugin for plugin in framework.filter_plugins if isinstance(plugin, ResourceFilter)), None)
+        self._filters = [p for p in framework.filter_plugins if p.scope is Scope.NODE and p.filter_all is not None]
+        self._rejecting: set[str] = set()
+        templates: dict[tuple[Any, ...], _Template] = {}
+        for pod in pods:
+            key = (pod.requests, *(contract.verdict_key_of(plugin, pod) for plugin in self._filters))
+            template = templates.get(key)
+            if template is None:
+                checked = () if self._fit is None else self._fit.checked_requests(pod.requests)
+                template = templates[key] = _Template(pod, _occupied(checked, pod))
+            template.count += 1
+        self._templates = tuple(templates.values())
+
+    def per_node(self, *, emptied: bool = False) -> Int64s:
+        """int64[nodes]: how many members each node takes at most."""
+        bounds = self._by_template(emptied=emptied)
+        return bounds[0] if len(bounds) == 1 else self._together(bounds, emptied=emptied)
+
+    def per_domain(self, codes: Int64s, count: int, *, emptied: bool = False) -> Int64s:
+        """int64[count]: how many members each set of nodes takes at most. `codes`: int64[nodes], -1 for a node in no set."""
+        bounds = self._by_template(emptied=emptied)
+        most = np.zeros(count, np.int64)
+        for template, bound in zip(self._templates, bounds, strict=True):
+            most += np.minimum(sum_by_domain(bound, codes, count), template.count)
+        if len(bounds) > 1:
+            np.minimum(most, sum_by_domain(self._together(bounds, emptied=emptied), codes, count), out=most)
+        return most
+
+    def total(self, *, emptied: bool = False) -> int:
+        """How many members all nodes together take at most."""
+        return int(self.per_domain(np.zeros(self._cache.table.size, np.int64), 1, emptied=emptied)[0])
+
+    @property
+    def rejecting_plugins(self) -> frozenset[str]:
+        """The filters that made the bounds smaller so far: their queueing hints say which events may make them larger."""
+        return frozenset(self._rejecting) | (frozenset() if self._fit is None else frozenset((self._fit.name,)))
+
+    # Internals
+
+    def _by_template(self, *, emptied: bool) -> list[Int64s]:
+        """int64[nodes] for each template, as if there were no members of other templates."""
+        return [
+            np.where(self._passing(template), self._fits(template.requests, template.count, emptied=emptied), 0)
+            for template in self._templates
+        ]
+
+    def _together(self, bounds: Sequence[Int64s], *, emptied: bool) -> Int64s:
+        """int64[nodes] for members of all templates: the sum of the bounds, or what fits of the smallest requests if that is less."""
+        amounts = [dict(template.requests) for template in self._templates]
+        shared = set(amounts[0]).intersection(*amounts[1:])
+        smallest = [(resource, min(requests[resource] for requests in amounts)) for resource in sorted(shared)]
+        return np.minimum(np.sum(bounds, axis=0), self._fits(smallest, self.members, emptied=emptied))
+
+    def _fits(self, requests: Sequence[tuple[str, int]], count: int, *, emptied: bool) -> Int64s:
+        """int64[nodes]: how many pods with these requests fit, at most `count`."""
+        table = self._cache.table
+        if self._fit is None:
+            return np.where(table.valid, count, 0)
+        free_pods = table.allowed_pods if emptied else table.allowed_pods - table.pods
+        fits = np.minimum(free_pods, count)
+        for resource, amount in requests:
+            if amount > 0:
+                free = (
+                    table.allocatable(resource) if emptied else table.allocatable(resource) - table.requested(resource)
+                )
+                fits = np.minimum(fits, free // amount)
+        return np.where(table.valid, np.maximum(fits, 0), 0)
+
+    def _passing(self, template: _Template) -> Bools:
+        if template.passing is None:
+            table = self._cache.table
+            template.passing = table.valid
+            for plugin in self._filters:
+                passing = _passing(plugin, template.pod, table)
+                if passing is not None and np.any(template.passing & ~passing):
+                    self._rejecting.add(plugin.name)
+                    template.passing = template.passing & passing
+        return template.passing
+
+
+def why_infeasible(group: PodGroup, cache: Cache, bounds: CapacityBounds, *, emptied: bool = False) -> str | None:
+    """Why the bounds rule out a placement of the group's waiting members; None if they do not."""
+    placed = cache.groups.placed(group.key)
+    if objection := minimum_out_of_reach(group, placed, bounds.members):
+        return objection
+    if group.topology_key:
+        domains = TopologyDomains(cache, group.topology_key)
+        most = max(bounds.per_domain(domains.codes, len(domains), emptied=emptied).tolist(), default=0)
+    else:
+        most = bounds.total(emptied=emptied)
+    if most and placed + most >= group.min_count:
+        return None
+    # The same text as that of a simulation, which stops when too few members remain.
+    remaining = max(group.min_count - 1 - placed - most, 0)
+    text = minimum_out_of_reach(group, placed + most, remaining) or minimum_not_reached(group, placed + most)
+    if not group.topology_key:
+        return text
+    return f"0/{len(domains)} placements are available, first placement status: {text}"
+
+
+def _occupied(checked: Sequence[tuple[str, int]], pod: PodInfo) -> Sequence[tuple[str, int]]:
+    """The amounts that the pod takes from a node. A filter may demand that more than that is free."""
+    taken = pod.requests.amounts
+    return tuple((resource, min(amount, taken.get(resource, 0))) for resource, amount in checked)
+
+
+def _passing(plugin: Any, pod: PodInfo, table: NodeTable) -> Bools | None:
+    """bool[nodes]: the nodes that pass a filter of scope NODE; None: all nodes, or not known."""
+    if contract.verdict_key_of(plugin, pod) is None:
+        return None
+    state = CycleState()
+    try:
+        if isinstance(plugin, PreFilterPlugin):
+            answer = contract.call(plugin, Point.PRE_FILTER, plugin.pre_filter, state, pod)
+            status = None if answer is None else contract.pre_filter_answer(plugin, answer)
+            if isinstance(status, Status):
+                return np.zeros(table.size, np.bool_) if status.rejected else None
+        answer = contract.call(plugin, Point.FILTER, plugin.filter_all, state, pod, table)
+        result = contract.filter_result(plugin, answer, table.size)
+    except PluginError:
+        return None  # The simulation of a member meets the same error, and reports it.
+    return None if result is None else result.ok

@@ -1,0 +1,136 @@
+"""PotentialVictims: the pods of lower priority whose eviction may help a pod group.
+
+If no member's verdict depends on pods on other nodes, then pods on nodes that could not take a member even when empty are left in
+place, except for those that plugins notice from other nodes (`DomainPlugin.reaches_beyond_node`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cached_property
+from typing import Final
+
+from podwright.core.framework import contract
+from podwright.core.framework.framework import Framework, looks_beyond_node
+from podwright.core.framework.interface import Bools, DomainPlugin
+from podwright.core.framework.profile import Point
+from podwright.core.gangs.capacity_bounds import CapacityBounds
+from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.units import Unit, priority_of, split_by_budget, units_below
+from podwright.core.state.cache import Cache
+
+_POINTS: Final = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE, Point.RESERVE)
+"""Where plugins may notice placed pods."""
+
+
+class PotentialVictims:
+    """See the module. Reads the cache only while it is constructed."""
+
+    def __init__(
+        self, framework: Framework, cache: Cache, members: Sequence[PodInfo], priority: int, bounds: CapacityBounds
+    ) -> None:
+        self._budgets = list(cache.store.list("PodDisruptionBudget"))
+        self._found: list[PodInfo] = []
+        """Pods of lower priority and members of groups, in the order of nodes."""
+        self._only_for_budgets: set[str] = set()
+        """The uids of pods that stay on their nodes, but may use up a budget."""
+        self._units: dict[str, Unit | None] = {}
+        """By uid of pods that name a group: the unit for the first pod of each unit, None for its other pods."""
+        plugins = tuple(dict.fromkeys(framework.at(*_POINTS)))
+        look_beyond_node = any(looks_beyond_node(plugin, pod) for plugin in plugins for pod in members)
+        useful = None if look_beyond_node else bounds.per_node(emptied=True) > 0
+        noticed = [
+            contract.guarded(plugin, Point.FILTER, plugin.reaches_beyond_node)
+            for plugin in plugins
+            if isinstance(plugin, DomainPlugin) and plugin.reaches_beyond_node is not None
+        ]
+        self._find(cache, priority, useful, noticed)
+        grouped = [pod for pod in self._found if pod.uid in self._units]
+        first: dict[str, str] = {}
+        for pod in grouped:
+            first.setdefault(pod.group, pod.uid)
+        for unit in units_below(priority, grouped, cache):
+            self._units[first[unit.whole.key] if unit.whole else unit.pods[0].uid] = unit
+
+    def _find(
+        self, cache: Cache, priority: int, useful: Bools | None, noticed: Sequence[Callable[[PodInfo], bool]]
+    ) -> None:
+        """`useful`: bool[nodes], the nodes that could take a member when empty; None: pods matter on all nodes.
+
+        `noticed`: functions that return whether plugins notice a placed pod from other nodes.
+        """
+        is_member = cache.groups.is_member
+        for info in cache.nodes.values():
+            if info.node is None:
+                continue
+            on_useless_node = useful is not None and not useful[info.slot]
+            for pod in info.pods.values():
+                stays = on_useless_node
+                if on_useless_node:
+                    for is_noticed in noticed:  # A loop, because a generator for each placed pod is slow.
+                        stays = stays and not is_noticed(pod)
+                if stays and not self._budgets:
+                    continue
+                if pod.group and is_member(pod):
+                    self._units[pod.uid] = None
+                elif pod.priority >= priority:
+                    continue
+                self._found.append(pod)
+                if stays:
+                    self._only_for_budgets.add(pod.uid)
+
+    @cached_property
+    def pods(self) -> Sequence[PodInfo]:
+        """The pods to remove from the cache: all potential victims but those that stay."""
+        found: list[PodInfo] = []
+        for pod in self._found:
+            if pod.uid not in self._units:
+                if pod.uid not in self._only_for_budgets:
+                    found.append(pod)
+            elif (unit := self._units[pod.uid]) is not None and not self._stays(unit):
+                found += unit.pods
+        return found
+
+    def _stays(self, unit: Unit) -> bool:
+        return self._only_for_budgets.issuperset(pod.uid for pod in unit.pods)
+
+    def units(self, affecting: AbstractSet[str]) -> list[Unit]:
+        """Units with a pod in `affecting`, uids out of `pods`, and units that share a budget's namespace with such a pod.
+
+        No other unit changes the result: it makes no filter fail, and what it uses of a budget does not count.
+        """
+        namespaces = {str(budget["metadata"].get("namespace") or "") for budget in self._budgets}
+        if namespaces:
+            namespaces &= {pod.namespace for pod in self.pods if pod.uid in affecting}
+        units = []
+        for pod in self._found:
+            if pod.uid not in self._units:
+                if pod.uid in affecting or pod.namespace in namespaces:
+                    units.append(Unit((pod,), pod.priority))
+                continue
+            unit = self._units[pod.uid]
+            if unit is not None and any(each.uid in affecting or each.namespace in namespaces for each in unit.pods):
+                units.append(unit)
+        return units
+
+    def violating_first(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, int]]:
+        """Units whose eviction violates a budget come first, each with the number of its pods that do. Without units that stay."""
+        violating, others = split_by_budget(units, self._budgets)
+        ordered = (*violating, *((unit, 0) for unit in others))
+        return ((unit, count) for unit, count in ordered if not self._stays(unit))
+
+
+def any_lower_priority(priority: int, cache: Cache) -> bool:
+    """Whether any unit on the cache is of lower priority."""
+    groups = cache.groups
+    for info in cache.nodes.values():
+        if info.node is None:
+            continue
+        for pod in info.pods.values():
+            if not pod.group or not groups.is_member(pod):
+                if pod.priority < priority:
+                    return True
+            elif priority_of(pod, groups) < priority and units_below(priority, (pod,), cache):
+                return True
+    return False

@@ -1,0 +1,87 @@
+"""Simulates the scheduling of a group's members: each is scheduled, assumed and reserved, and the next one sees it there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from podwright.core.cycle import Decision, Fault, Placement, RandomBelow, Rejection, schedule
+from podwright.core.framework.diagnosis import NodeDiagnosis
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import Bools, CycleState
+from podwright.core.framework.status import Code, Status
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.transaction import CacheTransaction
+
+
+@dataclass(slots=True)
+class Simulation:
+    """Members scheduled in one transaction. Whoever began the transaction rolls it back, which also runs Unreserve."""
+
+    framework: Framework
+    transaction: CacheTransaction
+    below: RandomBelow
+    within: Bools | None = None
+    """bool[nodes]: the only nodes that may be taken; None: all."""
+    attempts: dict[str, Placement | Rejection] = field(default_factory=dict)
+    """By uid, in the order in which members were scheduled."""
+    placed: int = 0
+    """How many members got a node."""
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        return tuple(attempt for attempt in self.attempts.values() if isinstance(attempt, Placement))
+
+    @property
+    def rejections(self) -> tuple[Rejection, ...]:
+        return tuple(attempt for attempt in self.attempts.values() if isinstance(attempt, Rejection))
+
+    def schedule(self, pod: PodInfo) -> Decision:
+        """Schedules the next member. A Fault ends the simulation."""
+        cache = self.transaction.cache
+        decision = schedule(self.framework, cache, pod, self.below, within=self.within, preempt=False)
+        if isinstance(decision, Placement):
+            decision = self._reserve(decision)
+        if not isinstance(decision, Fault):
+            self.attempts[pod.uid] = decision
+        return decision
+
+    def _reserve(self, placement: Placement) -> Decision:
+        pod = placement.pod
+        try:
+            refused = reserve(self.transaction, self.framework, placement.state, pod, placement.node_name)
+        except PluginError as error:
+            return Fault(pod, error.plugin, str(error))
+        if refused is not None:
+            return self._rejected(pod, refused)
+        # The pod now counts on this node, so it must not count on its nominated node as well.
+        self.transaction.clear_nomination(pod.uid)
+        self.placed += 1
+        return placement
+
+    def _rejected(self, pod: PodInfo, status: Status) -> Rejection | Fault:
+        if not status.rejected:
+            return Fault(pod, status.plugin, status.message or status.code.text)
+        by, diagnosis = frozenset((status.plugin,)), NodeDiagnosis(self.transaction.cache.table)
+        pending = by if status.code is Code.PENDING else frozenset()
+        return Rejection(pod, status.message, status.message, by, pending, None, diagnosis, None)
+
+
+def reserve(
+    transaction: CacheTransaction, framework: Framework, state: CycleState, pod: PodInfo, node_name: str
+) -> Status | None:
+    """Assumes the pod and runs the Reserve plugins. A rollback runs Unreserve and forgets the pod.
+
+    Returns why a plugin refused the pod, which is not assumed then. Raises PluginError.
+    """
+    transaction.assume(pod, node_name)
+    try:
+        refused = framework.reserve(state, pod, node_name)
+    except PluginError:
+        transaction.forget(pod)
+        raise
+    if refused is not None:
+        transaction.forget(pod)
+        return refused
+    transaction.on_rollback(lambda: framework.unreserve(state, pod, node_name))
+    return None
