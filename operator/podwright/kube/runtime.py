@@ -80,7 +80,7 @@ class Runtime:
         self.metrics = Metrics()
         self.http = Http(self.source, ClientMetrics(self.metrics.registry))
         recorder = self._recorder = EventRecorder(
-            self.http, time.time, self.metrics.events_dropped.inc, steady=time.monotonic
+            self.http, clock=time.time, dropped=self.metrics.events_dropped.inc, steady=time.monotonic
         )
         self._status = PodStatusWriter(self.http, time.time)
         self._group_status = PodGroupStatusWriter(self.http, time.time)
@@ -148,9 +148,9 @@ class Runtime:
         self._build(await self._persist("the API server", lambda: access.server_minor(self.http)))
         await self._persist("policies", self._load_policies)
         self._reflect("nodes", Reflector(self.http, NODE, self.engine.nodes))
-        await self._persist("pod groups", self.pod_groups.look)
+        await self._persist("pod groups", self.pod_groups.discover)
         self._reflectors.update(self.pod_groups.reflectors)
-        assigned = self._phases.watching(self.engine.assigned)
+        assigned = self._phases.counting(self.engine.assigned)
         self._reflect("assigned pods", Reflector(self.http, POD, assigned, field_selector=ASSIGNED))
         for resource in stored:
             self._reflect(resource.plural, Reflector(self.http, resource, self.engine.objects(resource.kind)))
@@ -191,7 +191,11 @@ class Runtime:
         self.policies = PolicyKeeper(self.http, self.engine, time.time, self._now_served)
         self._phases = PodGroupPhases(self.engine, self._group_status, time.time)
         self.pod_groups = ServedPodGroupApis(
-            self.http, self.engine, self._group_status, self._start_reflector, features
+            self.http,
+            self.engine,
+            writer=self._group_status,
+            start=self._start_reflector,
+            gates=features,
         )
 
     async def _load_policies(self) -> None:

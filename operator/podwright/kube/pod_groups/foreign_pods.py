@@ -1,8 +1,8 @@
-"""Looks for members of pod groups that ask for another scheduler, and whom therefore nobody tells us of.
+"""Finds members of pod groups that ask for another scheduler, so that the group's status can name them.
 
-Pods are only watched if they may be ours. A group that stays incomplete may have members that are not, and its status is to
-name them: so where one does, the namespace's waiting pods of others are listed now and then. Each look is complete, so pods that
-have left are let go.
+Only pods that may be ours are watched. So the pending pods of other schedulers are listed from time to time, in namespaces
+where a group stays incomplete. Each list is complete: foreign pods that it lacks are removed. What is found is kept in
+engine/gangs/foreign_pods.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from podwright.kube.kinds import POD
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 10.0
-REST: Final = 50
-"""After a look so many times as long as it took there is no other."""
+SHORTEST_SECONDS: Final = 10.0
+"""The shortest pause between two rounds."""
+PAUSE_FACTOR: Final = 50
+"""The pause is at least this many times as long as the round before it took."""
 
 
 class ForeignPodLister:
@@ -30,47 +31,51 @@ class ForeignPodLister:
     def __init__(self, http: Http, engine: Engine) -> None:
         self._http = http
         self._engine = engine
-        self._waited: set[str] = set()
+        self._incomplete: set[str] = set()
+        """The namespaces that had incomplete groups in the last round."""
 
     async def run(self) -> None:
-        """Looks until it is cancelled; the longer it takes, the more seldom."""
+        """Lists until it is cancelled; the longer a round takes, the longer the pause after it."""
         clock = asyncio.get_running_loop().time
-        pause = LOOK_SECONDS
+        pause = SHORTEST_SECONDS
         while True:
             await asyncio.sleep(pause)
             started = clock()
             try:
-                await self.look()
+                await self.refresh()
             except ClusterError as error:
-                log.info("cannot look for pods of other schedulers in pod groups: %s", error)
-            pause = max(LOOK_SECONDS, REST * (clock() - started))
+                log.info("cannot list pods of other schedulers in pod groups: %s", error)
+            pause = max(SHORTEST_SECONDS, PAUSE_FACTOR * (clock() - started))
 
-    async def look(self) -> None:
-        """Once, where a group was incomplete at the last look, too, or where foreign_pods of it are known. Raises ClusterError."""
-        waiting, odd = self._namespaces()
-        for namespace in sorted((waiting & self._waited) | odd):
-            await self._look_at(namespace)
-        self._waited = waiting
+    async def refresh(self) -> None:
+        """One round over namespaces with a group that was incomplete in the last round too, or has known foreign pods.
+
+        Raises ClusterError.
+        """
+        incomplete, mixed = self._namespaces()
+        for namespace in sorted((incomplete & self._incomplete) | mixed):
+            await self._refresh(namespace)
+        self._incomplete = incomplete
 
     def _namespaces(self) -> tuple[set[str], set[str]]:
-        """Those of groups of which pods of ours wait for others to come, and of those that have both ours and foreign_pods."""
+        """The namespaces of groups whose members wait for more members, and of groups with both our and foreign pods."""
         groups, foreign_pods = self._engine.cache.groups, self._engine.foreign_pods
-        waiting: set[str] = set()
-        odd: set[str] = set()
+        incomplete: set[str] = set()
+        mixed: set[str] = set()
         for group in groups.all():
             members = groups.members(group.key)
             if members.waiting and members.total < group.min_count:
-                waiting.add(group.namespace)
+                incomplete.add(group.namespace)
             if members.total and foreign_pods.of(group.key):
-                odd.add(group.namespace)
-        return waiting, odd
+                mixed.add(group.namespace)
+        return incomplete, mixed
 
-    async def _look_at(self, namespace: str) -> None:
-        """At the namespace's waiting pods that ask for somebody else. Raises ClusterError."""
+    async def _refresh(self, namespace: str) -> None:
+        """Lists the namespace's pending pods of other schedulers. Raises ClusterError."""
         ours = sorted(self._engine.policies.policy_set.scheduler_names)
         selector = ",".join(("spec.nodeName=", *(f"spec.schedulerName!={name}" for name in ours)))
-        there: set[str] = set()
+        listed: set[str] = set()
         async for raw in list_objects(self._http, POD.collection_in(namespace), {"fieldSelector": selector}):
-            there.add(str(raw["metadata"]["uid"]))
+            listed.add(str(raw["metadata"]["uid"]))
             self._engine.foreign_pods.seen(raw)
-        self._engine.foreign_pods.keep_only(namespace, there)
+        self._engine.foreign_pods.keep_only(namespace, listed)

@@ -1,8 +1,9 @@
-"""What the status of a `scheduling.x-k8s.io` PodGroup should say: its phase, and how many members are where.
+"""The status fields of a `scheduling.x-k8s.io` PodGroup: its phase, and counts of its members.
 
-Members with a node are counted where their stream comes in, since finished pods leave the cache; those that wait are the
-cache's. A group whose members are all another scheduler's is left to that one. Changes are gathered for a moment and written
-by `group_status`. Source of phases and fields: the documentation and the controller of the scheduler-plugins project.
+Assigned members are counted from their stream, since finished pods leave the cache; pending members are counted from the
+cache. A group whose members all belong to another scheduler is left to that scheduler. Changes are collected for a moment and
+handed to `status`, which writes them. Phases and fields follow the documentation and the controller of the scheduler-plugins
+project.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from podwright.kube.client.times import rfc3339
 from podwright.kube.pod_groups.status import PodGroupStatusWriter
 from podwright.kube.watch.reflector import Holding
 
-GATHER_SECONDS: Final = 0.5
+COLLECT_SECONDS: Final = 0.5
+"""How long changes are collected before they are written."""
 SETTLE_SECONDS: Final = 2.0
-"""After the caches are complete, until pending pods that Kopf brings are there, too."""
+"""How long after the caches are complete the first fields are written. Kopf brings the pending pods meanwhile."""
 
 PENDING: Final = "Pending"
 SCHEDULING: Final = "Scheduling"
@@ -38,7 +40,7 @@ _PREFIX: Final = f"{PLUGINS_API}:"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """A group's members: all of them, those with a node, and of these by phase."""
+    """Numbers of a group's members: all, those with a node, and of the latter those in each phase."""
 
     total: int
     scheduled: int
@@ -47,29 +49,29 @@ class Counts:
     failed: int
 
 
-def phase(before: str, least: int, counts: Counts) -> str:
-    """The group's phase; `least` members make it complete. A group that has ended stays so."""
+def phase(before: str, min_count: int, counts: Counts) -> str:
+    """The group's phase; `min_count` members make it complete. A finished or failed group stays so."""
     if before in _ENDED:
         return before
-    if counts.succeeded >= least:
+    if counts.succeeded >= min_count:
         return FINISHED
     active = counts.running + counts.succeeded
-    if counts.failed and active + counts.failed >= least:
+    if counts.failed and active + counts.failed >= min_count:
         return FAILED
-    if counts.total < least:
+    if counts.total < min_count:
         return PENDING
-    if active >= least:
+    if active >= min_count:
         return RUNNING
-    if counts.scheduled >= least:
+    if counts.scheduled >= min_count:
         return SCHEDULED
     return UNKNOWN if counts.scheduled and before in _PLACED_ONCE else SCHEDULING
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A member with a node."""
+    """A member with a node. `ours`: it asks for a scheduler name that we serve."""
 
-    key: str
+    group: str
     phase: str
     ours: bool
     owners: str
@@ -84,97 +86,97 @@ class PodGroupPhases:
         self._clock = clock
         self._by_uid: dict[str, _Member] = {}
         self._by_group: dict[str, dict[str, _Member]] = {}
-        self._said: dict[str, tuple[str, Mapping[str, Any]]] = {}
-        """By group: its uid, and what we said of it last."""
+        self._written: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        """By group: its uid, and the fields that we wrote last."""
         self._changed: set[str] = set()
-        self._any = asyncio.Event()
-        self._begun = False
-        engine.cache.groups.listen(self._touch)
+        self._has_changes = asyncio.Event()
+        self._running = False
+        engine.cache.groups.listen(self._mark_changed)
 
-    def watching(self, sink: Holding) -> Holding:
-        """The stream of pods with a node, looked at on its way to `sink`."""
-        return _Watched(sink, self)
+    def counting(self, sink: Holding) -> Holding:
+        """A sink for assigned pods that counts members and passes everything on to `sink`."""
+        return _CountingSink(sink, self)
 
     async def run(self, complete: asyncio.Event) -> None:
-        """Says what has changed until it is cancelled, once the caches are `complete`."""
+        """Writes changes until it is cancelled, once the caches are `complete`."""
         await complete.wait()
         await asyncio.sleep(SETTLE_SECONDS)
-        self._begun = True
+        self._running = True
         while True:
-            await self._any.wait()
-            await asyncio.sleep(GATHER_SECONDS)
-            self.say()
+            await self._has_changes.wait()
+            await asyncio.sleep(COLLECT_SECONDS)
+            self.write_changes()
 
     def finish(self) -> None:
-        """What is left to say at the end; nothing if too little was known ever to begin."""
-        if self._begun:
-            self.say()
+        """Writes the last changes at the end; none if the caches never were complete."""
+        if self._running:
+            self.write_changes()
 
-    def say(self) -> None:
-        """Hands what has changed to the writer."""
+    def write_changes(self) -> None:
+        """Hands the fields of changed groups to the writer."""
         changed, self._changed = self._changed, set()
-        self._any.clear()
+        self._has_changes.clear()
         for key in changed:
             group = self._engine.cache.groups.get(key)
             if group is None:
-                self._said.pop(key, None)
+                self._written.pop(key, None)
             elif self._is_ours(key):
-                self._say(group)
+                self._write(group)
 
-    # Members with a node
+    # Assigned members
 
     @property
     def members(self) -> int:
-        """How many there are, in all groups."""
+        """The number of assigned members of all groups."""
         return len(self._by_uid)
 
     def placed(self, raw: Mapping[str, Any]) -> None:
-        """A pod with a node is there, or changed. Never raises."""
+        """An assigned pod was added, or has changed. Never raises."""
         try:
             metadata, spec = raw["metadata"], raw["spec"]
-            key = group_of(spec, metadata["labels"], str(metadata.get("namespace") or "default"))
+            group = group_of(spec, metadata["labels"], str(metadata.get("namespace") or "default"))
             uid, ours = str(metadata["uid"]), self._engine.policies.serves(str(spec.get("schedulerName")))
-            where = str((raw.get("status") or {}).get("phase") or "")
-            member = _Member(key, where, ours, _owners(raw))
+            pod_phase = str((raw.get("status") or {}).get("phase") or "")
+            member = _Member(group, pod_phase, ours, _owners_of(raw))
         except (InvalidObjectError, KeyError, TypeError, AttributeError):
-            return  # the cache has complained of it
+            return  # the cache has reported it as invalid
         before = self._by_uid.get(uid)
         if before == member:
             return
-        if before is not None and before.key != key:
+        if before is not None and before.group != group:
             self.gone(uid)
-        if key.startswith(_PREFIX):
-            self._by_uid[uid] = self._by_group.setdefault(key, {})[uid] = member
-            self._touch(key)
+        if group.startswith(_PREFIX):
+            self._by_uid[uid] = self._by_group.setdefault(group, {})[uid] = member
+            self._mark_changed(group)
 
     def gone(self, uid: str) -> None:
-        """A pod with a node is there no more; one that is in no group is no error."""
+        """An assigned pod is gone. It need not be a member of a group."""
         member = self._by_uid.pop(uid, None)
         if member is not None:
-            members = self._by_group[member.key]
+            members = self._by_group[member.group]
             del members[uid]
             if not members:
-                del self._by_group[member.key]
-            self._touch(member.key)
+                del self._by_group[member.group]
+            self._mark_changed(member.group)
 
-    # What is to be said
+    # Fields
 
-    def _touch(self, key: str) -> None:
+    def _mark_changed(self, key: str) -> None:
         if key.startswith(_PREFIX):
             self._changed.add(key)
-            self._any.set()
+            self._has_changes.set()
 
     def _is_ours(self, key: str) -> bool:
-        """Whether nobody else looks after the group: one member of ours is enough, or none at all."""
+        """Whether no other scheduler owns the group: it has a member of ours, or no members."""
         placed = self._by_group.get(key, {})
         waiting = self._engine.cache.groups.members(key).waiting
         return bool(waiting) or not placed or any(member.ours for member in placed.values())
 
-    def _say(self, group: PodGroup) -> None:
-        uid, said = self._said.get(group.key, ("", {}))
+    def _write(self, group: PodGroup) -> None:
+        uid, written = self._written.get(group.key, ("", {}))
         if uid != group.uid:
-            said = self._writer.fields_of(group.key)
-        before = str(said.get("phase") or "")
+            written = self._writer.fields_of(group.key)
+        before = str(written.get("phase") or "")
         if before in _ENDED:
             return
         counts = self._count(group.key)
@@ -185,13 +187,13 @@ class PodGroupPhases:
             "succeeded": counts.succeeded,
             "failed": counts.failed,
         }
-        started = said.get("scheduleStartTime")
+        started = written.get("scheduleStartTime")
         if started or fields["phase"] != PENDING:
             fields["scheduleStartTime"] = started or rfc3339(self._clock())
-        owners = said.get("occupiedBy") or next(filter(None, self._owners(group.key)), "")
+        owners = written.get("occupiedBy") or next(filter(None, self._owners(group.key)), "")
         if owners:
             fields["occupiedBy"] = owners
-        self._said[group.key] = (group.uid, fields)
+        self._written[group.key] = (group.uid, fields)
         self._writer.set_fields(group.key, fields)
 
     def _count(self, key: str) -> Counts:
@@ -204,13 +206,13 @@ class PodGroupPhases:
     def _owners(self, key: str) -> Iterable[str]:
         for pod in self._engine.cache.groups.members(key).waiting.values():
             if pod.raw is not None:
-                yield _owners(pod.raw)
+                yield _owners_of(pod.raw)
         for member in self._by_group.get(key, {}).values():
             yield member.owners
 
 
-class _Watched:
-    """A sink in front of another one, which tells of pods that name a group by label."""
+class _CountingSink:
+    """Passes assigned pods on to another sink, and those that name a group by label to the phases as well."""
 
     def __init__(self, sink: Holding, phases: PodGroupPhases) -> None:
         self._sink = sink
@@ -231,8 +233,8 @@ class _Watched:
         self._phases.gone(key)
 
 
-def _owners(raw: Mapping[str, Any]) -> str:
-    """The pod's owners as the status names them: `namespace/name`, sorted, with commas between."""
+def _owners_of(raw: Mapping[str, Any]) -> str:
+    """The pod's owners as the status names them: `namespace/name`, sorted, separated by commas."""
     metadata = raw["metadata"]
     namespace = metadata.get("namespace") or "default"
     return ",".join(sorted(f"{namespace}/{owner['name']}" for owner in metadata.get("ownerReferences") or ()))

@@ -1,8 +1,8 @@
-"""The status of pod groups: conditions of both APIs, and the fields of the custom resource, patched behind the bindings.
+"""The status of pod groups: conditions of both APIs, and the fields of the custom resource.
 
-WorkQueue are kept by group, the newest counts, and a few workers carry them out, one write a group at a time. What a status says
-already is not written again, and that a group was scheduled once is never taken back. Source of types, reasons and rules:
-the API reference of PodGroup, and kube-scheduler's own writes. What the fields should be is for `group_phases` to say.
+Invariant: what a status says already is not written again, and a group that was scheduled once is never called unscheduled.
+Types, reasons and rules follow the API reference of PodGroup and kube-scheduler's own writes. `phases` decides what the fields
+say, engine/gangs what the conditions say; retries are in kube/write/queued_status.
 """
 
 from __future__ import annotations
@@ -16,42 +16,45 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import APIS, KIND, PodGroup, group_key
 from podwright.core.state.object_store import key_of
 from podwright.engine.ports import Verdict
-from podwright.kube.client.errors import is_not_found, is_retryable_write, uid_mismatch
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import MERGE_PATCH, STRATEGIC_PATCH
 from podwright.kube.client.objects import conditions_of
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import Resource
-from podwright.kube.write.work_queue import PATIENCE, Work, WorkQueue
+from podwright.kube.write.queued_status import QueuedStatusWriter
 
 log = logging.getLogger(__name__)
 
 SCHEDULED: Final = "PodGroupInitiallyScheduled"
-SCHEDULED_OF_OLD: Final = "PodGroupScheduled"
-"""What v1alpha2 calls it."""
+SCHEDULED_IN_V1ALPHA2: Final = "PodGroupScheduled"
 DISRUPTED: Final = "DisruptionTarget"
 LONGEST_MESSAGE: Final = 32_768
 """Characters that a condition's message may have."""
 
 
+def was_scheduled(conditions: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether these conditions say that the group was scheduled once."""
+    return any(conditions.get(kind, {}).get("status") == "True" for kind in (SCHEDULED, SCHEDULED_IN_V1ALPHA2))
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a condition is to say of this generation."""
+    """What a condition is to say of this generation of the group."""
 
     status: str
     reason: str
     message: str
     generation: int
 
-    def said_by(self, raw: Mapping[str, Any]) -> bool:
-        """Whether a condition as it was read says so."""
+    def equals(self, raw: Mapping[str, Any]) -> bool:
+        """Whether a condition of the API says the same."""
         said = (raw.get("status"), raw.get("reason"), raw.get("message") or "", raw.get("observedGeneration") or 0)
         return said == (self.status, self.reason, self.message, self.generation)
 
 
 @dataclass(slots=True)
-class _Known:
-    """A group's status as it was read last, or answered when we wrote it."""
+class _KnownGroup:
+    """A group's status as it was read last, or as the response to our patch showed it."""
 
     kind: str
     namespace: str
@@ -59,144 +62,131 @@ class _Known:
     uid: str
     conditions: dict[str, Mapping[str, Any]]
     fields: dict[str, Any]
-    once: bool
-    """It was scheduled once."""
+    scheduled_once: bool
     written: Mapping[str, Any] | None = None
-    """The fields that we wrote last. If somebody changes them, so be it: two that insist would write for ever."""
+    """The fields that we wrote last. A change by somebody else stays: two writers that insist would never stop."""
+
+    def differs_from(self, fields: Mapping[str, Any]) -> bool:
+        """Whether these fields have to be written. A missing count is 0."""
+        if fields == self.written:
+            return False
+        return any((self.fields.get(name) or None) != (value or None) for name, value in fields.items())
 
 
 @dataclass(slots=True)
-class _WorkItem:
+class _Change:
+    """What the status is to say: conditions by type, and fields; None leaves the fields as they are."""
+
+    about: str
     conditions: dict[str, Condition] = field(default_factory=dict)
     fields: Mapping[str, Any] | None = None
-    tries: int = 0
+    failures: int = 0
 
-    def absorb(self, older: _WorkItem) -> None:
+    def absorb(self, older: _Change) -> None:
         self.conditions = {**older.conditions, **self.conditions}
         self.fields = older.fields if self.fields is None else self.fields
 
 
-class PodGroupStatusWriter:
-    """Implements `GroupWriter`. `run` is the work; `clock` gives seconds since the epoch."""
+class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
+    """Implements `GroupWriter`. Groups are known by their key."""
+
+    written = "the status of pod groups"
 
     def __init__(self, http: Http, clock: Callable[[], float]) -> None:
-        self._http = http
-        self._clock = clock
+        super().__init__(http, clock)
         self._resources: dict[str, Resource] = {}
-        self._known: dict[str, _Known] = {}
-        self._work_queue = WorkQueue(Work[_WorkItem]("the status of pod groups", self._carry_out, self._failed))
         self._without_conditions: set[str] = set()
-        """Kinds whose schema has none: the API server takes them out."""
+        """Kinds whose schema lacks conditions: the API server prunes them."""
         self._refusals: set[tuple[str, int]] = set()
+        """Kinds and HTTP statuses of refusals that were logged."""
 
-    # What is there
+    # What the status says
 
-    def serve(self, kind: str, resource: Resource) -> None:
+    def use_version(self, kind: str, resource: Resource) -> None:
         """Groups of this kind are written at this version from now on."""
         self._resources[kind] = resource
         self._without_conditions.discard(kind)
 
     def seen(self, kind: str, raw: Mapping[str, Any]) -> None:
-        """The group as it is."""
+        """The group as the API server has it."""
         namespace, name = key_of(raw)
         key = group_key(APIS[kind], namespace, name)
         uid = str(raw["metadata"].get("uid") or "")
         status = raw.get("status")
-        status = dict(status) if isinstance(status, Mapping) else {}
+        fields = dict(status) if isinstance(status, Mapping) else {}
+        fields.pop("conditions", None)
         conditions = conditions_of(raw)
-        status.pop("conditions", None)
-        once = any(conditions.get(kind, {}).get("status") == "True" for kind in (SCHEDULED, SCHEDULED_OF_OLD))
         before = self._known.get(key)
-        known = self._known[key] = _Known(kind, namespace, name, uid, conditions, status, once)
+        known = _KnownGroup(kind, namespace, name, uid, conditions, fields, was_scheduled(conditions))
         if before is not None and before.uid == uid:
-            known.once, known.written = once or before.once, before.written
-
-    def forget(self, key: str) -> None:
-        """The group is gone."""
-        self._known.pop(key, None)
-        self._work_queue.drop(key)
+            known.scheduled_once, known.written = known.scheduled_once or before.scheduled_once, before.written
+        self._known[key] = known
 
     def fields_of(self, key: str) -> Mapping[str, Any]:
-        """What the group's status says besides conditions; empty if it is not known."""
+        """What the group's status says besides conditions; empty for an unknown group."""
         known = self._known.get(key)
         return known.fields if known is not None else {}
 
-    # What is wished for
+    # What it is to say
 
     def scheduled(self, group: PodGroup) -> None:
         known = self._known.get(group.key)
         if known is not None:
-            known.once = True
-            self._work_item(group.key, self._type_of(known), Condition("True", "Scheduled", "", group.generation))
+            known.scheduled_once = True
+            condition = Condition("True", "Scheduled", "", group.generation)
+            self._enqueue_condition(group.key, self._scheduled_type(known), condition)
 
     def not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
         known = self._known.get(group.key)
-        if known is not None and not known.once:
-            message = verdict.message[:LONGEST_MESSAGE]
-            self._work_item(
-                group.key, self._type_of(known), Condition("False", verdict.reason, message, group.generation)
-            )
+        if known is not None and not known.scheduled_once:
+            condition = Condition("False", verdict.reason, verdict.message[:LONGEST_MESSAGE], group.generation)
+            self._enqueue_condition(group.key, self._scheduled_type(known), condition)
 
     def disrupted(self, group: PodGroup, message: str) -> None:
         condition = Condition("True", "PreemptionByScheduler", message[:LONGEST_MESSAGE], group.generation)
-        self._work_item(group.key, DISRUPTED, condition)
+        self._enqueue_condition(group.key, DISRUPTED, condition)
 
     def set_fields(self, key: str, fields: Mapping[str, Any]) -> None:
         """Sets these fields of the group's status."""
         known = self._known.get(key)
-        if known is not None and (self._work_queue.open(key) or self._lacking(known, fields)):
-            self._wished(key).fields = fields
+        if known is not None and (key in self._queue or known.differs_from(fields)):
+            self._queued_change(key).fields = fields
 
-    def _type_of(self, known: _Known) -> str:
+    def _scheduled_type(self, known: _KnownGroup) -> str:
         resource = self._resources.get(known.kind)
-        return SCHEDULED_OF_OLD if resource is not None and resource.version == "v1alpha2" else SCHEDULED
+        return SCHEDULED_IN_V1ALPHA2 if resource is not None and resource.version == "v1alpha2" else SCHEDULED
 
-    def _work_item(self, key: str, kind: str, condition: Condition) -> None:
+    def _enqueue_condition(self, key: str, kind: str, condition: Condition) -> None:
         known = self._known.get(key)
         if known is None or known.kind in self._without_conditions:
             return
-        if self._work_queue.open(key) or not condition.said_by(known.conditions.get(kind, {})):
-            self._wished(key).conditions[kind] = condition
+        if key in self._queue or not condition.equals(known.conditions.get(kind, {})):
+            self._queued_change(key).conditions[kind] = condition
 
-    def _wished(self, key: str) -> _WorkItem:
-        wish = self._work_queue.get(key)
-        if wish is None:
-            wish = _WorkItem()
-            self._work_queue.add(key, wish)
-        return wish
+    def _queued_change(self, key: str) -> _Change:
+        """The queued change of the group, or a new one."""
+        change = self._queue.get(key)
+        if change is None:
+            change = _Change(f"pod group {key}")
+            self._queue.add(key, change)
+        return change
 
     # Writing
 
-    async def run(self) -> None:
-        """Writes what is wished for, until it is cancelled."""
-        await self._work_queue.run()
+    def _first_refusal(self, key: str, error: ClusterError) -> bool:
+        refusal = (self._known[key].kind, error.status)
+        if refusal in self._refusals:
+            return False
+        self._refusals.add(refusal)
+        return True
 
-    async def flush(self, grace: float) -> None:
-        """Waits until nothing waits to be written, at most `grace` seconds."""
-        await self._work_queue.flush(grace)
-
-    def _failed(self, key: str, wish: _WorkItem, error: ClusterError) -> None:
-        if is_not_found(error) or uid_mismatch(error):
-            return
-        known = self._known.get(key)
-        if known is None:
-            return
-        wish.tries += 1
-        lasting = not is_retryable_write(error)
-        if wish.tries == PATIENCE or (lasting and (known.kind, error.status) not in self._refusals):
-            log.warning("cannot write the status of pod group %s: %s", key, error)
-        if lasting:
-            self._refusals.add((known.kind, error.status))
-            return
-        self._work_queue.again(key, wish, error)
-
-    async def _carry_out(self, key: str, wish: _WorkItem) -> None:
+    async def _write(self, key: str, change: _Change) -> None:
         known = self._known.get(key)
         resource = None if known is None else self._resources.get(known.kind)
         if known is None or resource is None:
             return
-        conditions = self._conditions(known, wish)
-        fields = wish.fields if wish.fields is not None and self._lacking(known, wish.fields) else None
+        conditions = self._conditions_to_write(known, change)
+        fields = change.fields if change.fields is not None and known.differs_from(change.fields) else None
         if not conditions and fields is None:
             return
         status = dict(fields or {})
@@ -204,12 +194,11 @@ class PodGroupStatusWriter:
             status["conditions"] = conditions
         body = {"metadata": {"uid": known.uid}, "status": status}
         path = resource.path(known.name, known.namespace, "status")
-        form = STRATEGIC_PATCH if known.kind == KIND else MERGE_PATCH
-        answer = await self._http.call("PATCH", path, body, form)
+        answer = await self._http.call("PATCH", path, body, STRATEGIC_PATCH if known.kind == KIND else MERGE_PATCH)
         if fields is not None:
             known.written = fields
         if self._known.get(key) is not known:
-            return  # the watch has shown a newer one, or that it is gone
+            return  # meanwhile the watch has shown a newer status, or a deletion
         self.seen(known.kind, answer)
         if conditions and not conditions_of(answer) and known.kind not in self._without_conditions:
             self._without_conditions.add(known.kind)
@@ -217,13 +206,13 @@ class PodGroupStatusWriter:
                 "%s has no conditions in its schema: only events and pods say why a group waits", resource.collection
             )
 
-    def _conditions(self, known: _Known, wish: _WorkItem) -> list[Mapping[str, Any]]:
-        """The conditions to write. A custom resource's list is replaced as a whole, so there it is all of them."""
+    def _conditions_to_write(self, known: _KnownGroup, change: _Change) -> list[Mapping[str, Any]]:
+        """The conditions of the patch. A merge patch replaces the custom resource's list, so there it is the whole list."""
         found: dict[str, Mapping[str, Any]] = {}
-        for kind, condition in wish.conditions.items():
+        for kind, condition in change.conditions.items():
             before = known.conditions.get(kind, {})
-            taken_back = kind != DISRUPTED and known.once and condition.status != "True"
-            if condition.said_by(before) or taken_back:
+            undoes_scheduled = kind != DISRUPTED and known.scheduled_once and condition.status != "True"
+            if condition.equals(before) or undoes_scheduled:
                 continue
             same = before.get("status") == condition.status
             found[kind] = {
@@ -239,10 +228,3 @@ class PodGroupStatusWriter:
         if not found or known.kind == KIND:
             return list(found.values())
         return list({**known.conditions, **found}.values())
-
-    @staticmethod
-    def _lacking(known: _Known, fields: Mapping[str, Any]) -> bool:
-        """Whether these have to be written. A count that is not there is 0."""
-        if fields == known.written:
-            return False
-        return any((known.fields.get(name) or None) != (value or None) for name, value in fields.items())

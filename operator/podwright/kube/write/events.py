@@ -1,9 +1,9 @@
-"""Events for people, as kube-scheduler writes them: events.k8s.io/v1, repeated ones as series, posted behind the bindings.
+"""Events as kube-scheduler writes them: events.k8s.io/v1, repeated ones as series, posted in the background.
 
-`record` only queues. When more wait than may, the newest are dropped and counted. The first warning about a pod is an event;
-the same once more makes that event a series; from then on it is only counted, and the count is written now and then and at the
-end of the series, as client-go's broadcaster does. A warning whose text has changed is a new event (with client-go it is, because
-the pod's condition and with it the pod changes too). Posting keeps below a rate, and gives up after a few tries.
+`record` only queues. When the queue is full, new events are dropped and counted. As in client-go's broadcaster, the first warning
+is an event, its first repetition makes it a series, and further ones are only counted; the count is written regularly and at the
+end of the series. A warning whose text has changed is a new event (in client-go too, because the pod's condition, and with it
+the pod, has changed). Posting is rate-limited, and gives up after a few attempts. Texts come from the engine.
 """
 
 from __future__ import annotations
@@ -32,31 +32,34 @@ from podwright.kube.write.work_queue import until_idle
 log = logging.getLogger(__name__)
 
 WORKERS: Final = 8
-WAITING_AT_MOST: Final = 20_000
-PER_SECOND: Final = 2_000.0
+QUEUE_LIMIT: Final = 20_000
+EVENTS_PER_SECOND: Final = 2_000.0
 RETRY: Final = RetryPolicy(shortest=0.25, longest=1.0, attempts=4)
 FINISH_SECONDS: Final = 360.0
+"""A series without a repetition for this long has ended."""
 REFRESH_SECONDS: Final = 1_800.0
+"""How often the count of a running series is written."""
 SWEEP_SECONDS: Final = 60.0
+"""How often series are checked for both."""
 
 
 @dataclass(slots=True)
 class _Series:
-    """An event that may repeat. `written`: how many of `count` the API server knows of, at `written_at`.
+    """A warning that may repeat. `written`: the count that the API server has, since `written_at`.
 
-    `last` is a time for people to read; `seen` and `written_at` are of a clock that does not step.
+    `last` is wall-clock time, for people to read; `last_steady` and `written_at` are of the steady clock.
     """
 
     body: dict[str, Any]
     last: float
-    seen: float
+    last_steady: float
     count: int = 1
     written: int = 1
     written_at: float = 0.0
     queued: bool = False
 
-    def like(self, reason: str, action: str, related_uid: str) -> bool:
-        """Whether this says the same but for the text."""
+    def matches(self, reason: str, action: str, related_uid: str) -> bool:
+        """Whether all but the text is the same."""
         body = self.body
         known = body["related"].get("uid", "") if "related" in body else ""
         return body["reason"] == reason and body["action"] == action and known == related_uid
@@ -64,36 +67,41 @@ class _Series:
 
 @dataclass(slots=True)
 class _Post:
+    """A request to make: to create an event, or to write the count of a series."""
+
     body: dict[str, Any] | None
     series: _Series | None = field(default=None)
 
 
 class EventRecorder:
-    """Implements `Recorder`. `run` is the work; `clock` gives seconds since the epoch, `steady` seconds that never step."""
+    """Implements `Recorder`. `run` is the work; `dropped` is called for each event that is given up.
+
+    `clock` gives seconds since the epoch; `steady` gives seconds of a clock that never steps.
+    """
 
     def __init__(
         self,
         http: Http,
+        *,
         clock: Callable[[], float],
         dropped: Callable[[], None],
-        *,
-        waiting_at_most: int = WAITING_AT_MOST,
-        per_second: float = PER_SECOND,
+        queue_limit: int = QUEUE_LIMIT,
+        per_second: float = EVENTS_PER_SECOND,
         steady: Callable[[], float] | None = None,
     ) -> None:
         self._http = http
         self._clock = clock
         self._steady = steady or clock
         self._dropped = dropped
-        self._limit = waiting_at_most
+        self._queue_limit = queue_limit
         self._interval = 1.0 / per_second
         self._host = socket.gethostname()
-        self._waiting: deque[_Post] = deque()
+        self._queue: deque[_Post] = deque()
         self._series: dict[str, list[_Series]] = {}
-        """By the uid of what they regard, or its name where it has none."""
-        self._work_there = asyncio.Event()
-        self._under_way = 0
-        self._free_at = 0.0
+        """By the uid of the object that they regard, or by its name if it has no uid."""
+        self._queue_filled = asyncio.Event()
+        self._posting = 0
+        self._next_at = 0.0
         self._serial = 0
         self._refusals: set[str] = set()
 
@@ -107,46 +115,46 @@ class EventRecorder:
         related: PodInfo | Regarding | None = None,
     ) -> None:
         if kind == "Normal":
-            self._put(_Post(self._body(regarding, kind, reason, action, note, related)))
+            self._enqueue(_Post(self._body(regarding, kind, reason, action, note, related)))
             return
-        now, seen = self._clock(), self._steady()
-        about = self._series.setdefault(regarding.uid or regarding.name, [])
-        other = related.uid if related is not None else ""
-        for series in about:
-            if not series.like(reason, action, other):
+        now, steady = self._clock(), self._steady()
+        all_series = self._series.setdefault(regarding.uid or regarding.name, [])
+        related_uid = related.uid if related is not None else ""
+        for series in all_series:
+            if not series.matches(reason, action, related_uid):
                 continue
             if series.body["note"] == note:
                 series.count += 1
-                series.last, series.seen = now, seen
+                series.last, series.last_steady = now, steady
                 if series.count == 2:
-                    self._write(series)
+                    self._enqueue_count(series)
                 return
-            self._close(series)
-            about.remove(series)
+            self._end(series)
+            all_series.remove(series)
             break
         body = self._body(regarding, kind, reason, action, note, related)
-        about.append(_Series(body, now, seen, written_at=seen))
-        self._put(_Post(body))
+        all_series.append(_Series(body, now, steady, written_at=steady))
+        self._enqueue(_Post(body))
 
     def forget(self, uid: str) -> None:
         for series in self._series.pop(uid, ()):
-            self._close(series)
+            self._end(series)
 
-    def _close(self, series: _Series) -> None:
-        """Nothing will be added to it."""
+    def _end(self, series: _Series) -> None:
+        """Writes the final count."""
         if series.count > series.written:
-            self._write(series)
+            self._enqueue_count(series)
 
     async def run(self) -> None:
         """Posts what was recorded, until it is cancelled."""
         async with asyncio.TaskGroup() as workers:
             workers.create_task(self._sweep(), name="podwright event series")
             for _ in range(WORKERS):
-                workers.create_task(self._work(), name="podwright event poster")
+                workers.create_task(self._run_worker(), name="podwright event poster")
 
     async def flush(self, grace: float) -> None:
-        """Waits until all is posted, at most `grace` seconds."""
-        await until_idle(lambda: bool(self._waiting or self._under_way), grace)
+        """Returns when all events are posted, after at most `grace` seconds."""
+        await until_idle(lambda: bool(self._queue or self._posting), grace)
 
     def _body(
         self,
@@ -180,45 +188,45 @@ class EventRecorder:
             body["related"] = _reference(related)
         return body
 
-    def _put(self, post: _Post) -> bool:
-        """Whether there was room for it."""
-        if len(self._waiting) >= self._limit:
+    def _enqueue(self, post: _Post) -> bool:
+        """False if the queue is full and the post was dropped."""
+        if len(self._queue) >= self._queue_limit:
             self._dropped()
             return False
-        self._waiting.append(post)
-        if not self._work_there.is_set():
-            self._work_there.set()
+        self._queue.append(post)
+        if not self._queue_filled.is_set():
+            self._queue_filled.set()
         return True
 
-    def _write(self, series: _Series) -> None:
+    def _enqueue_count(self, series: _Series) -> None:
         if not series.queued:
-            series.queued = self._put(_Post(None, series))
+            series.queued = self._enqueue(_Post(None, series))
 
-    async def _work(self) -> None:
+    async def _run_worker(self) -> None:
         while True:
-            await self._work_there.wait()
-            if not self._waiting:
-                self._work_there.clear()
+            await self._queue_filled.wait()
+            if not self._queue:
+                self._queue_filled.clear()
                 continue
-            post = self._waiting.popleft()
-            self._under_way += 1
+            post = self._queue.popleft()
+            self._posting += 1
             try:
-                await self._paced()
+                await self._wait_for_rate()
                 await self._post(post)
             except Exception:
                 log.exception("posting an event failed")
                 self._dropped()
             finally:
-                self._under_way -= 1
-                del post  # the next may be long in coming
+                self._posting -= 1
+                del post  # frees it while the worker waits for the next one
 
-    async def _paced(self) -> None:
+    async def _wait_for_rate(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        self._free_at = max(self._free_at + self._interval, now)
-        # A burst may run ahead by some milliseconds: sleeping for less costs more than it saves.
-        if self._free_at > now + 0.02:
-            await asyncio.sleep(self._free_at - now)
+        self._next_at = max(self._next_at + self._interval, now)
+        # A burst may be up to 20 ms ahead of the rate: shorter sleeps cost more than they save.
+        if self._next_at > now + 0.02:
+            await asyncio.sleep(self._next_at - now)
 
     async def _post(self, post: _Post) -> None:
         try:
@@ -246,7 +254,7 @@ class EventRecorder:
             log.debug("an event was refused: %s", error)
             return
         self._refusals.add(reason)
-        log.warning("an event was refused, and this is said once only: %s", error)
+        log.warning("an event was refused (logged once for each reason): %s", error)
 
     async def _create(self, body: dict[str, Any] | None) -> None:
         assert body is not None
@@ -269,22 +277,23 @@ class EventRecorder:
         series.written, series.written_at = count, self._steady()
 
     async def _sweep(self) -> None:
-        """Ends series that have gone quiet and refreshes those that go on."""
+        """Ends series that are over, and writes the counts of running ones."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            for key, about in list(self._series.items()):
-                going_on = [series for series in about if self._goes_on(series)]
-                if going_on:
-                    self._series[key] = going_on
+            for key, all_series in list(self._series.items()):
+                running = [series for series in all_series if self._refresh(series)]
+                if running:
+                    self._series[key] = running
                 else:
                     del self._series[key]
 
-    def _goes_on(self, series: _Series) -> bool:
+    def _refresh(self, series: _Series) -> bool:
+        """Writes the count if that is due. Whether the series is still running."""
         now = self._steady()
-        quiet = now - series.seen > FINISH_SECONDS
-        if series.count > series.written and (quiet or now - series.written_at > REFRESH_SECONDS):
-            self._write(series)
-        return not quiet
+        ended = now - series.last_steady > FINISH_SECONDS
+        if series.count > series.written and (ended or now - series.written_at > REFRESH_SECONDS):
+            self._enqueue_count(series)
+        return not ended
 
 
 def _reference(of: PodInfo | Regarding) -> dict[str, str]:

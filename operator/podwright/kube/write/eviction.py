@@ -1,7 +1,7 @@
-"""Eviction of pods in favour of others: the condition DisruptionTarget, then a deletion that names the uid.
+"""Eviction of preemption's victims: the condition DisruptionTarget, then a deletion that names the uid.
 
-Carried out by tasks of its own, a few at a time, so that no decision waits for it. Source of the texts: kube-scheduler's
-preemption executor.
+Each eviction is a task of its own, with a limit on how many run at a time, so no decision waits for one. Another pod of the same
+name is never deleted. Texts follow kube-scheduler's preemption executor; engine/preemption decides who is evicted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from podwright.kube.kinds import POD
 
 log = logging.getLogger(__name__)
 
-AT_ONCE: Final = 16
+MAX_CONCURRENT: Final = 16
 RETRY: Final = RetryPolicy(shortest=0.1, longest=0.4, attempts=4, retries=is_retryable_write, longest_retry_after=5.0)
 
 
@@ -34,10 +34,10 @@ class PodEvictor:
         self._http = http
         self._recorder = recorder
         self._clock = clock
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._limit = asyncio.Semaphore(MAX_CONCURRENT)
         self.tasks: set[asyncio.Task[None]] = set()
-        self._begun: set[asyncio.Task[None]] = set()
-        """Those that have asked the API server for something."""
+        self._started: set[asyncio.Task[None]] = set()
+        """The tasks that have sent a request."""
 
     def evict(
         self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
@@ -48,14 +48,14 @@ class PodEvictor:
         task = asyncio.create_task(self._evict(victim, preemptor, node_name, done), name="podwright eviction")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
-        task.add_done_callback(self._begun.discard)
+        task.add_done_callback(self._started.discard)
 
     async def finish(self, grace: float) -> None:
-        """Waits at most `grace` seconds for what has begun, that no victim is left marked and alive, and ends the rest."""
-        for task in self.tasks - self._begun:
+        """Waits at most `grace` seconds for evictions that have started, so that no marked victim stays; cancels the others."""
+        for task in self.tasks - self._started:
             task.cancel()
-        if self._begun:
-            await asyncio.wait(set(self._begun), timeout=grace)
+        if self._started:
+            await asyncio.wait(set(self._started), timeout=grace)
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -63,20 +63,20 @@ class PodEvictor:
     async def _evict(
         self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
     ) -> None:
-        going = False
+        deleted = False
         try:
-            async with self._turn:
+            async with self._limit:
                 if (task := asyncio.current_task()) is not None:
-                    self._begun.add(task)
-                ours = await self._delete(victim, preemptor)
-            going = True
-            if ours:
+                    self._started.add(task)
+                deleted_by_us = await self._delete(victim, preemptor)
+            deleted = True
+            if deleted_by_us:
                 note = preempted_by(preemptor, node_name)
                 self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, preemptor)
         except ClusterError as error:
             log.warning("cannot preempt pod %s: %s", victim.key, error)
         finally:
-            done(going)
+            done(deleted)
 
     async def _delete(self, victim: PodInfo, preemptor: PodInfo | Regarding) -> bool:
         """Whether our deletion removes the victim; False if it was gone already. Raises ClusterError."""

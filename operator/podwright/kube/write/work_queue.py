@@ -1,6 +1,7 @@
-"""What is to be written about objects, by key: the newest wish counts, and a few workers carry them out one by one.
+"""A work queue like client-go's, keyed by object: a newer item replaces or absorbs an older one, and a few workers process them.
 
-One write an object at a time: two might arrive in the wrong order. What fails is tried again until it succeeds or is dropped.
+Invariant: at most one item per key is processed at a time, since two writes of one object could arrive in the wrong order. An
+item that failed is added again with a growing pause, until it succeeds or its key is forgotten. `queued_status` is built on it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from podwright.core.framework.interface import ClusterError
@@ -19,12 +19,10 @@ log = logging.getLogger(__name__)
 
 WORKERS: Final = 8
 RETRY: Final = RetryPolicy(shortest=1.0, longest=30.0)
-PATIENCE: Final = 5
-"""Failures of one write after which it is worth a line in the log."""
 
 
 async def until_idle(busy: Callable[[], bool], grace: float) -> None:
-    """Waits as long as it is busy, at most `grace` seconds."""
+    """Returns when `busy` no longer holds, after at most `grace` seconds."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(grace):
             while True:
@@ -34,88 +32,87 @@ async def until_idle(busy: Callable[[], bool], grace: float) -> None:
 
 
 class WorkItem(Protocol):
-    """What is to be written about one object. `tries`: how often that failed."""
+    """What is to be done about one object. `failures`: how often it has failed in a row."""
 
-    tries: int
+    failures: int
 
     def absorb(self, older: Self) -> None:
-        """Takes over what an older wish asks for beyond this one."""
+        """Adds what an older item of the same key asked for and this one does not mention."""
 
 
-W = TypeVar("W", bound=WorkItem)
+I = TypeVar("I", bound=WorkItem)  # noqa: E741 -- an item
 
 
-@dataclass(frozen=True)
-class Work(Generic[W]):
-    """`what` is written in words, how to do it, and what to do when the API server would not: `again` or nothing."""
+class WorkQueue(Generic[I]):
+    """See the module. `process` does the work of an item; `failed` decides what follows a ClusterError. `run` is the work."""
 
-    what: str
-    carry_out: Callable[[str, W], Awaitable[None]]
-    failed: Callable[[str, W, ClusterError], None]
-
-
-class WorkQueue(Generic[W]):
-    """`run` is the work."""
-
-    def __init__(self, work: Work[W]) -> None:
-        self._work = work
-        self._waiting: dict[str, W] = {}
+    def __init__(
+        self,
+        name: str,
+        process: Callable[[str, I], Awaitable[None]],
+        failed: Callable[[str, I, ClusterError], None],
+    ) -> None:
+        self._name = name
+        self._process = process
+        self._failed = failed
+        self._queued: dict[str, I] = {}
         self._order: asyncio.Queue[str] = asyncio.Queue()
-        self._under_way: set[str] = set()
+        self._processing: set[str] = set()
 
-    def get(self, key: str) -> W | None:
-        """The wish that waits, which may be changed."""
-        return self._waiting.get(key)
+    def __contains__(self, key: str) -> bool:
+        """Whether an item of the key is queued or being processed."""
+        return key in self._queued or key in self._processing
 
-    def add(self, key: str, wish: W) -> None:
-        """There is none of this key."""
-        self._waiting[key] = wish
+    def get(self, key: str) -> I | None:
+        """The queued item of the key, which the caller may change."""
+        return self._queued.get(key)
+
+    def add(self, key: str, item: I) -> None:
+        """Queues an item. The key must have none queued."""
+        self._queued[key] = item
         self._order.put_nowait(key)
 
-    def drop(self, key: str) -> None:
-        """Nothing is wished for any more."""
-        self._waiting.pop(key, None)
-
-    def open(self, key: str) -> bool:
-        """Whether something waits or is being written."""
-        return key in self._waiting or key in self._under_way
-
-    def again(self, key: str, wish: W, error: ClusterError) -> None:
-        """Later once more, after a pause that grows; as part of a newer wish if there is one."""
-        newer = self._waiting.get(key)
+    def add_rate_limited(self, key: str, item: I, error: ClusterError) -> None:
+        """Queues a failed item again after a pause that grows with its failures. A newer item of the key absorbs it."""
+        newer = self._queued.get(key)
         if newer is not None:
-            newer.absorb(wish)
+            newer.absorb(item)
             return
-        self._waiting[key] = wish
-        asyncio.get_running_loop().call_later(RETRY.pause(wish.tries, error), self._order.put_nowait, key)
+        self._queued[key] = item
+        pause = RETRY.pause(item.failures, error)
+        asyncio.get_running_loop().call_later(pause, self._order.put_nowait, key)
+
+    def forget(self, key: str) -> None:
+        """Removes the queued item of the key, if there is one."""
+        self._queued.pop(key, None)
 
     async def run(self) -> None:
-        """Writes what is wished for, until it is cancelled."""
+        """Processes items until it is cancelled."""
         async with asyncio.TaskGroup() as workers:
             for _ in range(WORKERS):
-                workers.create_task(self._write_all(), name=f"podwright writer: {self._work.what}")
+                workers.create_task(self._run_worker(), name=f"podwright writer of {self._name}")
 
     async def flush(self, grace: float) -> None:
-        """Waits until nothing waits to be written, at most `grace` seconds."""
-        await until_idle(lambda: bool(self._waiting or self._under_way), grace)
+        """Returns when nothing is queued or being processed, after at most `grace` seconds."""
+        await until_idle(lambda: bool(self._queued or self._processing), grace)
 
-    async def _write_all(self) -> None:
+    async def _run_worker(self) -> None:
         while True:
-            await self._write(await self._order.get())
+            await self._process_next(await self._order.get())
 
-    async def _write(self, key: str) -> None:
-        # Who writes this key already looks again afterwards.
-        wish = None if key in self._under_way else self._waiting.pop(key, None)
-        if wish is None:
+    async def _process_next(self, key: str) -> None:
+        # The worker that is processing the key queues it again if there is a newer item by then.
+        item = None if key in self._processing else self._queued.pop(key, None)
+        if item is None:
             return
-        self._under_way.add(key)
+        self._processing.add(key)
         try:
-            await self._work.carry_out(key, wish)
+            await self._process(key, item)
         except ClusterError as error:
-            self._work.failed(key, wish, error)
+            self._failed(key, item, error)
         except Exception:
-            log.exception("writing %s failed (%s)", self._work.what, key)
+            log.exception("writing %s failed (%s)", self._name, key)
         finally:
-            self._under_way.discard(key)
-            if self._waiting.get(key, wish) is not wish:
+            self._processing.discard(key)
+            if self._queued.get(key, item) is not item:
                 self._order.put_nowait(key)

@@ -31,10 +31,10 @@ async def test_a_group_that_stays_incomplete_is_told_who_asks_for_another_schedu
     rig = rig_with(1)
     pages = [page(make_pod("loner"), following="more"), page(theirs("b"))]
     async with api(*pages, page()) as (http, script):
-        look = ForeignPodLister(http, rig.engine)
-        await look.look()
+        lister = ForeignPodLister(http, rig.engine)
+        await lister.refresh()
         assert script.requests == []
-        await look.look()
+        await lister.refresh()
         await settle()
         ((group, reason, message),) = rig.groups.said
         assert (group, reason) == ("gang", "SchedulerError")
@@ -43,7 +43,7 @@ async def test_a_group_that_stays_incomplete_is_told_who_asks_for_another_schedu
         assert first.path == "/api/v1/namespaces/default/pods"
         assert set(first.query["fieldSelector"].split(",")) == {"spec.nodeName=", f"spec.schedulerName!={OURS}"}
         assert second.query == {**first.query, "continue": "more"}
-        await look.look()
+        await lister.refresh()
         assert len(rig.engine.foreign_pods) == 0
 
 
@@ -51,7 +51,7 @@ async def test_where_somebody_was_found_it_is_looked_again_though_the_group_is_c
     rig = rig_with(2)
     rig.engine.pending.put(theirs("b"))
     async with api(page()) as (http, script):
-        await ForeignPodLister(http, rig.engine).look()
+        await ForeignPodLister(http, rig.engine).refresh()
         assert len(script.requests) == 1
         assert len(rig.engine.foreign_pods) == 0
 
@@ -60,9 +60,9 @@ async def test_where_somebody_was_found_it_is_looked_again_though_the_group_is_c
 async def test_nobody_is_looked_for_in_groups_that_lack_nobody(members):
     rig = rig_with(members)
     async with api() as (http, script):
-        look = ForeignPodLister(http, rig.engine)
+        lister = ForeignPodLister(http, rig.engine)
         for _ in range(3):
-            await look.look()
+            await lister.refresh()
         assert script.requests == []
 
 
@@ -71,5 +71,5 @@ async def test_a_look_that_fails_lets_nobody_go():
     rig.engine.pending.put(theirs("b"))
     async with api(page(theirs("b"), following="more"), says(500)) as (http, _):
         with pytest.raises(ClusterError):
-            await ForeignPodLister(http, rig.engine).look()
+            await ForeignPodLister(http, rig.engine).refresh()
     assert len(rig.engine.foreign_pods) == 1

@@ -48,7 +48,7 @@ class Setting:
         self.written: list[dict] = []
         self.status: dict = {}
         self.phases = PodGroupPhases(self.rig.engine, self, lambda: 1_700_000_000.0)
-        self.assigned = self.phases.watching(self.rig.engine.assigned)
+        self.assigned = self.phases.counting(self.rig.engine.assigned)
         self.rig.engine.cache.groups.serve(PLUGINS_API)
         self.group("g1")
 
@@ -80,7 +80,7 @@ class Setting:
     def said(self):
         """What is said now, if anything."""
         count = len(self.written)
-        self.phases.say()
+        self.phases.write_changes()
         return self.written[-1] if len(self.written) > count else None
 
 

@@ -43,7 +43,7 @@ class Server:
 
 
 @asynccontextmanager
-async def keeping(server, **gates):
+async def discovering(server, **gates):
     rig = Rig()
     async with api(default=server.answer) as (http, _):
         started = []
@@ -53,11 +53,11 @@ async def keeping(server, **gates):
             return asyncio.create_task(asyncio.sleep(60))
 
         writer = PodGroupStatusWriter(http, lambda: 0.0)
-        keeper = ServedPodGroupApis(http, rig.engine, writer, start, Features({**AUTOMATIC, **gates}))
-        keeper.started = started
-        yield keeper, rig
-        for held in keeper._held.values():
-            held.task.cancel()
+        features = Features({**AUTOMATIC, **gates})
+        apis = ServedPodGroupApis(http, rig.engine, writer=writer, start=start, gates=features)
+        yield apis, rig, started
+        for api_in_use in apis.served.values():
+            api_in_use.task.cancel()
 
 
 def counts(rig, **fields):
@@ -74,89 +74,89 @@ def counts(rig, **fields):
     ],
 )
 async def test_the_best_version_that_is_served_counts(served, version):
-    async with keeping(Server(*served)) as (keeper, rig):
+    async with discovering(Server(*served)) as (apis, rig, started):
         assert not counts(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
-        assert await keeper.look()
-        assert keeper.started == [("podgroups.scheduling.k8s.io", version)]
+        assert await apis.discover()
+        assert started == [("podgroups.scheduling.k8s.io", version)]
         assert counts(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
         assert not counts(rig, labels={GROUP_LABEL: "gang"})
-        assert not await keeper.look()
+        assert not await apis.discover()
 
 
 async def test_nothing_counts_where_nothing_is_served():
-    async with keeping(Server()) as (keeper, rig):
-        assert not await keeper.look()
-        assert keeper.started == []
+    async with discovering(Server()) as (apis, rig, started):
+        assert not await apis.discover()
+        assert started == []
         assert not counts(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
 
 
 async def test_groups_count_once_they_may_be_read(caplog):
     server = Server(CUSTOM)
     server.forbidden = {"watch"}
-    async with keeping(server) as (keeper, rig):
+    async with discovering(server) as (apis, rig, _):
         caplog.set_level("INFO")
         for _ in range(2):
-            assert not await keeper.look()
+            assert not await apis.discover()
         assert not counts(rig, labels={GROUP_LABEL: "gang"})
         problems = [record.getMessage() for record in caplog.records if "RBAC" in record.getMessage()]
         assert problems == ["pod groups of scheduling.x-k8s.io are off: RBAC does not let us watch them"]
         server.forbidden = set()
-        assert await keeper.look()
+        assert await apis.discover()
         assert counts(rig, labels={GROUP_LABEL: "gang"})
 
 
 async def test_a_gate_that_is_off_keeps_the_workload_api_out():
     server = Server(V1BETA1, CUSTOM)
-    async with keeping(server, GenericWorkload=False) as (keeper, _):
-        assert await keeper.look()
-        assert keeper.started == [("podgroups.scheduling.x-k8s.io", "v1alpha1")]
+    async with discovering(server, GenericWorkload=False) as (apis, _, started):
+        assert await apis.discover()
+        assert started == [("podgroups.scheduling.x-k8s.io", "v1alpha1")]
         assert not [path for path in server.asked if WORKLOAD_API in path]
 
 
 async def test_an_api_is_let_go_when_it_is_missing_for_long_and_not_for_a_moment(monkeypatch):
     server = Server(CUSTOM)
-    async with keeping(server) as (keeper, rig):
-        await keeper.look()
-        keeper._held[PLUGINS_KIND].sink.put(custom_group())
+    async with discovering(server) as (apis, rig, _):
+        await apis.discover()
+        apis.served[PLUGINS_KIND].sink.put(custom_group())
         groups = rig.engine.cache.groups
         for served, known in ((set(), 1), ({CUSTOM}, 1), (set(), 1)):
             server.served = served
-            assert not await keeper.look()
+            assert not await apis.discover()
             assert len(groups.all()) == known
         monkeypatch.setattr(module, "GONE_SECONDS", 0.0)
-        task = keeper._held[PLUGINS_KIND].task
-        assert await keeper.look()
+        task = apis.served[PLUGINS_KIND].task
+        assert await apis.discover()
         assert task.cancelling()
         assert len(groups.all()) == 0
         assert not counts(rig, labels={GROUP_LABEL: "gang"})
         server.served = {CUSTOM}
-        assert await keeper.look()
+        assert await apis.discover()
         assert counts(rig, labels={GROUP_LABEL: "gang"})
 
 
 async def test_another_version_takes_over_when_the_server_is_upgraded(monkeypatch):
     monkeypatch.setattr(module, "GONE_SECONDS", 0.0)
     server = Server(V1ALPHA2)
-    async with keeping(server) as (keeper, rig):
-        await keeper.look()
+    async with discovering(server) as (apis, rig, started):
+        await apis.discover()
         server.served = {V1BETA1}
-        assert await keeper.look()
-        assert [version for _, version in keeper.started] == ["v1alpha2", "v1beta1"]
+        assert await apis.discover()
+        assert [version for _, version in started] == ["v1alpha2", "v1beta1"]
         assert counts(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
 
 
 async def test_a_crd_that_comes_or_goes_is_followed_at_once(monkeypatch):
-    monkeypatch.setattr(module, "ESTABLISH_SECONDS", (0.01, 10.0))
+    monkeypatch.setattr(module, "CRD_POLL_SECONDS", 0.01)
     server = Server()
     crd = {"metadata": {"name": "podgroups.scheduling.x-k8s.io"}}
-    async with keeping(server) as (keeper, rig), asyncio.timeout(5):
-        running = asyncio.create_task(keeper.run(crds_watchable=False))
-        keeper._crd.put(crd)
+    async with discovering(server) as (apis, rig, _), asyncio.timeout(5):
+        running = asyncio.create_task(apis.run(crds_watchable=False))
+        apis.crd.put(crd)
         await asyncio.sleep(0.05)
         server.served = {CUSTOM}
         await until(lambda: counts(rig, labels={GROUP_LABEL: "gang"}))
-        keeper._held[PLUGINS_KIND].reflector.synced.set()
-        keeper._crd.drop("podgroups.scheduling.x-k8s.io", None)
+        apis.served[PLUGINS_KIND].reflector.synced.set()
+        apis.crd.drop("podgroups.scheduling.x-k8s.io", None)
         server.served = set()
         await until(lambda: not counts(rig, labels={GROUP_LABEL: "gang"}))
         running.cancel()
@@ -165,12 +165,12 @@ async def test_a_crd_that_comes_or_goes_is_followed_at_once(monkeypatch):
 
 async def test_a_crd_that_is_followed_already_is_not_asked_for_again_and_again():
     server = Server(CUSTOM)
-    async with keeping(server) as (keeper, _), asyncio.timeout(5):
-        await keeper.look()
+    async with discovering(server) as (apis, _, _), asyncio.timeout(5):
+        await apis.discover()
         asked = len(server.asked)
-        running = asyncio.create_task(keeper.run(crds_watchable=False))
-        keeper._crd.put({})
-        await until(lambda: not keeper._crd.changed.is_set())
+        running = asyncio.create_task(apis.run(crds_watchable=False))
+        apis.crd.put({})
+        await until(lambda: not apis.crd.changed.is_set())
         await asyncio.sleep(0.05)
         assert len(server.asked) == asked
         running.cancel()

@@ -23,8 +23,8 @@ NOW = "2023-11-14T22:13:20Z"
 async def writing(*answers, version="v1beta1", default=None):
     async with api(*answers, default=default or echo) as (http, script):
         writer = PodGroupStatusWriter(http, lambda: 1_700_000_000.0)
-        writer.serve(KIND, next(resource for resource in POD_GROUPS if resource.version == version))
-        writer.serve(PLUGINS_KIND, PLUGINS_POD_GROUPS[0])
+        writer.use_version(KIND, next(resource for resource in POD_GROUPS if resource.version == version))
+        writer.use_version(PLUGINS_KIND, PLUGINS_POD_GROUPS[0])
         task = asyncio.create_task(writer.run())
         try:
             yield writer, script

@@ -22,21 +22,21 @@ OTHER = parse_pod(make_pod("other", uid="u2", spec={"schedulerName": "podwright"
 
 @asynccontextmanager
 async def recording(*answers, default=None, **options):
-    dropped = []
+    """A running recorder, the server's script, and the wall clock's time in a list of one."""
+    time = [1_700_000_000.25]
     async with api(*answers, default=default or says(201, {})) as (http, script):
-        recorder = EventRecorder(http, lambda: recorder.time, lambda: dropped.append(1), **options)
-        recorder.time = 1_700_000_000.25
-        recorder.dropped = dropped
+        options = {"clock": lambda: time[0], "dropped": lambda: None} | options
+        recorder = EventRecorder(http, **options)
         task = asyncio.create_task(recorder.run())
         try:
-            yield recorder, script
+            yield recorder, script, time
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_an_event_has_kube_schedulers_form():
-    async with recording() as (recorder, script):
+    async with recording() as (recorder, script, _):
         recorder.record(POD, "Normal", "Scheduled", "Binding", "Successfully assigned default/web to a")
         await recorder.flush(5)
         (request,) = script.requests
@@ -66,7 +66,7 @@ async def test_an_event_has_kube_schedulers_form():
 
 
 async def test_a_pod_that_could_not_be_parsed_can_be_regarded():
-    async with recording() as (recorder, script):
+    async with recording() as (recorder, script, _):
         bad = Regarding("default", "bad", "u9", "3", "podwright")
         recorder.record(bad, "Warning", "FailedScheduling", "Scheduling", "no quantity")
         await recorder.flush(5)
@@ -74,7 +74,7 @@ async def test_a_pod_that_could_not_be_parsed_can_be_regarded():
 
 
 async def test_another_object_than_a_pod_can_be_related():
-    async with recording() as (recorder, script):
+    async with recording() as (recorder, script, _):
         group = Regarding("default", "gang", "u9", "7", "podwright", "PodGroup", "scheduling.k8s.io/v1beta1")
         recorder.record(POD, "Normal", "Preempted", "Preempting", "Preempted by podgroup u9 on node cluster", group)
         await recorder.flush(5)
@@ -90,7 +90,7 @@ async def test_another_object_than_a_pod_can_be_related():
 
 
 async def test_what_repeats_becomes_a_series_and_is_then_only_counted():
-    async with recording() as (recorder, script):
+    async with recording() as (recorder, script, _):
         for _ in range(5):
             recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
             await recorder.flush(5)
@@ -102,7 +102,7 @@ async def test_what_repeats_becomes_a_series_and_is_then_only_counted():
 
 
 async def test_another_text_is_another_event_and_ends_the_series_of_the_one_before():
-    async with recording() as (recorder, script):
+    async with recording() as (recorder, script, _):
         for note in ("no cpu", "no cpu", "no cpu", "no memory", "no memory"):
             recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", note)
             await recorder.flush(5)
@@ -111,7 +111,7 @@ async def test_another_text_is_another_event_and_ends_the_series_of_the_one_befo
 
 
 async def test_a_series_for_which_there_was_no_room_is_written_later():
-    async with recording(waiting_at_most=1) as (recorder, script):
+    async with recording(queue_limit=1) as (recorder, script, _):
         recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
         await recorder.flush(5)
         recorder.record(OTHER, "Normal", "Scheduled", "Binding", "fine")
@@ -124,14 +124,14 @@ async def test_a_series_for_which_there_was_no_room_is_written_later():
 
 async def test_a_name_that_is_cut_is_still_a_name():
     long = Regarding("default", "a" * 229 + "-" + "b" * 20, "u9", "3", "podwright")
-    async with recording() as (recorder, script):
+    async with recording() as (recorder, script, _):
         recorder.record(long, "Normal", "Scheduled", "Binding", "fine")
         await recorder.flush(5)
         assert re.fullmatch(r"a{229}\.[0-9a-f]{16}", script.requests[0].body["metadata"]["name"])
 
 
 async def test_pods_and_reasons_are_told_apart():
-    async with recording() as (recorder, script):
+    async with recording() as (recorder, script, _):
         recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
         recorder.record(OTHER, "Warning", "FailedScheduling", "Scheduling", "no room")
         recorder.record(POD, "Warning", "FailedBinding", "Scheduling", "no room")
@@ -140,7 +140,7 @@ async def test_pods_and_reasons_are_told_apart():
 
 
 async def test_a_series_whose_event_has_expired_starts_anew():
-    async with recording(says(201, {}), says(404)) as (recorder, script):
+    async with recording(says(201, {}), says(404)) as (recorder, script, _):
         for _ in range(2):
             recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
             await recorder.flush(5)
@@ -150,14 +150,16 @@ async def test_a_series_whose_event_has_expired_starts_anew():
 
 async def test_the_end_of_a_series_writes_its_count(monkeypatch):
     monkeypatch.setattr(events, "SWEEP_SECONDS", 0.01)
-    async with recording() as (recorder, script):
-        for _ in range(5):
+    async with recording() as (recorder, script, time):
+        for _ in range(2):
             recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
-        recorder.time += events.FINISH_SECONDS + 1
-        async with asyncio.timeout(5):
-            while recorder._series:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
         await recorder.flush(5)
+        for _ in range(3):
+            recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
+        time[0] += events.FINISH_SECONDS + 1
+        async with asyncio.timeout(5):
+            while len(script.requests) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
         assert script.requests[-1].body["series"]["count"] == 5
         recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
         await recorder.flush(5)
@@ -165,7 +167,7 @@ async def test_the_end_of_a_series_writes_its_count(monkeypatch):
 
 
 async def test_what_is_forgotten_ends_its_series_with_the_count_that_it_had():
-    async with recording() as (recorder, script):
+    async with recording() as (recorder, script, _):
         for _ in range(4):
             recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
         recorder.record(OTHER, "Warning", "FailedScheduling", "Scheduling", "no room")
@@ -185,11 +187,11 @@ async def test_what_is_forgotten_ends_its_series_with_the_count_that_it_had():
 async def test_a_series_ends_when_it_is_quiet_whatever_the_wall_clock_says(monkeypatch, step):
     monkeypatch.setattr(events, "SWEEP_SECONDS", 0.01)
     times = [0.0]
-    async with recording(steady=lambda: times[0]) as (recorder, script):
+    async with recording(steady=lambda: times[0]) as (recorder, script, time):
         for _ in range(3):
             recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
             await recorder.flush(5)
-        recorder.time += step
+        time[0] += step
         await asyncio.sleep(0.05)
         recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
         await recorder.flush(5)
@@ -203,7 +205,7 @@ async def test_a_series_ends_when_it_is_quiet_whatever_the_wall_clock_says(monke
 async def test_more_than_may_wait_is_dropped_and_counted():
     async with api(default=says(201, {})) as (http, _):
         dropped = []
-        recorder = EventRecorder(http, lambda: 0.0, lambda: dropped.append(1), waiting_at_most=3)
+        recorder = EventRecorder(http, clock=lambda: 0.0, dropped=lambda: dropped.append(1), queue_limit=3)
         for _ in range(5):
             recorder.record(POD, "Normal", "Scheduled", "Binding", "there")
         assert len(dropped) == 2
@@ -211,27 +213,32 @@ async def test_more_than_may_wait_is_dropped_and_counted():
 
 async def test_trouble_that_may_pass_is_tried_again_and_given_up_in_the_end(monkeypatch):
     monkeypatch.setattr(events, "RETRY", replace(events.RETRY, attempts=2))
-    async with recording(says(500), says(201, {}), says(500), says(500)) as (recorder, script):
+    dropped = []
+    async with recording(says(500), says(201, {}), says(500), says(500), dropped=lambda: dropped.append(1)) as (
+        recorder,
+        script,
+        _,
+    ):
         recorder.record(POD, "Normal", "Scheduled", "Binding", "one")
         await recorder.flush(5)
         assert len(script.requests) == 2
-        assert recorder.dropped == []
+        assert dropped == []
         recorder.record(POD, "Normal", "Scheduled", "Binding", "two")
         await recorder.flush(5)
         assert len(script.requests) == 4
-        assert recorder.dropped == [1]
+        assert dropped == [1]
 
 
 @pytest.mark.parametrize("status", [403, 404, 422])
 async def test_a_refused_event_is_let_go(status):
-    async with recording(says(status)) as (recorder, script):
+    async with recording(says(status)) as (recorder, script, _):
         recorder.record(POD, "Normal", "Scheduled", "Binding", "one")
         await recorder.flush(5)
         assert len(script.requests) == 1
 
 
 async def test_posting_keeps_below_its_rate():
-    async with recording(per_second=50.0) as (recorder, script):
+    async with recording(per_second=50.0) as (recorder, script, _):
         started = asyncio.get_running_loop().time()
         for _ in range(15):
             recorder.record(POD, "Normal", "Scheduled", "Binding", "there")
@@ -245,11 +252,11 @@ async def test_a_refusal_is_warned_of_once_for_each_reason_and_a_namespace_that_
     forbidden = {"reason": "Forbidden", "message": "events is forbidden: cannot create resource"}
     invalid = {"reason": "Invalid", "message": "note: too long"}
     answers = [says(403, terminating), says(404), says(403, forbidden), says(403, forbidden), says(422, invalid)]
-    async with recording(*answers) as (recorder, script):
+    async with recording(*answers) as (recorder, script, _):
         with caplog.at_level("WARNING"):
             for _ in answers:
                 recorder.record(POD, "Normal", "Scheduled", "Binding", "assigned")
                 await recorder.flush(5)
         assert len(script.requests) == len(answers)
-    warned = [record.getMessage().rpartition("only: ")[2] for record in caplog.records]
+    warned = [record.getMessage().rpartition("reason): ")[2] for record in caplog.records]
     assert warned == [forbidden["message"], invalid["message"]]

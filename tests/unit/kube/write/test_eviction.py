@@ -144,7 +144,7 @@ class TestTheEnd:
             assert begun == [True]
 
     async def test_what_has_not_begun_is_left_to_the_next_process(self, monkeypatch):
-        monkeypatch.setattr(eviction, "AT_ONCE", 1)
+        monkeypatch.setattr(eviction, "MAX_CONCURRENT", 1)
         marked, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow(request):

@@ -10,6 +10,7 @@ import pytest
 
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.ports import Verdict
+from podwright.kube.client.http import Http
 from podwright.kube.write import work_queue
 from podwright.kube.write.pod_status import PodStatusWriter
 from support.http.kit import api, says
@@ -208,7 +209,7 @@ async def test_an_error_of_another_kind_leaves_the_verdict_unsaid(monkeypatch):
     async with writing() as (writer, script):
         writer.seen("u1", raw)
         with monkeypatch.context() as broken:
-            broken.setattr(writer._http, "call", lambda *_: 1 / 0)
+            broken.setattr(Http, "call", lambda *_: 1 / 0)
             writer.write(parse_pod(raw), NO_ROOM, None)
             await writer.flush(5)
         writer.write(parse_pod(raw), NO_ROOM, None)
