@@ -1,3 +1,40 @@
-"""What all tests share: the fixtures of the real control plane."""
+"""What all tests share: the fixtures of the real control plane, and the debug mode of binding cycles.
+
+Debug mode (see podwright/engine/binding/debug.py) is on for every test and for every operator that a test starts.
+"""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from podwright.engine.binding import debug
 
 pytest_plugins = ["support.control_plane.fixtures"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _debug_mode() -> Iterator[None]:
+    """Switches debug mode on, also for processes that tests start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(debug.VARIABLE, "1")
+        yield
+
+
+class _Messages(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.CRITICAL)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def violations() -> Iterator[list[str]]:
+    """What binding cycles did against their state machine. A test that provokes a violation clears the list; others fail."""
+    handler = _Messages()
+    debug.log.addHandler(handler)
+    yield handler.messages
+    debug.log.removeHandler(handler)
+    assert handler.messages == []

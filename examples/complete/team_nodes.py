@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +21,7 @@ from podwright.core.framework.interface import (
     Plugin,
     PreFilterPlugin,
     PreScorePlugin,
+    Scope,
     ScorePlugin,
 )
 from podwright.core.framework.status import SKIP, Status, unresolvable
@@ -51,6 +52,7 @@ class TeamNodes(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     """See the module."""
 
     name = "TeamNodes"
+    scope = Scope.NODE
     args_type = TeamNodesArgs
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
@@ -63,6 +65,9 @@ class TeamNodes(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     def filter(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> Status | None:
         team = node.present.labels.get(self.args.label)
         return None if team in (None, state.data[self.name]) else OTHER_TEAM
+
+    def verdict_key(self, pod: PodInfo) -> Hashable:
+        return (pod.labels.get(self.args.label),)
 
     def filter_all(self, state: CycleState, _pod: PodInfo, table: NodeTable) -> FilterResult:
         teams = table.labels(self.args.label)  # int32[nodes]: ids of values, ABSENT without the label

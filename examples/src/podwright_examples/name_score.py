@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from podwright.core.framework.helpers import normalize_by_greatest
-from podwright.core.framework.interface import CycleState, Feasible, Handle, Int64s, Plugin, ScorePlugin
+from podwright.core.framework.interface import CycleState, Feasible, Handle, Int64s, Plugin, Scope, ScorePlugin
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -28,6 +28,7 @@ class NameScore(Plugin, ScorePlugin):
     """See the module."""
 
     name = "namescore"
+    scope = Scope.NODE
     args_type = NameScoreArgs
 
     def __init__(self, args: Any, handle: Handle) -> None:

@@ -8,7 +8,14 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from podwright.core.framework.interface import CycleState, FilterPlugin, Plugin, PreBindPlugin, PreFilterPlugin
+from podwright.core.framework.interface import (
+    CycleState,
+    FilterPlugin,
+    Plugin,
+    PreBindPlugin,
+    PreFilterPlugin,
+    Scope,
+)
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.nodeinfo import NodeInfo
@@ -31,6 +38,7 @@ class SamplePlugin(Plugin, PreFilterPlugin, FilterPlugin, PreBindPlugin):
     """See the module."""
 
     name = "sample-plugin"
+    scope = Scope.NODE
     args_type = SamplePluginArgs
 
     def pre_filter(self, _state: CycleState, pod: PodInfo) -> None:

@@ -1,4 +1,4 @@
-"""`podwright evaluate`: what the scheduler would say, from files, with no cluster at hand."""
+"""`podwright evaluate`: evaluates pods on clusters that it reads from files. It contacts no API server."""
 
 from __future__ import annotations
 
@@ -20,56 +20,57 @@ from podwright.kube.option_values import OptionsError, parse_feature_gates
 from podwright.simulator.cases import Case, CaseError, case_from_dump, read_cases, run_case
 from podwright.simulator.comparison import differences
 
-SHOWN = 3
-"""Differences shown per group."""
+DIFFERENCES_SHOWN = 3
+"""For each group of cases."""
 
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(allow_dash=True))
-@click.option("--check", is_flag=True, help="Compare with the `expect` of each case; exit 1 on any difference.")
+@click.option("--check", is_flag=True, help="Compare with the `expect` of each case. Exit with 1 on any difference.")
 @click.option(
     "--pod",
     "manifest",
     type=click.Path(exists=True, dir_okay=False),
-    help="A pod manifest: FILES is then one dump of `kubectl get nodes,pods,… -A -o json`, and the answer is for people.",
+    help="A pod manifest. FILES is then one dump of `kubectl get nodes,pods,… -A -o json`, and the output is a table.",
 )
+@click.option("--output", type=click.Choice(["table", "json"]), default="table", help="With --pod: the output format.")
 @click.option(
-    "--output", type=click.Choice(["table", "json"]), default="table", help="With --pod: how to print the answer."
-)
-@click.option(
-    "--feature-gates", default="", metavar="NAME=true,…", help="Feature gates other than Kubernetes 1.37's defaults."
+    "--feature-gates",
+    default="",
+    metavar="NAME=true,…",
+    help="Feature gates to change from the defaults of Kubernetes 1.37.",
 )
 def evaluate(files: tuple[str, ...], *, check: bool, manifest: str | None, output: str, feature_gates: str) -> None:
-    """Evaluate scheduling cases from FILES (JSON lines, `.gz` too; standard input without any).
+    """Evaluate scheduling cases from FILES: JSON lines, also gzipped. Reads standard input if there are no FILES.
 
-    Prints one JSON line per case with the feasible nodes, the reasons of the others, the scores, the message and what
-    preemption would do. With --pod, says where one pod could go in a cluster that was dumped to a file.
+    Prints one JSON line for each case: the feasible nodes, why the other nodes were rejected, the scores, the message and
+    the result of preemption. With --pod, shows on which nodes of a dumped cluster one pod can run.
     """
     try:
         features = Features(parse_feature_gates(feature_gates))
         if manifest is not None:
-            _explain(files or ("-",), manifest, features, output)
+            _evaluate_pod(files or ("-",), manifest, features, output)
         elif check:
             sys.exit(0 if _check(files or ("-",), features) else 1)
         else:
-            sys.exit(0 if _answer(files or ("-",), features) else 1)
+            sys.exit(0 if _answer_all(files or ("-",), features) else 1)
     except (CaseError, OptionsError, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 
-def _all(files: Iterable[str]) -> Iterable[Case | CaseError]:
+def _read_all(files: Iterable[str]) -> Iterable[Case | CaseError]:
     for path in files:
         yield from read_cases(path)
 
 
-def _answer(files: Iterable[str], features: Features) -> bool:
-    """One line per case; a case that cannot be run gets an `error` and does not stop the others."""
-    sound = True
-    for case in _all(files):
+def _answer_all(files: Iterable[str], features: Features) -> bool:
+    """Prints one line for each case, with an `error` if it cannot be run. Returns whether all could be run."""
+    succeeded = True
+    for case in _read_all(files):
         answer = _answer_of(case, features)
-        sound = sound and "error" not in answer
+        succeeded = succeeded and "error" not in answer
         sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
-    return sound
+    return succeeded
 
 
 def _answer_of(case: Case | CaseError, features: Features) -> dict[str, Any]:
@@ -83,24 +84,26 @@ def _answer_of(case: Case | CaseError, features: Features) -> dict[str, Any]:
 
 @dataclass
 class _Group:
+    """The result of comparing a group of cases, with its first differences."""
+
     cases: int = 0
     agreeing: int = 0
-    first: list[str] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
 
 
 def _check(files: Iterable[str], features: Features) -> bool:
     groups: dict[str, _Group] = {}
-    for case in _all(files):
+    for case in _read_all(files):
         answer = _answer_of(case, features)
         name = answer["id"]
         expected: Case = {} if isinstance(case, CaseError) else case
         group = groups.setdefault(str(expected.get("group") or name.partition("/")[0]), _Group())
         group.cases += 1
-        found = answer.get("error") or next(differences(answer, expected), None)
-        if found is None:
+        difference = answer.get("error") or next(differences(answer, expected), None)
+        if difference is None:
             group.agreeing += 1
-        elif len(group.first) < SHOWN:
-            group.first.append(f"{name}: {found}")
+        elif len(group.differences) < DIFFERENCES_SHOWN:
+            group.differences.append(f"{name}: {difference}")
     _print_groups(groups)
     return bool(groups) and all(group.agreeing == group.cases for group in groups.values())
 
@@ -114,16 +117,17 @@ def _print_groups(groups: Mapping[str, _Group]) -> None:
             name,
             str(group.cases),
             str(group.agreeing),
-            escape("\n".join(group.first)),
-            style=None if not group.first else "red",
+            escape("\n".join(group.differences)),
+            style="red" if group.differences else None,
         )
-    everything = [sum(getattr(group, what) for group in groups.values()) for what in ("cases", "agreeing")]
+    cases = sum(group.cases for group in groups.values())
+    agreeing = sum(group.agreeing for group in groups.values())
     table.add_section()
-    table.add_row("all", *map(str, everything), "")
+    table.add_row("all", str(cases), str(agreeing), "")
     Console().print(table)
 
 
-def _explain(files: tuple[str, ...], manifest: str, features: Features, output: str) -> None:
+def _evaluate_pod(files: tuple[str, ...], manifest: str, features: Features, output: str) -> None:
     if len(files) != 1:
         raise CaseError("--pod takes exactly one dump")
     pod = _manifest(manifest)
@@ -155,15 +159,15 @@ def _print_answer(answer: Mapping[str, Any]) -> None:
     console = Console()
     totals = answer.get("total") or {}
     plugins = [plugin for plugin, scores in (answer.get("scores") or {}).items() if len({*scores.values()}) > 1]
-    table = Table("node", "total", *plugins, "why not")
+    table = Table("node", "total", *plugins, "rejected by")
     for name in sorted(answer["nodes"], key=lambda node: (-totals.get(node, -1), node)):
         verdict = answer["nodes"][name]
         if verdict["feasible"]:
             scores = (str(answer["scores"][plugin][name]) for plugin in plugins)
             table.add_row(name, str(totals[name]), *scores, "", style="green" if name in answer["best"] else None)
         else:
-            why = escape(f"{verdict['plugin']}: {'; '.join(verdict['reasons'])}")
-            table.add_row(name, "", *("" for _ in plugins), why, style="dim")
+            rejection = escape(f"{verdict['plugin']}: {'; '.join(verdict['reasons'])}")
+            table.add_row(name, "", *("" for _ in plugins), rejection, style="dim")
     console.print(table)
     if "best" in answer:
         console.print(f"The pod would go to {' or '.join(answer['best'])}.")

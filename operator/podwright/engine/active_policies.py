@@ -1,6 +1,6 @@
-"""The policies in force, each with its plugins built: what decides about a pod.
+"""The active policies, each with its plugins built, and which of them decides about a pod.
 
-A policy comes into force only when its framework could be built, so that a bad one changes nothing (see api/compile.py).
+A policy becomes active only after its plugins could be built, so an invalid one changes nothing (see api/policy_set.py).
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class EngineHandle:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActivePolicy:
-    """A policy in force and its plugins. `identity` names policy and generation, for decisions."""
+    """An active policy and the framework that runs its plugins."""
 
-    policy: CompiledPolicy
+    compiled: CompiledPolicy
     framework: Framework
     measured: ActivePolicy | None = None
-    """The same, with plugins that are measured."""
+    """The same policy, with a framework that measures its plugins."""
 
 
 class ActivePolicies:
@@ -78,12 +78,12 @@ class ActivePolicies:
         """
         self._clock = clock
         self._observer = observer
-        observer.on_scrape(self._tell_evaluations)
+        observer.on_scrape(self._report_evaluations)
         self._classes = measuring(classes, clock, observer)
         self._handle = handle
         self._invalid_objects = invalid_objects
         self._built: dict[CompiledPolicy, ActivePolicy] = {}
-        self._listens: dict[ClusterEvent, bool] = {}
+        self._has_hints: dict[ClusterEvent, bool] = {}
         self._build(default)
         framework = self._built[default].framework
         queue_sort = framework.at(Point.QUEUE_SORT)[0].name
@@ -97,11 +97,11 @@ class ActivePolicies:
     def _build(self, policy: CompiledPolicy) -> None:
         framework = Framework(policy.profile, self._classes, self._handle)
         measured = MeasuredFramework(framework, self._clock, self._observer)
-        self._listens.clear()
+        self._has_hints.clear()
         self._built[policy] = ActivePolicy(policy, framework, ActivePolicy(policy, measured))
 
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
-        """Takes a policy object in; the result says what is wrong with it."""
+        """Applies a raw SchedulerPolicy; the result says what is wrong with it."""
         result = self.policy_set.apply(raw)
         self._prune()
         return result
@@ -111,57 +111,57 @@ class ActivePolicies:
         self._prune()
 
     def _prune(self) -> None:
-        self._tell_evaluations()  # of those that go, too
+        self._report_evaluations()  # before the counts of a removed policy are lost
         kept = {self.policy_set.default, *self.policy_set.active}
-        self._listens.clear()
-        self._built = {policy: live for policy, live in self._built.items() if policy in kept}
+        self._has_hints.clear()
+        self._built = {compiled: active for compiled, active in self._built.items() if compiled in kept}
 
     def forget_findings(self) -> None:
-        """Lets go of what was found out about nodes: it holds on to pods that may be gone."""
-        for live in self._built.values():
-            for each in (live, live.measured):
+        """Drops what plugins keep about nodes between pods: it refers to pods that may be gone."""
+        for active in self._built.values():
+            for each in (active, active.measured):
                 if each is not None:
                     each.framework.forget_findings()
 
-    def _tell_evaluations(self) -> None:
-        for live in self._built.values():
-            self._observer.evaluated(live.framework)
+    def _report_evaluations(self) -> None:
+        for active in self._built.values():
+            self._observer.evaluated(active.framework)
 
     def serves(self, scheduler_name: str) -> bool:
-        """Whether pods may ask for a scheduler of this name."""
+        """Whether a policy decides about pods that ask for this scheduler name."""
         return scheduler_name in self.policy_set.scheduler_names
 
     def of(self, pod: PodInfo) -> ActivePolicy | None:
-        """What decides about the pod; None if nobody serves its scheduler name."""
-        policy = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
-        return None if policy is None else self._built[policy]
+        """The policy that decides about the pod; None if no policy serves its scheduler name."""
+        compiled = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
+        return None if compiled is None else self._built[compiled]
 
-    def listens(self, event: ClusterEvent) -> bool:
-        """Whether a plugin of a policy in force that can make pods wait is to be told of such an event."""
-        known = self._listens.get(event)
+    def has_hint_for(self, event: ClusterEvent) -> bool:
+        """Whether an active plugin that can make pods wait registered a queueing hint for the event."""
+        known = self._has_hints.get(event)
         if known is None:
-            known = self._listens[event] = any(
-                registered(live.framework.hints, plugin.name, event)
-                for live in self._built.values()
-                for plugin in live.framework.at(*_REJECTING)
+            known = self._has_hints[event] = any(
+                registered(active.framework.hints, plugin.name, event)
+                for active in self._built.values()
+                for plugin in active.framework.at(*_REJECTING)
             )
         return known
 
     # What the queue asks
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        live = self.of(pod)
-        if live is None:
+        active = self.of(pod)
+        if active is None:
             return None
         try:
-            return live.framework.pre_enqueue(pod)
+            return active.framework.pre_enqueue(pod)
         except PluginError as error:
             self._report(pod, error)
             return Status(Code.ERROR, (str(error),), error.plugin)
 
-    def _report(self, pod: PodInfo, error: Exception) -> None:
-        self._invalid_objects.about("Pod", pod.key, error)
-
     def hints_of(self, pod: PodInfo) -> Mapping[str, Sequence[EventHint]]:
-        live = self.of(pod)
-        return _NO_HINTS if live is None else live.framework.hints
+        active = self.of(pod)
+        return _NO_HINTS if active is None else active.framework.hints
+
+    def _report(self, pod: PodInfo, error: Exception) -> None:
+        self._invalid_objects.report("Pod", pod.key, error)

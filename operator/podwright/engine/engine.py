@@ -1,10 +1,10 @@
-"""The engine: one loop that takes the next pod, asks the core for a decision and has it carried out. Start reading here.
+"""The engine: one loop that pops a pod, asks the core for a decision and carries it out. Start reading here.
 
-    intake ─► cache, queue ─► _attempt: policy ─► core.cycle.schedule ─► Placement: binding ─► kube
-                                                                    └─► Rejection, Fault: failures ─► kube
+    intake ─► cache, queue ─► schedule_one: policy ─► core.cycle.schedule ─► Placement: binding ─► kube
+                                                                         └─► Rejection, Fault: failures ─► kube
 
-A decision is a plain call and the whole state is changed in this one thread, so there are no locks. The loop gives way every
-few milliseconds, so that watches, bindings and health go on. It is started once all caches are complete.
+Decisions are plain calls, and only this thread changes the state, so there are no locks. The loop yields every few
+milliseconds to watches, bindings and health checks. It starts when all caches are complete.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from podwright.engine.state import EngineState, Sources
 log = logging.getLogger(__name__)
 
 SLICE_SECONDS: Final = 0.003
-"""How long the loop goes on before it gives way."""
+"""How long the loop runs before it yields."""
 HOUSEKEEPING_SECONDS: Final = 5.0
-GIVE_BACK_EVERY: Final = 2
-"""How often the house is kept until memory that is free is given back, if nothing is to be decided then."""
+RECLAIM_EVERY: Final = 2
+"""Memory is reclaimed in every second round of housekeeping, if the loop is idle then."""
 FLUSH_SECONDS: Final = 1.0
-"""The queue moves what has waited long enough when it is asked for the next pod, so it is asked this often at least."""
+"""The longest time between two calls of `queue.pop`, which also moves the pods whose backoff or maximum wait is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """`scheduler_name`: whose pods the built-in default policy takes; `queue_sort`: the plugin that orders the queue; `waits`:
-    how long pods wait in it; `bindings_at_once`: how many Bindings that are not slow may be with the API server.
+    """`scheduler_name`: the scheduler name that the built-in policy serves; `queue_sort`: the plugin that orders the queue;
+    `waits`: backoffs and the maximum wait of rejected pods; `bindings_at_once`: how many prompt Bindings may be in progress.
     """
 
     scheduler_name: str = PODWRIGHT_SCHEDULER_NAME
@@ -68,7 +68,7 @@ DEFAULT_OPTIONS: Final = EngineOptions()
 
 
 class Engine:
-    """See the module. `nodes`, `assigned`, `pending`, `objects(kind)` and `policies` take in what the watches bring."""
+    """See the module. The watches feed `nodes`, `assigned`, `pending`, `objects(kind)` and `policies`."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class Engine:
         """Raises ProfileError or PluginError if the built-in policy cannot be built."""
         metrics, clock = ports.metrics, sources.clock
 
-        # What the parts share
+        # The shared state
         self.invalid_objects = InvalidObjects(metrics.bad_objects)
-        self.cache = Cache(on_invalid_group=self.invalid_objects.about)
+        self.cache = Cache(on_invalid_group=self.invalid_objects.report)
         self.binding_cycles = BindingCycles()
         cluster = ConflictRecordingCluster(ports.cluster, self.binding_cycles)
         handle = EngineHandle(self.cache, features, cluster, sources.wall, self.binding_cycles.waiting)
@@ -104,7 +104,7 @@ class Engine:
             self.cache, self.queue, self.binding_cycles, self.invalid_objects, features, sources, self.wake
         )
 
-        # The parts, each built from those above it
+        # The parts, each built from parts above it
         self.foreign_pods = ForeignPods()
         self.pending = PendingPods(state, ports, self.policies, self.foreign_pods)
         self.assigned = AssignedPods(state, ports, self.policies)
@@ -148,7 +148,7 @@ class Engine:
         return Objects(kind, self._state, self._ports)
 
     def activate_all(self) -> None:
-        """Retries all waiting pods: other policies or pod group APIs are active now."""
+        """Moves all waiting pods to the active queue. Call it when policies or served pod group APIs have changed."""
         self.queue.activate_all()
         self.wake()
 
@@ -158,49 +158,49 @@ class Engine:
         """Schedules until it is cancelled."""
         clock, queue, limiter = self._sources.clock, self.queue, self.binding_executor.limiter
         self._deciding = True
-        self.group_changes.sweep()
-        self._gangs.halves_first()
-        turn_ends = clock() + SLICE_SECONDS
+        self.group_changes.process()
+        self._gangs.prioritize_partially_placed()
+        slice_ends = clock() + SLICE_SECONDS
         while True:
             queued = queue.pop()
             if queued is None:
                 limiter.wake_next()
-                await self._rest()
+                await self._wait_for_work()
             else:
-                self._attempt(queued)
+                self.schedule_one(queued)
                 if limiter.full:
                     await limiter.wait_for_capacity()
-                elif clock() < turn_ends:
+                elif clock() < slice_ends:
                     continue
                 else:
                     await asyncio.sleep(0)
-            turn_ends = clock() + SLICE_SECONDS
+            slice_ends = clock() + SLICE_SECONDS
 
     async def run_housekeeping(self) -> None:
-        """Looks after what nobody waits for, until it is cancelled."""
-        looks = 0
+        """Does the periodic checks, and reclaims memory while the loop is idle, until it is cancelled."""
+        rounds = 0
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             try:
                 self.binding_executor.checks.check()
-                if self._deciding:  # before that, groups are incomplete because not all is known
-                    self.group_changes.look()
-                await self.binding_executor.confirm_late()
+                if self._deciding:  # groups look incomplete before the caches are
+                    self.group_changes.clear_stale_nominations()
+                await self.binding_executor.read_back_overdue()
             except Exception:
-                log.exception("confirming late bindings failed")
-            looks += 1
-            if looks >= GIVE_BACK_EVERY and self._idle is not None:
-                looks = 0
+                log.exception("housekeeping failed")
+            rounds += 1
+            if rounds >= RECLAIM_EVERY and self._idle is not None:
+                rounds = 0
                 self.policies.forget_findings()
                 self.binding_executor.checks.prune()
-                self._memory_reclaimer.give_back(self._attempts)
+                self._memory_reclaimer.reclaim(self._attempts)
 
     async def stop(self, grace: float) -> None:
-        """Waits for the bindings under way, at most `grace` seconds. `run` must have been cancelled."""
+        """Waits at most `grace` seconds for the binding cycles in progress. `run` must have been cancelled."""
         await self.binding_executor.drain(grace)
 
     def wake(self) -> None:
-        """There may be work."""
+        """Wakes the loop: there may be a pod to schedule."""
         idle = self._idle
         if idle is not None and not idle.done():
             idle.set_result(None)
@@ -209,7 +209,7 @@ class Engine:
         """The reason why a Binding in progress must not be posted again; empty if it may."""
         return self.binding_executor.reason_not_to_bind(pod, node_name)
 
-    async def _rest(self) -> None:
+    async def _wait_for_work(self) -> None:
         self.first_idle.set()
         due = self.queue.next_wakeup()
         now = self._sources.clock()
@@ -224,27 +224,28 @@ class Engine:
             if timer is not None:
                 timer.cancel()
 
-    def _attempt(self, queued: QueuedPod) -> None:
+    def schedule_one(self, queued: QueuedPod) -> None:
+        """One attempt at a popped pod, or at its pod group. Never raises: an error is a failed attempt."""
         started = self._sources.clock()
         profile = queued.pod.scheduler_name
         try:
-            live = self.policies.of(queued.pod)
-            if live is None:
+            policy = self.policies.of(queued.pod)
+            if policy is None:
                 self._failures.drop(queued)
             elif queued.pod.terminating:
                 self._skip(queued)
             elif queued.pod.group and self.cache.groups.is_member(queued.pod):
-                self._gangs.attempt(queued, live, started)
+                self._gangs.attempt(queued, policy, started)
             else:
                 self._attempts += 1
-                runner = live if self._attempts % ONE_ATTEMPT_IN != 1 else live.measured or live
+                runner = policy if self._attempts % ONE_ATTEMPT_IN != 1 else policy.measured or policy
                 decision = schedule(runner.framework, self.cache, queued.pod, self._sources.below)
                 seconds = self._sources.clock() - started
                 self._metrics.algorithm_seconds.observe(seconds)
                 if isinstance(decision, Placement):
                     self.binding_executor.start(queued, runner, decision, started)
                 elif isinstance(decision, Rejection):
-                    self._failures.reject(queued, decision, live.framework, profile, seconds)
+                    self._failures.reject(queued, decision, policy.framework, profile, seconds)
                 else:
                     self._failures.fail(queued, decision.message, profile, seconds)
         except Exception as error:
@@ -255,7 +256,7 @@ class Engine:
             self._failures.fail(queued, text, profile, self._sources.clock() - started)
 
     def _skip(self, queued: QueuedPod) -> None:
-        """A pod that is being deleted is let go."""
+        """Drops a pod that is being deleted."""
         note = f"skip schedule deleting pod: {queued.pod.key}"
         self._ports.recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", note)
         self._failures.drop(queued)

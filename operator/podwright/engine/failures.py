@@ -1,6 +1,7 @@
-"""Attempts that came to nothing: the pod goes back to the queue, and people are told why. `preemption` carries preemption out.
+"""Failed attempts: the pod returns to the queue, and its condition PodScheduled and an event FailedScheduling say why.
 
-Only a pod that still is in the queue is told about; one that vanished or was bound by somebody else meanwhile is not.
+Status and event are written only if the pod is still in the queue: it may have been deleted or bound meanwhile. `preemption` evicts
+the victims that an attempt has chosen.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from podwright.core.framework.status import Code, Status
 from podwright.core.gangs.decisions import GangRejection
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
-from podwright.engine.intake.object_changes import POD_GONE
+from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.metrics.metrics import ERROR, UNSCHEDULABLE
 from podwright.engine.ports import SCHEDULER_ERROR, Ports, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
@@ -26,13 +27,13 @@ from podwright.engine.state import EngineState
 log = logging.getLogger(__name__)
 
 REPEAT_SECONDS: Final = 300.0
-"""Seconds after which people are told again of a member of a group what they were told before."""
+"""Seconds after which an event that repeats the last one is recorded again, for members of groups."""
 NOTE_BYTES: Final = 1024
-"""The API server takes no longer note in an event."""
+"""The longest note of an event that the API server accepts."""
 
 
 def shortened(message: str) -> str:
-    """The message as an event can carry it."""
+    """The message, cut to the length of an event's note."""
     data = message.encode()
     if len(data) <= NOTE_BYTES:
         return message
@@ -63,7 +64,7 @@ class Failures:
             return
         nominated = decision.nominated_node
         if nominated is None and not (decision.post_filter_status and framework.post_filter_plugins):
-            nominated = ""  # There was nobody who could have kept a promise of before.
+            nominated = ""  # No PostFilter plugin could renew an earlier nomination, so it ends.
         if nominated is not None:
             self._nominate(queued.pod, nominated)
         self._publish(queued, REASON_UNSCHEDULABLE, decision.message, nominated)
@@ -73,7 +74,7 @@ class Failures:
     def reject_group(
         self, members: Sequence[QueuedPod], decision: GangRejection, framework: Framework, started: float
     ) -> None:
-        """The members' group was not placed. If it preempts, all of its members wait for the victims."""
+        """The group was not placed. If it preempts, all its members wait for the victims."""
         nominations = {} if decision.preemption is None else decision.preemption.nominations
         for member in members:
             nominated = nominations.get(member.uid, "")
@@ -83,7 +84,7 @@ class Failures:
             self._preemptions.carry_out_gang(framework, pods, decision.preemption)
 
     def _reject_member(self, queued: QueuedPod, decision: GangRejection, nominated: str, seconds: float) -> None:
-        """Its group was not placed. A member that fitted nowhere says why; the others say what their group lacks."""
+        """A member that fitted on no node reports why; the others report why the group was not placed."""
         own = decision.attempts.get(queued.uid)
         message, plugins, pending = decision.message, decision.plugins, decision.pending_plugins
         if isinstance(own, Rejection):
@@ -91,13 +92,13 @@ class Failures:
         self.reject_by(queued, message, plugins, seconds, pending, nominated, once=True)
 
     def drop(self, queued: QueuedPod) -> None:
-        """The pod is not scheduled by us any more: it leaves the queue, its group and the node that it was promised."""
+        """We no longer schedule the pod: it leaves the queue and its group, and its nomination ends."""
         uid, nominator = queued.uid, self._cache.nominator
         self._queue.done(uid)
         self._cache.groups.remove_waiting(uid)
         if nominator.node_of(uid):
             nominator.remove(uid)
-            self._queue.move(POD_GONE, queued.pod, None, up_to_priority=queued.pod.priority)
+            self._queue.move(ASSIGNED_POD_DELETE, queued.pod, None, up_to_priority=queued.pod.priority)
 
     def reject_by(
         self,
@@ -110,9 +111,9 @@ class Failures:
         *,
         once: bool = False,
     ) -> None:
-        """These plugins rejected the pod before a node was chosen; a promise of a node ends, unless there is a new one.
+        """These plugins rejected the pod before a node was chosen. Its nomination becomes `nominated`; empty ends it.
 
-        `once`: what was said last is not said again.
+        `once`: an event that repeats the last one is skipped, for `REPEAT_SECONDS`.
         """
         self._metrics.attempts(UNSCHEDULABLE, queued.pod.scheduler_name).observe(seconds)
         self._queue.reject(queued, plugins, pending)
@@ -121,14 +122,15 @@ class Failures:
             self._publish(queued, REASON_UNSCHEDULABLE, message, nominated, once=once)
 
     def reject_node(
-        self, queued: QueuedPod, status: Status, profile: str, seconds: float, *, settled: bool = False
+        self, queued: QueuedPod, status: Status, profile: str, seconds: float, *, permit_over: bool = False
     ) -> None:
-        """A plugin rejected the chosen node in Reserve or Permit; or, with `settled`, in PreBind or Bind.
+        """A plugin rejected the chosen node in Reserve or Permit, or with `permit_over` in PreBind or Bind.
 
-        Only the former makes the pod unschedulable; the latter is tried again after its backoff, and told in the plugin's words.
+        In Reserve or Permit this makes the pod unschedulable. Later, the pod is retried after its backoff, and condition and event
+        carry the plugin's own message.
         """
         self._metrics.attempts(UNSCHEDULABLE, profile).observe(seconds)
-        if settled:
+        if permit_over:
             self._queue.fault(queued)
             self._publish_if_queued(queued, REASON_UNSCHEDULABLE, status.message)
             return
@@ -140,14 +142,14 @@ class Failures:
         self._publish_if_queued(queued, REASON_UNSCHEDULABLE, message)
 
     def fail(self, queued: QueuedPod, message: str, profile: str, seconds: float, *, once: bool = False) -> None:
-        """The attempt failed with an error. `once`: what was said last is not said again."""
+        """The attempt failed with an error. `once`: see `reject_by`."""
         self._metrics.attempts(ERROR, profile).observe(seconds)
         self._queue.fault(queued)
         if self._publish_if_queued(queued, SCHEDULER_ERROR, message, once=once):
             log.warning("pod %s: %s; trying again", queued.pod.key, message)
 
     def _publish_if_queued(self, queued: QueuedPod, reason: str, message: str, *, once: bool = False) -> bool:
-        """A node that it was promised is not where it goes, so the promise is over, in memory and in its status."""
+        """Ends the pod's nomination, in the cache and in its status, and publishes the failure. False if `once` skipped the event."""
         self._cache.nominator.remove(queued.uid)
         if self._queue.get(queued.uid) is not queued:
             return True
@@ -156,9 +158,9 @@ class Failures:
     def _publish(
         self, queued: QueuedPod, reason: str, message: str, nominated: str | None, *, once: bool = False
     ) -> bool:
-        """Whether there was anything to say."""
+        """False if `once` skipped the event."""
         before, queued.reported = queued.reported, None
-        self._status.write(queued.pod, Verdict(reason, message), nominated)  # which knows itself what is said already
+        self._status.write(queued.pod, Verdict(reason, message), nominated)  # skips what the status says already
         if once:
             queued.reported = (reason, message, nominated, queued.timestamp)
             if (

@@ -1,6 +1,6 @@
-"""Objects that cannot be understood: said once, and then no more.
+"""Reports invalid objects once.
 
-An object may be broken in every version of it that the watch brings; the log and the events would drown in it.
+A watch may bring many versions of an object, all of them invalid. Reporting each would flood the log and the events.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ REMEMBERED: Final = 10_000
 
 
 class InvalidObjects:
-    """Remembers the last few thousand invalid_objects, by object and problem."""
+    """Remembers the last few thousand reports, by object and problem."""
 
     def __init__(self, counter: Counter, limit: int = REMEMBERED) -> None:
-        """`counter` has the label `kind`."""
+        """`counter` has the label `kind`; `limit`: how many reports are remembered."""
         self._counter = counter
         self._limit = limit
-        self._made: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._reported: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    def about(self, kind: str, name: str, error: Exception) -> str | None:
-        """The complaint in words, logged; None if it was made before."""
+    def report(self, kind: str, name: str, error: Exception) -> str | None:
+        """Logs and counts the error. Returns its text, or None if the same error was reported before."""
         text = (
             str(error) if isinstance(error, InvalidObjectError) else f"{kind} {name}: {type(error).__name__}: {error}"
         )
         key = (f"{kind} {name}", text)
-        if key in self._made:
-            self._made.move_to_end(key)
+        if key in self._reported:
+            self._reported.move_to_end(key)
             return None
-        self._made[key] = None
-        if len(self._made) > self._limit:
-            self._made.popitem(last=False)
+        self._reported[key] = None
+        if len(self._reported) > self._limit:
+            self._reported.popitem(last=False)
         self._counter.labels(kind).inc()
         log.error("%s", text[:1000], exc_info=None if isinstance(error, InvalidObjectError) else error)
         return text

@@ -1,4 +1,4 @@
-"""Memory: a garbage collector that does not walk large caches over and over, small buffers, and giving back what is free."""
+"""Memory: settings of garbage collector and TLS buffers for large caches, and a reclaimer that returns free memory to the system."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from collections.abc import Callable
 from typing import Final
 
 THRESHOLDS: Final = (100_000, 50, 1_000)
-"""Objects made before the young generation is looked at, and how many such looks before an older one is."""
+"""`gc.set_threshold`: new objects before a young collection, and young collections before an older generation is collected."""
 TLS_BUFFER: Final = 1 << 15
-"""Bytes of the buffer that asyncio gives each TLS connection, of which there may be hundreds; its own choice is 256 KiB."""
+"""Bytes of asyncio's buffer for each TLS connection, of which there may be hundreds. The default is 256 KiB."""
 
-REST: Final = 1_000
-"""A look at all objects takes a pause that grows with the cluster: so many times as long there is no other."""
+FULL_COLLECTION_REST: Final = 1_000
+"""A full collection pauses the loop, the longer the larger the cluster. The next one waits this many times its duration."""
 _libc: Final = ctypes.CDLL(None)
-_trim: Final = getattr(_libc, "malloc_trim", None)
-_forget_lookups: Final[Callable[[], None]] = getattr(
+malloc_trim: Final = getattr(_libc, "malloc_trim", None)
+clear_lookup_caches: Final[Callable[[], None]] = getattr(
     sys, "_clear_internal_caches" if sys.version_info >= (3, 13) else "_clear_type_cache"
 )
-"""CPython's cache of attribute lookups keeps up to 4,096 names, each a string of its own where C code looked it up: np.cumsum does."""
+"""CPython caches up to 4,096 attribute lookups. Their names are separate strings where C code made them, as np.cumsum does."""
 
 
-def tame() -> None:
-    """At the start of the process."""
+def configure_memory() -> None:
+    """Sets thresholds and buffer sizes. Call it at the start of the process."""
     gc.set_threshold(*THRESHOLDS)
     sslproto.SSLProtocol.max_size = TLS_BUFFER
 
 
-def settle() -> None:
-    """Once the caches are complete: what is there now is never looked at again.
+def freeze_objects() -> None:
+    """Excludes all current objects from garbage collection. Call it when the caches are complete.
 
-    np.unique brings numpy.ma when it is first called. In the middle of a burst its 2,500 objects would lie between those of the
-    pods, and keep the pages there when the pods have gone.
+    np.unique imports numpy.ma on its first call. In the middle of a burst, its 2,500 objects would be allocated between those of
+    the pods and keep their pages in use after the pods are gone, so it is imported here.
     """
     importlib.import_module("numpy.ma")
     gc.collect()
@@ -54,43 +54,43 @@ class _MallInfo(ctypes.Structure):
 
 
 def memory_in_use() -> int:
-    """Bytes that the C library has given out and not got back; 0 where it cannot tell.
+    """Bytes that are allocated from the C library; 0 where it does not report them.
 
-    With PYTHONMALLOC=malloc these are those of all objects, else those of large ones, and whole arenas of the others.
+    With PYTHONMALLOC=malloc this counts all objects. Otherwise it counts large objects, and the arenas that hold the others.
     """
-    ask = getattr(_libc, "mallinfo2", None)
-    if ask is None:
+    mallinfo = getattr(_libc, "mallinfo2", None)
+    if mallinfo is None:
         return 0
-    ask.restype = _MallInfo
-    told = ask()
-    return int(told.uordblks + told.hblkhd)
+    mallinfo.restype = _MallInfo
+    info = mallinfo()
+    return int(info.uordblks + info.hblkhd)
 
 
 class MemoryReclaimer:
-    """Gives memory back to the system when nothing is to do, which neither Python nor the C library does by itself after a burst.
+    """Returns free memory to the system while the loop is idle. Neither Python nor the C library does so after a burst.
 
-    A burst leaves garbage in cycles behind (connections that were closed, say) that keeps pages of others there, and only a look
-    at all objects finds it.
+    A burst also leaves garbage in reference cycles (closed connections, for example), which keeps pages in use. Only a full
+    collection finds it.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock`: steady seconds."""
+        """`clock`: seconds that never step back."""
         self._clock = clock
-        self._work_seen = -1
-        self._not_before = 0.0
+        self._last_work = -1
+        self._next_full_collection = 0.0
 
-    def give_back(self, work_done: int) -> None:
-        """Looks at young objects, which takes some milliseconds, and at all of them if no work was done since the last time.
+    def reclaim(self, work_done: int) -> None:
+        """Collects young objects, which takes milliseconds, or all objects if no work was done since the last call.
 
         `work_done`: a count that rises with work.
         """
-        began = self._clock()
-        quiet, self._work_seen = work_done == self._work_seen, work_done
-        if quiet and began >= self._not_before:
-            _forget_lookups()
+        started = self._clock()
+        idle, self._last_work = work_done == self._last_work, work_done
+        if idle and started >= self._next_full_collection:
+            clear_lookup_caches()
             gc.collect()
-            self._not_before = began + REST * (self._clock() - began)
+            self._next_full_collection = started + FULL_COLLECTION_REST * (self._clock() - started)
         else:
             gc.collect(0)
-        if _trim is not None:
-            _trim(0)
+        if malloc_trim is not None:
+            malloc_trim(0)

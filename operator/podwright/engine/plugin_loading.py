@@ -1,8 +1,8 @@
-"""Finding third-party plugins: entry points of the group `podwright.plugins`, and files in plugin directories.
+"""Loads third-party plugins from entry points of the group `podwright.plugins`, and from files in plugin directories.
 
-Code comes from what the operator's image or its command line names, never from a custom resource. Whatever is wrong with a
-plugin is said at start, with the file or the entry point, and nothing is started: an operator that silently lacks a
-plugin would place pods elsewhere than its profiles say. The rules for classes are in podwright/core/framework/registry.py.
+Code comes from the operator's image or command line only, never from a custom resource. An error in any plugin stops the start,
+and names the file or entry point: an operator that silently lacked a plugin would not place pods as its profiles say. The rules
+for plugin classes are in podwright/core/framework/registry.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def load_plugins(
 ) -> Mapping[str, type[Plugin]]:
     """All plugin classes by name: in-tree, from entry points, then from the files of the directories.
 
-    Raises RegistryError with everything that is wrong.
+    Raises RegistryError with all problems found.
     """
     found: list[Found] = []
     problems: list[str] = []
@@ -54,7 +54,7 @@ def _from_entry_points() -> Iterator[Found | str]:
         source = f"entry point {entry.name} = {entry.value}{package}"
         try:
             yield Found(entry.load(), source)
-        except Exception as error:  # noqa: BLE001 -- a foreign_pod's code may raise anything
+        except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
             yield f"{source}: cannot be imported: {type(error).__name__}: {error}"
 
 
@@ -72,7 +72,7 @@ def _from_file(path: Path) -> Iterator[Found | str]:
     source = f"file {path}"
     try:
         module = _import(path)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 -- a foreign_pod's code may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- third-party code may raise anything
         yield f"{source}: cannot be imported: {type(error).__name__}: {error}{_line_of(error, path)}"
         return
     plugins = [

@@ -1,6 +1,6 @@
-"""What the engine asks of the outside. `podwright.kube` is the real side; tests bring their own.
+"""The ports: what the engine needs from the outside. `podwright.kube` implements them; tests bring fakes.
 
-Everything here but `Cluster` (see core/framework/interface.py) returns at once and is carried out behind the bindings.
+All calls but those of `Cluster` (core/framework/interface.py) return at once. Their requests are sent later, after Bindings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCHEDULER_ERROR = "SchedulerError"
 
 @dataclass(frozen=True, slots=True)
 class Regarding:
-    """What an event is about: a pod of which no PodInfo could be made, or another object."""
+    """The object of an event where there is no PodInfo: an invalid pod, or an object of another kind."""
 
     namespace: str
     name: str
@@ -32,7 +32,7 @@ class Regarding:
 
     @classmethod
     def group(cls, group: PodGroup, scheduler_name: str) -> Regarding:
-        """A pod group whose members ask for this scheduler."""
+        """The reference to a pod group whose members ask for this scheduler name."""
         metadata = group.raw.get("metadata") or {}
         version = str(group.raw.get("apiVersion") or _GROUP_VERSIONS[group.api])
         changed = str(metadata.get("resourceVersion") or "")
@@ -40,34 +40,34 @@ class Regarding:
 
 
 _GROUP_VERSIONS = {WORKLOAD_API: f"{WORKLOAD_API}/v1beta1", PLUGINS_API: f"{PLUGINS_API}/v1alpha1"}
-"""What a group's apiVersion is taken for where the object as it was listed does not say."""
+"""The apiVersion of a group whose raw object, as listed, has none."""
 
 
 def kind_of(preemptor: PodInfo | Regarding) -> str:
-    """How a preemptor is called in texts and metrics: pod or podgroup."""
+    """The preemptor's kind in events and metrics: pod or podgroup."""
     return preemptor.kind.lower() if isinstance(preemptor, Regarding) else "pod"
 
 
 def preempted_by(preemptor: PodInfo | Regarding, where: str) -> str:
-    """What the event says to the victim."""
+    """The note of the victim's event."""
     return f"Preempted by {kind_of(preemptor)} {preemptor.uid} on node {where}"
 
 
 def preempting(preemptor: PodInfo | Regarding) -> str:
-    """What the victim's condition says."""
+    """The message of the victim's condition."""
     return f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {kind_of(preemptor)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the condition PodScheduled=False is to say: reason Unschedulable or SchedulerError, and the full text."""
+    """Reason (Unschedulable or SchedulerError) and full message of a condition that is False."""
 
     reason: str
     message: str
 
 
 class Recorder(Protocol):
-    """Events for people to read."""
+    """Writes Kubernetes events."""
 
     def record(
         self,
@@ -78,40 +78,40 @@ class Recorder(Protocol):
         note: str,
         related: PodInfo | Regarding | None = None,
     ) -> None:
-        """Posts an event of events.k8s.io/v1 when there is time. Never blocks and never fails."""
+        """Queues an event of events.k8s.io/v1. Never blocks and never fails."""
 
     def forget(self, uid: str) -> None:
-        """What was said of it is over: the pod is gone, or has a node."""
+        """Ends the pod's series of events: it is deleted, or has a node."""
 
 
 class StatusWriter(Protocol):
-    """The status of pending pods."""
+    """Writes the status of pending pods."""
 
     def seen(self, uid: str, raw: Mapping[str, Any]) -> None:
-        """The pod as it is; what it says already is not written again."""
+        """Remembers the pod's current status, which is not written again."""
 
     def forget(self, uid: str) -> None:
-        """The pod is gone or has a node: nothing is written for it any more."""
+        """Writes nothing more for the pod: it is deleted, or has a node."""
 
     def write(self, pod: PodInfo, verdict: Verdict | None, nominated_node: str | None) -> None:
         """Sets the condition PodScheduled=False and `nominatedNodeName` ("" clears it); None leaves either as it is."""
 
 
 class GroupWriter(Protocol):
-    """The status of pod groups. A condition that was True once is not written as False any more."""
+    """Writes the status of pod groups. A condition that was True once is never set to False again."""
 
     def scheduled(self, group: PodGroup) -> None:
-        """The group was placed: its condition PodGroupInitiallyScheduled becomes True."""
+        """Sets the condition PodGroupInitiallyScheduled to True."""
 
     def not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
-        """The group was not placed: the condition becomes False, with the verdict's reason and message."""
+        """Sets the condition PodGroupInitiallyScheduled to False, with the verdict's reason and message."""
 
     def disrupted(self, group: PodGroup, message: str) -> None:
-        """All its pods are being preempted: the condition DisruptionTarget, reason PreemptionByScheduler, becomes True."""
+        """Sets the condition DisruptionTarget to True, reason PreemptionByScheduler: all pods of the group are preempted."""
 
 
 class NoGroups:
-    """A GroupWriter where there are no pod groups."""
+    """A GroupWriter that writes nothing."""
 
     def scheduled(self, group: PodGroup) -> None: ...
 
@@ -121,20 +121,20 @@ class NoGroups:
 
 
 class Evictor(Protocol):
-    """Removes pods in favour of others."""
+    """Evicts victims of preemption."""
 
     def evict(
         self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
     ) -> None:
-        """Marks the victim and deletes it, if its uid still is that one.
+        """Sets the victim's condition and deletes it, if it still has this uid.
 
-        `done(True)`: its deletion has begun, or it was gone already. `done(False)`: it could not be deleted.
+        Then calls `done`, with True if the deletion has begun or the pod was gone already, with False if it failed.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """All ports, as the engine's parts get them."""
+    """All ports. The engine hands them to each of its parts."""
 
     cluster: Cluster
     recorder: Recorder

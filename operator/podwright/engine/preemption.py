@@ -1,9 +1,9 @@
-"""Preemption carried out: victims go, the preemptor waits for them, and nobody of less importance keeps a promise of its node.
+"""Carries preemption out: victims are evicted, the preemptor waits for them, and lower nominations to its nodes are cleared.
 
-    carry_out ─► lower nominations cleared ─► victims in flight cancelled, the others evicted ─► last answer ─► preemptor released
+    carry_out ─► lower nominations cleared ─► victims' binding cycles stopped, the others evicted ─► last reply ─► preemptor released
 
-The preemptor is a pod, or the waiting members of a pod group. While evictions are under way the plugin that asked for them
-holds it in PreEnqueue, so that it does not preempt again for the first victim that goes. Source of the rules:
+The preemptor is a pod, or the waiting members of a pod group. While evictions are in progress, the plugin that asked for them
+holds the preemptor in PreEnqueue, so that it does not preempt again when its first victim is gone. Source of the rules:
 kube-scheduler's asynchronous preemption.
 """
 
@@ -28,23 +28,23 @@ from podwright.engine.state import EngineState
 
 PREEMPTING: Final = "DefaultPreemption"
 WHOLE_CLUSTER: Final = "cluster"
-"""Where kube-scheduler says that a pod group preempts."""
+"""The node name in kube-scheduler's events when a pod group preempts."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Preemptor:
-    """`key`: the pod's uid, or the group's key; `uids`: the pods that are tried again in any case; `told`: what people are told
-    that it is; `where`: on which node.
+    """`key`: the pod's uid, or the group's key; `uids`: the pods that wait for the victims; `subject`: the pod or group as events
+    name it; `node_name`: as events name it.
     """
 
     key: str
     uids: tuple[str, ...]
-    told: PodInfo | Regarding
-    where: str
+    subject: PodInfo | Regarding
+    node_name: str
 
     @property
     def kind(self) -> str:
-        return kind_of(self.told)
+        return kind_of(self.subject)
 
 
 class Preemptions:
@@ -65,17 +65,17 @@ class Preemptions:
         self._assigned = assigned
 
     def carry_out(self, framework: Framework, pod: PodInfo, wanted: PostFilterResult) -> None:
-        """The pod is nominated to a node; its victims are to make room."""
+        """Evicts the victims in favour of a pod that is nominated to their node."""
         preemptor = _Preemptor(pod.uid, (pod.uid,), pod, wanted.nominated_node)
         self._metrics.preemption_victims.observe(len(wanted.victims))
         self._by_preemptor.violated(preemptor.kind, wanted.violations)
-        self._clear_lower((wanted.nominated_node,), pod.priority, {pod.uid})
-        self._make_room(framework, preemptor, wanted.victims)
+        self._clear_lower_nominations((wanted.nominated_node,), pod.priority, {pod.uid})
+        self._remove_victims(framework, preemptor, wanted.victims)
 
     def carry_out_gang(self, framework: Framework, members: Sequence[PodInfo], preemption: GangPreemption) -> None:
-        """The group's waiting members are nominated; all of them wait for the victims together.
+        """Nominates the group's waiting members and evicts the victims; the members wait for them together.
 
-        Without victims the group waits for those of an earlier preemption.
+        Does nothing without victims: then the group waits for those of an earlier preemption.
         """
         group = self._cache.groups.of(members[0]) if members else None
         if group is None or not preemption.victims:
@@ -85,39 +85,39 @@ class Preemptions:
             if node_name := preemption.nominations.get(member.uid):
                 self._cache.nominator.add(member, node_name)
                 self._status.write(member, None, node_name)
-        self._clear_lower(set(preemption.nominations.values()), members[0].priority, set(uids))
+        self._clear_lower_nominations(set(preemption.nominations.values()), members[0].priority, set(uids))
         preemptor = _Preemptor(group.key, uids, Regarding.group(group, members[0].scheduler_name), WHOLE_CLUSTER)
         self._by_preemptor.group_victims.observe(len(preemption.victims))
         self._by_preemptor.violated(preemptor.kind, preemption.violations)
-        self._make_room(framework, preemptor, preemption.victims)
+        self._remove_victims(framework, preemptor, preemption.victims)
 
-    def _clear_lower(self, nodes: Iterable[str], priority: int, spared: AbstractSet[str]) -> None:
-        """Nobody of lower priority keeps a promise of these nodes."""
+    def _clear_lower_nominations(self, nodes: Iterable[str], priority: int, spared: AbstractSet[str]) -> None:
+        """Clears the nominations of pods of lower priority to these nodes."""
         nominator = self._cache.nominator
         for node_name in nodes:
             for lower in [p for p in nominator.on(node_name) if p.priority < priority and p.uid not in spared]:
                 nominator.remove(lower.uid)
                 self._status.write(lower, None, "")
 
-    def _make_room(self, framework: Framework, preemptor: _Preemptor, victims: Sequence[PodInfo]) -> None:
+    def _remove_victims(self, framework: Framework, preemptor: _Preemptor, victims: Sequence[PodInfo]) -> None:
         _, units = disruptions(victims, self._cache.groups)
         self._by_preemptor.disrupted(preemptor.kind, units)
         holders = [plugin for plugin in framework.post_filter_plugins if isinstance(plugin, HoldsPreemptors)]
         by = getattr(holders[0], "name", PREEMPTING) if holders else PREEMPTING
-        going = [victim for victim in victims if not self._cancelled(victim, preemptor, by)]
-        whole, _ = disruptions(going, self._cache.groups)
-        for group in whole:
-            self._groups.disrupted(group, preempting(preemptor.told))
-        remaining = [victim for victim in going if not victim.terminating]
+        bound = [victim for victim in victims if not self._cancelled(victim, preemptor, by)]
+        whole_groups, _ = disruptions(bound, self._cache.groups)
+        for group in whole_groups:
+            self._groups.disrupted(group, preempting(preemptor.subject))
+        remaining = [victim for victim in bound if not victim.terminating]
         if remaining:
             self._evict(holders, preemptor, remaining)
 
     def _cancelled(self, victim: PodInfo, preemptor: _Preemptor, by: str) -> bool:
-        """Whether the victim was not bound yet and is not going to be, so that nothing has to be deleted."""
+        """Whether the victim's binding cycle could be stopped, so that no pod has to be deleted."""
         if victim.terminating or not self._binding_cycles.preempt(victim.uid, by):
             return False
-        note = f"{preempted_by(preemptor.told, preemptor.where)} (in kube-scheduler memory)."
-        self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, preemptor.told)
+        note = f"{preempted_by(preemptor.subject, preemptor.node_name)} (in kube-scheduler memory)."
+        self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, preemptor.subject)
         return True
 
     def _evict(self, holders: Sequence[Any], preemptor: _Preemptor, victims: list[PodInfo]) -> None:
@@ -127,42 +127,43 @@ class Preemptions:
         awaited = {victim.uid for victim in victims}
         failed: list[str] = []
 
-        def answered(victim: str, begun: bool) -> None:
+        def eviction_done(victim: str, deleted: bool) -> None:
             awaited.discard(victim)
-            if begun:
+            if deleted:
                 self._assigned.evicted(victim)
             else:
                 failed.append(victim)
-            if not awaited:
-                for holder in holders:
-                    holder.finished(preemptor.key)
-                result, seconds = "error" if failed else "success", self._clock() - started
-                self._metrics.preempted(result, seconds)
-                self._by_preemptor.executed(preemptor.kind, result, seconds)
-                there = any(self._cache.placement(one.uid) is not None for one in victims)
-                for uid in preemptor.uids:
-                    self._release(uid, failed=bool(failed), there=there)
-                self._release_latecomers(preemptor)
+            if awaited:
+                return
+            for holder in holders:
+                holder.finished(preemptor.key)
+            result, seconds = "error" if failed else "success", self._clock() - started
+            self._metrics.preempted(result, seconds)
+            self._by_preemptor.executed(preemptor.kind, result, seconds)
+            still_there = any(self._cache.placement(victim.uid) is not None for victim in victims)
+            for uid in preemptor.uids:
+                self._release(uid, failed=bool(failed), still_there=still_there)
+            self._release_new_members(preemptor)
 
         for victim in victims:
-            self._evictor.evict(victim, preemptor.told, preemptor.where, partial(answered, victim.uid))
+            self._evictor.evict(victim, preemptor.subject, preemptor.node_name, partial(eviction_done, victim.uid))
 
-    def _release(self, uid: str, *, failed: bool, there: bool) -> None:
-        """The preemptor need not be held any more. Mostly its last victim is still `there`, and its end will be an event;
-        of a failure, and of an end that came while the preemptor was held, nobody will tell it.
+    def _release(self, uid: str, *, failed: bool, still_there: bool) -> None:
+        """Requeues the preemptor where no event will. Usually a victim is `still_there`, and the event of its end does it.
 
-        What refused one eviction may refuse the next, so a failure has the backoff of an error.
+        No event follows a failure, or a deletion that finished while the preemptor was held. A failed eviction is likely to fail
+        again, so it gets the backoff of an error.
         """
         queued = self._queue.get(uid)
         if failed:
             self._queue.fail_waiting(uid)
             self._wake()
-        elif queued is not None and queued.place is Place.GATED and not there:
+        elif queued is not None and queued.place is Place.GATED and not still_there:
             self._queue.activate(uid)
             self._wake()
 
-    def _release_latecomers(self, preemptor: _Preemptor) -> None:
-        """Members that came while their group was held: nothing else wakes them."""
+    def _release_new_members(self, preemptor: _Preemptor) -> None:
+        """Activates the members that joined the group while it was held: no event would."""
         for uid in list(self._cache.groups.members(preemptor.key).waiting):
             queued = self._queue.get(uid)
             if uid not in preemptor.uids and queued is not None and queued.place is Place.GATED:

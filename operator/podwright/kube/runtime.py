@@ -23,7 +23,7 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo
-from podwright.engine import memory as tuning
+from podwright.engine import memory
 from podwright.engine.engine import Engine, EngineOptions
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.metrics.metrics import Metrics
@@ -140,7 +140,7 @@ class Runtime:
 
     async def start(self) -> None:
         """Starts everything; decisions follow when the caches are complete. Raises AccessError, ConfigError and OSError."""
-        tuning.tame()
+        memory.configure_memory()
         if self.options.health_address is not None:
             await self._health.start(*self.options.health_address)
         await self._persist("the API server", lambda: access.require(self.http, REQUIRED))
@@ -219,7 +219,7 @@ class Runtime:
     async def _decide(self, audit: PendingAudit) -> None:
         """Kopf does not say when it has shown all pending pods, and the most important one may come last: they are listed before."""
         await asyncio.gather(*(reflector.synced.wait() for reflector in self._reflectors.values()))
-        tuning.settle()
+        memory.freeze_objects()
         if self.options.pod_intake == "kopf" and not self._complete.is_set():
             await self._persist("pending pods", audit.audit)
         self._complete.set()

@@ -1,1 +1,1 @@
-"""The core without a cluster: `cases` reads clusters from files, `evaluation` says what the scheduler makes of a pod."""
+"""Runs the core without a cluster: `cases` reads clusters from files, `evaluation` reports all decisions about a pod."""

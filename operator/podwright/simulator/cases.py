@@ -1,4 +1,7 @@
-"""Cases: a cluster and a pending pod (or a sequence of steps), as JSON lines. Each runs on a core of its own."""
+"""Reads and runs cases: JSON lines with a cluster and a pending pod, or a sequence of steps. Each case has its own core.
+
+docs/evaluate.md describes the fields of a case and of its answer.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,12 @@ from podwright.simulator.world import World, lists_of, object_of, objects_of
 
 Case = Mapping[str, Any]
 _NOW: Final = 4e9
-"""Seconds since the epoch, after any start time: a pod without a start time counts as started now."""
-NOT_A_DUMP: Final = "to ask about a dump of kubectl get … -o json, give the pod with --pod"
+"""Seconds since the epoch, later than any start time: a pod without a start time counts as started now."""
+_DUMP_NEEDS_POD: Final = "for a dump of kubectl get … -o json, give the pod with --pod"
 
 
 class CaseError(ValueError):
-    """A case that cannot be run; the message names the case and the field. `id` is the case's, or where its line is."""
+    """A case that cannot be run; the message names the case and the field. `id` is the case's id, or `file:line`."""
 
     def __init__(self, message: str, id_: str = "?") -> None:
         super().__init__(message)
@@ -39,15 +42,15 @@ class CaseError(ValueError):
 
 
 def read_cases(path: str) -> Iterator[Case | CaseError]:
-    """The cases of a file, `-` for standard input; `.gz` files are unpacked.
+    """Yields the cases of a file, or of standard input for `-`. Unpacks `.gz` files. Raises OSError.
 
-    A line that is no case comes as a CaseError whose id is `file:line`, and the others go on. Raises OSError.
+    Yields a CaseError with the id `file:line` for a line that is not a case, and goes on with the next line.
     """
     number = 0
     try:
         for number, line in enumerate(_lines(path), start=1):
             if line.strip() == b"{":
-                yield _bad(path, number, f"a case is one line: {NOT_A_DUMP}")
+                yield _bad(path, number, f"expected one case on each line: {_DUMP_NEEDS_POD}")
                 return
             if line.strip():
                 yield _case(line, path, number)
@@ -82,11 +85,11 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def run_case(case: Case, features: Features | None = None) -> dict[str, Any]:
-    """The case's answer: `{"id", "expect"}`, or `{"id", "steps"}` for a sequence. Raises CaseError."""
+    """Returns the answer: `{"id", "expect"}`, or `{"id", "steps"}` for a sequence. Raises CaseError."""
     name = case_id(case)
     try:
         if "items" in case:
-            raise InvalidObjectError("items", NOT_A_DUMP)
+            raise InvalidObjectError("items", _DUMP_NEEDS_POD)
         world = World(features, clock=lambda: _NOW)
         framework = _framework(case, world)
         world.fill(case)
@@ -102,7 +105,7 @@ def run_case(case: Case, features: Features | None = None) -> dict[str, Any]:
 
 
 def case_id(case: Case) -> str:
-    """What the case is called in its answer."""
+    """The id of the case in its answer."""
     return str(case.get("id") or "?")
 
 
@@ -112,9 +115,9 @@ def _framework(case: Case, world: World) -> Framework:
 
 
 def _step(framework: Framework, world: World, step: Mapping[str, Any], where: str) -> dict[str, Any]:
-    what = next((key for key in step if key not in ("expect", "placed")), "")
-    raw, where = step.get(what), f"{where}.{what}"
-    match what:
+    action = next((key for key in step if key not in ("expect", "placed")), "")
+    raw, where = step.get(action), f"{where}.{action}"
+    match action:
         case "schedule":
             return _schedule(framework, world, object_of(raw, where))
         case "addPod" | "updatePod":
@@ -158,7 +161,7 @@ def _name_of(raw: object, where: str) -> str:
 
 
 def case_from_dump(dump: object, pod: Mapping[str, Any]) -> Case:
-    """A case from a `kubectl get nodes,pods,… -o json` and a pod manifest. Raises CaseError."""
+    """Makes a case of the output of `kubectl get nodes,pods,… -o json` and a pod manifest. Raises CaseError."""
     if not isinstance(dump, dict) or not isinstance(dump.get("items"), list):
         raise CaseError("the dump has no items: expected the output of kubectl get … -o json")
     try:

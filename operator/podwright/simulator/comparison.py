@@ -1,4 +1,7 @@
-"""Our answer beside kube-scheduler's: the first difference, with the freedom that kube-scheduler itself has."""
+"""Compares answers with what is expected: kube-scheduler's own answers, in the conformance cases.
+
+Where kube-scheduler's answer is random or depends on its iteration order, every answer that it could give is accepted.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 Expectation = Mapping[str, Any]
 
-_SAME = (
+_EQUAL_FIELDS = (
     "prefilterStatus",
     "skippedFilters",
     "nodes",
@@ -21,7 +24,7 @@ _SAME = (
 
 
 def differences(ours: Mapping[str, Any], case: Mapping[str, Any]) -> Iterator[str]:
-    """What differs between an answer and the expectation in its case, in words; nothing if they agree."""
+    """Yields the differences between an answer and the expectation in its case, in words."""
     if case.get("steps") is None:
         yield from _differences(ours.get("expect") or {}, _expected(case.get("expect")))
         return
@@ -35,19 +38,19 @@ def differences(ours: Mapping[str, Any], case: Mapping[str, Any]) -> Iterator[st
 
 
 def _expected(raw: object) -> Expectation:
-    """What is no object is nothing that we could agree with."""
+    """An expectation that is not an object counts as empty, so that it differs from every answer."""
     return raw if isinstance(raw, Mapping) else {}
 
 
 def _differences(ours: Expectation, theirs: Expectation) -> Iterator[str]:
-    for key in _SAME:
+    for key in _EQUAL_FIELDS:
         if ours.get(key) != theirs.get(key):
-            yield _first(key, ours.get(key), theirs.get(key))
+            yield _first_difference(key, ours.get(key), theirs.get(key))
     messages = theirs.get("messages") or [theirs.get("message")]
     if ours.get("message") not in messages:
-        yield _first("message", ours.get("message"), messages[0])
+        yield _first_difference("message", ours.get("message"), messages[0])
     if ours.get("filterMessage") != theirs.get("filterMessage"):
-        yield _first("filterMessage", ours.get("filterMessage"), theirs.get("filterMessage"))
+        yield _first_difference("filterMessage", ours.get("filterMessage"), theirs.get("filterMessage"))
     if "preemption" in theirs or "preemption" in ours:
         yield from _preemption(ours.get("preemption") or {}, theirs.get("preemption") or {})
 
@@ -56,30 +59,30 @@ def _preemption(ours: Expectation, theirs: Expectation) -> Iterator[str]:
     possible = theirs.get("acceptable") or [theirs.get("nominatedNode")]
     node = ours.get("nominatedNode")
     if node not in possible:
-        yield _first("preemption.nominatedNode", node, possible)
+        yield _first_difference("preemption.nominatedNode", node, possible)
     if ours.get("acceptable") != theirs.get("acceptable") and not theirs.get("ambiguous"):
-        yield _first("preemption.acceptable", ours.get("acceptable"), theirs.get("acceptable"))
+        yield _first_difference("preemption.acceptable", ours.get("acceptable"), theirs.get("acceptable"))
     mine, expected = ours.get("status") or {}, theirs.get("status") or {}
-    words = ("code", "plugin") if len(possible) > 1 or theirs.get("ambiguous") else ("code", "plugin", "reasons")
-    for key in words:
+    compared = ("code", "plugin") if len(possible) > 1 or theirs.get("ambiguous") else ("code", "plugin", "reasons")
+    for key in compared:
         if mine.get(key) != expected.get(key):
-            yield _first(f"preemption.status.{key}", mine.get(key), expected.get(key))
+            yield _first_difference(f"preemption.status.{key}", mine.get(key), expected.get(key))
     yield from _candidates(ours.get("candidates") or {}, theirs.get("candidates") or {})
     if ours.get("notCandidates") != theirs.get("notCandidates"):
-        yield _first("preemption.notCandidates", ours.get("notCandidates"), theirs.get("notCandidates"))
+        yield _first_difference("preemption.notCandidates", ours.get("notCandidates"), theirs.get("notCandidates"))
     if node and not _victims_agree(ours.get("victims") or (), (theirs.get("candidates") or {}).get(node) or {}):
-        yield _first("preemption.victims", ours.get("victims"), theirs.get("victims"))
+        yield _first_difference("preemption.victims", ours.get("victims"), theirs.get("victims"))
 
 
 def _candidates(ours: Expectation, theirs: Expectation) -> Iterator[str]:
     if set(ours) != set(theirs):
-        yield _first("preemption.candidates", sorted(ours), sorted(theirs))
+        yield _first_difference("preemption.candidates", sorted(ours), sorted(theirs))
         return
     for node, expected in theirs.items():
         if not _victims_agree(ours[node]["victims"], expected) or (
             ours[node]["pdbViolations"] != expected["pdbViolations"] and not expected.get("alternatives")
         ):
-            yield _first(f"preemption.candidates.{node}", ours[node], expected)
+            yield _first_difference(f"preemption.candidates.{node}", ours[node], expected)
 
 
 def _victims_agree(ours: Sequence[str], expected: Expectation) -> bool:
@@ -87,10 +90,10 @@ def _victims_agree(ours: Sequence[str], expected: Expectation) -> bool:
     return any(set(ours) == set(victims) for victims in possible)
 
 
-def _first(path: str, ours: Any, theirs: Any) -> str:
-    """The first place where two values differ."""
+def _first_difference(path: str, ours: Any, theirs: Any) -> str:
+    """Describes the first place where two values differ."""
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
         for key in sorted({*ours, *theirs}):
             if ours.get(key) != theirs.get(key):
-                return _first(f"{path}.{key}", ours.get(key), theirs.get(key))
+                return _first_difference(f"{path}.{key}", ours.get(key), theirs.get(key))
     return f"{path}: {ours!r}, expected {theirs!r}"

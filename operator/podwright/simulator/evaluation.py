@@ -1,6 +1,6 @@
-"""What the scheduler makes of one pod, in full: every node, every plugin's verdict and score, the totals, preemption.
+"""Evaluates one pod and reports everything: the verdict on each node, each plugin's scores, the totals, preemption.
 
-The production core does all of it; this module only writes down what it says, in kube-scheduler's terms.
+The production core decides; this module only reports its decisions in kube-scheduler's terms.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Expectation = dict[str, Any]
 
 
 def evaluate(framework: Framework, cache: Cache, pod: PodInfo, *, preemption: bool = True) -> Expectation:
-    """The `expect` of a conformance case: see the description of `podwright evaluate` in docs/evaluate.md.
+    """The `expect` of a case, as docs/evaluate.md describes it.
 
-    Scores are given for every feasible node, even where there is only one, and also for the nodes beside a nominated
-    one that is taken. `preemption=False` leaves out what PostFilter found, but not its words.
+    Every feasible node gets scores, even if it is the only one or if the nominated node is taken. `preemption=False`
+    leaves out `preemption`, but `message` still includes PostFilter's message.
     """
     state = CycleState()
     result: Expectation = {}
@@ -52,8 +52,8 @@ def evaluate(framework: Framework, cache: Cache, pod: PodInfo, *, preemption: bo
 
 
 def _status(status: Status) -> Expectation:
-    words: Expectation = {"plugin": status.plugin} if status.plugin else {}
-    return {**words, "code": status.code.text, "reasons": sorted(status.reasons)}
+    plugin: Expectation = {"plugin": status.plugin} if status.plugin else {}
+    return {**plugin, "code": status.code.text, "reasons": sorted(status.reasons)}
 
 
 def _nodes(cache: Cache, search: Search) -> Expectation:
@@ -133,6 +133,6 @@ def _dry_run(framework: Framework, run: DryRun) -> Expectation:
 
 
 def placed_node(expectation: Mapping[str, Any]) -> str | None:
-    """Where a sequence puts the pod: the least name of the best."""
+    """The node on which a sequence places the pod: the first name among the best nodes."""
     best = expectation.get("best")
     return min(best) if best else None

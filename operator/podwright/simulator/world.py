@@ -1,4 +1,4 @@
-"""A cluster in memory, filled from lists of objects, and the Handle that plugins get there."""
+"""The Handle that plugins get in a simulation: a cache filled from lists of objects, and no API server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LISTS: Final[Mapping[str, str]] = {watched.plural_field: watched.kind for watche
 
 
 class NoCluster:
-    """A Cluster that is not there: nothing can be read or written."""
+    """A Cluster without an API server: every call raises ClusterError."""
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
         raise ClusterError("a simulation binds nothing")
@@ -37,7 +37,7 @@ class NoCluster:
 
 
 class World:
-    """A cache with everything around it that plugins ask for. `clock` gives seconds since the epoch."""
+    """A cache and everything else that plugins ask their Handle for. `clock` returns seconds since the epoch."""
 
     def __init__(self, features: Features | None = None, clock: Callable[[], float] | None = None) -> None:
         self.cache = Cache()
@@ -52,9 +52,9 @@ class World:
         return ()
 
     def fill(self, objects: Mapping[str, Any]) -> None:
-        """Takes in the lists of a case: `nodes`, `pods` and those of LISTS. Raises InvalidObjectError.
+        """Adds the lists of a case to the cache: `nodes`, `pods` and those of LISTS. Raises InvalidObjectError.
 
-        Namespaces come first, pods last: kube-scheduler waits for all its informers, too.
+        Pods are added last, because kube-scheduler too waits for all its informers first.
         """
         for field, kind in LISTS.items():
             for raw in objects_of(objects.get(field), field):
@@ -65,7 +65,7 @@ class World:
             self.set_pod(raw)
 
     def set_pod(self, raw: Mapping[str, Any]) -> None:
-        """A pod with a node, or one that is nominated to a node. Others are pending and change nothing."""
+        """Adds or updates a pod that has a node or a nominated node. Ignores other pods, which are pending."""
         pod = parse_pod(raw)
         if pod.node_name:
             self.cache.set_pod(pod)
@@ -74,19 +74,19 @@ class World:
 
 
 def object_of(raw: object, where: str) -> Mapping[str, Any]:
-    """`raw`, which has to be an object. Raises InvalidObjectError naming `where`."""
+    """Returns `raw` if it is an object, else raises InvalidObjectError naming `where`."""
     if not isinstance(raw, Mapping):
         raise InvalidObjectError(where, f"expected an object, got {'nothing' if raw is None else type(raw).__name__}")
     return raw
 
 
 def objects_of(raw: object, where: str) -> Sequence[Mapping[str, Any]]:
-    """`raw` as a list of objects; None is an empty one. Raises InvalidObjectError naming `where` and the index."""
+    """Returns `raw` if it is a list of objects, [] for None. Raises InvalidObjectError naming `where` and the index."""
     return [object_of(item, f"{where}[{i}]") for i, item in enumerate(as_list(raw, where))]
 
 
 def lists_of(items: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Sorts the items of a `kubectl get … -o json` into the lists of a case; kinds that do not matter are left out."""
+    """Sorts the items of a `kubectl get … -o json` into the lists of a case; omits kinds that have no list."""
     fields = {watched.kind: watched.plural_field for watched in WATCHED_KINDS}
     lists: dict[str, list[Mapping[str, Any]]] = {}
     for item in items:

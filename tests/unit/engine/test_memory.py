@@ -1,4 +1,4 @@
-"""Memory goes back when nothing is to do, and only then is there a pause for it."""
+"""Free memory is returned to the system, and full collections wait for idle times."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import weakref
 
 import pytest
 
-from podwright.engine import memory as tuning
-from podwright.engine.memory import REST, MemoryReclaimer, memory_in_use
+from podwright.engine import memory
+from podwright.engine.memory import FULL_COLLECTION_REST, MemoryReclaimer, memory_in_use
 
 
-class Knot:
-    """Garbage that only the collector finds."""
+class SelfReference:
+    """A reference cycle: only the garbage collector frees it."""
 
     def __init__(self) -> None:
         self.me = self
 
 
-def old_garbage() -> weakref.ref[Knot]:
-    """A cycle that has survived looks at the young."""
-    knot = Knot()
+def old_garbage() -> weakref.ref[SelfReference]:
+    """A reference cycle in the oldest generation."""
+    cycle = SelfReference()
     gc.collect(1)
     gc.collect(1)
-    return weakref.ref(knot)
+    return weakref.ref(cycle)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def clock():
 
 
 @pytest.fixture
-def thrift(clock):
+def reclaimer(clock):
     def tick() -> float:
         clock[0] += 0.01
         return clock[0]
@@ -43,27 +43,27 @@ def thrift(clock):
     return MemoryReclaimer(tick)
 
 
-def test_all_garbage_goes_once_no_work_was_done_for_a_while(thrift):
-    thrift.give_back(7)
+def test_all_garbage_is_collected_once_no_work_was_done_between_two_calls(reclaimer):
+    reclaimer.reclaim(7)
     lost = old_garbage()
-    thrift.give_back(8)
+    reclaimer.reclaim(8)
     assert lost() is not None
-    thrift.give_back(8)
+    reclaimer.reclaim(8)
     assert lost() is None
 
 
-def test_a_pause_is_followed_by_a_rest_that_is_many_times_as_long(thrift, clock):
+def test_the_next_full_collection_waits_many_times_the_duration_of_the_last(reclaimer, clock):
     for _ in range(2):
-        thrift.give_back(7)
+        reclaimer.reclaim(7)
     lost = old_garbage()
-    thrift.give_back(7)
+    reclaimer.reclaim(7)
     assert lost() is not None
-    clock[0] += 0.01 * REST
-    thrift.give_back(7)
+    clock[0] += 0.01 * FULL_COLLECTION_REST
+    reclaimer.reclaim(7)
     assert lost() is None
 
 
-def test_memory_in_use_counts_what_is_held_and_not_what_was_given_back():
+def test_memory_in_use_counts_allocated_memory_and_not_freed_memory():
     before = memory_in_use()
     held = bytearray(64 << 20)
     assert memory_in_use() - before >= 64 << 20
@@ -71,30 +71,30 @@ def test_memory_in_use_counts_what_is_held_and_not_what_was_given_back():
     assert memory_in_use() - before < 1 << 20
 
 
-def test_caches_that_are_complete_are_not_looked_at_again():
+def test_frozen_objects_are_not_collected_again():
     before = gc.get_freeze_count()
     held = [[number] for number in range(1_000)]
-    tuning.settle()
+    memory.freeze_objects()
     try:
         assert gc.get_freeze_count() >= before + len(held)
     finally:
         gc.unfreeze()
 
 
-@pytest.mark.parametrize("works", [True, False], ids=["while there is work", "when nothing is to do"])
-def test_free_memory_goes_back_to_the_system(thrift, monkeypatch, works):
-    given_back = []
-    monkeypatch.setattr(tuning, "_trim", given_back.append)
-    thrift.give_back(7)
-    thrift.give_back(8 if works else 7)
-    assert given_back == [0, 0]
+@pytest.mark.parametrize("works", [True, False], ids=["while there is work", "when idle"])
+def test_free_memory_is_returned_to_the_system(reclaimer, monkeypatch, works):
+    trimmed = []
+    monkeypatch.setattr(memory, "malloc_trim", trimmed.append)
+    reclaimer.reclaim(7)
+    reclaimer.reclaim(8 if works else 7)
+    assert trimmed == [0, 0]
 
 
-def test_lookups_are_forgotten_when_nothing_is_to_do(thrift, monkeypatch):
-    forgotten = []
-    monkeypatch.setattr(tuning, "_forget_lookups", lambda: forgotten.append(True))
-    thrift.give_back(7)
-    thrift.give_back(8)
-    assert forgotten == []
-    thrift.give_back(8)
-    assert forgotten == [True]
+def test_lookup_caches_are_cleared_when_idle(reclaimer, monkeypatch):
+    cleared = []
+    monkeypatch.setattr(memory, "clear_lookup_caches", lambda: cleared.append(True))
+    reclaimer.reclaim(7)
+    reclaimer.reclaim(8)
+    assert cleared == []
+    reclaimer.reclaim(8)
+    assert cleared == [True]

@@ -158,7 +158,7 @@ class TestPlugins:
             if begun:
                 await settle()
             else:
-                rig.engine._attempt(rig.engine.queue.pop())
+                rig.engine.schedule_one(rig.engine.queue.pop())
             rig.engine.pending.drop("default/web", raw)
             await settle()
             assert rig.placed_on("web") == ""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podwright.core.framework.args import json_schema_of
-from podwright.core.framework.interface import Plugin
+from podwright.core.framework.interface import DomainPlugin, FilterPlugin, Plugin, Scope
 from podwright.core.framework.profile import Point
 
 
@@ -71,7 +71,8 @@ def _complaints(plugin: object) -> Iterator[str]:
     if missing:
         yield f"{title} lacks {', '.join(missing)}"
     yield from (f"{title}: {problem}" for problem in _args_problems(plugin.args_type))
-    yield from (f"{title}: {problem}" for problem in _kind_problems(plugin))
+    yield from (f"{title}: {problem}" for problem in _scope_problems(plugin))
+    yield from (f"{title}: {problem}" for problem in _async_problems(plugin))
 
 
 def _args_problems(args_type: Any) -> Iterator[str]:
@@ -90,8 +91,20 @@ def _args_problems(args_type: Any) -> Iterator[str]:
         yield f"{args_type.__name__}: {error}"
 
 
-def _kind_problems(plugin: type[Plugin]) -> Iterator[str]:
-    """Coroutines where calls are plain, and plain methods where the engine awaits."""
+def _scope_problems(plugin: type[Plugin]) -> Iterator[str]:
+    scope: object = plugin.scope
+    if not isinstance(scope, Scope):
+        yield "scope must be a Scope"
+        return
+    if (scope is Scope.DOMAIN) is not issubclass(plugin, DomainPlugin):
+        yield "a plugin of Scope.DOMAIN inherits DomainPlugin, and others do not"
+    caches = issubclass(plugin, FilterPlugin) and plugin.verdict_key is not FilterPlugin.verdict_key
+    if caches and scope > Scope.NODE_PODS:
+        yield "verdict_key is only for plugins of Scope.NODE or Scope.NODE_PODS"
+
+
+def _async_problems(plugin: type[Plugin]) -> Iterator[str]:
+    """Plain methods that the engine awaits, and coroutines that it calls without awaiting."""
     for method in ("pre_bind", "bind", "post_bind"):
         if hasattr(plugin, method) and not inspect.iscoroutinefunction(getattr(plugin, method)):
             yield f"{method} must be `async def`"
@@ -107,6 +120,7 @@ _PLAIN = (
     "pre_filter",
     "filter",
     "filter_all",
+    "verdict_key",
     "post_filter",
     "pre_score",
     "score",

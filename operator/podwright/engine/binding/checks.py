@@ -1,9 +1,11 @@
-"""The last look at a node before a Binding is posted, or posted again: is it still there, and is there still room? And one after.
+"""Checks of the node around a Binding: before it is posted, and after the pod is bound.
 
-Between a decision and its Binding lie a wait in Permit, work in PreBind, or a pause that the API server asked for, and meanwhile
-others place pods and nodes shrink. The look costs no request: the cache knows, and the pod itself is counted there already.
-The API server takes a Binding to a node that is gone, and our news of that may come later, after a watch that fell silent more
-than a minute later: so there is a look afterwards, too, when the news comes.
+Between a decision and its Binding lie Permit's wait, PreBind's work, or a pause that the API server asked for. Meanwhile nodes may
+shrink or go, and other schedulers place pods. `reason_not_to_bind` runs right before each post. It costs no request: the cache
+knows the node, and already counts the pod there.
+
+The API server accepts a Binding to a node that does not exist, and a watch may report the node's deletion more than a minute late.
+So `BoundNodeChecks` remembers bound pods for two minutes and reports those whose node turns out to be gone.
 """
 
 from __future__ import annotations
@@ -23,41 +25,41 @@ log = logging.getLogger(__name__)
 
 MISSING: Final = "NodeNotFound"
 CHECKS_REMEMBERED: Final = 24
-"""For so many looks is kept who was bound: two minutes. A watch that falls silent is noticed sooner."""
+"""A bound pod is remembered for so many checks: two minutes. A watch that falls silent is noticed sooner."""
 
 
 class BoundNodeChecks:
-    """Tells people of pods that were bound to a node which was gone by then. The pod garbage collector deletes such pods.
+    """Records an event for each pod that was bound to a missing node. The pod garbage collector deletes such pods.
 
-    A node that goes later looks the same, so it only counts while its kubelet has not taken the pod (`start_time`).
+    Deleting a node later looks the same, so a pod counts only until a kubelet has taken it (`start_time`).
     """
 
     def __init__(self, cache: Cache, recorder: Recorder) -> None:
         self._cache = cache
         self._recorder = recorder
         self._bound: deque[set[str]] = deque([set()], CHECKS_REMEMBERED)
-        """Uids of pods that were bound, the newest first, one set for each time between two looks."""
+        """Uids of bound pods, the newest first: one set for the time between two checks."""
         self._stranded: set[str] = set()
-        """Uids of pods on nodes that are gone: a pod that is deleted with its node will not be there at the next look."""
+        """Uids of pods on missing nodes. One that is deleted together with its node is gone at the next check."""
 
     def __len__(self) -> int:
         """Pods that are remembered."""
         return sum(map(len, self._bound))
 
     def pod_bound(self, pod: PodInfo, node_name: str) -> None:
-        """A Binding has gone through."""
+        """We have bound a pod."""
         self._bound[0].add(pod.uid)
         if self._cache.present(node_name) is None:
             self._stranded.add(pod.uid)
 
     def node_removed(self, info: NodeInfo) -> None:
-        """There is no such node any more."""
+        """A node was deleted."""
         for uid in info.pods:
             if any(uid in bound for bound in self._bound):
                 self._stranded.add(uid)
 
     def check(self) -> None:
-        """To be called every few seconds."""
+        """Reports pods whose node is missing since before the previous call. Call it every few seconds."""
         self._bound.appendleft(set())
         stranded, self._stranded = self._stranded, set()
         for uid in stranded:
@@ -71,19 +73,19 @@ class BoundNodeChecks:
                 self._recorder.record(pod, "Warning", MISSING, "Binding", note)
 
     def prune(self) -> None:
-        """Forgets those that are gone or that a kubelet has taken. After a burst that takes milliseconds: it is for idle times."""
+        """Drops pods that are gone or that a kubelet has taken. Call it when idle: after a burst it takes milliseconds."""
         placement = self._cache.placement
         for bound in self._bound:
-            # Makes a set anew, while one from which all was removed keeps the room that a burst took.
+            # Builds a new set: one that only had elements removed keeps the memory of the burst.
             bound.intersection_update(
                 [uid for uid in bound if (info := placement(uid)) is not None and info.pods[uid].start_time is None]
             )
 
 
 def reason_not_to_bind(cache: Cache, framework: Framework, pod: PodInfo, node_name: str) -> str:
-    """Why the pod, which is assumed on the node, must not be bound to it any more; empty if it may.
+    """Why the pod, which is assumed on the node, must not be bound to it; empty if it may be.
 
-    Only where a ResourceFilter is on is a node that is too full none to bind to, and only of what it does not ignore.
+    A full node is a reason only if the profile's filters include a ResourceFilter, and only for resources that it does not ignore.
     """
     info = cache.present(node_name)
     if info is None or info.node is None:

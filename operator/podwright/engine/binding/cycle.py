@@ -1,11 +1,15 @@
-"""Placements under way: assumed in the cache, their Binding not yet confirmed, refused or given up."""
+"""BindingCycle: one placement on its way to the API server. BindingCycles: the registry of all that are in progress.
+
+`states` has the state machine. Other parts of the engine may stop a cycle until its Binding is posted: preemption, a gang that is
+not placed as a whole, the deletion of the pod, and the end of the process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from podwright.core.cycle import Placement
 from podwright.core.framework.interface import Cluster, ClusterError
@@ -13,120 +17,157 @@ from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.engine.active_policies import ActivePolicy
+from podwright.engine.binding import debug
+from podwright.engine.binding.states import EFFECTS, STOPPABLE, Outcome, State
 from podwright.engine.binding.waiting_pods import WaitingPod
 
 CONFLICT: Final = 409
 
 
+class Ending(NamedTuple):
+    """How a cycle ended, and the failure that a condition and an event report, if any."""
+
+    outcome: Outcome
+    status: Status | None = None
+
+
+SHUTDOWN: Final = Ending(Outcome.SHUTDOWN, Status(Code.ERROR, ("the scheduler ends",)))
+
+
 @dataclass(slots=True, eq=False)
 class BindingCycle:
-    """One placement. `started` in seconds of the engine's clock; `posted`: the Binding may have reached the API server."""
+    """One placement. `started` in seconds of the engine's clock; `debug`: assert each transition."""
 
     queued: QueuedPod
     placement: Placement
-    live: ActivePolicy
+    policy: ActivePolicy
     started: float
-    posted: bool = False
-    settled: bool = False
-    """Permit is over: a plugin that turns the pod down from here on does not make it unschedulable."""
+    debug: bool = False
+    state: State = State.ASSUMED
+    """To be changed by `enter` and `end` only."""
+    outcome: Outcome | None = None
+    """The last outcome, by which the cycle came to its state."""
+    stopped: Ending | None = None
+    """Why the cycle must not post its Binding."""
     conflict: bool = False
-    """The API server said that somebody else had bound the pod."""
-    stopped: Status | None = None
+    """The API server refused our Binding because the pod has a node already."""
     waiting: WaitingPod | None = None
+    """In state WAITING: the pod as the Permit plugins see it."""
+    task: asyncio.Task[None] | None = None
+    """In state PRE_BINDING: the cycle's task, which may be cancelled."""
+    nominated: bool = False
+    """The pod's status shows our node as its nominated one."""
     readmit: Callable[[], None] | None = None
-    """Takes the pod in as a pending one: it was gone and is back, and came while its cycle had not landed."""
-    expected: bool = False
-    """The pod's status was told this node as the one that it is expected on."""
-    working: asyncio.Task[None] | None = None
-    """The task, while it does PreBind's work and may be cancelled."""
+    """Called at the end of the cycle. The pod was deleted from the stream of pending pods and came back before the cycle ended."""
 
     @property
     def uid(self) -> str:
         return self.queued.uid
 
-    def stop(self, why: Status) -> None:
-        """Ends it before its Binding is posted."""
-        self.stopped = why
-        if self.waiting is not None:
-            self.waiting.end(why)
-        elif self.working is not None:
-            self.working.cancel()
+    @property
+    def stoppable(self) -> bool:
+        """Whether nothing was posted yet."""
+        return self.state in STOPPABLE
+
+    def stop_reason(self) -> Status | None:
+        """Why the cycle must not go on; None if it was not stopped."""
+        return None if self.stopped is None else self.stopped.status
+
+    def enter(self, state: State) -> None:
+        """The next state. Raises BindingCycleError in debug mode if it may not follow."""
+        if self.debug:
+            debug.check_transition(self.queued.pod.key, self.state, state)
+        self.state = state
+
+    def end(self, outcome: Outcome) -> None:
+        """The state that follows the outcome. Raises BindingCycleError in debug mode if the outcome may not come now."""
+        if self.debug:
+            debug.check_outcome(self.queued.pod.key, self.state, outcome)
+        self.state, self.outcome = EFFECTS[outcome].state, outcome
+
+    def stop(self, ending: Ending) -> bool:
+        """Stops the cycle. The first call's ending counts. False if the Binding was posted already."""
+        if not self.stoppable:
+            return False
+        if self.stopped is None:
+            self.stopped = ending
+            if self.waiting is not None and ending.status is not None:
+                self.waiting.end(ending.status)
+            elif self.task is not None:
+                self.task.cancel()
+        return True
 
 
 class BindingCycles:
-    """All binding cycles by the pod's uid."""
+    """All binding cycles in progress, by the pod's uid."""
 
     def __init__(self) -> None:
-        self._binding_cycles: dict[str, BindingCycle] = {}
+        self._cycles: dict[str, BindingCycle] = {}
 
     def add(self, cycle: BindingCycle) -> None:
-        self._binding_cycles[cycle.uid] = cycle
+        self._cycles[cycle.uid] = cycle
 
     def remove(self, cycle: BindingCycle) -> None:
-        if self._binding_cycles.get(cycle.uid) is cycle:
-            del self._binding_cycles[cycle.uid]
+        if self._cycles.get(cycle.uid) is cycle:
+            del self._cycles[cycle.uid]
 
-    def waiting(self) -> list[WaitingPod]:
-        """The pods that wait in Permit."""
-        return [cycle.waiting for cycle in self._binding_cycles.values() if cycle.waiting is not None]
+    def get(self, uid: str) -> BindingCycle | None:
+        return self._cycles.get(uid)
 
     def has(self, uid: str) -> bool:
         """Whether the pod's binding cycle is in progress."""
-        return uid in self._binding_cycles
+        return uid in self._cycles
 
-    def get(self, uid: str) -> BindingCycle | None:
-        return self._binding_cycles.get(uid)
+    def waiting(self) -> list[WaitingPod]:
+        """The pods that wait in Permit."""
+        return [cycle.waiting for cycle in self._cycles.values() if cycle.waiting is not None]
 
     def preempt(self, uid: str, plugin: str) -> bool:
-        """Ends a cycle whose Binding is not posted yet in favour of another pod; False if there is none."""
-        cycle = self._binding_cycles.get(uid)
-        waits = cycle is not None and cycle.waiting is not None
+        """Stops a cycle in favour of a more important pod. False if there is none, or its Binding was posted already."""
+        cycle = self._cycles.get(uid)
+        if cycle is None:
+            return False
+        waits = cycle.waiting is not None
         text = "waiting on permit for pod: preempted" if waits else f"preempted by {plugin}"
-        return self._end(cycle, Status(Code.ERROR, (text,)))
+        return cycle.stop(Ending(Outcome.PREEMPTED, Status(Code.ERROR, (text,))))
 
     def cancel(self, uid: str, why: str) -> bool:
-        """Ends a cycle whose Binding is not posted yet; False if there is none."""
-        return self._end(self._binding_cycles.get(uid), unschedulable(why))
-
-    def record_conflict(self, uid: str) -> None:
-        """The API server turned its Binding down because it has one."""
-        cycle = self._binding_cycles.get(uid)
-        if cycle is not None:
-            cycle.conflict = True
-
-    @staticmethod
-    def _end(cycle: BindingCycle | None, why: Status) -> bool:
-        if cycle is None or cycle.posted:
-            return False
-        if cycle.stopped is None:
-            cycle.stop(why)
-        return True
+        """Stops a cycle because its gang is not placed. False if there is none, or its Binding was posted already."""
+        cycle = self._cycles.get(uid)
+        return cycle is not None and cycle.stop(Ending(Outcome.CANCELLED, unschedulable(why)))
 
     def gone(self, uid: str) -> bool:
-        """The pod is no longer pending: if nothing was posted for it, it was deleted, and there is nothing to bind."""
-        cycle = self._binding_cycles.get(uid)
-        if cycle is not None:
-            cycle.readmit = None
-        return self.cancel(uid, "the pod was deleted")
+        """The pod left the stream of pending pods. True if we cannot have bound it, because nothing was posted for it yet."""
+        cycle = self._cycles.get(uid)
+        if cycle is None:
+            return False
+        cycle.readmit = None
+        return cycle.stop(Ending(Outcome.DELETED, unschedulable("the pod was deleted")))
 
     def back(self, uid: str, again: Callable[[], None]) -> None:
-        """The pod is pending again: its cycle, if it was ended, calls `again` when it has landed."""
-        cycle = self._binding_cycles.get(uid)
+        """The pod is pending again. If its cycle was stopped, the cycle calls `again` when it ends."""
+        cycle = self._cycles.get(uid)
         if cycle is not None and cycle.stopped is not None:
             cycle.readmit = again
 
+    def record_conflict(self, uid: str) -> None:
+        """The API server refused the pod's Binding because the pod has a node already, or is another pod of this name."""
+        cycle = self._cycles.get(uid)
+        if cycle is not None:
+            cycle.conflict = True
+
     def __iter__(self) -> Iterator[BindingCycle]:
-        """Those of this moment."""
-        return iter(tuple(self._binding_cycles.values()))
+        """A copy, so that cycles may end during the iteration."""
+        return iter(tuple(self._cycles.values()))
 
     def __len__(self) -> int:
-        return len(self._binding_cycles)
+        return len(self._cycles)
 
 
 class ConflictRecordingCluster:
-    """The cluster as plugins reach it. Notes whose Binding was turned down because the pod has one, or is another one.
+    """The cluster as plugins reach it. Records which Bindings the API server refused with a conflict.
 
-    The Binder says so only where it is sure that no Binding of ours had gone through.
+    The Binder raises a conflict only if it is sure that none of our own Bindings went through.
     """
 
     def __init__(self, cluster: Cluster, binding_cycles: BindingCycles) -> None:
@@ -135,6 +176,7 @@ class ConflictRecordingCluster:
         self.get, self.update, self.wait_for = cluster.get, cluster.update, cluster.wait_for
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
+        """See Cluster."""
         try:
             await self._bind(pod, node_name, annotations)
         except ClusterError as error:

@@ -1,6 +1,6 @@
-"""The annotation `podwright.dev/decision`: a placement in a few hundred bytes, for people and tools to read.
+"""The annotation `podwright.dev/decision`: why a pod is on its node, in a few hundred bytes of JSON for people and tools.
 
-It rides on the Binding, whose annotations the API server merges into the pod, so it costs no request of its own.
+The Binding carries it, and the API server merges a Binding's annotations into the pod, so it costs no request of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ ANNOTATION: Final = "podwright.dev/decision"
 
 
 def annotations_of(policy: CompiledPolicy, placement: Placement) -> dict[str, str]:
-    """Policy and generation, the node and its score, the runner-up, nodes looked at, and by whom how many were rejected."""
+    """Policy and generation, the node and its score, the runner-up, how many nodes were evaluated and feasible, and how many each
+    plugin rejected.
+    """
     decision: dict[str, Any] = {
         "policy": policy.name,
         "generation": policy.generation,

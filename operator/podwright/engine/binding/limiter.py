@@ -1,9 +1,9 @@
-"""How many Bindings may be with the API server at once, such that slow ones hold up no others.
+"""BindLimiter: how many Bindings may be with the API server at once, such that slow Bindings do not delay the others.
 
-Some tens at once are as fast as hundreds, and keep the queue's order: what waits for its Binding is no longer sorted. So a decision
-waits for a slot, and each Binding takes one. But a Binding that is slow (an admission webhook, an API server that asks for a
-pause, an answer that never comes) gives its slot back after a while and stays on its way without: decisions and further
-Bindings go on, up to a limit that keeps connections and memory bounded.
+A few tens at once are as fast as hundreds and keep the queue's order, because a decided pod is no longer sorted by priority. So
+the scheduling loop waits while the limit is reached. A Binding that is slow (an admission webhook, a 429 with a pause, an answer
+that never comes) stops counting against that limit after a while, so decisions and other Bindings go on. A second, higher limit
+counts the slow ones too and keeps connections and memory bounded.
 """
 
 from __future__ import annotations
@@ -14,84 +14,83 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 PROMPT_LIMIT: Final = 32
-"""Bindings on their way that are not slow."""
+"""Bindings in progress that are not slow."""
 TOTAL_LIMIT: Final = 512
-"""Bindings on their way, the slow ones too: below what an API server queues of one client before it refuses (429)."""
+"""Bindings in progress, including slow ones. Below what an API server queues for one client before it answers 429."""
 PROMPT_SECONDS: Final = 0.1
-"""How long a Binding keeps its slot."""
+"""A Binding that takes longer is slow."""
 
 
 class BindLimiter:
-    """See the module. `clock` in seconds, never stepping back."""
+    """See the module. `clock` in seconds, never stepping back; a Binding is slow after `prompt_seconds`."""
 
     def __init__(
         self,
         clock: Callable[[], float],
-        at_once: int = PROMPT_LIMIT,
-        at_most: int = TOTAL_LIMIT,
-        patience: float = PROMPT_SECONDS,
+        prompt_limit: int = PROMPT_LIMIT,
+        total_limit: int = TOTAL_LIMIT,
+        prompt_seconds: float = PROMPT_SECONDS,
     ) -> None:
         self._clock = clock
-        self._at_once = at_once
-        self._at_most = max(at_once, at_most)
-        self._patience = patience
-        self._quick: dict[Hashable, float] = {}
-        """Who has a slot, and since when, the oldest first."""
+        self._prompt_limit = prompt_limit
+        self._total_limit = max(prompt_limit, total_limit)
+        self._prompt_seconds = prompt_seconds
+        self._prompt: dict[Hashable, float] = {}
+        """Since when each holder has had its capacity, the oldest first."""
         self._slow: set[Hashable] = set()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """Bindings on their way."""
-        return len(self._quick) + len(self._slow)
+        """Bindings in progress."""
+        return len(self._prompt) + len(self._slow)
+
+    def __contains__(self, holder: Hashable) -> bool:
+        """Whether it has acquired capacity and not released it."""
+        return holder in self._prompt or holder in self._slow
 
     @property
     def full(self) -> bool:
-        """Whether the next one has to wait."""
-        quick = self._quick
-        if len(quick) < self._at_once:
-            return len(quick) + len(self._slow) >= self._at_most
-        latest = self._clock() - self._patience
-        while quick and (oldest := next(iter(quick.items())))[1] <= latest:
-            del quick[oldest[0]]
+        """Whether the next Binding has to wait."""
+        prompt = self._prompt
+        if len(prompt) < self._prompt_limit:
+            return len(prompt) + len(self._slow) >= self._total_limit
+        latest = self._clock() - self._prompt_seconds
+        while prompt and (oldest := next(iter(prompt.items())))[1] <= latest:
+            del prompt[oldest[0]]
             self._slow.add(oldest[0])
-        return len(quick) >= self._at_once or len(self) >= self._at_most
+        return len(prompt) >= self._prompt_limit or len(self) >= self._total_limit
 
-    def acquire(self, who: Hashable) -> None:
-        """Takes a slot, whether there is one or not: ask `full`, or wait for `room`, before."""
-        self._quick[who] = self._clock()
+    def acquire(self, holder: Hashable) -> None:
+        """Takes capacity without checking the limits: check `full` or await `wait_for_capacity` first."""
+        self._prompt[holder] = self._clock()
         if self._waiters:
-            self._call()
+            self.wake_next()
 
-    def release(self, who: Hashable) -> None:
-        """Done, or not on its way for now. Who is not there leaves nothing."""
-        if self._quick.pop(who, None) is None:
-            self._slow.discard(who)
+    def release(self, holder: Hashable) -> None:
+        """Gives capacity back, for good or for now. Does nothing if the holder has none."""
+        if self._prompt.pop(holder, None) is None:
+            self._slow.discard(holder)
         if self._waiters:
-            self._call()
+            self.wake_next()
 
     async def wait_for_capacity(self) -> None:
-        """Returns, in the order of asking, when there is a slot; who enters before anything else is awaited has it."""
+        """Returns when there is capacity, in the order of the calls. The caller must `acquire` before it awaits anything else."""
         queue = self._waiters.append
         while self.full:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             queue(waiter)
-            queue = self._waiters.appendleft  # called in vain, it is the first again
-            self._watch()
+            queue = self._waiters.appendleft  # woken in vain, it keeps its turn
+            self._schedule_timer()
             try:
                 await waiter
             except asyncio.CancelledError:
-                self._call()  # it may have been called for a slot that is now another one's
+                self.wake_next()  # it may have been woken, and the next one can use the capacity
                 raise
 
     def wake_next(self) -> None:
-        """Who was told of a slot has no use for it: the next one may have it."""
-        if self._waiters:
-            self._call()
-
-    def _call(self) -> None:
-        """Wakes who has waited longest, if there is a slot."""
-        if self.full:
+        """Wakes the longest waiter if there is capacity. Also for a woken caller that does not need its capacity."""
+        if not self._waiters or self.full:
             return
         while self._waiters:
             waiter = self._waiters.popleft()
@@ -99,16 +98,16 @@ class BindLimiter:
                 waiter.set_result(None)
                 return
 
-    def _watch(self) -> None:
-        """Looks again when the oldest one will have had its slot for long enough."""
+    def _schedule_timer(self) -> None:
+        """Checks again when the oldest Binding becomes slow."""
         if self._timer is None:
-            since = next(iter(self._quick.values()), self._clock())
-            pause = min(self._patience, max(self._patience / 10, since + self._patience - self._clock()))
-            self._timer = asyncio.get_running_loop().call_later(pause, self._look)
+            since = next(iter(self._prompt.values()), self._clock())
+            remaining = since + self._prompt_seconds - self._clock()
+            pause = min(self._prompt_seconds, max(self._prompt_seconds / 10, remaining))
+            self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
 
-    def _look(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
+        self.wake_next()
         if self._waiters:
-            self._call()
-        if self._waiters:
-            self._watch()
+            self._schedule_timer()

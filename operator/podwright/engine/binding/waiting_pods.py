@@ -1,4 +1,4 @@
-"""Pods that wait in Permit: until all plugins that asked for it allow them, one rejects them, or time is up."""
+"""WaitingPod: a pod that waits in Permit until all plugins that asked for the wait allow it, or one rejects it or times out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from podwright.core.objects.pod import PodInfo
 
 
 class WaitingPod:
-    """One pod, assumed on a node. `timeouts`: seconds by plugin; a plugin's timeout counts until it allows the pod."""
+    """See the module. `timeouts`: seconds by plugin; a plugin's timeout runs until it allows the pod."""
 
     def __init__(self, pod: PodInfo, node_name: str, timeouts: Mapping[str, float]) -> None:
         loop = asyncio.get_running_loop()
@@ -24,16 +24,16 @@ class WaitingPod:
 
     @property
     def pending_plugins(self) -> Collection[str]:
-        """The plugins that have not allowed it yet."""
+        """The plugins that have not allowed the pod yet."""
         return tuple(self._timers)
 
     @property
     def allowed(self) -> bool:
-        """Whether all plugins have allowed it."""
+        """Whether all plugins have allowed the pod."""
         return self._verdict.done() and self._verdict.result() is None
 
     def allow(self, plugin: str) -> None:
-        """One plugin no longer objects."""
+        """The plugin allows the pod."""
         timer = self._timers.pop(plugin, None)
         if timer is not None:
             timer.cancel()
@@ -41,15 +41,15 @@ class WaitingPod:
             self._decide(None)
 
     def reject(self, plugin: str, message: str) -> None:
-        """The pod must not be bound there."""
+        """The plugin rejects the pod."""
         self._decide(unschedulable(message).by(plugin))
 
     def end(self, status: Status) -> None:
-        """The wait is over, for a reason that is no plugin's."""
+        """Ends the wait for a reason other than a plugin's."""
         self._decide(status)
 
     async def wait(self) -> Status | None:
-        """None: allowed by all."""
+        """Why the pod must not be bound; None if all plugins have allowed it. The first verdict counts."""
         try:
             return await self._verdict
         finally:

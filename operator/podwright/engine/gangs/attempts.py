@@ -1,9 +1,9 @@
-"""Attempts at pod groups: a member that is popped brings others that wait, and they are planned and carried out together.
+"""Attempts at pod groups: a popped member brings the other waiting members along, and they are scheduled together.
 
-    popped ─► musters ─► core.gangs ─► placed: all take off, or none does
-                                └─► rejected, faulty: all go back to the queue, and the group's status says why
+    popped ─► GangMembers ─► core.gangs ─► placed: the binding cycles of all start, or none does
+                                       └─► rejected, fault: all are requeued, and the group's status says why
 
-All of it happens between two turns of the loop, so nothing comes between a plan and what becomes of it.
+An attempt is one plain call, so nothing changes between the plan and its execution.
 """
 
 from __future__ import annotations
@@ -55,66 +55,67 @@ class Gangs:
         self._binding_executor = binding_executor
         self._failures = failures
         self._foreign_pods = foreign_pods
-        self._gang_members = GangMembers(state, failures)
+        self._members = GangMembers(state, failures)
 
-    def attempt(self, queued: QueuedPod, live: ActivePolicy, started: float) -> None:
-        """One attempt at the popped pod's group. The pod must name one that counts."""
+    def attempt(self, queued: QueuedPod, policy: ActivePolicy, started: float) -> None:
+        """One attempt at the popped pod's group, which must be of a served API."""
         group = self._cache.groups.of(queued.pod)
         if group is None:
             self._failures.reject_by(queued, GONE, {GangScheduling.name}, self._clock() - started)
             return
-        self._finish_halves(group, queued)
-        self._try(group, queued, live, started)
+        self._attempt_partially_placed(group, queued)
+        self._attempt_group(group, queued, policy, started)
 
-    def halves_first(self) -> None:
-        """Gangs that were broken off half-way, by the end of the process, say, come before others of their importance."""
+    def prioritize_partially_placed(self) -> None:
+        """Moves partially placed gangs, left by a process that ended for example, before others of the same priority."""
         for group in self._cache.groups.partially_placed:
             for queued in self._active(group):
                 self._queue.move_to_front(queued)
 
-    def _finish_halves(self, but: PodGroup, popped: QueuedPod) -> None:
-        """Halves that are no less important than the popped pod of another group come before it: they want its room."""
+    def _attempt_partially_placed(self, but: PodGroup, popped: QueuedPod) -> None:
+        """Attempts the other partially placed gangs that sort no later than the popped pod: they need the same room."""
         key = self._policies.sort_key(popped.pod, 0.0)
         for group in self._cache.groups.partially_placed:
             first = None if group is but else next(iter(self._active(group)), None)
             if first is None or key < self._policies.sort_key(first.pod, 0.0):
                 continue
-            live = self._policies.of(first.pod)
-            if live is not None and self._queue.take(first.uid) is not None:
-                self._try(group, first, live, self._clock())
+            policy = self._policies.of(first.pod)
+            if policy is not None and self._queue.take(first.uid) is not None:
+                self._attempt_group(group, first, policy, self._clock())
 
     def _active(self, group: PodGroup) -> Sequence[QueuedPod]:
-        """The group's members whose turn it is, in the order in which they came."""
+        """The group's members in the active queue, in the order in which they were added to the group."""
         waiting = (self._queue.get(pod.uid) for pod in self._cache.groups.members(group.key).unplaced())
         return [queued for queued in waiting if queued is not None and queued.place is Place.ACTIVE]
 
-    def _try(self, group: PodGroup, first: QueuedPod, live: ActivePolicy, started: float) -> None:
-        members = self._gang_members.muster(group, first)
+    def _attempt_group(self, group: PodGroup, first: QueuedPod, policy: ActivePolicy, started: float) -> None:
+        members = self._members.take(group, first)
         if not members:
             return
         try:
-            self._attempt(group, members, live, started)
+            self._schedule(group, members, policy, started)
         except Exception as error:
             log.exception("an attempt at pod group %s failed", group.label)
-            self._give_back(members, f"{type(error).__name__}: {error}", self._clock() - started)
+            self._requeue(members, f"{type(error).__name__}: {error}", self._clock() - started)
 
-    def _attempt(self, group: PodGroup, members: Sequence[QueuedPod], live: ActivePolicy, started: float) -> None:
-        decision = self._decide(group, members, live)
+    def _schedule(self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy, started: float) -> None:
+        decision = self._decide(group, members, policy)
         seconds = self._clock() - started
         self._metrics.group_algorithm_seconds.observe(seconds)
         if isinstance(decision, GangPlacement):
-            result = "scheduled" if self._placed(decision, members, live, started) else "unschedulable"
+            result = "scheduled" if self._placed(decision, members, policy, started) else "unschedulable"
         elif isinstance(decision, GangRejection):
-            self._rejected(decision, members, live, started)
+            self._groups.not_scheduled(decision.group, Verdict(UNSCHEDULABLE, decision.message))
+            self._failures.reject_group(members, decision, policy.framework, started)
             result = "unschedulable" if decision.preemption is None else "waiting_on_preemption"
         else:
-            self._faulty(decision, members, seconds)
+            self._fault(decision, members, seconds)
             result = "error"
         profile = members[0].pod.scheduler_name
         self._metrics.group_attempts(result, profile).observe(self._clock() - started)
 
-    def _give_back(self, members: Sequence[QueuedPod], message: str, seconds: float) -> None:
-        """Nobody is lost: members that did not get under way are tried again."""
+    def _requeue(self, members: Sequence[QueuedPod], message: str, seconds: float) -> None:
+        """Retries the members whose binding cycles have not started."""
         for member in members:
             if self._binding_cycles.has(member.uid) or member.place is not Place.IN_FLIGHT:
                 continue
@@ -122,32 +123,31 @@ class Gangs:
                 self._cache.forget(member.uid)
             self._failures.fail(member, message, member.pod.scheduler_name, seconds)
 
-    def _decide(self, group: PodGroup, members: Sequence[QueuedPod], live: ActivePolicy) -> GangDecision:
+    def _decide(self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy) -> GangDecision:
         if problem := self._foreign_pods.problem(group.key, members[0].pod.scheduler_name):
             return GangFault(group, "", problem)
-        for other in members:
-            theirs = self._policies.of(other.pod)
-            if theirs is not live and theirs is not None and other.pod.scheduler_name == members[0].pod.scheduler_name:
-                text = (
-                    f"all pods of a pod group must be under one policy, got {live.policy.name} and {theirs.policy.name}"
-                )
-                return GangFault(group, "", text)
-        args = live.policy.profile.args.get(GangScheduling.name)
+        for member in members:
+            other = self._policies.of(member.pod)
+            if other is None or other is policy or member.pod.scheduler_name != members[0].pod.scheduler_name:
+                continue
+            names = f"{policy.compiled.name} and {other.compiled.name}"
+            return GangFault(group, "", f"all pods of a pod group must be under one policy, got {names}")
+        args = policy.compiled.profile.args.get(GangScheduling.name)
         pack_by = "" if args is None else args.topology_key
-        planner = Planner(live.framework, self._cache, group, self._sources.below, pack_by)
+        planner = Planner(policy.framework, self._cache, group, self._sources.below, pack_by)
         return decide(planner, [queued.pod for queued in members], self._sources.wall())
 
-    # Ends
+    # Outcomes
 
     def _placed(
-        self, decision: GangPlacement, members: Sequence[QueuedPod], live: ActivePolicy, started: float
+        self, decision: GangPlacement, members: Sequence[QueuedPod], policy: ActivePolicy, started: float
     ) -> bool:
-        """Whether enough members have taken off; else none has."""
+        """Starts the binding cycles. False if fewer than the minimum have started: then all of them are cancelled."""
         queued = {member.uid: member for member in members}
         for placement in decision.placements:
-            self._binding_executor.start(queued[placement.pod.uid], live, placement, started)
+            self._binding_executor.start(queued[placement.pod.uid], policy, placement, started)
         if self._cache.groups.placed(decision.group.key) < decision.group.min_count:
-            # A plugin changed its mind between the plan and now. No task has begun, so the others are simply stopped.
+            # Reserve or Permit rejected a planned member. No task has run yet, so the other cycles can still be cancelled.
             for placement in decision.placements:
                 self._binding_cycles.cancel(placement.pod.uid, NOT_TOGETHER)
             for rejection in decision.rejections:
@@ -157,19 +157,15 @@ class Gangs:
             return False
         for rejection in decision.rejections:
             member = queued[rejection.pod.uid]
-            self._failures.reject(member, rejection, live.framework, member.pod.scheduler_name, self._clock() - started)
-            # The group is placed; whether others must go for the rest is for another attempt, and that is made at once.
+            self._failures.reject(
+                member, rejection, policy.framework, member.pod.scheduler_name, self._clock() - started
+            )
+            # The minimum is placed. The next attempt, which follows at once, decides whether the rest preempts.
             self._queue.activate(member.uid)
         self._groups.scheduled(decision.group)
         return True
 
-    def _rejected(
-        self, decision: GangRejection, members: Sequence[QueuedPod], live: ActivePolicy, started: float
-    ) -> None:
-        self._groups.not_scheduled(decision.group, Verdict(UNSCHEDULABLE, decision.message))
-        self._failures.reject_group(members, decision, live.framework, started)
-
-    def _faulty(self, decision: GangFault, members: Sequence[QueuedPod], seconds: float) -> None:
+    def _fault(self, decision: GangFault, members: Sequence[QueuedPod], seconds: float) -> None:
         for member in members:
             self._failures.fail(member, decision.message, member.pod.scheduler_name, seconds, once=True)
         self._groups.not_scheduled(decision.group, Verdict(SCHEDULER_ERROR, decision.message))

@@ -1,7 +1,7 @@
-"""What is done when a pod group changes, besides trying it: promises of nodes end with it, and its status names its errors.
+"""What follows from changes of pod groups, besides attempts: nominations are cleared, and the groups' errors are reported.
 
-Groups also change while a plan is tried on the cache, and are then as they were before, so it is looked at what has become of them
-in the loop's next turn. Invariant: no member of a group that was complete and is no longer keeps a promise of a node.
+Groups also change while a plan is tried on the cache, and are then rolled back. So changes are processed in the loop's next
+iteration. Invariant: no member of a group that is no longer complete keeps its nomination.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.engine.intake.foreign_pods import ForeignPods
-from podwright.engine.intake.object_changes import POD_GONE
+from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.ports import SCHEDULER_ERROR, Ports, Regarding, Verdict
 from podwright.engine.state import EngineState
 
@@ -29,72 +29,70 @@ class GroupChanges:
         self._foreign_pods = foreign_pods
         self._changed: set[str] = set()
         self._complete: set[str] = set()
-        self._idle: set[str] = set()
-        """Members of incomplete groups that had the promise of a node at the last look."""
-        self._said: dict[str, str] = {}
-        """What is wrong with groups, by key."""
-        self._due = False
-        foreign_pods.listen(self._touch)
-        state.cache.groups.listen(self._touch)
+        self._incomplete_nominated: set[str] = set()
+        """Uids of nominated members of groups that the last `clear_stale_nominations` found incomplete."""
+        self._reported: dict[str, str] = {}
+        """The last reported errors of groups, by key."""
+        self._scheduled = False
+        foreign_pods.listen(self._group_changed)
+        state.cache.groups.listen(self._group_changed)
 
-    def sweep(self) -> None:
-        """Looks at the groups that have changed."""
-        changed, self._changed, self._due = self._changed, set(), False
+    def process(self) -> None:
+        """Processes the groups that have changed since the last call."""
+        changed, self._changed, self._scheduled = self._changed, set(), False
         for key in changed:
             group = self._cache.groups.get(key)
             if group is not None and self._cache.groups.members(key).total >= group.min_count:
                 self._complete.add(key)
             elif key in self._complete:
                 self._complete.discard(key)
-                self._break_promises(key)
-            self._name_problem(key, group)
+                for pod in self._cache.groups.members(key).unplaced():
+                    self._clear_nomination(pod)
+            self._report_error(key, group)
 
-    def look(self) -> None:
-        """Promises to members of groups that were incomplete at the last look, too, end: of before a restart, say."""
-        nominator, idle = self._cache.nominator, set()
+    def clear_stale_nominations(self) -> None:
+        """Clears nominations of members whose group was incomplete in the last call, too. A restart may leave such ones."""
+        nominator, incomplete = self._cache.nominator, set()
         for pod in [pod for node_name in nominator.nodes() for pod in nominator.on(node_name) if pod.group]:
             if self._cache.groups.is_member(pod) and not self._cache.groups.complete(pod):
-                if pod.uid in self._idle:
-                    self._break_promise(pod)
-                idle.add(pod.uid)
-        self._idle = idle
+                if pod.uid in self._incomplete_nominated:
+                    self._clear_nomination(pod)
+                incomplete.add(pod.uid)
+        self._incomplete_nominated = incomplete
 
-    def _touch(self, key: str) -> None:
+    def _group_changed(self, key: str) -> None:
         self._changed.add(key)
-        if not self._due:
+        if not self._scheduled:
             try:
-                asyncio.get_running_loop().call_soon(self.sweep)
+                asyncio.get_running_loop().call_soon(self.process)
             except RuntimeError:
-                return  # nothing runs yet
-            self._due = True
+                return  # no event loop runs yet
+            self._scheduled = True
 
-    def _break_promises(self, key: str) -> None:
-        members = self._cache.groups.members(key)
-        for pod in members.unplaced():
-            self._break_promise(pod)
-
-    def _break_promise(self, pod: PodInfo) -> None:
+    def _clear_nomination(self, pod: PodInfo) -> None:
         node_name = self._cache.nominator.node_of(pod.uid)
         if node_name:
             self._cache.nominator.remove(pod.uid)
             self._status.write(pod, None, "")
-            self._queue.move(POD_GONE, pod.on(node_name), None, spare=pod.uid, up_to_priority=pod.priority)
+            self._queue.move(ASSIGNED_POD_DELETE, pod.on(node_name), None, spare=pod.uid, up_to_priority=pod.priority)
             self._wake()
 
-    def _name_problem(self, key: str, group: PodGroup | None) -> None:
-        """In status and events, if pods of ours wait for the group."""
-        refused = self._cache.groups.invalid(key)
-        odd = group is not None and bool(self._foreign_pods.of(key))
-        first = next(iter(self._cache.groups.members(key).unplaced()), None) if refused or odd else None
-        if first is None:
-            self._said.pop(key, None)
+    def _report_error(self, key: str, group: PodGroup | None) -> None:
+        """Reports an invalid group, or foreign pods in it, in its status and an event, if pods of ours wait for the group."""
+        invalid = self._cache.groups.invalid(key)
+        has_foreign_pods = group is not None and bool(self._foreign_pods.of(key))
+        waiting = self._cache.groups.members(key).unplaced() if invalid or has_foreign_pods else []
+        if not waiting:
+            self._reported.pop(key, None)
             return
-        named, text = (
-            (refused[0], str(refused[1])) if refused else (group, self._foreign_pods.problem(key, first.scheduler_name))
-        )
-        assert named is not None
-        self._groups.not_scheduled(named, Verdict(SCHEDULER_ERROR, text))
-        if self._said.get(key) != text:
-            self._said[key] = text
-            regarding = Regarding.group(named, first.scheduler_name)
+        scheduler_name = waiting[0].scheduler_name
+        if invalid is not None:
+            group, text = invalid[0], str(invalid[1])
+        else:
+            text = self._foreign_pods.problem(key, scheduler_name)
+        assert group is not None
+        self._groups.not_scheduled(group, Verdict(SCHEDULER_ERROR, text))
+        if self._reported.get(key) != text:
+            self._reported[key] = text
+            regarding = Regarding.group(group, scheduler_name)
             self._recorder.record(regarding, "Warning", "FailedScheduling", "Scheduling", text)

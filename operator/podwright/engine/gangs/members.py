@@ -1,8 +1,8 @@
-"""Which members of a pod group are tried together, and when it is their turn.
+"""Which members of a pod group an attempt takes together, and when.
 
-A group backs off as one: a newcomer waits with the others rather than pulling them out, unless the group was too small without
-it. Where members may go alone (a basic group, a gang that lacks no more than one), only those whose turn it is are tried.
-Invariant: a pod that was popped is in what `muster` returns, or back in the queue, or let go.
+A group backs off as one: a new member waits with the others instead of starting an attempt, unless the group was too small
+without it. Where members may be scheduled alone (a basic group, or a gang that needs at most one more), an attempt takes only
+the members that are due. Invariant: a popped pod is among the members that `take` returns, or requeued, or dropped.
 """
 
 from __future__ import annotations
@@ -29,49 +29,51 @@ class GangMembers:
         self._clock = state.clock
         self._failures = failures
 
-    def muster(self, group: PodGroup, first: QueuedPod) -> Sequence[QueuedPod]:
-        """The members that are tried now, in the order in which they came, `first` among them; they are in flight.
+    def take(self, group: PodGroup, first: QueuedPod) -> Sequence[QueuedPod]:
+        """The members to schedule now, `first` among them, in the order in which they were added; all are in flight.
 
-        Nobody, if the group backs off: then the first waits with the others. Should the first not be among those that wait,
-        it is handed back.
+        Empty if the group backs off: then `first` backs off with it. Also requeues `first` if it is no longer a waiting member.
         """
         now = self._clock()
-        lacking = group.min_count - self._cache.groups.placed(group.key)
-        alone = lacking <= 1 and not group.topology_key
-        fellow = None if alone or _was_tried(first) else self._resting(group, first, now)
+        needed = group.min_count - self._cache.groups.placed(group.key)
+        alone = needed <= 1 and not group.topology_key
+        slowest = None if alone or _was_tried(first) else self._slowest_tried(group, first, now)
         due: list[QueuedPod] = []
-        if fellow is None:
-            due, faulty = self._due(group, first, now, alone=alone)
-            if len(due) < lacking and faulty:
-                fellow = _longest(faulty)
-        if fellow is not None:
-            self._queue.back_off_with(first, fellow)
+        if slowest is None:
+            due, failed = self._due(group, first, now, alone=alone)
+            if len(due) < needed and failed:
+                slowest = _longest_backoff(failed)
+        if slowest is not None:
+            self._queue.back_off_with(first, slowest)
             return ()
-        return self._taken(due, first)
+        return self._take_all(due, first)
 
-    def _resting(self, group: PodGroup, first: QueuedPod, now: float) -> QueuedPod | None:
-        """Of the members that were tried, one that backs off the longest; None if they do not, or are too few."""
+    def _slowest_tried(self, group: PodGroup, first: QueuedPod, now: float) -> QueuedPod | None:
+        """Of the members that were tried before, the one with the longest backoff.
+
+        None if none of them backs off, or if they are too few for the group's minimum.
+        """
         members = self._cache.groups.members(group.key)
-        lacking = group.min_count - len(members.placed)
-        resting: list[QueuedPod] = []
+        needed = group.min_count - len(members.placed)
+        backing_off: list[QueuedPod] = []
         for uid in members.waiting:
             queued = None if uid in members.placed else self._queue.get(uid)
             if queued is None or queued is first or not _was_tried(queued):
                 continue
             if queued.place in (Place.BACKOFF, Place.UNSCHEDULABLE) and queued.backing_off(now):
-                resting.append(queued)
-            lacking -= 1
-            if lacking <= 0:
-                return _longest(resting)
+                backing_off.append(queued)
+            needed -= 1
+            if needed <= 0:
+                return _longest_backoff(backing_off)
         return None
 
     def _due(
         self, group: PodGroup, first: QueuedPod, now: float, *, alone: bool
     ) -> tuple[list[QueuedPod], list[QueuedPod]]:
-        """Who can be tried now, and who cannot because the last attempt at it was an error."""
+        """The members that can be tried now, and those that back off from an error."""
         early = first.backing_off(now)
         due: list[QueuedPod] = []
-        faulty: list[QueuedPod] = []
+        failed: list[QueuedPod] = []
         for pod in self._cache.groups.members(group.key).unplaced():
             queued = self._queue.get(pod.uid)
             if queued is first:
@@ -79,12 +81,12 @@ class GangMembers:
             elif queued is None or queued.place in (Place.IN_FLIGHT, Place.GATED):
                 continue
             elif queued.place is Place.BACKOFF and queued.errors and queued.backing_off(now):
-                faulty.append(queued)
+                failed.append(queued)
             elif not alone or queued.place is Place.ACTIVE or (early and queued.place is Place.BACKOFF):
                 due.append(queued)
-        return due, faulty
+        return due, failed
 
-    def _taken(self, due: Sequence[QueuedPod], first: QueuedPod) -> Sequence[QueuedPod]:
+    def _take_all(self, due: Sequence[QueuedPod], first: QueuedPod) -> Sequence[QueuedPod]:
         members: list[QueuedPod] = []
         for queued in due:
             if queued is not first and self._queue.take(queued.uid) is None:
@@ -99,9 +101,9 @@ class GangMembers:
 
 
 def _was_tried(queued: QueuedPod) -> bool:
-    """An attempt at it, or at its group, has failed before."""
+    """Whether an attempt at the pod, or at its group, has failed before."""
     return bool(queued.rejections or queued.errors)
 
 
-def _longest(queued: Sequence[QueuedPod]) -> QueuedPod | None:
+def _longest_backoff(queued: Sequence[QueuedPod]) -> QueuedPod | None:
     return max(queued, key=lambda pod: pod.backoff_until, default=None)

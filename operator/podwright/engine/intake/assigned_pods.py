@@ -6,7 +6,13 @@ from dataclasses import replace
 
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.engine.active_policies import ActivePolicies
-from podwright.engine.intake.object_changes import MEMBER_ADDED, POD_GONE, POD_WENT_ON, assigned_pod_event, went_on
+from podwright.engine.intake.object_changes import (
+    ASSIGNED_POD_DELETE,
+    ASSIGNED_POD_UPDATE,
+    UNSCHEDULED_POD_ADD,
+    assigned_pod_event,
+    has_other_update,
+)
 from podwright.engine.intake.stream import Raw, Stream, name_of
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
@@ -41,7 +47,7 @@ class AssignedPods(Stream):
         try:
             self.take(parse_pod(raw))
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            self._invalid_objects.about("Pod", name_of(raw), error)
+            self._invalid_objects.report("Pod", name_of(raw), error)
 
     def take(self, pod: PodInfo) -> None:
         """The pod has a node: this confirms our own assumption, or another scheduler bound it."""
@@ -63,10 +69,15 @@ class AssignedPods(Stream):
             if not assumed:
                 self._queue.delete(uid)
                 if pod.group and cache.groups.complete(pod):
-                    self._queue.move(MEMBER_ADDED, None, pod)
-        event = assigned_pod_event(before, pod) if finished is None else POD_GONE
-        if event is None and before is not None and went_on(before, pod) and self._policies.listens(POD_WENT_ON):
-            event = POD_WENT_ON
+                    self._queue.move(UNSCHEDULED_POD_ADD, None, pod)
+        event = assigned_pod_event(before, pod) if finished is None else ASSIGNED_POD_DELETE
+        if (
+            event is None
+            and before is not None
+            and has_other_update(before, pod)
+            and self._policies.has_hint_for(ASSIGNED_POD_UPDATE)
+        ):
+            event = ASSIGNED_POD_UPDATE
         if event is not None:
             self._happened(event, before or finished, pod, started)
 
@@ -78,4 +89,4 @@ class AssignedPods(Stream):
             before = known.pods[key]
             self._cache.remove_pod(key)
             self._recorder.forget(key)
-            self._happened(POD_GONE, before, None, started)
+            self._happened(ASSIGNED_POD_DELETE, before, None, started)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from podwright.core.objects.node import parse_node
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.engine.intake.object_changes import MEMBER_ADDED, NODE_DELETED, node_event, same_node
+from podwright.engine.intake.object_changes import NODE_DELETE, UNSCHEDULED_POD_ADD, node_event, same_node
 from podwright.engine.intake.stream import Raw, Stream, name_of
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
@@ -40,14 +40,14 @@ class Nodes(Stream):
                 self._wake()
                 self._stopwatch.stop(event.label, started)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            self._invalid_objects.about("Node", name_of(raw), error)
+            self._invalid_objects.report("Node", name_of(raw), error)
 
     def _count_members(self, node_name: str) -> None:
         """Pods on a node count as members of their groups from now on, which may complete the groups."""
         info = self._cache.present(node_name)
         for member in {pod.group: pod for pod in info.pods.values() if pod.group}.values() if info else ():
             if self._cache.groups.complete(member):
-                self._queue.move(MEMBER_ADDED, None, member)
+                self._queue.move(UNSCHEDULED_POD_ADD, None, member)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
         started = self._stopwatch.start()
@@ -56,4 +56,4 @@ class Nodes(Stream):
             before = known.node
             self._cache.remove_node(key)
             self._on_delete(known)
-            self._happened(NODE_DELETED, before, None, started)
+            self._happened(NODE_DELETE, before, None, started)

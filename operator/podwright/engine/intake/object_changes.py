@@ -1,6 +1,6 @@
-"""What changed between two versions of an object, as the cluster events that queueing hints are registered for.
+"""Turns the difference between two versions of an object into the cluster event for queueing hints.
 
-None: nothing that scheduling looks at. The actions are those of kube-scheduler's queueing hints (KEP-4247).
+None means that nothing relevant to scheduling has changed. The actions are those of kube-scheduler's queueing hints (KEP-4247).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.updates import resize
 
-NODE_ADDED: Final = ClusterEvent(NODE, Action.ADD)
-NODE_DELETED: Final = ClusterEvent(NODE, Action.DELETE)
-MEMBER_ADDED: Final = ClusterEvent(UNSCHEDULED_POD, Action.ADD)
-POD_ASSIGNED: Final = ClusterEvent(ASSIGNED_POD, Action.ADD)
-POD_WENT_ON: Final = ClusterEvent(ASSIGNED_POD, Action.UPDATE_POD_OTHER)
-POD_GONE: Final = ClusterEvent(ASSIGNED_POD, Action.DELETE)
+NODE_ADD: Final = ClusterEvent(NODE, Action.ADD)
+NODE_DELETE: Final = ClusterEvent(NODE, Action.DELETE)
+UNSCHEDULED_POD_ADD: Final = ClusterEvent(UNSCHEDULED_POD, Action.ADD)
+ASSIGNED_POD_ADD: Final = ClusterEvent(ASSIGNED_POD, Action.ADD)
+ASSIGNED_POD_UPDATE: Final = ClusterEvent(ASSIGNED_POD, Action.UPDATE_POD_OTHER)
+ASSIGNED_POD_DELETE: Final = ClusterEvent(ASSIGNED_POD, Action.DELETE)
 
 
 def node_event(before: Node | None, after: Node) -> ClusterEvent | None:
-    """The event for a node that came or changed."""
+    """The event for a node that was added or updated."""
     if before is None:
-        return NODE_ADDED
+        return NODE_ADD
     action = Action(0)
     if before.taints != after.taints or (before.unschedulable and not after.unschedulable):
         action |= Action.UPDATE_NODE_TAINT
@@ -42,7 +42,7 @@ def node_event(before: Node | None, after: Node) -> ClusterEvent | None:
 
 
 def same_node(before: Node, after: Node) -> bool:
-    """Nothing that the cache holds of a node changed: a heartbeat, say."""
+    """Whether nothing that the cache keeps of a node has changed, as in a heartbeat."""
     return (
         node_event(before, after) is None
         and before.uid == after.uid
@@ -53,11 +53,11 @@ def same_node(before: Node, after: Node) -> bool:
 
 
 def assigned_pod_event(before: PodInfo | None, after: PodInfo) -> ClusterEvent | None:
-    """The event for a pod with a node that came or changed."""
+    """The event for an assigned pod that was added or updated."""
     if before is None:
-        return None if after.finished else POD_ASSIGNED
+        return None if after.finished else ASSIGNED_POD_ADD
     if after.finished:
-        return POD_GONE
+        return ASSIGNED_POD_DELETE
     action = Action(0)
     if before.labels is not after.labels:
         action |= Action.UPDATE_POD_LABEL
@@ -67,13 +67,13 @@ def assigned_pod_event(before: PodInfo | None, after: PodInfo) -> ClusterEvent |
     return ClusterEvent(ASSIGNED_POD, action) if action else None
 
 
-def went_on(before: PodInfo, after: PodInfo) -> bool:
-    """Something changed of a pod with a node that has no event of its own, but that plugins see: it was started, say."""
+def has_other_update(before: PodInfo, after: PodInfo) -> bool:
+    """Whether something has changed that plugins see but no specific event covers: the pod was started, for example."""
     return before.phase != after.phase or before.start_time != after.start_time or before.preempted != after.preempted
 
 
 def object_event(kind: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> ClusterEvent:
-    """The event for an object of the store."""
+    """The event for an object of the object store."""
     if before is None:
         return ClusterEvent(kind, Action.ADD)
     return ClusterEvent(kind, Action.UPDATE_OTHER if after is not None else Action.DELETE)

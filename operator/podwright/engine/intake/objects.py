@@ -40,7 +40,7 @@ class Objects(Stream):
             self._set(trimmed)
             self._happened(object_event(self._kind, before, trimmed), before, trimmed, started)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            self._invalid_objects.about(self._kind, name_of(raw), error)
+            self._invalid_objects.report(self._kind, name_of(raw), error)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
         namespace, _, name = key.partition("/")

@@ -12,7 +12,7 @@ from typing import Final
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
 from podwright.engine.active_policies import ActivePolicies
 from podwright.engine.intake.foreign_pods import ForeignPods
-from podwright.engine.intake.object_changes import MEMBER_ADDED, POD_GONE
+from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD
 from podwright.engine.intake.stream import Raw, Stream, name_of
 from podwright.engine.ports import Ports, Regarding
 from podwright.engine.state import EngineState
@@ -83,7 +83,7 @@ class PendingPods(Stream):
         if node_name := nominator.node_of(key):
             pod = next(pod for pod in nominator.on(node_name) if pod.uid == key)
             nominator.remove(key)
-            self._queue.move(POD_GONE, pod, None, up_to_priority=pod.priority)
+            self._queue.move(ASSIGNED_POD_DELETE, pod, None, up_to_priority=pod.priority)
         self._wake()
         self._stopwatch.stop(DELETED, started)
 
@@ -117,10 +117,10 @@ class PendingPods(Stream):
         # The event is for the pod that completes its group. Where the group was complete already, the new pod's own attempt
         # finds out whether it changes anything for the others.
         if joined and pod.group and self._cache.groups.just_completed(pod):
-            self._queue.move(MEMBER_ADDED, None, pod, spare=uid)
+            self._queue.move(UNSCHEDULED_POD_ADD, None, pod, spare=uid)
         if before is not None and nominated_before not in ("", pod.nominated_node_name):
             # The nomination kept pods of the same or a lower priority off that node.
-            self._queue.move(POD_GONE, before.on(nominated_before), None, up_to_priority=before.priority)
+            self._queue.move(ASSIGNED_POD_DELETE, before.on(nominated_before), None, up_to_priority=before.priority)
         self._wake()
         self._stopwatch.stop(ADDED if before is None else UPDATED, started)
 
@@ -143,7 +143,7 @@ class PendingPods(Stream):
             self._queue.reconsider(pod.uid)
 
     def _report(self, raw: Raw, error: Exception) -> None:
-        text = self._invalid_objects.about("Pod", name_of(raw), error)
+        text = self._invalid_objects.report("Pod", name_of(raw), error)
         if text is not None and isinstance(raw.get("metadata"), Mapping):
             self._recorder.record(_regarding(raw), "Warning", "FailedScheduling", "Scheduling", text)
 

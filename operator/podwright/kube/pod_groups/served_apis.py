@@ -207,7 +207,7 @@ class GroupSink:
             unknown = before is None or cache.groups.get(self._group_key(self.key(raw))) is None
             changed = unknown or _scheduling_fields(before or {}) != _scheduling_fields(raw)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            self._engine.invalid_objects.about("PodGroup", self.key(raw), error)
+            self._engine.invalid_objects.report("PodGroup", self.key(raw), error)
             return
         if changed:
             self._objects.put(raw)

@@ -2,12 +2,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from podwright.core.framework.interface import FilterPlugin, Plugin, PreBindPlugin, ScorePlugin
+from podwright.core.framework.interface import DomainPlugin, FilterPlugin, Plugin, PreBindPlugin, Scope, ScorePlugin
 from podwright.core.framework.profile import (
     MULTI_POINT,
     Enabled,
     NotSupportedError,
     PluginSet,
+    Point,
     expand,
 )
 from podwright.core.framework.registry import Found, RegistryError, merge_plugins
@@ -85,6 +86,36 @@ class Loose(Good):
     args_type = dict
 
 
+class ScopedByWord(Good):
+    name = "ScopedByWord"
+    scope = "node"
+
+
+class DomainInNameOnly(Good):
+    name = "DomainInNameOnly"
+    scope = Scope.DOMAIN
+
+
+class CachedTooWidely(Good):
+    name = "CachedTooWidely"
+
+    def verdict_key(self, pod):
+        return ()
+
+
+class DomainByInheritanceOnly(Good, DomainPlugin):
+    name = "DomainByInheritanceOnly"
+
+    def looks_beyond_node(self, pod):
+        return True
+
+    def influence(self, pod, other):
+        return None
+
+    def influence_key(self, pod):
+        return ()
+
+
 def test_third_party_plugins_stand_beside_the_in_tree_ones():
     merged = merge_plugins({"Good": Good}, [Found(Other, "file other.py")])
     assert merged == {"Good": Good, "Other": Other}
@@ -107,6 +138,22 @@ def test_third_party_plugins_stand_beside_the_in_tree_ones():
         pytest.param(Needy, "class Needy: the field color of NeedyArgs needs a default", id="args without a default"),
         pytest.param(Odd, "args cannot have fields of type", id="args of a type that YAML does not have"),
         pytest.param(Loose, "class Loose: args_type must be a dataclass", id="args that are no dataclass"),
+        pytest.param(ScopedByWord, "class ScopedByWord: scope must be a Scope", id="a scope that is a word"),
+        pytest.param(
+            DomainInNameOnly,
+            "class DomainInNameOnly: a plugin of Scope.DOMAIN inherits DomainPlugin",
+            id="scope DOMAIN without a DomainPlugin",
+        ),
+        pytest.param(
+            DomainByInheritanceOnly,
+            "class DomainByInheritanceOnly: a plugin of Scope.DOMAIN inherits DomainPlugin",
+            id="a DomainPlugin of another scope",
+        ),
+        pytest.param(
+            CachedTooWidely,
+            "class CachedTooWidely: verdict_key is only for plugins of Scope.NODE",
+            id="a verdict key of a plugin that looks beyond the node",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_with_its_source(plugin, problem):
@@ -130,6 +177,11 @@ def test_every_problem_is_told_at_once():
 
 def test_the_table_of_in_tree_plugins_is_by_their_names():
     assert all(plugin.name == name for name, plugin in PLUGINS.items())
+
+
+def test_in_tree_plugins_that_a_profile_can_enable_obey_the_rules_of_third_party_plugins():
+    enabled = [plugin for plugin in PLUGINS.values() if any(point.of(plugin) for point in Point)]
+    merge_plugins({}, [Found(plugin, plugin.name) for plugin in enabled])
 
 
 @pytest.mark.parametrize("name", ["DeferredPodScheduling"])

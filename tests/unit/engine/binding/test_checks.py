@@ -43,7 +43,7 @@ async def test_no_binding_to_a_node_that_cannot_take_the_pod_any_more(happens, w
     rig = Rig()
     rig.node("a", allocatable={"cpu": "4", "pods": "10"})
     rig.pod("web", requests={"cpu": "2"})
-    rig.engine._attempt(rig.engine.queue.pop())
+    rig.engine.schedule_one(rig.engine.queue.pop())
     assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == ""
     happens(rig)
     assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == why
@@ -83,7 +83,7 @@ async def test_devices_that_have_gone_are_missed(args, why):
     outcome = rig.engine.policies.apply({"metadata": {"name": "fit", "uid": "fit", "generation": 1}, "spec": body})
     assert outcome.accepted, outcome.message
     rig.pod("web", requests={"cpu": "1", GPU: "2"})
-    rig.engine._attempt(rig.engine.queue.pop())
+    rig.engine.schedule_one(rig.engine.queue.pop())
     rig.engine.nodes.put(make_node("a", allocatable={GPU: "0"}))
     assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == why
     async with deciding(rig):

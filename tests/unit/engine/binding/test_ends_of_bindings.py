@@ -86,7 +86,7 @@ class TestNeverConfirmed:
             await settle()
             assert rig.counts == {"unschedulable": 1}
             rig.now += 60
-            await rig.engine.binding_executor.confirm_late()
+            await rig.engine.binding_executor.read_back_overdue()
             await settle()
             assert rig.cluster.bound == [("web", "a"), ("next", "a")]
             assert rig.placed_on("web") == ""
@@ -98,7 +98,7 @@ class TestNeverConfirmed:
         rig.cluster.objects["Pod", "web"] = raw
         async with deciding(rig):
             rig.now += 60
-            await rig.engine.binding_executor.confirm_late()
+            await rig.engine.binding_executor.read_back_overdue()
             await settle()
             assert rig.cluster.bound == [("web", "a"), ("web", "a")]
             assert rig.engine.cache.is_assumed("default/web")

@@ -9,7 +9,7 @@ import pytest
 from podwright.core.framework.cluster_events import ASSIGNED_POD, Action, ClusterEvent, EventHint
 from podwright.core.framework.interface import ClusterError, EnqueueExtensions, PermitPlugin, Plugin
 from podwright.core.framework.status import Code, Status
-from podwright.engine.binding import executor as binding
+from podwright.engine.binding import read_back
 from podwright.engine.ports import SCHEDULER_ERROR
 from support.engine.kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
 
@@ -94,7 +94,7 @@ class TestFailedBindings:
             assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/next to a"]
 
     async def test_without_an_answer_it_stays_assumed(self, monkeypatch):
-        monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
+        monkeypatch.setattr(read_back, "PAUSE_SECONDS", (0.01, 0.01))
         rig = Rig()
         rig.node("a")
         rig.cluster.outcomes = [ClusterError("timeout")]
@@ -113,7 +113,7 @@ class TestFailedBindings:
         ],
     )
     async def test_whatever_goes_wrong_while_it_is_read_back_it_is_not_lost(self, monkeypatch, trouble):
-        monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
+        monkeypatch.setattr(read_back, "PAUSE_SECONDS", (0.01, 0.01))
         rig = Rig()
         rig.node("a")
         rig.cluster.outcomes = [ClusterError("timeout")]
@@ -144,31 +144,39 @@ class TestFailedBindings:
             assert rig.placed_on("web") == node
             assert rig.counts == ({} if node else {"backoff": 1})
 
-    @pytest.mark.parametrize("before", [True, False], ids=["before the pod is taken off", "after that"])
-    async def test_a_fault_of_our_own_at_the_end_does_not_lose_the_pod(self, monkeypatch, before):
+    @pytest.mark.parametrize(
+        ("part", "method"),
+        [
+            pytest.param("cache", "forget", id="before the cache has forgotten the pod"),
+            pytest.param("queue", "fault", id="before the pod is back in the queue"),
+            pytest.param("queue", "move", id="after the pod is back in the queue"),
+        ],
+    )
+    async def test_an_exception_while_the_effects_are_carried_out_does_not_lose_the_pod(
+        self, monkeypatch, part, method
+    ):
         rig = Rig()
         rig.node("a")
         rig.cluster.outcomes = [ClusterError("timeout")]
         rig.cluster.objects["Pod", "web"] = rig.pod("web")
-        faults = [ZeroDivisionError("ours")]
-        land = rig.engine.binding_executor._land
+        original = getattr(getattr(rig.engine, part), method)
+        faults = [ZeroDivisionError("a bug")]
 
-        def once(*arguments):
-            if not before:
-                land(*arguments)
+        def once(*arguments, **options):
             if faults:
                 raise faults.pop()
-            if before:
-                land(*arguments)
+            original(*arguments, **options)
 
-        monkeypatch.setattr(rig.engine.binding_executor, "_land", once)
+        monkeypatch.setattr(getattr(rig.engine, part), method, once)
         async with deciding(rig):
+            assert not faults
             assert rig.counts == {"backoff": 1}
             assert rig.engine.queue.uids() == ["default/web"]
+            assert rig.placed_on("web") == ""
             assert len(rig.engine.binding_cycles) == 0
 
     async def test_while_there_are_no_answers_only_so_many_pods_are_tried(self, monkeypatch):
-        monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
+        monkeypatch.setattr(read_back, "PAUSE_SECONDS", (0.01, 0.01))
         rig = Rig(bindings_at_once=2)
         rig.node("a")
         rig.cluster.outcomes = [ClusterError("timeout")] * 2
@@ -181,7 +189,7 @@ class TestFailedBindings:
             assert {name for name, _ in rig.cluster.bound} == {f"p{number}" for number in range(5)}
 
     async def test_confirmed_by_the_watch_while_it_is_read_back_it_counts_as_bound(self, monkeypatch):
-        monkeypatch.setattr(binding, "READ_BACK_SECONDS", (0.01, 0.01))
+        monkeypatch.setattr(read_back, "PAUSE_SECONDS", (0.01, 0.01))
         rig = Rig()
         rig.node("a")
         rig.cluster.outcomes = [ClusterError("timeout")]
@@ -200,10 +208,10 @@ class TestFailedBindings:
         raw = rig.pod("web")
         rig.cluster.objects["Pod", "web"] = on_node(raw, "a")
         async with deciding(rig):
-            await rig.engine.binding_executor.confirm_late()
+            await rig.engine.binding_executor.read_back_overdue()
             assert rig.engine.cache.is_assumed("default/web")
             rig.now += 60
-            await rig.engine.binding_executor.confirm_late()
+            await rig.engine.binding_executor.read_back_overdue()
             assert not rig.engine.cache.is_assumed("default/web")
             assert rig.placed_on("web") == "a"
 

@@ -1,4 +1,4 @@
-"""Who may be on the way at once: so many quick ones, any number of slow ones up to a limit, in the order of asking."""
+"""BindLimiter: few prompt Bindings at once, more slow ones, and capacity in the order of asking."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from podwright.engine.binding.limiter import BindLimiter
 from support.engine.kit import Rig, custom_policy, deciding, settle
 
 
-class Time:
+class Clock:
+    """Seconds that a test sets."""
+
     def __init__(self):
         self.now = 100.0
 
@@ -20,80 +22,84 @@ class Time:
         return self.now
 
 
-def taken(time, count, at_once=2, at_most=4):
-    limiter = BindLimiter(time, at_once, at_most, patience=0.01)
-    for who in range(count):
-        limiter.acquire(who)
+def acquired(clock, count, prompt_limit=2, total_limit=4):
+    """A limiter whose capacity the holders 0 to count - 1 have acquired."""
+    limiter = BindLimiter(clock, prompt_limit, total_limit, prompt_seconds=0.01)
+    for holder in range(count):
+        limiter.acquire(holder)
     return limiter
 
 
-def test_quick_ones_are_few():
-    limiter = taken(Time(), 2)
+def test_the_prompt_limit_is_reached_and_a_release_makes_capacity():
+    limiter = acquired(Clock(), 2)
     assert limiter.full
+    assert 0 in limiter
     limiter.release(0)
     assert not limiter.full
+    assert 0 not in limiter
 
 
-def test_a_slow_one_gives_its_slot_back_and_stays_on_its_way():
-    time = Time()
-    limiter = taken(time, 2)
-    time.now += 0.011
+def test_a_slow_binding_no_longer_counts_against_the_prompt_limit():
+    clock = Clock()
+    limiter = acquired(clock, 2)
+    clock.now += 0.011
     assert not limiter.full
     assert len(limiter) == 2
+    assert 0 in limiter
 
 
-@pytest.mark.parametrize("leaver", [0, 2], ids=["a slow one goes", "a quick one goes"])
-def test_slow_ones_are_many_but_not_any_number(leaver):
-    time = Time()
-    limiter = taken(time, 2)
-    time.now += 0.011
+@pytest.mark.parametrize("holder", [0, 2], ids=["a slow one ends", "a prompt one ends"])
+def test_slow_bindings_count_against_the_total_limit(holder):
+    clock = Clock()
+    limiter = acquired(clock, 2)
+    clock.now += 0.011
     assert not limiter.full
     limiter.acquire(2)
     limiter.acquire(3)
-    time.now += 0.011
+    clock.now += 0.011
     assert limiter.full
-    limiter.release(leaver)
+    limiter.release(holder)
     assert not limiter.full
     assert len(limiter) == 3
 
 
-def test_who_is_not_there_leaves_nothing():
-    limiter = taken(Time(), 2)
-    limiter.release("foreign_pod")
+def test_a_release_without_capacity_changes_nothing():
+    limiter = acquired(Clock(), 2)
+    limiter.release("unknown")
     assert limiter.full
 
 
 class TestWaiting:
-    async def test_slots_go_to_whoever_has_waited_longest(self):
-        limiter, served = taken(Time(), 2), []
+    async def test_capacity_goes_to_the_longest_waiter(self):
+        limiter, served = acquired(Clock(), 2), []
 
-        async def work(who):
+        async def work(holder):
             await limiter.wait_for_capacity()
-            limiter.acquire(who)
-            served.append(who)
+            limiter.acquire(holder)
+            served.append(holder)
 
-        tasks = [asyncio.create_task(work(who)) for who in "abc"]
+        tasks = [asyncio.create_task(work(holder)) for holder in "abc"]
         await settle()
         assert served == []
-        for who, expected in ((0, ["a"]), (1, ["a", "b"]), ("a", ["a", "b", "c"])):
-            limiter.release(who)
+        for holder, expected in ((0, ["a"]), (1, ["a", "b"]), ("a", ["a", "b", "c"])):
+            limiter.release(holder)
             await settle()
             assert served == expected
         await asyncio.gather(*tasks)
 
-    async def test_nobody_has_to_leave_when_the_others_are_slow(self):
-        time = Time()
-        limiter = taken(time, 2)
+    async def test_waiters_go_on_without_a_release_when_the_holders_become_slow(self):
+        clock = Clock()
+        limiter = acquired(clock, 2)
         waiting = [asyncio.create_task(limiter.wait_for_capacity()) for _ in range(2)]
         await settle()
-        time.now += 1
+        clock.now += 1
         async with asyncio.timeout(5):
             await waiting[0]
             limiter.acquire("first")
             await waiting[1]
 
-    async def test_one_that_no_longer_waits_takes_nobodys_turn(self):
-        limiter = taken(Time(), 2)
+    async def test_a_cancelled_waiter_passes_its_turn_on(self):
+        limiter = acquired(Clock(), 2)
         first, second = (asyncio.create_task(limiter.wait_for_capacity()) for _ in range(2))
         await settle()
         limiter.release(0)
@@ -102,7 +108,7 @@ class TestWaiting:
             await second
 
 
-async def test_slow_bindings_hold_up_nobody_elses():
+async def test_slow_bindings_do_not_delay_other_bindings():
     rig = Rig(bindings_at_once=2)
     rig.node("a")
     slow = [asyncio.get_running_loop().create_future() for _ in range(5)]
@@ -126,7 +132,7 @@ async def test_slow_bindings_hold_up_nobody_elses():
 
 
 class Holder(Plugin, PermitPlugin, PreBindPlugin):
-    """Holds pods of one name, in Permit or in PreBind."""
+    """Makes the pod `held` wait, in Permit or in PreBind."""
 
     name = "Holder"
     gate: asyncio.Future[None]
@@ -140,7 +146,7 @@ class Holder(Plugin, PermitPlugin, PreBindPlugin):
 
 
 @pytest.mark.parametrize("point", ["permit", "preBind"])
-async def test_who_is_held_before_its_binding_holds_up_nobody(point):
+async def test_a_pod_that_waits_before_its_binding_does_not_delay_others(point):
     Holder.gate = asyncio.get_running_loop().create_future()
     rig = Rig({"Holder": Holder}, bindings_at_once=1)
     rig.node("a")
@@ -157,7 +163,7 @@ async def test_who_is_held_before_its_binding_holds_up_nobody(point):
         assert len(rig.engine.binding_executor.limiter) == 0
 
 
-async def test_who_was_held_waits_for_a_slot_like_everybody():
+async def test_a_pod_that_waited_needs_capacity_for_its_binding():
     rig = Rig({"Holder": Holder}, bindings_at_once=1)
     rig.node("a")
     rig.engine.policies.apply(custom_policy("permit", "Holder"))

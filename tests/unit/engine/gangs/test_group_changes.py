@@ -90,7 +90,7 @@ class TestPromises:
             await settle()
             rig.engine.pending.drop("default/m2", None)
             for _ in range(2):
-                rig.engine.group_changes.look()
+                rig.engine.group_changes.clear_stale_nominations()
                 await settle()
             assert len(rig.engine.cache.nominator) == 2
 
@@ -101,10 +101,10 @@ class TestPromises:
         rig.engine.pending.put(promised)
         rig.pod("plain", requests=ALL)
         async with deciding(rig):
-            rig.engine.group_changes.look()
+            rig.engine.group_changes.clear_stale_nominations()
             await settle()
             assert rig.cluster.bound == []
-            rig.engine.group_changes.look()
+            rig.engine.group_changes.clear_stale_nominations()
             await settle()
             assert rig.cluster.bound == [("plain", "n0")]
             assert ("m0", None, "") in rig.status.written

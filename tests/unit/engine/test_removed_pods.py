@@ -1,4 +1,4 @@
-"""Pods that go at odd moments leave nothing behind: no promise, no count, and no pod that waits for their room."""
+"""Pods removed at unusual moments leave nothing behind: no nomination, no member count, no pod waiting for their room."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import pytest
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import KIND
-from podwright.engine import engine
-from podwright.engine import memory as tuning
+from podwright.engine import engine, memory
 from podwright.kube.runtime import _forever
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod_group
 
 
-async def test_a_promise_ends_with_a_pod_that_was_let_go_before():
+async def test_a_terminating_pod_loses_its_nomination_when_it_is_dropped():
     rig = Rig()
     rig.node("a")
-    raw = ours("promised", requests={"cpu": "6"}, status={"nominatedNodeName": "a"})
+    raw = ours("nominated", requests={"cpu": "6"}, status={"nominatedNodeName": "a"})
     raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     rig.engine.pending.put(raw)
     rig.pod("next", requests={"cpu": "6"})
@@ -29,16 +28,16 @@ async def test_a_promise_ends_with_a_pod_that_was_let_go_before():
         assert rig.cluster.bound == [("next", "a")]
 
 
-async def test_a_promise_to_a_pod_that_the_queue_does_not_know_ends_when_it_goes():
+async def test_a_deleted_pod_loses_its_nomination_even_when_the_queue_does_not_know_it():
     rig = Rig()
     rig.node("a")
-    raw = rig.pod("promised", status={"nominatedNodeName": "a"})
-    rig.engine.queue.done("default/promised")
-    rig.engine.pending.drop("default/promised", raw)
+    raw = rig.pod("nominated", status={"nominatedNodeName": "a"})
+    rig.engine.queue.done("default/nominated")
+    rig.engine.pending.drop("default/nominated", raw)
     assert not rig.engine.cache.nominator
 
 
-async def test_a_member_that_vanishes_while_it_is_bound_is_not_counted_any_more():
+async def test_a_member_deleted_during_its_binding_no_longer_counts():
     rig = Rig()
     rig.node("a")
     rig.engine.objects(KIND).put(make_pod_group(min_count=1))
@@ -52,7 +51,7 @@ async def test_a_member_that_vanishes_while_it_is_bound_is_not_counted_any_more(
         assert rig.engine.cache.groups.members("scheduling.k8s.io:default/gang").total == 0
 
 
-async def test_the_room_of_a_pod_that_is_first_seen_finished_is_offered():
+async def test_a_waiting_pod_gets_the_room_of_a_pod_that_the_watch_first_shows_finished():
     rig = Rig()
     rig.node("a", allocatable={"cpu": "4"})
     raw = rig.pod("short", requests={"cpu": "4"})
@@ -66,7 +65,7 @@ async def test_the_room_of_a_pod_that_is_first_seen_finished_is_offered():
         assert rig.cluster.bound[-1] == ("waits", "a")
 
 
-async def test_work_of_which_a_part_was_cancelled_by_others_goes_on(monkeypatch):
+async def test_a_task_restarts_when_part_of_its_work_was_cancelled_by_others(monkeypatch):
     monkeypatch.setattr("podwright.kube.runtime.RESTART_SECONDS", 0)
     rounds = 0
 
@@ -86,7 +85,7 @@ async def test_work_of_which_a_part_was_cancelled_by_others_goes_on(monkeypatch)
     assert task.cancelled()
 
 
-async def test_what_was_found_out_about_nodes_does_not_keep_pods(monkeypatch):
+async def test_findings_about_nodes_do_not_keep_removed_pods_in_memory(monkeypatch):
     rig = Rig()
     rig.node("a", allocatable={"cpu": "4"})
     raw = rig.pod("there", requests={"cpu": "4"}, priority=1)
@@ -118,43 +117,43 @@ def bound_and_deleted(rig, raw):
     rig.engine.assigned.drop("default/web", raw)
 
 
-@pytest.mark.parametrize("goes", [bound_by_others, deleted, bound_and_deleted])
-def test_events_of_a_pod_are_kept_no_longer_than_they_can_be_repeated(goes):
+@pytest.mark.parametrize("remove", [bound_by_others, deleted, bound_and_deleted])
+def test_the_series_of_events_of_a_pod_ends_when_it_leaves_the_pending_pods(remove):
     rig = Rig()
     rig.node("a")
     raw = rig.pod("web")
-    goes(rig, raw)
+    remove(rig, raw)
     assert rig.recorder.forgotten == ["default/web"]
 
 
-async def test_housekeeping_lets_go_of_findings_lookups_and_free_memory(monkeypatch):
+async def test_housekeeping_drops_findings_lookup_caches_and_free_memory(monkeypatch):
     done = set()
     monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 0)
-    monkeypatch.setattr(tuning, "_trim", lambda _kept: done.add("memory"))
-    monkeypatch.setattr(tuning, "_forget_lookups", lambda: done.add("lookups"))
+    monkeypatch.setattr(memory, "malloc_trim", lambda _kept: done.add("memory"))
+    monkeypatch.setattr(memory, "clear_lookup_caches", lambda: done.add("lookups"))
     rig = Rig()
     monkeypatch.setattr(rig.engine.policies, "forget_findings", lambda: done.add("findings"))
     async with deciding(rig):
-        keeping = asyncio.create_task(rig.engine.run_housekeeping())
+        housekeeping = asyncio.create_task(rig.engine.run_housekeeping())
         await settle()
         assert done == {"findings", "lookups", "memory"}
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+        housekeeping.cancel()
+        await asyncio.gather(housekeeping, return_exceptions=True)
 
 
-async def test_housekeeping_waits_until_nothing_is_to_be_decided(monkeypatch):
-    """A pause in the middle of a burst would cost more than it brings."""
-    given_back = []
+async def test_housekeeping_reclaims_memory_only_when_the_loop_is_idle(monkeypatch):
+    """A pause in the middle of a burst costs more than it saves."""
+    trimmed = []
     monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 0)
-    monkeypatch.setattr(tuning, "_trim", given_back.append)
+    monkeypatch.setattr(memory, "malloc_trim", trimmed.append)
     rig = Rig(bindings_at_once=1)
     rig.node("a")
     rig.cluster.outcomes = [asyncio.get_running_loop().create_future()]
     rig.pod("slow")
     rig.pod("next")
     async with deciding(rig):
-        keeping = asyncio.create_task(rig.engine.run_housekeeping())
+        housekeeping = asyncio.create_task(rig.engine.run_housekeeping())
         await settle()
-        assert given_back == []
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+        assert trimmed == []
+        housekeeping.cancel()
+        await asyncio.gather(housekeeping, return_exceptions=True)

@@ -1,0 +1,116 @@
+"""Reading pods back: what became of a Binding is never guessed, but read from the API server.
+
+`ReadBack` reads one pod until there is an answer. `UnconfirmedBindings` holds the pods that we have bound and that the watch has
+not shown on their node yet; if it takes too long, they are read back too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+from podwright.core.framework.interface import Cluster
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.engine.intake.assigned_pods import AssignedPods
+from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
+from podwright.engine.state import EngineState
+
+log = logging.getLogger(__name__)
+
+CONFIRM_SECONDS: Final = 30.0
+"""How long the watch may take to confirm a Binding before the pod is read back."""
+PAUSE_SECONDS: Final = (0.2, 5.0)
+"""The shortest and the longest pause between two attempts to read a pod. The pause doubles."""
+
+
+class ReadBack:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def read(self, pod: PodInfo) -> PodInfo | None:
+        """The pod as the API server has it; None if it is gone or another pod has its name. Retries until there is an answer.
+
+        Any error is retried: without an answer the pod would be neither in the queue nor on its node.
+        """
+        shortest, longest = PAUSE_SECONDS
+        pause = shortest
+        while True:
+            try:
+                raw = await self._cluster.get("Pod", pod.name, pod.namespace)
+                return None if raw is None or raw["metadata"].get("uid") != pod.uid else _parsed(raw, pod)
+            except Exception as error:  # noqa: BLE001 -- the pod would be lost between queue and node
+                if pause == shortest:
+                    log.warning("pod %s: cannot read it back yet: %s", pod.key, str(error) or repr(error))
+            await asyncio.sleep(pause)
+            pause = min(longest, 2 * pause)
+
+
+class UnconfirmedBindings:
+    """See the module. Pods are in the order in which they were bound."""
+
+    def __init__(self, state: EngineState, reader: ReadBack, assigned: AssignedPods) -> None:
+        self._state = state
+        self._cache = state.cache
+        self._reader = reader
+        self._assigned = assigned
+        self._pods: deque[tuple[float, PodInfo]] = deque()
+        """Each with the time when it is to be read back, in seconds of the engine's clock."""
+
+    def add(self, pod: PodInfo, now: float) -> None:
+        """We have bound this pod, which is still assumed."""
+        self._pods.append((now + CONFIRM_SECONDS, pod))
+
+    @property
+    def count(self) -> int:
+        """Pods that are still assumed."""
+        return sum(self._cache.is_assumed(pod.uid) for _, pod in self._pods)
+
+    @property
+    def newest(self) -> str:
+        """The uid of the pod that was added last; empty if there is none."""
+        return self._pods[-1][1].uid if self._pods else ""
+
+    async def read_back_overdue(self) -> None:
+        """Reads back the pods that the watch should have shown by now; drops those that it has shown. Call it regularly."""
+        now = self._state.clock()
+        self._pods = deque(entry for entry in self._pods if self._cache.is_assumed(entry[1].uid))
+        while self._pods and self._pods[0][0] <= now:
+            _, pod = self._pods.popleft()
+            if self._awaits_confirmation(pod):
+                await self._read_back(pod)
+
+    def _awaits_confirmation(self, pod: PodInfo) -> bool:
+        return self._cache.is_assumed(pod.uid) and not self._state.binding_cycles.has(pod.uid)
+
+    async def _read_back(self, pod: PodInfo) -> None:
+        found = await self._reader.read(pod)
+        if not self._cache.is_assumed(pod.uid):
+            return
+        if found is not None and found.node_name:
+            self._assigned.take(found)
+            return
+        log.warning("pod %s was bound but is %s", pod.key, "gone" if found is None else "pending")
+        placement, queue = self._cache.placement(pod.uid), self._state.queue
+        self._cache.forget(pod.uid)
+        queue.move(ASSIGNED_POD_DELETE, pod.on(placement.name if placement else ""), None)
+        if found is None:
+            self._cache.groups.remove_waiting(pod.uid)
+        else:
+            queue.add(found)
+        self._state.wake()
+
+
+def _parsed(raw: Mapping[str, Any], pod: PodInfo) -> PodInfo:
+    """The pod that was read. If it can no longer be parsed: the pod as we know it, on the node that it has."""
+    try:
+        return parse_pod(raw)
+    except InvalidObjectError as error:
+        log.warning("pod %s: read back, but %s", pod.key, error)
+        node_name = raw["spec"].get("nodeName")
+        return pod.on(node_name) if node_name else pod

@@ -1,0 +1,303 @@
+"""The binding cycle as a state machine: its states, its outcomes, and what each outcome does. Pure data, without I/O.
+
+    ASSUMED ─► RESERVED ─┬────────────► PERMITTED ─┬────────────────────────────► BINDING ─► POST_BINDING
+                         └─► WAITING ──────┘       └─► PRE_BINDING ─► PRE_BOUND ─────┘
+
+A cycle leaves this graph by an outcome. The outcome's row in `EFFECTS` says everything that happens to the pod, and names the final
+state: BOUND, REQUEUED, DROPPED or STOPPED. UNKNOWN is not the end: in READING_BACK the API server tells the real outcome. In
+RECOVERING, the effects of an outcome have raised an exception, and the pod is brought to a safe place.
+
+    outcome           unreserve  forget  queue   report  room  confirm  then
+    BOUND             -          -       done    bound   -     yes      BOUND
+    REJECTED          yes        yes     reject  -       yes   -        REQUEUED
+    FAILED            yes        yes     fail    -       yes   -        REQUEUED
+    CANCELLED         yes        yes     reject  -       yes   -        REQUEUED
+    PREEMPTED         yes        yes     fail    -       yes   -        REQUEUED
+    DELETED           yes        yes     reject  -       yes   -        REQUEUED
+    UNKNOWN           -          -       keep    -       -     -        READING_BACK
+    BOUND_BY_ANOTHER  yes        -       done    -       -     yes      DROPPED
+    BOUND_ELSEWHERE   yes        -       done    -       yes   yes      DROPPED
+    GONE              yes        yes     done    gone    yes   -        DROPPED
+    SHUTDOWN          yes        yes     keep    reset   -     -        STOPPED
+    INTERRUPTED       -          -       keep    -       -     -        STOPPED
+    LOST              -          -       retry   -       -     -        REQUEUED
+    ENDED             -          -       keep    -       -     -        STOPPED
+
+The columns are the fields of `Effects`. `executor` runs the cycle, `effects` carries the rows out, and `debug` asserts both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from podwright.core.framework.status import Status
+
+
+class State(Enum):
+    """Where a binding cycle is."""
+
+    ASSUMED = auto()
+    """The cache counts the pod on its node; the Reserve plugins run."""
+    RESERVED = auto()
+    """The Permit plugins run."""
+    WAITING = auto()
+    """At least one Permit plugin makes the pod wait. This is where the cycle's task begins, or at PERMITTED."""
+    PERMITTED = auto()
+    """All Permit plugins allow the pod. It may wait for capacity in the BindLimiter."""
+    PRE_BINDING = auto()
+    """The PreBind plugins run. The queue records no more events for the pod."""
+    PRE_BOUND = auto()
+    """PreBind has succeeded. The pod may wait for capacity in the BindLimiter."""
+    BINDING = auto()
+    """The Binding may have reached the API server, so the cycle can no longer be stopped."""
+    POST_BINDING = auto()
+    """Bind has succeeded; the PostBind plugins run."""
+    READING_BACK = auto()
+    """Nobody knows whether the Binding went through. The pod stays assumed until the API server answers."""
+    RECOVERING = auto()
+    """Carrying out the effects of an outcome has raised an exception. An assumed pod is read back."""
+    BOUND = auto()
+    """Final: we have bound the pod."""
+    REQUEUED = auto()
+    """Final: the pod is back in the queue, unless it was deleted."""
+    DROPPED = auto()
+    """Final: the pod is gone, or another scheduler has bound it."""
+    STOPPED = auto()
+    """Final: the cycle is over and has nothing to say about the pod."""
+
+
+FINAL: Final = frozenset({State.BOUND, State.REQUEUED, State.DROPPED, State.STOPPED})
+NOT_STARTED: Final = frozenset({State.ASSUMED, State.RESERVED})
+"""The cycle is not registered and has no task: nobody else has seen the pod on its node."""
+STOPPABLE: Final = frozenset(
+    {State.ASSUMED, State.RESERVED, State.WAITING, State.PERMITTED, State.PRE_BINDING, State.PRE_BOUND}
+)
+"""Nothing was posted for the pod yet."""
+PERMIT_OVER: Final = frozenset(
+    {
+        State.PRE_BINDING,
+        State.PRE_BOUND,
+        State.BINDING,
+        State.POST_BINDING,
+        State.READING_BACK,
+        State.RECOVERING,
+    }
+)
+"""A rejection from here on does not make the pod unschedulable."""
+
+TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
+    State.ASSUMED: frozenset({State.RESERVED}),
+    State.RESERVED: frozenset({State.WAITING, State.PERMITTED}),
+    State.WAITING: frozenset({State.PERMITTED, State.RECOVERING}),
+    State.PERMITTED: frozenset({State.PRE_BINDING, State.BINDING, State.RECOVERING}),
+    State.PRE_BINDING: frozenset({State.PRE_BOUND, State.RECOVERING}),
+    State.PRE_BOUND: frozenset({State.BINDING, State.RECOVERING}),
+    State.BINDING: frozenset({State.POST_BINDING, State.RECOVERING}),
+    State.POST_BINDING: frozenset({State.RECOVERING}),
+    State.READING_BACK: frozenset({State.RECOVERING}),
+    State.RECOVERING: frozenset(),
+}
+"""The states that may follow without an outcome."""
+
+
+class Outcome(Enum):
+    """How a binding cycle ended."""
+
+    BOUND = auto()
+    """Bind succeeded, or the pod was read back on our node."""
+    REJECTED = auto()
+    """A plugin rejected the pod in Reserve, Permit, PreBind or Bind, and the pod is not bound."""
+    FAILED = auto()
+    """A plugin or the API server failed, or the node is gone or full, and the pod is not bound."""
+    CANCELLED = auto()
+    """The rest of the pod's group could not be placed."""
+    PREEMPTED = auto()
+    """A more important pod takes the room."""
+    DELETED = auto()
+    """The pod was deleted, or is being deleted, before its Binding was posted."""
+    UNKNOWN = auto()
+    """Bind failed, so nobody knows whether the Binding went through."""
+    BOUND_BY_ANOTHER = auto()
+    """The API server refused our Binding, and the pod is on the node that we chose: another scheduler chose the same."""
+    BOUND_ELSEWHERE = auto()
+    """Another scheduler has bound the pod to another node."""
+    GONE = auto()
+    """The pod no longer exists."""
+    SHUTDOWN = auto()
+    """The process ends before the Binding was posted."""
+    INTERRUPTED = auto()
+    """The task was cancelled while the Binding was with the API server. The pod stays assumed; the next process reads it."""
+    LOST = auto()
+    """Carrying out the effects raised an exception, and left the pod neither in the queue nor on a node."""
+    ENDED = auto()
+    """Carrying out the effects raised an exception after the pod was in its place."""
+
+
+class Queueing(Enum):
+    """What happens to the pod in the queue."""
+
+    KEEP = auto()
+    """Nothing."""
+    DONE = auto()
+    """It leaves the queue."""
+    REJECT = auto()
+    """A failed attempt with reason Unschedulable: status and event say so. See Failures.reject_node for the queue it enters."""
+    FAIL = auto()
+    """A failed attempt with reason SchedulerError: backoff, status and event."""
+    RETRY = auto()
+    """Backoff, without status or event."""
+
+
+class Report(Enum):
+    """What other parts learn about the pod besides a failed attempt."""
+
+    NOTHING = auto()
+    BOUND = auto()
+    """The event Scheduled and the metrics of a scheduled pod; BoundNodeChecks and UnconfirmedBindings take it over."""
+    GONE = auto()
+    """The pod leaves its group, and its status is not written any more."""
+    RESET = auto()
+    """The status drops the nominated node that this cycle has written, if it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """One row of the table: what an outcome does, in the order of the fields."""
+
+    after: frozenset[State]
+    """The states in which the outcome can come."""
+    state: State
+    """The state that follows."""
+    unreserve: bool = False
+    """The Reserve plugins undo what they did."""
+    forget: bool = False
+    """The cache forgets the pod, if it is still assumed."""
+    queue: Queueing = Queueing.KEEP
+    report: Report = Report.NOTHING
+    free_room: bool = False
+    """Pods that wait for room on the node may be tried, unless the cycle had not started."""
+    confirm: bool = False
+    """The cache takes over the pod as it was read back, if it was."""
+
+
+_TASK: Final = frozenset(TRANSITIONS) - NOT_STARTED
+_READ: Final = frozenset({State.READING_BACK, State.RECOVERING})
+_STARTED_STOPPABLE: Final = STOPPABLE - NOT_STARTED
+
+EFFECTS: Final[Mapping[Outcome, Effects]] = {
+    Outcome.BOUND: Effects(
+        after=_READ | {State.BINDING, State.POST_BINDING},
+        state=State.BOUND,
+        queue=Queueing.DONE,
+        report=Report.BOUND,
+        confirm=True,
+    ),
+    Outcome.REJECTED: Effects(
+        after=_READ | {State.ASSUMED, State.RESERVED, State.WAITING, State.PRE_BINDING},
+        state=State.REQUEUED,
+        unreserve=True,
+        forget=True,
+        queue=Queueing.REJECT,
+        free_room=True,
+    ),
+    Outcome.FAILED: Effects(
+        after=_READ | STOPPABLE,
+        state=State.REQUEUED,
+        unreserve=True,
+        forget=True,
+        queue=Queueing.FAIL,
+        free_room=True,
+    ),
+    Outcome.CANCELLED: Effects(
+        after=_STARTED_STOPPABLE,
+        state=State.REQUEUED,
+        unreserve=True,
+        forget=True,
+        queue=Queueing.REJECT,
+        free_room=True,
+    ),
+    Outcome.PREEMPTED: Effects(
+        after=_STARTED_STOPPABLE,
+        state=State.REQUEUED,
+        unreserve=True,
+        forget=True,
+        queue=Queueing.FAIL,
+        free_room=True,
+    ),
+    Outcome.DELETED: Effects(
+        after=_STARTED_STOPPABLE,
+        state=State.REQUEUED,
+        unreserve=True,
+        forget=True,
+        queue=Queueing.REJECT,
+        free_room=True,
+    ),
+    Outcome.UNKNOWN: Effects(
+        after=frozenset({State.BINDING, State.POST_BINDING}),
+        state=State.READING_BACK,
+    ),
+    Outcome.BOUND_BY_ANOTHER: Effects(
+        after=_READ,
+        state=State.DROPPED,
+        unreserve=True,
+        queue=Queueing.DONE,
+        confirm=True,
+    ),
+    Outcome.BOUND_ELSEWHERE: Effects(
+        after=_READ,
+        state=State.DROPPED,
+        unreserve=True,
+        queue=Queueing.DONE,
+        free_room=True,
+        confirm=True,
+    ),
+    Outcome.GONE: Effects(
+        after=_READ,
+        state=State.DROPPED,
+        unreserve=True,
+        forget=True,
+        queue=Queueing.DONE,
+        report=Report.GONE,
+        free_room=True,
+    ),
+    Outcome.SHUTDOWN: Effects(
+        after=_STARTED_STOPPABLE,
+        state=State.STOPPED,
+        unreserve=True,
+        forget=True,
+        report=Report.RESET,
+    ),
+    Outcome.INTERRUPTED: Effects(after=_TASK, state=State.STOPPED),
+    Outcome.LOST: Effects(after=frozenset({State.RECOVERING}), state=State.REQUEUED, queue=Queueing.RETRY),
+    Outcome.ENDED: Effects(after=frozenset({State.RECOVERING}), state=State.STOPPED),
+}
+
+
+def outcome_of_failure(state: State, status: Status) -> Outcome:
+    """The outcome of a status that is not a success. A Binding that was posted may have gone through all the same."""
+    if state not in STOPPABLE:
+        return Outcome.UNKNOWN
+    return outcome_of_status(status)
+
+
+def outcome_of_status(status: Status) -> Outcome:
+    """The outcome of an attempt that left the pod pending."""
+    return Outcome.REJECTED if status.rejected else Outcome.FAILED
+
+
+def outcome_of_read_back(node_name: str | None, chosen: str, failure: Status, *, conflict: bool) -> Outcome:
+    """The outcome of reading a pod back. `node_name`: its node, "" without one, None for a pod that no longer exists.
+
+    `chosen`: the node that we chose; `failure`: what Bind said; `conflict`: the API server refused our Binding because the pod
+    has a node, so it was not our Binding that went through.
+    """
+    if node_name is None:
+        return Outcome.GONE
+    if not node_name:
+        return outcome_of_status(failure)
+    if node_name != chosen:
+        return Outcome.BOUND_ELSEWHERE
+    return Outcome.BOUND_BY_ANOTHER if conflict else Outcome.BOUND
