@@ -1,8 +1,8 @@
-"""Scenarios: a cluster, policies and what happens, as YAML; and where each pod must end up or why it must not.
+"""Scenarios in YAML: a cluster, policies and events, and on which node each pod must run or why it must stay pending.
 
-A file's `steps` are done in order: `nodes`, `pods`, `policies`, `namespaces` add or replace objects, `delete` names pods or
-nodes, `wait` lets seconds pass on the fake clock, and `expect` maps a pod to its node, a list of nodes of which one will
-do, or `pending: <part of the message>`. After each step the queue is worked off through the whole core.
+The `steps` of a file run in order: `nodes`, `pods`, `policies`, `namespaces` add or replace objects, `delete` names pods or
+nodes, and `wait` advances the fake clock by seconds. After each step, every pod in the active queue is scheduled by the whole
+core. Then `expect` maps a pod to its node, a list of possible nodes, or `pending: <part of the message>`.
 """
 
 from pathlib import Path
@@ -41,12 +41,12 @@ class Scenario:
 
     def framework(self, pod):
         policy = self.policies.select(pod, self.cache.namespace_labels(pod.namespace))
-        assert policy is not None, f"nobody serves {pod.scheduler_name}"
+        assert policy is not None, f"no policy serves {pod.scheduler_name}"
         if policy not in self.frameworks:
             self.frameworks[policy] = Framework(policy.profile, PLUGINS, self.world)
         return self.frameworks[policy]
 
-    def do(self, step):
+    def run(self, step):
         for raw in step.get("policies") or ():
             outcome = self.policies.apply({"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", **raw})
             self.outcome[f"policy {raw['metadata']['name']}"] = outcome.message if not outcome.accepted else "accepted"
@@ -61,7 +61,7 @@ class Scenario:
         for raw in step.get("pods") or ():
             self.add(raw)
         self.now += step.get("wait", 0)
-        self.work()
+        self.schedule_all()
 
     def add(self, raw):
         raw = {**raw, "spec": {"schedulerName": "podwright", "containers": [{"name": "c"}], **(raw.get("spec") or {})}}
@@ -86,13 +86,13 @@ class Scenario:
         self.outcome[name] = "deleted"
         self.queue.move(ClusterEvent(ASSIGNED_POD, Action.DELETE), pod)
 
-    def work(self):
+    def schedule_all(self):
         for _ in range(1000):
             queued = self.queue.pop()
             if queued is None:
                 return
             self.attempt(queued)
-        pytest.fail("the queue never comes to rest")
+        pytest.fail("the queue is never empty")
 
     def attempt(self, queued):
         pod = queued.pod
@@ -120,7 +120,7 @@ def test_scenario(path):
     steps = yaml.safe_load(path.read_text())["steps"]
     assert any("expect" in step for step in steps)
     for number, step in enumerate(steps):
-        scenario.do(step)
+        scenario.run(step)
         for name, expected in (step.get("expect") or {}).items():
             found = scenario.outcome.get(name)
             context = f"step {number}: {name} is {found!r}, expected {expected!r}"

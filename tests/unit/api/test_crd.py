@@ -1,7 +1,8 @@
-"""The CRD as it is generated, and the policies in files against it."""
+"""The generated CRD, and the example and bad policies checked against it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -22,11 +23,11 @@ from support.objects import policies as files
 SCHEMA = crd.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
-def test_the_file_is_what_is_generated():
+def test_the_file_is_up_to_date():
     assert files.CRD.read_text(encoding="utf-8") == crd.render(), "run `make crds`"
 
 
-def test_checking_tells_a_file_that_is_out_of_date(tmp_path, capsys):
+def test_check_fails_for_a_missing_or_outdated_file(tmp_path, capsys):
     path = tmp_path / "deeper" / "crd.yaml"
     assert crd.main(["--check", str(path)]) == 1
     assert "run `make crds`" in capsys.readouterr().err
@@ -46,8 +47,8 @@ def walk(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str
 
 
 def test_every_field_has_a_description():
-    bare = [path for path, schema in walk(SCHEMA) if not path.endswith("[]") and "description" not in schema]
-    assert bare == [".metadata"]
+    undescribed = [path for path, schema in walk(SCHEMA) if not path.endswith("[]") and "description" not in schema]
+    assert undescribed == [".metadata"]
 
 
 def test_every_list_map_and_string_of_the_spec_is_bounded():
@@ -63,7 +64,7 @@ def test_every_list_map_and_string_of_the_spec_is_bounded():
     assert unbounded == []
 
 
-def test_fields_that_nothing_serves_are_left_out():
+def test_unsupported_fields_are_not_in_the_schema():
     assert not {"rules", "extenders"} & set(SCHEMA["properties"]["spec"]["properties"])
 
 
@@ -78,7 +79,7 @@ def test_examples_are_valid_and_compile(path):
 
 
 @pytest.mark.parametrize("path", files.each(files.EXAMPLES))
-def test_the_defaults_of_the_schema_are_those_of_the_operator(path):
+def test_the_schema_and_the_operator_have_the_same_defaults(path):
     raw, filled = files.load(path), files.load(path)
     Schema(SCHEMA).default(filled)
     assert filled["spec"]["precedence"] is not None
@@ -86,11 +87,11 @@ def test_the_defaults_of_the_schema_are_those_of_the_operator(path):
 
 
 def test_there_is_an_example_for_every_strategy():
-    shown = {files.load(path)["spec"].get("strategy", {}).get("type", "Default") for path in files.EXAMPLES}
-    assert shown == set(get_args(StrategyType))
+    used = {files.load(path)["spec"].get("strategy", {}).get("type", "Default") for path in files.EXAMPLES}
+    assert used == set(get_args(StrategyType))
 
 
-def test_all_examples_can_live_side_by_side():
+def test_all_examples_can_be_active_at_once():
     handle = SimpleNamespace(cache=Cache(), features=Features(), cluster=None, now=lambda: 0.0)
     policies = PolicySet(PLUGINS, handle.features, check=lambda found: Framework(found.profile, PLUGINS, handle))
     for path in files.EXAMPLES:
@@ -99,7 +100,23 @@ def test_all_examples_can_live_side_by_side():
 
 
 @pytest.mark.parametrize("path", files.each(files.BAD))
-def test_the_operator_refuses_bad_policies_that_get_past_the_schema(path):
+def test_the_operator_rejects_bad_policies_even_without_the_schema(path):
     with pytest.raises(PolicyError) as caught:
         compile_policy(parse_policy(files.load(path)), PLUGINS, Features())
     assert files.field_that_is_wrong(path) in caught.value.message
+
+
+def static_text(rule: dict[str, Any]) -> str:
+    """The part of the rule's message that does not depend on the policy."""
+    return re.split(r"^'|' \+ ", rule["messageExpression"])[1] if "messageExpression" in rule else rule["message"]
+
+
+def test_every_rule_of_the_schema_rejects_one_of_the_bad_policies_in_the_operator():
+    messages = []
+    for path in files.BAD:
+        with pytest.raises(PolicyError) as caught:
+            compile_policy(parse_policy(files.load(path)), PLUGINS, Features())
+        messages.append(caught.value.message)
+    rules = [rule for _, schema in walk(SCHEMA) for rule in schema.get("x-kubernetes-validations", ())]
+    assert rules
+    assert [rule for rule in rules if not any(static_text(rule) in message for message in messages)] == []
