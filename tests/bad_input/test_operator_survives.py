@@ -1,7 +1,7 @@
-"""The operator as a process of its own survives every object of this folder, says once what is wrong with it, and goes on.
+"""The operator, as a separate process, survives every object of this folder and logs each error once.
 
-The objects stand in the sandbox's store as they are in the files, past its validation: they are there before the operator starts, come
-again as others while it runs, change, and go.
+The test writes the objects into the sandbox's store without validation. Some exist before the operator starts; others are added, changed and
+deleted while it runs.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ STORED = {
     "Service": "services",
     "ReplicaSet": "replicasets.apps",
 }
-"""Where the sandbox keeps the objects of a stream."""
-SELECTED = {"pending": {"schedulerName": "podwright"}, "assigned": {"nodeName": "node-0001"}}
-"""What makes a pod come in a stream, where its own spec would not."""
+"""The sandbox's collection for each stream."""
+SELECTOR_FIELDS = {"pending": {"schedulerName": "podwright"}, "assigned": {"nodeName": "node-0001"}}
+"""The fields by which the API server selects pods for a stream, if the spec itself is malformed."""
 NODE = "node-0001"
 
 
 class Cluster:
-    """The sandbox, and objects in it that it would not take."""
+    """The sandbox, with objects that it would not accept."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._cluster = sandbox.cluster
 
     def put(self, bad: BadObject, name: str) -> None:
-        """The object under a name of its own, or its next version. Without metadata it has none, and goes as it is."""
+        """Stores the object under this name, or its next version. An object without metadata stays unnamed."""
         store = self._cluster.store
         store.rv += 1
         own = {"name": name, "uid": f"uid-{name}", "resourceVersion": str(store.rv)}
         raw, metadata = bad.raw, bad.raw.get("metadata")
         if isinstance(metadata, dict):
             raw = {**raw, "metadata": {**metadata, **own}}
-        elsewhere = {} if bad.stream in ("nodes", "Namespace") else {"namespace": "default"}
+        namespace = {} if bad.stream in ("nodes", "Namespace") else {"namespace": "default"}
         status = {"phase": "Pending"}
         entry = Entry(
-            {"metadata": {**own, **elsewhere}, "spec": SELECTED.get(bad.stream, {}), "status": status}, store.rv
+            {"metadata": {**own, **namespace}, "spec": SELECTOR_FIELDS.get(bad.stream, {}), "status": status}, store.rv
         )
         entry.data = orjson.dumps({key: value for key, value in raw.items() if key not in ("kind", "apiVersion")})
         collection = store[STORED[bad.stream]]
@@ -70,7 +70,7 @@ class Cluster:
                 self._cluster.store.remove(stored, entry)
 
     async def good_pod(self, name: str) -> None:
-        """A pod that can be placed is, so all that came before it was taken in."""
+        """Waits until a valid pod is placed: by then the operator has processed everything before it."""
         kind = self._cluster.kinds.named("pods")
         raw = make_pod(name, spec={"schedulerName": "podwright", "nodeSelector": {"kubernetes.io/hostname": NODE}})
         self._cluster.create(kind, "default", raw)
@@ -82,7 +82,7 @@ async def until(holds: Callable[[], bool], what: str) -> None:
         if holds():
             return
         await asyncio.sleep(0.05)
-    raise AssertionError(f"never: {what}")
+    raise AssertionError(f"timed out: {what}")
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 @asynccontextmanager
 async def running(sandbox: Sandbox, folder: Path, intake: str) -> AsyncIterator[Operator]:
-    """The operator, ready; stopped at the end."""
+    """A ready operator. Stops it at the end."""
     port = free_port()
     kubeconfig = sandbox.write_kubeconfig(folder / "kubeconfig")
     command = [sys.executable, "-m", "podwright", "run", f"--kubeconfig={kubeconfig}", f"--pod-intake={intake}"]
@@ -110,10 +110,10 @@ async def running(sandbox: Sandbox, folder: Path, intake: str) -> AsyncIterator[
         await asyncio.to_thread(process.stop, 30)
 
 
-def complaints(operator: Operator, bad: BadObject, name: str) -> list[str]:
-    """The lines that name the object and the field; of what has no name they name the collection."""
+def errors(operator: Operator, bad: BadObject, name: str) -> list[str]:
+    """The log lines that name the object and the field. For an object without a name they name the collection."""
     named = f"/{name}:" if STORED[bad.stream] == "pods" else f" {name}:"
-    field = bad.complaint or ""
+    field = bad.error or ""
     if nameless(bad):
         named, field = f"/{STORED[bad.stream]}: ", "metadata"
     return [line for line in operator.log().splitlines() if named in line and field in line]
@@ -124,7 +124,7 @@ def nameless(bad: BadObject) -> bool:
 
 
 @pytest.mark.parametrize("intake", ["watch", "kopf"])
-async def test_the_operator_survives_bad_objects_and_complains_of_each_once(sandbox, tmp_path, intake):
+async def test_the_operator_survives_bad_objects_and_logs_each_error_once(sandbox, tmp_path, intake):
     cluster, objects = Cluster(sandbox), read()
     for bad in objects:
         cluster.put(bad, f"early-{bad.stem}")
@@ -134,12 +134,10 @@ async def test_the_operator_survives_bad_objects_and_complains_of_each_once(sand
             cluster.put(bad, f"early-{bad.stem}")
             cluster.put(bad, f"late-{bad.stem}")
         await cluster.good_pod("second")
-        told = [(bad, f"{when}-{bad.stem}") for bad in objects for when in ("early", "late")]
-        for bad, name in told:
-            if bad.complaint is not None:
-                await until(
-                    lambda bad=bad, name=name: bool(complaints(operator, bad, name)), f"a complaint about {name}"
-                )
+        logged = [(bad, f"{when}-{bad.stem}") for bad in objects for when in ("early", "late")]
+        for bad, name in logged:
+            if bad.error is not None:
+                await until(lambda bad=bad, name=name: bool(errors(operator, bad, name)), f"the error about {name}")
         for bad in objects:
             cluster.remove(bad, f"early-{bad.stem}")
             cluster.put(bad, f"late-{bad.stem}")
@@ -147,7 +145,7 @@ async def test_the_operator_survives_bad_objects_and_complains_of_each_once(sand
         assert operator.process.alive
         assert operator.ready
         assert operator.get("/livez") == (200, "ok")
-        for bad, name in told:
-            assert len(complaints(operator, bad, name)) == (0 if bad.complaint is None else 1), name
+        for bad, name in logged:
+            assert len(errors(operator, bad, name)) == (0 if bad.error is None else 1), name
     assert operator.process.returncode == 0
     assert "Traceback" not in operator.log()

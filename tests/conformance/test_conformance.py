@@ -1,4 +1,4 @@
-"""kube-scheduler's own answers, group by group. The cases lie beside the checkout; without them there is nothing to compare."""
+"""Compares the answers to all conformance cases with those of kube-scheduler. Skipped if there are no cases beside the checkout."""
 
 import os
 from pathlib import Path
@@ -15,10 +15,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.skipif(
-    not FILES, reason="no conformance cases beside the checkout (PODWRIGHT_CONFORMANCE names their folder)"
+    not FILES, reason="no conformance cases beside the checkout, or in the folder PODWRIGHT_CONFORMANCE"
 )
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.removesuffix(".jsonl.gz"))
-def test_every_case_has_kube_schedulers_answer(path):
+def test_every_answer_is_that_of_kube_scheduler(path):
     cases = list(read_cases(str(path)))
     wrong = {case["id"]: found for case in cases if (found := list(differences(run_case(case), case)))}
     assert cases

@@ -130,5 +130,5 @@ def test_bad_policies_are_refused_naming_the_field(served, path):
     with pytest.raises(KubectlError) as caught:
         served.kubectl("apply", "-f", str(path))
     said = re.sub(r"Invalid value: \"\{.*?\}\":", "", str(caught.value))
-    field = files.field_that_is_wrong(path)
+    field = files.wrong_field(path)
     assert re.search(rf"(^|[\s\"]){re.escape(field)}(?!\w)", said), said

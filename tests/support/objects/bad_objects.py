@@ -1,4 +1,4 @@
-"""The objects of `bad_input/*.json`, in full."""
+"""Reads the malformed objects of `tests/bad_input/*.json`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ FOLDER = Path(__file__).parents[2] / "bad_input"
 
 @dataclass(frozen=True, slots=True)
 class BadObject:
-    """One file; see the folder's README."""
+    """One file; see tests/bad_input/README.md."""
 
     stem: str
     about: str
     stream: str
     raw: dict[str, Any]
-    complaint: str | None
+    error: str | None
 
 
 def expand(value: Any) -> Any:
-    """The file's shorthand for what is large."""
+    """Replaces the shorthand for long texts and many entries."""
     if isinstance(value, list):
         return [expand(item) for item in value]
     if not isinstance(value, dict):
@@ -38,5 +38,5 @@ def read() -> list[BadObject]:
     found = []
     for path in sorted(FOLDER.glob("*.json")):
         case = json.loads(path.read_text(encoding="utf-8"))
-        found.append(BadObject(path.stem, case["about"], case["stream"], expand(case["object"]), case["complaint"]))
+        found.append(BadObject(path.stem, case["about"], case["stream"], expand(case["object"]), case["error"]))
     return found

@@ -1,4 +1,4 @@
-"""The policies that tests read from files: the examples, and the bad ones with the field that is wrong."""
+"""Reads policies from files: the examples, and the bad ones with their wrong field."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ BAD = tuple(sorted((ROOT / "tests" / "bad_input" / "policies").glob("*.yaml")))
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The one object of a file."""
+    """The object in a file."""
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-def field_that_is_wrong(path: Path) -> str:
-    """What the first line of a bad policy's file says, `# expect: spec.precedence`."""
+def wrong_field(path: Path) -> str:
+    """The field in the first line of a bad policy's file, for example `# expect: spec.precedence`."""
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     return first.removeprefix("# expect: ")
 

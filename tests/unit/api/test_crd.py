@@ -103,7 +103,7 @@ def test_all_examples_can_be_active_at_once():
 def test_the_operator_rejects_bad_policies_even_without_the_schema(path):
     with pytest.raises(PolicyError) as caught:
         compile_policy(parse_policy(files.load(path)), PLUGINS, Features())
-    assert files.field_that_is_wrong(path) in caught.value.message
+    assert files.wrong_field(path) in caught.value.message
 
 
 def static_text(rule: dict[str, Any]) -> str:

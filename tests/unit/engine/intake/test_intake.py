@@ -16,7 +16,7 @@ from support.objects.builders import make_namespace, make_node, make_pod
 
 
 def bad_objects():
-    return [pytest.param(bad.stream, bad.raw, bad.complaint, id=bad.about) for bad in read()]
+    return [pytest.param(bad.stream, bad.raw, bad.error, id=bad.about) for bad in read()]
 
 
 def stream_of(rig, name):
