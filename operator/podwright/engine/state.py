@@ -39,11 +39,11 @@ class BindingCycles(Protocol):
     def cancel(self, uid: str, why: str) -> bool:
         """Stops a cycle. False if there is none, or its Binding was posted already."""
 
-    def gone(self, uid: str) -> bool:
+    def pod_left(self, uid: str) -> bool:
         """The pod left the stream of pending pods. True if we cannot have bound it, because nothing was posted for it yet."""
 
-    def back(self, uid: str, again: Callable[[], None]) -> None:
-        """The pod is pending again. If its cycle was stopped, the cycle calls `again` when it ends."""
+    def pod_returned(self, uid: str, readmit: Callable[[], None]) -> None:
+        """The pod is pending again. If its cycle was stopped, the cycle calls `readmit` when it ends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ class BindingCycles:
         cycle = self._cycles.get(uid)
         return cycle is not None and cycle.stop(Ending(Outcome.CANCELLED, unschedulable(why)))
 
-    def gone(self, uid: str) -> bool:
+    def pod_left(self, uid: str) -> bool:
         """The pod left the stream of pending pods. True if we cannot have bound it, because nothing was posted for it yet."""
         cycle = self._cycles.get(uid)
         if cycle is None:
@@ -144,11 +144,11 @@ class BindingCycles:
         cycle.readmit = None
         return cycle.stop(Ending(Outcome.DELETED, unschedulable("the pod was deleted")))
 
-    def back(self, uid: str, again: Callable[[], None]) -> None:
-        """The pod is pending again. If its cycle was stopped, the cycle calls `again` when it ends."""
+    def pod_returned(self, uid: str, readmit: Callable[[], None]) -> None:
+        """The pod is pending again. If its cycle was stopped, the cycle calls `readmit` when it ends."""
         cycle = self._cycles.get(uid)
         if cycle is not None and cycle.stopped is not None:
-            cycle.readmit = again
+            cycle.readmit = readmit
 
     def record_conflict(self, uid: str) -> None:
         """The API server refused the pod's Binding because the pod has a node already, or is another pod of this name."""

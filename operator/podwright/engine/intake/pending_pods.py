@@ -72,7 +72,7 @@ class PendingPods(Stream):
     def drop(self, key: str, _raw: Raw | None) -> None:
         if self._foreign_pods:
             self._foreign_pods.left(key)
-        if self._cache.placement(key) is not None and not self._binding_cycles.gone(key):
+        if self._cache.placement(key) is not None and not self._binding_cycles.pod_left(key):
             return
         started = self._stopwatch.start()
         self._status.forget(key)
@@ -99,7 +99,7 @@ class PendingPods(Stream):
             if queued is not None:
                 self._update_in_flight(queued.pod, pod, raw)
             else:
-                self._binding_cycles.back(uid, lambda: self.put(raw))
+                self._binding_cycles.pod_returned(uid, lambda: self.put(raw))
             return
         self._status.seen(uid, raw)
         if self._foreign_pods:
@@ -130,7 +130,7 @@ class PendingPods(Stream):
         self._cache.groups.add_waiting(pod)
         self._update(before, pod)
         if pod.terminating:
-            self._binding_cycles.gone(pod.uid)
+            self._binding_cycles.pod_left(pod.uid)
 
     def _update(self, before: PodInfo | None, pod: PodInfo) -> None:
         """Updates the queue. New labels may put the pod under another policy, which has not decided about it yet."""

@@ -1,4 +1,4 @@
-"""The last look before a Binding: a node that is gone, or that others have filled meanwhile, gets no pod any more."""
+"""Checks of the node before a Binding is posted, and after the pod is bound."""
 
 from __future__ import annotations
 
@@ -31,29 +31,31 @@ def crowded(rig):
 
 
 @pytest.mark.parametrize(
-    ("happens", "why"),
+    ("change", "reason"),
     [
         pytest.param(gone, 'node "a" not found', id="the node is gone"),
         pytest.param(shrunk, 'node "a" has no room any more: cpu', id="the node has shrunk"),
-        pytest.param(filled, 'node "a" has no room any more: cpu', id="a rival has filled it"),
-        pytest.param(crowded, 'node "a" has no room any more: pods', id="a rival has taken the last place for a pod"),
+        pytest.param(filled, 'node "a" has no room any more: cpu', id="another scheduler has filled it"),
+        pytest.param(
+            crowded, 'node "a" has no room any more: pods', id="another scheduler has placed the last pod that it takes"
+        ),
     ],
 )
-async def test_no_binding_to_a_node_that_cannot_take_the_pod_any_more(happens, why):
+async def test_no_binding_is_posted_to_a_node_that_can_no_longer_take_the_pod(change, reason):
     rig = Rig()
     rig.node("a", allocatable={"cpu": "4", "pods": "10"})
     rig.pod("web", requests={"cpu": "2"})
     rig.engine.schedule_one(rig.engine.queue.pop())
     assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == ""
-    happens(rig)
-    assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == why
+    change(rig)
+    assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == reason
     async with deciding(rig):
         assert rig.cluster.bound == []
-        assert rig.recorder.notes("FailedScheduling")[0] == why
+        assert rig.recorder.notes("FailedScheduling")[0] == reason
         assert not rig.engine.cache.is_assumed("default/web")
 
 
-async def test_a_profile_without_the_fit_filter_may_overfill_nodes():
+async def test_a_profile_without_the_fit_filter_may_overcommit_nodes():
     rig = Rig()
     rig.node("a", allocatable={"cpu": "1", "pods": "10"})
     off = {"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}}
@@ -69,14 +71,16 @@ GPU = "example.com/gpu"
 
 
 @pytest.mark.parametrize(
-    ("args", "why"),
+    ("args", "reason"),
     [
-        pytest.param({}, f'node "a" has no room any more: {GPU}', id="devices count like all that the pod asks for"),
-        pytest.param({"ignoredResources": [GPU]}, "", id="but not those that the fit filter is told to ignore"),
-        pytest.param({"ignoredResourceGroups": ["example.com"]}, "", id="nor those of a group that it ignores"),
+        pytest.param({}, f'node "a" has no room any more: {GPU}', id="extended resources count"),
+        pytest.param({"ignoredResources": [GPU]}, "", id="an ignored resource does not count"),
+        pytest.param(
+            {"ignoredResourceGroups": ["example.com"]}, "", id="a resource of an ignored group does not count"
+        ),
     ],
 )
-async def test_devices_that_have_gone_are_missed(args, why):
+async def test_extended_resources_that_have_shrunk_are_a_reason_not_to_bind(args, reason):
     rig = Rig()
     rig.node("a", allocatable={GPU: "4"})
     body = {"strategy": {"type": "Default"}, "pluginConfig": [{"name": "NodeResourcesFit", "args": args}]}
@@ -85,53 +89,53 @@ async def test_devices_that_have_gone_are_missed(args, why):
     rig.pod("web", requests={"cpu": "1", GPU: "2"})
     rig.engine.schedule_one(rig.engine.queue.pop())
     rig.engine.nodes.put(make_node("a", allocatable={GPU: "0"}))
-    assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == why
+    assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == reason
     async with deciding(rig):
-        assert rig.cluster.bound == ([] if why else [("web", "a")])
+        assert rig.cluster.bound == ([] if reason else [("web", "a")])
 
 
 @pytest.mark.parametrize(
-    ("news", "told"),
+    ("deleted", "notes"),
     [
-        pytest.param("the node is gone", ['bound to node "a", which is gone'], id="the news comes after the Binding"),
-        pytest.param("the pod is gone, too", [], id="the pod garbage collector was faster"),
-        pytest.param("nothing", [], id="all is well"),
+        pytest.param("node", ['bound to node "a", which is gone'], id="the node is deleted after the Binding"),
+        pytest.param("node and pod", [], id="the pod is deleted as well"),
+        pytest.param("", [], id="nothing is deleted"),
     ],
 )
-async def test_a_pod_bound_to_a_node_that_was_gone_is_told_of(news, told):
+async def test_a_pod_on_a_deleted_node_is_reported(deleted, notes):
     rig = Rig()
     rig.node("a")
     raw = rig.pod("web")
     async with deciding(rig):
         rig.confirm(raw, "a")
-        if news != "nothing":
+        if deleted:
             rig.engine.nodes.drop("a", None)
-        if news == "the pod is gone, too":
+        if deleted == "node and pod":
             rig.engine.assigned.drop("default/web", raw)
         for _ in range(2):
             rig.engine.binding_executor.checks.check()
-        assert rig.recorder.notes("NodeNotFound") == told
+        assert rig.recorder.notes("NodeNotFound") == notes
 
 
-def looks(rig, times=1):
+def check(rig, times=1):
     for _ in range(times):
         rig.engine.binding_executor.checks.check()
 
 
-async def test_late_news_of_a_node_is_enough():
-    """A watch may be silent for more than a minute before anybody asks after it."""
+async def test_a_late_watch_event_of_the_node_still_reports_the_pod():
+    """A watch may be silent for more than a minute before an audit notices."""
     rig = Rig()
     rig.node("a")
     raw = rig.pod("web")
     async with deciding(rig):
         rig.confirm(raw, "a")
-        looks(rig, CHECKS_REMEMBERED - 1)
+        check(rig, CHECKS_REMEMBERED - 1)
         rig.engine.nodes.drop("a", None)
-        looks(rig, 3)
+        check(rig, 3)
         assert rig.recorder.notes("NodeNotFound") == ['bound to node "a", which is gone']
 
 
-async def test_news_that_comes_between_a_binding_and_its_answer_is_not_missed():
+async def test_a_node_that_is_deleted_before_the_answer_to_the_binding_is_reported():
     rig = Rig()
     rig.node("a")
     answer = asyncio.get_running_loop().create_future()
@@ -139,24 +143,24 @@ async def test_news_that_comes_between_a_binding_and_its_answer_is_not_missed():
     rig.pod("web")
     async with deciding(rig):
         rig.engine.nodes.drop("a", None)
-        looks(rig)
+        check(rig)
         answer.set_result(None)
         await settle()
-        looks(rig)
+        check(rig)
         assert rig.recorder.notes("NodeNotFound") == ['bound to node "a", which is gone']
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param("long ago", id="it was bound long before"),
-        pytest.param("started", id="a kubelet had taken it"),
-        pytest.param("going", id="it is being deleted, too"),
-        pytest.param("foreign", id="another scheduler bound it"),
-        pytest.param("back", id="the node is there again"),
+        pytest.param("bound long ago", id="the pod was bound long before"),
+        pytest.param("started", id="a kubelet has taken the pod"),
+        pytest.param("terminating", id="the pod is being deleted as well"),
+        pytest.param("foreign", id="another scheduler bound the pod"),
+        pytest.param("back", id="the node is back"),
     ],
 )
-async def test_a_node_that_goes_later_is_no_news(case):
+async def test_a_pod_is_not_reported_without_cause(case):
     rig = Rig()
     rig.node("a")
     raw = rig.pod("web")
@@ -167,36 +171,36 @@ async def test_a_node_that_goes_later_is_no_news(case):
             rig.engine.assigned.put(on_node(ours("foreign"), "a"))
         if case == "started":
             rig.engine.assigned.put({**on_node(raw, "a"), "status": {"startTime": "2026-01-01T00:00:00Z"}})
-        looks(rig, CHECKS_REMEMBERED if case == "long ago" else 1)
+        check(rig, CHECKS_REMEMBERED if case == "bound long ago" else 1)
         rig.engine.nodes.drop("a", None)
-        if case == "going":
+        if case == "terminating":
             gone = on_node(raw, "a")
             gone["metadata"] = {**raw["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
             rig.engine.assigned.put(gone)
         if case == "back":
             rig.node("a")
-        looks(rig, 3)
+        check(rig, 3)
         assert rig.recorder.notes("NodeNotFound") == []
 
 
 @pytest.mark.parametrize(
-    ("happens", "remembered"),
+    ("change", "remembered"),
     [
-        pytest.param("nothing", 1, id="neither gone nor started"),
-        pytest.param("gone", 0, id="gone"),
-        pytest.param("started", 0, id="started"),
+        pytest.param("nothing", 1, id="the pod is neither gone nor started"),
+        pytest.param("gone", 0, id="the pod is gone"),
+        pytest.param("started", 0, id="a kubelet has taken the pod"),
     ],
 )
-async def test_who_was_bound_is_remembered_no_longer_than_it_may_matter(monkeypatch, happens, remembered):
+async def test_a_bound_pod_is_remembered_until_it_is_gone_or_started(monkeypatch, change, remembered):
     monkeypatch.setattr("podwright.engine.engine.HOUSEKEEPING_SECONDS", 0)
     rig = Rig()
     rig.node("a")
     raw = rig.pod("web")
     async with deciding(rig):
         rig.confirm(raw, "a")
-        if happens == "gone":
+        if change == "gone":
             rig.engine.assigned.drop("default/web", raw)
-        if happens == "started":
+        if change == "started":
             rig.engine.assigned.put({**on_node(raw, "a"), "status": {"startTime": "2026-01-01T00:00:00Z"}})
         keeping = asyncio.create_task(rig.engine.run_housekeeping())
         await settle()

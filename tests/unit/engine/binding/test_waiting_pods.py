@@ -1,4 +1,4 @@
-"""Pods that Permit keeps waiting, and the plugins that decide about them through their handle."""
+"""WaitingPod: a pod waits in Permit until the plugins allow it, or one rejects it."""
 
 import asyncio
 
@@ -12,16 +12,16 @@ from support.objects.builders import make_pod
 POD = parse_pod(make_pod("web"))
 
 
-async def test_a_pod_goes_on_when_the_last_plugin_allows_it():
+async def test_the_wait_ends_when_the_last_plugin_allows_the_pod():
     waiting = WaitingPod(POD, "a", {"One": 60, "Two": 60})
     waiting.allow("One")
-    waiting.allow("Nobody")
+    waiting.allow("Unknown")
     assert list(waiting.pending_plugins) == ["Two"]
     waiting.allow("Two")
     assert await waiting.wait() is None
 
 
-async def test_one_rejection_is_enough_and_the_first_verdict_stands():
+async def test_one_rejection_ends_the_wait_and_the_first_verdict_counts():
     waiting = WaitingPod(POD, "a", {"One": 60, "Two": 60})
     waiting.reject("One", "not today")
     waiting.allow("Two")
@@ -32,11 +32,11 @@ async def test_one_rejection_is_enough_and_the_first_verdict_stands():
 @pytest.mark.parametrize(
     "allowed, plugin",
     [
-        pytest.param([], "Hasty", id="the first plugin whose time is up"),
-        pytest.param(["Hasty"], "Patient", id="not one that has allowed it"),
+        pytest.param([], "Hasty", id="the plugin with the shortest timeout"),
+        pytest.param(["Hasty"], "Patient", id="not a plugin that has allowed the pod"),
     ],
 )
-async def test_time_is_up_at_a_plugin_that_has_not_allowed_the_pod(allowed, plugin):
+async def test_a_plugin_that_has_not_allowed_the_pod_times_out(allowed, plugin):
     waiting = WaitingPod(POD, "a", {"Patient": 0.02, "Hasty": 0.01})
     for name in allowed:
         waiting.allow(name)
@@ -50,12 +50,12 @@ async def test_time_is_up_at_a_plugin_that_has_not_allowed_the_pod(allowed, plug
     ("seconds", "text"),
     [(0, "0s"), (0.25, "250ms"), (2.5, "2.5s"), (60, "1m0s"), (90, "1m30s"), (900, "15m0s"), (3661, "1h1m1s")],
 )
-def test_durations_are_told_as_go_prints_them(seconds, text):
+def test_durations_are_formatted_as_in_go(seconds, text):
     assert in_words(seconds) == text
     assert seconds_of(text) == seconds
 
 
-async def test_a_wait_that_is_given_up_leaves_no_timer():
+async def test_a_cancelled_wait_leaves_no_timer():
     waiting = WaitingPod(POD, "a", {"One": 60})
     task = asyncio.create_task(waiting.wait())
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Whatever becomes of a Binding, nothing stays reserved for nobody, and who waits for the room hears of it."""
+"""After a Binding, reservations are kept only for pods that we have bound, and pods that wait for freed room are retried."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from support.engine.kit import Rig, custom_policy, deciding, on_node, settle
 
 
 class Reserver(Plugin, ReservePlugin):
-    """Notes what is taken back."""
+    """Records what is unreserved."""
 
     name = "Reserver"
-    taken_back: list[tuple[str, str]]
+    unreserved: list[tuple[str, str]]
 
     def reserve(self, _state, _pod, _node_name):
         return None
 
     def unreserve(self, _state, pod, node_name):
-        self.taken_back.append((pod.name, node_name))
+        self.unreserved.append((pod.name, node_name))
 
 
-TAKEN = ClusterError("already assigned", 409)
+ALREADY_ASSIGNED = ClusterError("already assigned", 409)
 
 
 @pytest.mark.parametrize(
-    ("error", "place", "taken_back"),
+    ("error", "place", "unreserved"),
     [
-        pytest.param(TAKEN, "b", True, id="somebody else has bound it elsewhere"),
-        pytest.param(TAKEN, "a", True, id="somebody else has bound it there"),
-        pytest.param(TAKEN, None, True, id="it is gone"),
-        pytest.param(TAKEN, "", True, id="it is pending"),
-        pytest.param(ClusterError("timeout"), "a", False, id="it is bound after all"),
+        pytest.param(ALREADY_ASSIGNED, "b", True, id="another scheduler has bound it to another node"),
+        pytest.param(ALREADY_ASSIGNED, "a", True, id="another scheduler has bound it to our node"),
+        pytest.param(ALREADY_ASSIGNED, None, True, id="it is gone"),
+        pytest.param(ALREADY_ASSIGNED, "", True, id="it is pending"),
+        pytest.param(ClusterError("timeout"), "a", False, id="our Binding went through"),
     ],
 )
-async def test_what_was_reserved_is_given_back_unless_we_have_bound_the_pod(error, place, taken_back):
-    Reserver.taken_back = []
+async def test_a_pod_is_unreserved_unless_we_have_bound_it(error, place, unreserved):
+    Reserver.unreserved = []
     rig = Rig({"Reserver": Reserver})
     rig.node("a")
     rig.engine.policies.apply(custom_policy("reserve", "Reserver"))
@@ -45,10 +45,10 @@ async def test_what_was_reserved_is_given_back_unless_we_have_bound_the_pod(erro
     raw = rig.pod("web")
     rig.cluster.objects["Pod", "web"] = None if place is None else on_node(raw, place) if place else raw
     async with deciding(rig):
-        assert Reserver.taken_back == ([("web", "a")] if taken_back else [])
+        assert Reserver.unreserved == ([("web", "a")] if unreserved else [])
 
 
-async def test_who_waits_for_its_room_hears_that_a_pod_was_bound_elsewhere():
+async def test_a_pod_waiting_for_room_is_retried_when_another_pod_turns_out_to_be_bound_elsewhere():
     rig = Rig()
     rig.node("a", allocatable={"cpu": "2"})
     answer = asyncio.get_running_loop().create_future()
@@ -61,12 +61,12 @@ async def test_who_waits_for_its_room_hears_that_a_pod_was_bound_elsewhere():
         assert rig.counts == {"unschedulable": 1}
         rig.now += 20
         rig.cluster.objects["Pod", "web"] = on_node(raw, "b")
-        answer.set_exception(TAKEN)
+        answer.set_exception(ALREADY_ASSIGNED)
         await settle()
         assert rig.cluster.bound == [("web", "a"), ("next", "a")]
 
 
-async def test_a_bound_pod_has_nothing_left_to_say_of_its_wait():
+async def test_no_status_is_written_any_more_for_a_bound_pod():
     rig = Rig()
     rig.node("a")
     rig.pod("web")
@@ -75,9 +75,9 @@ async def test_a_bound_pod_has_nothing_left_to_say_of_its_wait():
 
 
 class TestNeverConfirmed:
-    """A Binding that went through, and of which no watch tells."""
+    """The Binding went through, but no watch event shows it."""
 
-    async def test_the_pod_is_gone_and_who_waits_for_its_room_hears_of_it(self):
+    async def test_the_pod_is_gone_and_a_pod_waiting_for_its_room_is_retried(self):
         rig = Rig()
         rig.node("a", allocatable={"cpu": "2"})
         rig.pod("web", requests={"cpu": "2"})
@@ -91,7 +91,7 @@ class TestNeverConfirmed:
             assert rig.cluster.bound == [("web", "a"), ("next", "a")]
             assert rig.placed_on("web") == ""
 
-    async def test_the_pod_is_pending_again_and_is_tried_again(self):
+    async def test_the_pod_is_pending_again_and_is_retried(self):
         rig = Rig()
         rig.node("a")
         raw = rig.pod("web")

@@ -1,4 +1,4 @@
-"""The binding cycle when it fails: what the cache and the queue say after it."""
+"""Bindings that failed or stay unconfirmed: the pod is read back, and the cache and the queue follow what the API server says."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from podwright.engine.ports import SCHEDULER_ERROR
 from support.engine.kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
 
 
-class TestFailedBindings:
-    """The API server's word counts: a Binding that failed is read back, and nothing is guessed."""
+class TestReadBack:
+    """Bind failed, so the API server is asked what became of the Binding."""
 
-    async def test_not_bound_it_is_taken_back_told_and_tried_again_after_its_backoff(self):
+    async def test_a_pending_pod_is_forgotten_reported_and_retried_after_its_backoff(self):
         rig = Rig()
         rig.node("a")
         rig.cluster.outcomes = [ClusterError("etcd is away", 500)]
@@ -27,15 +27,15 @@ class TestFailedBindings:
             assert not rig.engine.cache.is_assumed("default/web")
             assert rig.placed_on("web") == ""
             ((_, verdict, _),) = rig.status.written
-            told = 'running Bind plugin "DefaultBinder": etcd is away'
-            assert (verdict.reason, verdict.message) == (SCHEDULER_ERROR, told)
+            message = 'running Bind plugin "DefaultBinder": etcd is away'
+            assert (verdict.reason, verdict.message) == (SCHEDULER_ERROR, message)
             assert rig.counts == {"backoff": 1}
             rig.now += 5
             rig.engine.wake()
             await settle()
             assert rig.cluster.bound == [("web", "a"), ("web", "a")]
 
-    async def test_bound_after_all_it_counts_as_bound(self):
+    async def test_a_pod_on_our_node_counts_as_bound(self):
         rig = Rig()
         rig.node("a")
         rig.cluster.outcomes = [ClusterError("timeout")]
@@ -46,8 +46,8 @@ class TestFailedBindings:
             assert rig.placed_on("web") == "a"
             assert len(rig.engine.queue) == 0
 
-    @pytest.mark.parametrize("confirmed", [False, True], ids=["it is read back", "the watch shows it first"])
-    async def test_bound_there_by_another_one_of_us_it_is_not_told_twice(self, confirmed):
+    @pytest.mark.parametrize("confirmed", [False, True], ids=["read back", "the watch shows it first"])
+    async def test_a_pod_that_another_scheduler_bound_to_our_node_gets_no_second_event(self, confirmed):
         rig = Rig()
         rig.node("a")
         answer = asyncio.get_running_loop().create_future()
@@ -63,7 +63,7 @@ class TestFailedBindings:
             assert rig.placed_on("web") == "a"
             assert len(rig.engine.queue) == len(rig.engine.binding_cycles) == 0
 
-    async def test_bound_elsewhere_it_counts_there(self):
+    async def test_a_pod_on_another_node_counts_there(self):
         rig = Rig()
         rig.node("a", allocatable={"cpu": "8"})
         rig.node("b", allocatable={"cpu": "1"})
@@ -77,11 +77,11 @@ class TestFailedBindings:
     @pytest.mark.parametrize(
         "there",
         [
-            pytest.param(None, id="no pod of the name"),
-            pytest.param(ours("web", uid="another"), id="another pod of the name"),
+            pytest.param(None, id="no pod of this name"),
+            pytest.param(ours("web", uid="another"), id="another pod of this name"),
         ],
     )
-    async def test_gone_it_is_forgotten_and_its_room_is_free(self, there):
+    async def test_a_pod_that_is_gone_is_forgotten_and_frees_its_room(self, there):
         rig = Rig()
         rig.node("a", allocatable={"cpu": "2"})
         rig.cluster.outcomes = [ClusterError("not found", 404)]
@@ -93,7 +93,7 @@ class TestFailedBindings:
             assert rig.placed_on("web") == ""
             assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/next to a"]
 
-    async def test_without_an_answer_it_stays_assumed(self, monkeypatch):
+    async def test_a_pod_stays_assumed_until_the_api_server_answers(self, monkeypatch):
         monkeypatch.setattr(read_back, "PAUSE_SECONDS", (0.01, 0.01))
         rig = Rig()
         rig.node("a")
@@ -108,11 +108,11 @@ class TestFailedBindings:
     @pytest.mark.parametrize(
         "trouble",
         [
-            pytest.param(ZeroDivisionError("of another kind"), id="an error of another kind"),
-            pytest.param({"kind": "Status"}, id="an answer that is no pod"),
+            pytest.param(ZeroDivisionError("unexpected"), id="an unexpected exception"),
+            pytest.param({"kind": "Status"}, id="an answer that is not a pod"),
         ],
     )
-    async def test_whatever_goes_wrong_while_it_is_read_back_it_is_not_lost(self, monkeypatch, trouble):
+    async def test_reading_back_is_retried_after_any_error(self, monkeypatch, trouble):
         monkeypatch.setattr(read_back, "PAUSE_SECONDS", (0.01, 0.01))
         rig = Rig()
         rig.node("a")
@@ -133,7 +133,7 @@ class TestFailedBindings:
             assert len(rig.engine.binding_cycles) == 0
 
     @pytest.mark.parametrize("node", ["a", ""], ids=["bound", "not bound"])
-    async def test_read_back_as_something_that_cannot_be_understood_it_is_where_it_says(self, node):
+    async def test_a_pod_that_cannot_be_parsed_counts_on_the_node_that_it_names(self, node):
         rig = Rig()
         rig.node("a")
         rig.cluster.outcomes = [ClusterError("timeout")]
@@ -175,7 +175,7 @@ class TestFailedBindings:
             assert rig.placed_on("web") == ""
             assert len(rig.engine.binding_cycles) == 0
 
-    async def test_while_there_are_no_answers_only_so_many_pods_are_tried(self, monkeypatch):
+    async def test_pods_that_are_being_read_back_count_against_the_limit(self, monkeypatch):
         monkeypatch.setattr(read_back, "PAUSE_SECONDS", (0.01, 0.01))
         rig = Rig(bindings_at_once=2)
         rig.node("a")
@@ -188,7 +188,7 @@ class TestFailedBindings:
             await asyncio.sleep(0.2)
             assert {name for name, _ in rig.cluster.bound} == {f"p{number}" for number in range(5)}
 
-    async def test_confirmed_by_the_watch_while_it_is_read_back_it_counts_as_bound(self, monkeypatch):
+    async def test_a_pod_that_the_watch_confirms_while_it_is_read_back_counts_as_bound(self, monkeypatch):
         monkeypatch.setattr(read_back, "PAUSE_SECONDS", (0.01, 0.01))
         rig = Rig()
         rig.node("a")
@@ -202,7 +202,7 @@ class TestFailedBindings:
             assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/web to a"]
             assert rig.placed_on("web") == "a"
 
-    async def test_a_binding_that_the_watch_never_confirms_is_read_back(self):
+    async def test_a_binding_that_the_watch_does_not_confirm_in_time_is_read_back(self):
         rig = Rig()
         rig.node("a")
         raw = rig.pod("web")
@@ -215,7 +215,7 @@ class TestFailedBindings:
             assert not rig.engine.cache.is_assumed("default/web")
             assert rig.placed_on("web") == "a"
 
-    async def test_a_node_that_vanished_gets_no_binding(self):
+    async def test_no_binding_is_posted_to_a_node_that_was_deleted_during_pre_bind(self):
         rig = Rig({"Slow": Slow})
         rig.node("a")
         rig.engine.policies.apply(custom_policy("preBind", "Slow"))
@@ -229,8 +229,8 @@ class TestFailedBindings:
             assert rig.status.written[-1][1].message == 'node "a" not found'
 
 
-class Later(Plugin, PermitPlugin, EnqueueExtensions):
-    """Makes pods wait; whoever it has turned down is helped by a pod that goes."""
+class LaterPermit(Plugin, PermitPlugin, EnqueueExtensions):
+    """Makes pods wait in Permit. The deletion of a pod may help pods that it has rejected."""
 
     name = "Later"
 
@@ -241,8 +241,8 @@ class Later(Plugin, PermitPlugin, EnqueueExtensions):
         return [EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE))]
 
 
-async def test_the_room_that_a_pod_gives_back_is_no_reason_to_try_it_again_itself():
-    rig = Rig({"Later": Later})
+async def test_a_rejected_pod_is_not_retried_because_of_the_room_that_it_frees_itself():
+    rig = Rig({"Later": LaterPermit})
     rig.node("a")
     assert rig.engine.policies.apply(custom_policy("permit", "Later")).accepted
     rig.pod("web")

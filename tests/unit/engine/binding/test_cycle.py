@@ -1,4 +1,4 @@
-"""A pod changes while it is being bound: if it comes back, it comes back as it is now."""
+"""A pod changes while its binding cycle is in progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from podwright.core.framework.interface import ClusterError
 from support.engine.kit import Rig, deciding, ours, settle
 
 
-async def test_after_a_failed_binding_the_pod_is_tried_as_it_is_now():
+async def test_a_pod_that_changed_during_a_failed_binding_is_retried_with_the_change():
     rig = Rig()
     rig.node("a", allocatable={"cpu": "1"})
     answer = asyncio.get_running_loop().create_future()
@@ -28,7 +28,7 @@ async def test_after_a_failed_binding_the_pod_is_tried_as_it_is_now():
         assert rig.cluster.bound == [("web", "a")]
 
 
-async def test_a_pod_whose_deletion_has_begun_is_not_bound():
+async def test_a_pod_whose_deletion_begins_before_its_binding_is_posted_is_not_bound():
     rig = Rig()
     rig.node("a")
     raw = rig.pod("web")
@@ -46,7 +46,7 @@ async def test_a_pod_whose_deletion_has_begun_is_not_bound():
         assert rig.placed_on("web") == ""
 
 
-async def test_a_late_word_of_a_pod_that_is_bound_does_not_bring_it_back():
+async def test_a_late_event_of_the_pending_watch_does_not_requeue_a_bound_pod():
     rig = Rig()
     rig.node("a")
     raw = rig.pod("web")
