@@ -35,7 +35,7 @@ _SCALARS: Final[Mapping[Any, tuple[str, str]]] = {
     str: ("string", "a string"),
 }
 INT32: Final[Mapping[str, Any]] = {"schema": {"minimum": -(2**31), "maximum": 2**31 - 1}}
-"""Metadata for an int of which kube-scheduler takes no more than 32 bits."""
+"""Metadata of a field that is an int32 in kube-scheduler."""
 _INT64: Final = range(-(2**63), 2**63)
 
 
@@ -51,7 +51,7 @@ class ArgsError(ProfileError):
 
 
 def decode_args(cls: type[T], raw: object, where: str, kind: str = "") -> T:
-    """The args of a plugin from its `pluginConfig` entry's `args`; None gives the defaults.
+    """Decodes the `args` of a `pluginConfig` entry into the plugin's dataclass; None gives the defaults.
 
     `cls` is the plugin's `args_type`, `where` the path of `args`. `kind` is what `args.kind` must be when given; without
     it, the name of the dataclass. The dataclass's `validate(where)`, if it has one, yields further problems; that of a
@@ -72,7 +72,7 @@ def decode_args(cls: type[T], raw: object, where: str, kind: str = "") -> T:
 
 
 def decode(cls: type[T], raw: object, where: str) -> T:
-    """A dataclass from a mapping with camelCase keys; None is an empty mapping.
+    """Decodes a mapping with camelCase keys into a dataclass; None counts as an empty mapping.
 
     A null counts as not given. Raises ArgsError with all problems found: unknown keys, fields out of bounds, a ValueError
     of the dataclass, and, if there is none of these, broken rules and what `validate(where)` yields.
@@ -88,7 +88,7 @@ def decode(cls: type[T], raw: object, where: str) -> T:
 
 
 def encode(value: Any) -> Any:
-    """The reverse of `decode`: camelCase keys, fields that are None left out."""
+    """The reverse of `decode`: a mapping with camelCase keys, without the fields that are None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = ((key_of(f), getattr(value, f.name)) for f in dataclasses.fields(value))
         return {key: encode(item) for key, item in pairs if item is not None}
@@ -222,7 +222,7 @@ def _check(schema: Mapping[str, Any], value: Any, where: str, problems: list[Pro
 
 
 def _repeated(items: Sequence[Any]) -> list[tuple[int, Any]]:
-    """(index, item) of each item that is also listed before."""
+    """(index, item) of each item that an earlier one equals."""
     return [(i, item) for i, item in enumerate(items) if item in items[:i]]
 
 
@@ -244,7 +244,7 @@ def _too(what: str, count: int, bound: int, unit: str) -> str:
 
 
 def _broken_rules(value: Any, where: str) -> Iterator[Problem]:
-    """The problems that the rules of a dataclass, of its fields and of what they contain find."""
+    """Checks the rules of a dataclass, of its fields and of everything in them."""
     if dataclasses.is_dataclass(value):
         for rule in getattr(value, "RULES", ()):
             yield from rule.problems(value, where)

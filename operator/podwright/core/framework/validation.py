@@ -67,7 +67,7 @@ class Rule:
 
 
 def key_path(key: str) -> str:
-    """The path from an object to its entry `key`: ".key", or "[key]" for what is no identifier."""
+    """The path from an object to its entry `key`: ".key", or "[key]" if the key is not an identifier."""
     return f".{key}" if key.isidentifier() else f"[{key:.80}]"
 
 
@@ -92,7 +92,7 @@ def unique_by(key: str) -> Mapping[str, Any]:
 
 
 def cel_schema(rules: Iterable[Rule]) -> dict[str, Any]:
-    """The schema keyword for the rules that the API server checks; empty without any."""
+    """The schema keyword for the rules that the API server checks; empty if there are none."""
     found = [rule.schema() for rule in rules if rule.cel]
     return {"x-kubernetes-validations": found} if found else {}
 

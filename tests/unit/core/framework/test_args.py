@@ -44,12 +44,12 @@ class SampleArgs:
 WHERE = "pluginConfig[2].args"
 
 
-def test_no_args_are_the_defaults():
+def test_missing_args_give_the_defaults():
     assert decode_args(SampleArgs, None, WHERE) == SampleArgs()
     assert decode_args(SampleArgs, {}, WHERE) == SampleArgs()
 
 
-def test_every_kind_of_field_decodes():
+def test_every_type_of_field_is_decoded():
     raw = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "SampleArgs",
@@ -78,7 +78,7 @@ def test_a_null_counts_as_not_given():
     assert decode_args(SampleArgs, raw, WHERE) == SampleArgs()
 
 
-def test_the_kind_of_a_plugin_whose_dataclass_has_another_name_can_be_given():
+def test_the_expected_kind_can_differ_from_the_name_of_the_dataclass():
     assert decode_args(SampleArgs, {"kind": "FancyArgs"}, WHERE, kind="FancyArgs") == SampleArgs()
 
 
@@ -90,14 +90,14 @@ def test_the_kind_of_a_plugin_whose_dataclass_has_another_name_can_be_given():
         pytest.param(
             {"apiVersion": "kubescheduler.config.k8s.io/v1beta3"},
             "pluginConfig[2].args.apiVersion: 'kubescheduler.config.k8s.io/v1beta3' should be 'kubescheduler.config.k8s.io/v1'",
-            id="an API version that is gone",
+            id="an API version that no longer exists",
         ),
         pytest.param({"eagre": True}, "pluginConfig[2].args.eagre: unknown field; there are scoringStrategy, timeoutSeconds", id="a misspelt field"),
-        pytest.param({"favoriteColor": "teal"}, "pluginConfig[2].args.favoriteColor: unknown field", id="camel case where the metadata names the key"),
+        pytest.param({"favoriteColor": "teal"}, "pluginConfig[2].args.favoriteColor: unknown field", id="the camel case key of a field with another name"),
         pytest.param(
             {"scoringStrategy": {"resources": [{"name": "cpu", "weight": 0}]}},
             "pluginConfig[2].args.scoringStrategy.resources[0].weight: 0 is less than 1",
-            id="a number below the minimum deep inside",
+            id="a nested number below the minimum",
         ),
         pytest.param(
             {"scoringStrategy": {"resources": [{"name": "cpu", "weight": 101}]}},
@@ -112,31 +112,31 @@ def test_the_kind_of_a_plugin_whose_dataclass_has_another_name_can_be_given():
         pytest.param(
             {"scoringStrategy": {"type": "Best"}},
             "pluginConfig[2].args.scoringStrategy.type: 'Best' is not one of LeastAllocated, MostAllocated",
-            id="a word that is not in the list",
+            id="a value that is not one of the literals",
         ),
         pytest.param({"timeoutSeconds": "3"}, "pluginConfig[2].args.timeoutSeconds: expected a whole number, got string '3'", id="a string for a number"),
         pytest.param({"timeoutSeconds": True}, "pluginConfig[2].args.timeoutSeconds: expected a whole number, got true or false", id="a boolean for a number"),
-        pytest.param({"timeoutSeconds": 2**63}, "pluginConfig[2].args.timeoutSeconds: expected a whole number, got", id="a number that no int64 holds"),
+        pytest.param({"timeoutSeconds": 2**63}, "pluginConfig[2].args.timeoutSeconds: expected a whole number, got", id="a number above int64"),
         pytest.param({"eager": 1}, "pluginConfig[2].args.eager: expected true or false, got whole number 1", id="a number for a boolean"),
         pytest.param({"groups": "a"}, "pluginConfig[2].args.groups: expected a list, got string 'a'", id="a string for a list"),
         pytest.param({"groups": ["a", 1]}, "pluginConfig[2].args.groups[1]: expected a string, got whole number 1", id="one bad entry of a list"),
         pytest.param({"groups": ["a", "b", "c"]}, "pluginConfig[2].args.groups: too many: 3 entries, the maximum is 2", id="a list that is too long"),
         pytest.param({"groups": ["abcdef"]}, "pluginConfig[2].args.groups[0]: too long: 6 characters, the maximum is 5", id="an entry that is too long"),
-        pytest.param({"groups": ["A"]}, "pluginConfig[2].args.groups[0]: 'A' does not have the form ^[a-z]*$", id="an entry of another form"),
+        pytest.param({"groups": ["A"]}, "pluginConfig[2].args.groups[0]: 'A' does not have the form ^[a-z]*$", id="an entry that does not match the pattern"),
         pytest.param({"affinity": "x"}, "pluginConfig[2].args.affinity: expected an object, got string 'x'", id="a string for an object"),
         pytest.param({"limits": {"cpu": "4"}}, "pluginConfig[2].args.limits.cpu: expected a whole number, got string '4'", id="one bad value of a map"),
         pytest.param({"limits": {"nvidia.com/gpu": "4"}}, "pluginConfig[2].args.limits[nvidia.com/gpu]: expected a whole number, got string '4'", id="one bad value of a map, under a key with dots"),
-        pytest.param({"eager": True, "timeoutSeconds": 1}, "pluginConfig[2].args.timeoutSeconds: is no use with eager", id="what the dataclass itself complains of"),
+        pytest.param({"eager": True, "timeoutSeconds": 1}, "pluginConfig[2].args.timeoutSeconds: is no use with eager", id="a ValueError of the dataclass"),
     ],
 )  # fmt: skip
-def test_bad_args_are_refused_with_the_path_of_the_field(raw, message):
+def test_invalid_args_are_rejected_with_the_path_of_the_field(raw, message):
     with pytest.raises(ArgsError) as caught:
         decode_args(SampleArgs, raw, WHERE)
     assert str(caught.value).startswith(message)
     assert len(caught.value.problems) == 1
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_are_reported_together():
     with pytest.raises(ArgsError) as caught:
         decode_args(SampleArgs, {"eager": 1, "ratio": "x", "nope": 0}, WHERE)
     assert {where for where, _ in caught.value.problems} == {f"{WHERE}.{key}" for key in ("eager", "ratio", "nope")}
