@@ -20,6 +20,7 @@ from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState, Feasible, Int64s, PostFilterResult, Slots
+from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status, unresolvable
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
@@ -99,13 +100,14 @@ def schedule(
     *,
     within: Bools | None = None,
     preempt: bool = True,
+    observer: Observer | None = None,
 ) -> Decision:
-    """Decides on which node the pod should run. `below` chooses among equal scores.
+    """Decides on which node the pod should run. `below` chooses among equal scores; `observer`: see CycleState.
 
     `within`: bool[nodes], the only nodes that may be taken; None: all. Without `preempt`, PostFilter does not run: a pod group
     preempts as a whole.
     """
-    state = CycleState()
+    state = CycleState(observer)
     try:
         search = find_feasible(framework, cache, pod, state, within=within)
         if len(search.feasible):
@@ -188,15 +190,15 @@ def _with_nominated(
     alive: Bools,
 ) -> Bools:
     """Filters nodes to which other pods are nominated again, and replaces their verdicts in the diagnosis."""
-    kept = framework.findings(state, pod)
+    cached = framework.cached_verdicts(state, pod)
     for name in cache.nominator.nodes():
         info = cache.present(name)
         if info is None or not (nominated := framework.nominated_before(pod, name)):
             continue
-        known = None if kept is None else kept.get(info, nominated)
+        known = None if cached is None else cached.get(info, nominated)
         status = framework.filter_node_with_nominated(state, pod, info) if known is None else known[0]
-        if known is None and kept is not None:
-            kept.keep(info, nominated, status)
+        if known is None and cached is not None:
+            cached.put(info, nominated, status)
         if status is None:
             continue
         if alive[info.slot]:
@@ -249,11 +251,11 @@ def _place(
     names = cache.table.names
     rejected = search.diagnosis.plugins() if search.diagnosis.stages or search.diagnosis.explicit else {}
     if len(feasible) == 1:
-        framework.evaluations.attempted(state, search.evaluated, rejected, 0)
+        _report(framework, state, search.evaluated, rejected)
         node = names[feasible.slots[0]]
         return Placement(pod, node, state, 0, None, search.evaluated, 1, rejected)
     total = framework.score(state, pod, feasible)
-    framework.evaluations.attempted(state, search.evaluated, rejected, len(feasible))
+    _report(framework, state, search.evaluated, rejected, scored=len(feasible))
     chosen, runner_up = select_host(total, below)
     second = None if runner_up is None else (names[feasible.slots[runner_up]], int(total[runner_up]))
     return Placement(
@@ -297,7 +299,10 @@ def _reject(
         return Rejection(pod, NO_NODES, NO_NODES, frozenset(), frozenset(), None, diagnosis, None)
     result, status = framework.post_filter(state, pod, diagnosis) if preempt else (None, None)
     rejected = diagnosis.plugins()
-    framework.evaluations.attempted(state, sum(rejected.values()), rejected, 0, diagnosis.pre_filter)
+    pre_filter = diagnosis.pre_filter
+    ends = pre_filter is not None and pre_filter.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    ended_by = pre_filter.plugin if pre_filter is not None and ends else ""
+    _report(framework, state, sum(rejected.values()), rejected, ended_by=ended_by)
     filter_message = diagnosis.message()
     return Rejection(
         pod=pod,
@@ -310,6 +315,20 @@ def _reject(
         post_filter=result,
         diagnosis=diagnosis,
         post_filter_status=status,
+    )
+
+
+def _report(
+    framework: Framework,
+    state: CycleState,
+    nodes: int,
+    rejected: Mapping[str, int],
+    *,
+    scored: int = 0,
+    ended_by: str = "",
+) -> None:
+    framework.observer.attempt_ended(
+        framework.plugin_names, (state.skip_filter, state.skip_score), nodes, rejected, scored, ended_by
     )
 
 

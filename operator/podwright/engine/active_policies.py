@@ -17,7 +17,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Cluster, Handle, WaitingPod
-from podwright.core.framework.measured import MeasuredFramework
+from podwright.core.framework.observer import Observer
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
@@ -25,8 +25,6 @@ from podwright.core.queue.hinting import registered
 from podwright.core.queue.rank import ranked
 from podwright.core.state.cache import Cache
 from podwright.engine.invalid_objects import InvalidObjects
-from podwright.engine.metrics.measured_preemption import measuring
-from podwright.engine.metrics.plugins import PluginMetrics
 
 _REJECTING: Final = (Point.PRE_ENQUEUE, Point.PRE_FILTER, Point.FILTER, Point.RESERVE, Point.PERMIT)
 _NO_HINTS: Mapping[str, Sequence[EventHint]] = {}
@@ -55,8 +53,6 @@ class ActivePolicy:
 
     compiled: CompiledPolicy
     framework: Framework
-    measured: ActivePolicy | None = None
-    """The same policy, with a framework that measures its plugins."""
 
 
 class ActivePolicies:
@@ -68,25 +64,21 @@ class ActivePolicies:
         handle: Handle,
         default: CompiledPolicy,
         invalid_objects: InvalidObjects,
-        *,
-        clock: Callable[[], float],
-        observer: PluginMetrics,
+        observer: Observer,
     ) -> None:
-        """`default`: the built-in policy, whose QueueSort plugin orders the queue; `clock` and `observer` measure plugins.
+        """`default`: the built-in policy, whose QueueSort plugin orders the queue; `observer`: see Framework.
 
         Raises PluginError if a plugin of the built-in policy cannot be built.
         """
-        self._clock = clock
+        self._classes = classes
         self._observer = observer
-        observer.on_scrape(self._report_evaluations)
-        self._classes = measuring(classes, clock, observer)
         self._handle = handle
         self._invalid_objects = invalid_objects
         self._built: dict[CompiledPolicy, ActivePolicy] = {}
         self._has_hints: dict[ClusterEvent, bool] = {}
         self._build(default)
         framework = self._built[default].framework
-        queue_sort = framework.at(Point.QUEUE_SORT)[0].name
+        queue_sort = framework.queue_sort_plugins[0].name
         self.policy_set = PolicySet(classes, handle.features, default=default, check=self._build, queue_sort=queue_sort)
         """`policy_set.version` rises whenever the active policies change."""
         self.sort_key: Callable[[PodInfo, float], Any] = (
@@ -95,10 +87,9 @@ class ActivePolicies:
         """The sort key of the queue."""
 
     def _build(self, policy: CompiledPolicy) -> None:
-        framework = Framework(policy.profile, self._classes, self._handle)
-        measured = MeasuredFramework(framework, self._clock, self._observer)
+        framework = Framework(policy.profile, self._classes, self._handle, self._observer)
         self._has_hints.clear()
-        self._built[policy] = ActivePolicy(policy, framework, ActivePolicy(policy, measured))
+        self._built[policy] = ActivePolicy(policy, framework)
 
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
         """Applies a raw SchedulerPolicy; the result says what is wrong with it."""
@@ -111,21 +102,14 @@ class ActivePolicies:
         self._prune()
 
     def _prune(self) -> None:
-        self._report_evaluations()  # before the counts of a removed policy are lost
         kept = {self.policy_set.default, *self.policy_set.active}
         self._has_hints.clear()
         self._built = {compiled: active for compiled, active in self._built.items() if compiled in kept}
 
-    def forget_findings(self) -> None:
-        """Drops what plugins keep about nodes between pods: it refers to pods that may be gone."""
+    def clear_cached_verdicts(self) -> None:
+        """Clears the verdicts that the frameworks have cached: they refer to pods that may be gone."""
         for active in self._built.values():
-            for each in (active, active.measured):
-                if each is not None:
-                    each.framework.forget_findings()
-
-    def _report_evaluations(self) -> None:
-        for active in self._built.values():
-            self._observer.evaluated(active.framework)
+            active.framework.clear_cached_verdicts()
 
     def serves(self, scheduler_name: str) -> bool:
         """Whether a policy decides about pods that ask for this scheduler name."""

@@ -36,7 +36,14 @@ from podwright.engine.intake.objects import NAMESPACE, Namespaces, Objects
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.memory import MemoryReclaimer
-from podwright.engine.metrics.plugins import ONE_ATTEMPT_IN
+from podwright.engine.metrics.metrics import (
+    ALGORITHM_SECONDS,
+    CACHE_SIZE,
+    GOROUTINES,
+    INFLIGHT_EVENTS,
+    PENDING_PODS,
+    UNSCHEDULABLE_PODS,
+)
 from podwright.engine.ports import Ports
 from podwright.engine.preemption import Preemptions
 from podwright.engine.state import EngineState, Sources
@@ -82,22 +89,19 @@ class Engine:
         metrics, clock = ports.metrics, sources.clock
 
         # The shared state
-        self.invalid_objects = InvalidObjects(metrics.bad_objects)
+        self.invalid_objects = InvalidObjects(metrics)
         self.cache = Cache(on_invalid_group=self.invalid_objects.report)
         self.binding_cycles = BindingCycles()
         cluster = ConflictRecordingCluster(ports.cluster, self.binding_cycles)
         handle = EngineHandle(self.cache, features, cluster, sources.wall, self.binding_cycles.waiting)
         default = built_in_policy(classes, features, options.scheduler_name, options.queue_sort)
-        self.policies = ActivePolicies(
-            classes, handle, default, self.invalid_objects, clock=clock, observer=metrics.plugins
-        )
+        self.policies = ActivePolicies(classes, handle, default, self.invalid_objects, observer=metrics)
         self.queue = SchedulingQueue(
             clock,
             self.policies.sort_key,
             self.policies.pre_enqueue,
             self.policies.hints_of,
-            on_incoming=metrics.incoming,
-            on_hint=metrics.plugins.hint_took,
+            observer=metrics,
             waits=options.waits,
         )
         state = EngineState(
@@ -139,7 +143,7 @@ class Engine:
         self._idle: asyncio.Future[None] | None = None
         self.first_idle = asyncio.Event()
         """Set when there is nothing left to decide for the first time."""
-        self._offer_gauges()
+        self._compute_gauges()
 
     def objects(self, kind: str) -> Objects:
         """The stream of one kind of the object store."""
@@ -191,7 +195,7 @@ class Engine:
             rounds += 1
             if rounds >= RECLAIM_EVERY and self._idle is not None:
                 rounds = 0
-                self.policies.forget_findings()
+                self.policies.clear_cached_verdicts()
                 self.binding_executor.checks.prune()
                 self._memory_reclaimer.reclaim(self._attempts)
 
@@ -238,12 +242,12 @@ class Engine:
                 self._gangs.attempt(queued, policy, started)
             else:
                 self._attempts += 1
-                runner = policy if self._attempts % ONE_ATTEMPT_IN != 1 else policy.measured or policy
-                decision = schedule(runner.framework, self.cache, queued.pod, self._sources.below)
+                observer = self._metrics.sampled()
+                decision = schedule(policy.framework, self.cache, queued.pod, self._sources.below, observer=observer)
                 seconds = self._sources.clock() - started
-                self._metrics.algorithm_seconds.observe(seconds)
+                self._metrics.observe(ALGORITHM_SECONDS, seconds)
                 if isinstance(decision, Placement):
-                    self.binding_executor.start(queued, runner, decision, started)
+                    self.binding_executor.start(queued, policy, decision, started)
                 elif isinstance(decision, Rejection):
                     self._failures.reject(queued, decision, policy.framework, profile, seconds)
                 else:
@@ -261,24 +265,17 @@ class Engine:
         self._ports.recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", note)
         self._failures.drop(queued)
 
-    def _offer_gauges(self) -> None:
-        offer = self._metrics.on_demand
-        offer("scheduler_pending_pods", "Pending pods by queue.", "queue", lambda: dict(self.queue.counts()))
-        offer("scheduler_inflight_events", "What is kept for pods in flight.", "event", self.queue.in_flight_events)
-        self._metrics.on_demand_by(
-            "scheduler_unschedulable_pods",
-            "Pods that wait, by the plugins that rejected them.",
-            ("plugin", "profile"),
-            self.queue.rejected_by,
-        )
-        offer("scheduler_goroutines", "Bindings under way.", "operation", lambda: {"binding": len(self.binding_cycles)})
-        offer(
-            "scheduler_cache_size",
-            "Nodes and pods in the cache.",
-            "type",
+    def _compute_gauges(self) -> None:
+        compute, queue = self._metrics.compute, self.queue
+        compute(PENDING_PODS, lambda: {(place,): count for place, count in queue.counts().items()})
+        compute(INFLIGHT_EVENTS, lambda: {(event,): count for event, count in queue.in_flight_events().items()})
+        compute(UNSCHEDULABLE_PODS, queue.rejected_by)
+        compute(GOROUTINES, lambda: {("binding",): len(self.binding_cycles)})
+        compute(
+            CACHE_SIZE,
             lambda: {
-                "nodes": self.cache.table.count,
-                "pods": self.cache.pod_count,
-                "assumed_pods": self.binding_executor.assumed,
+                ("nodes",): self.cache.table.count,
+                ("pods",): self.cache.pod_count,
+                ("assumed_pods",): self.binding_executor.assumed,
             },
         )

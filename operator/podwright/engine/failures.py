@@ -18,7 +18,7 @@ from podwright.core.gangs.decisions import GangRejection
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
-from podwright.engine.metrics.metrics import ERROR, UNSCHEDULABLE
+from podwright.engine.metrics.metrics import ERROR, PREEMPTION_ATTEMPTS, UNSCHEDULABLE
 from podwright.engine.ports import SCHEDULER_ERROR, Ports, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
 from podwright.engine.preemption import PREEMPTING, Preemptions
@@ -56,9 +56,9 @@ class Failures:
         self, queued: QueuedPod, decision: Rejection, framework: Framework, profile: str, seconds: float
     ) -> None:
         """No node was feasible."""
-        self._metrics.attempts(UNSCHEDULABLE, profile).observe(seconds)
+        self._metrics.attempt_took(UNSCHEDULABLE, profile, seconds)
         if decision.post_filter_status is not None and any(p.name == PREEMPTING for p in framework.post_filter_plugins):
-            self._metrics.preemption_attempts.inc()
+            self._metrics.count(PREEMPTION_ATTEMPTS)
         self._queue.reject(queued, decision.status_plugins, decision.pending_plugins)
         if self._queue.get(queued.uid) is not queued:
             return
@@ -115,7 +115,7 @@ class Failures:
 
         `once`: an event that repeats the last one is skipped, for `REPEAT_SECONDS`.
         """
-        self._metrics.attempts(UNSCHEDULABLE, queued.pod.scheduler_name).observe(seconds)
+        self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
         self._queue.reject(queued, plugins, pending)
         if self._queue.get(queued.uid) is queued:
             self._nominate(queued.pod, nominated)
@@ -129,7 +129,7 @@ class Failures:
         In Reserve or Permit this makes the pod unschedulable. Later, the pod is retried after its backoff, and condition and event
         carry the plugin's own message.
         """
-        self._metrics.attempts(UNSCHEDULABLE, profile).observe(seconds)
+        self._metrics.attempt_took(UNSCHEDULABLE, profile, seconds)
         if permit_over:
             self._queue.fault(queued)
             self._publish_if_queued(queued, REASON_UNSCHEDULABLE, status.message)
@@ -143,7 +143,7 @@ class Failures:
 
     def fail(self, queued: QueuedPod, message: str, profile: str, seconds: float, *, once: bool = False) -> None:
         """The attempt failed with an error. `once`: see `reject_by`."""
-        self._metrics.attempts(ERROR, profile).observe(seconds)
+        self._metrics.attempt_took(ERROR, profile, seconds)
         self._queue.fault(queued)
         if self._publish_if_queued(queued, SCHEDULER_ERROR, message, once=once):
             log.warning("pod %s: %s; trying again", queued.pod.key, message)

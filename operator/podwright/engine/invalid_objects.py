@@ -9,9 +9,8 @@ import logging
 from collections import OrderedDict
 from typing import Final
 
-from prometheus_client import Counter
-
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.engine.metrics.metrics import INVALID_OBJECTS, Metrics
 
 log = logging.getLogger(__name__)
 
@@ -21,9 +20,9 @@ REMEMBERED: Final = 10_000
 class InvalidObjects:
     """Remembers the last few thousand reports, by object and problem."""
 
-    def __init__(self, counter: Counter, limit: int = REMEMBERED) -> None:
-        """`counter` has the label `kind`; `limit`: how many reports are remembered."""
-        self._counter = counter
+    def __init__(self, metrics: Metrics, limit: int = REMEMBERED) -> None:
+        """`limit`: how many reports are remembered."""
+        self._metrics = metrics
         self._limit = limit
         self._reported: OrderedDict[tuple[str, str], None] = OrderedDict()
 
@@ -39,6 +38,6 @@ class InvalidObjects:
         self._reported[key] = None
         if len(self._reported) > self._limit:
             self._reported.popitem(last=False)
-        self._counter.labels(kind).inc()
+        self._metrics.count(INVALID_OBJECTS, kind)
         log.error("%s", text[:1000], exc_info=None if isinstance(error, InvalidObjectError) else error)
         return text

@@ -141,4 +141,4 @@ class Ports:
     status: StatusWriter
     evictor: Evictor
     groups: GroupWriter = field(default_factory=NoGroups)
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: Metrics = field(kw_only=True)

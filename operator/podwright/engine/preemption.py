@@ -22,7 +22,12 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.units import disruptions
 from podwright.core.queue.queued_pod import Place
 from podwright.engine.intake.assigned_pods import AssignedPods
-from podwright.engine.metrics.preemption import PreemptionMetrics
+from podwright.engine.metrics.metrics import (
+    GROUP_PREEMPTION_VICTIMS,
+    PREEMPTION_DISRUPTIONS,
+    PREEMPTION_PDB_VIOLATIONS,
+    PREEMPTION_VICTIMS,
+)
 from podwright.engine.ports import Ports, Regarding, kind_of, preempted_by, preempting
 from podwright.engine.state import EngineState
 
@@ -61,14 +66,13 @@ class Preemptions:
         self._evictor = ports.evictor
         self._groups = ports.groups
         self._metrics = ports.metrics
-        self._by_preemptor = PreemptionMetrics(ports.metrics.registry)
         self._assigned = assigned
 
     def carry_out(self, framework: Framework, pod: PodInfo, wanted: PostFilterResult) -> None:
         """Evicts the victims in favour of a pod that is nominated to their node."""
         preemptor = _Preemptor(pod.uid, (pod.uid,), pod, wanted.nominated_node)
-        self._metrics.preemption_victims.observe(len(wanted.victims))
-        self._by_preemptor.violated(preemptor.kind, wanted.violations)
+        self._metrics.observe(PREEMPTION_VICTIMS, len(wanted.victims))
+        self._count_violations(preemptor, wanted.violations)
         self._clear_lower_nominations((wanted.nominated_node,), pod.priority, {pod.uid})
         self._remove_victims(framework, preemptor, wanted.victims)
 
@@ -87,9 +91,13 @@ class Preemptions:
                 self._status.write(member, None, node_name)
         self._clear_lower_nominations(set(preemption.nominations.values()), members[0].priority, set(uids))
         preemptor = _Preemptor(group.key, uids, Regarding.group(group, members[0].scheduler_name), WHOLE_CLUSTER)
-        self._by_preemptor.group_victims.observe(len(preemption.victims))
-        self._by_preemptor.violated(preemptor.kind, preemption.violations)
+        self._metrics.observe(GROUP_PREEMPTION_VICTIMS, len(preemption.victims))
+        self._count_violations(preemptor, preemption.violations)
         self._remove_victims(framework, preemptor, preemption.victims)
+
+    def _count_violations(self, preemptor: _Preemptor, violations: int) -> None:
+        if violations:
+            self._metrics.count(PREEMPTION_PDB_VIOLATIONS, preemptor.kind, by=violations)
 
     def _clear_lower_nominations(self, nodes: Iterable[str], priority: int, spared: AbstractSet[str]) -> None:
         """Clears the nominations of pods of lower priority to these nodes."""
@@ -101,7 +109,8 @@ class Preemptions:
 
     def _remove_victims(self, framework: Framework, preemptor: _Preemptor, victims: Sequence[PodInfo]) -> None:
         _, units = disruptions(victims, self._cache.groups)
-        self._by_preemptor.disrupted(preemptor.kind, units)
+        if units:
+            self._metrics.observe(PREEMPTION_DISRUPTIONS, units, preemptor.kind)
         holders = [plugin for plugin in framework.post_filter_plugins if isinstance(plugin, HoldsPreemptors)]
         by = getattr(holders[0], "name", PREEMPTING) if holders else PREEMPTING
         bound = [victim for victim in victims if not self._cancelled(victim, preemptor, by)]
@@ -138,8 +147,7 @@ class Preemptions:
             for holder in holders:
                 holder.finished(preemptor.key)
             result, seconds = "error" if failed else "success", self._clock() - started
-            self._metrics.preempted(result, seconds)
-            self._by_preemptor.executed(preemptor.kind, result, seconds)
+            self._metrics.preemption_took(preemptor.kind, result, seconds)
             still_there = any(self._cache.placement(victim.uid) is not None for victim in victims)
             for uid in preemptor.uids:
                 self._release(uid, failed=bool(failed), still_there=still_there)

@@ -26,14 +26,13 @@ from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInf
 from podwright.engine import memory
 from podwright.engine.engine import Engine, EngineOptions
 from podwright.engine.intake.pending_pods import PendingPods
-from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.metrics.metrics import EVENTS_DROPPED, Metrics
 from podwright.engine.plugin_loading import load_plugins
 from podwright.engine.ports import Ports
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import ApiCluster
 from podwright.kube.client import access, credentials
 from podwright.kube.client.http import Http
-from podwright.kube.client.metrics import ClientMetrics
 from podwright.kube.client.pages import list_objects
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import CRD, NODE, POD, POLICY, REQUIRED, STORED
@@ -77,10 +76,13 @@ class Runtime:
         """Raises ConfigError for credentials that make no sense, RegistryError for plugins that cannot be loaded."""
         self.options = options
         self.source = credentials.load(options.kubeconfig, options.context, time.time, time.monotonic)
-        self.metrics = Metrics()
-        self.http = Http(self.source, ClientMetrics(self.metrics.registry))
+        self.metrics = Metrics(time.monotonic)
+        self.http = Http(self.source, self.metrics)
         recorder = self._recorder = EventRecorder(
-            self.http, clock=time.time, dropped=self.metrics.events_dropped.inc, steady=time.monotonic
+            self.http,
+            clock=time.time,
+            dropped=lambda: self.metrics.count(EVENTS_DROPPED),
+            steady=time.monotonic,
         )
         self._status = PodStatusWriter(self.http, time.time)
         self._group_status = PodGroupStatusWriter(self.http, time.time)

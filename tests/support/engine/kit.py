@@ -14,6 +14,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins import PLUGINS
 from podwright.engine.engine import Engine, EngineOptions
+from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.ports import Ports, Regarding, Verdict
 from podwright.engine.state import Sources
 from support.objects.builders import make_node, make_pod
@@ -131,7 +132,8 @@ class Rig:
         self.status = FakeStatus()
         self.evictor = FakeEvictor()
         self.groups = FakeGroups()
-        self.ports = Ports(self.cluster, self.recorder, self.status, self.evictor, self.groups)
+        metrics = Metrics(lambda: self.now)
+        self.ports = Ports(self.cluster, self.recorder, self.status, self.evictor, self.groups, metrics=metrics)
         sources = Sources(lambda: self.now, lambda: self.now, lambda _n: 0)
         classes = {**PLUGINS, **(plugins or {})}
         self.engine = Engine(classes, Features(gates), self.ports, sources, EngineOptions(**options))

@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from podwright.engine.metrics.metrics import Metrics
 from podwright.kube.client.credentials import Credentials, Loaded, Source
 from podwright.kube.client.http import Http
-from podwright.kube.client.metrics import ClientMetrics
 from podwright.kube.client.retry import RetryPolicy
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -103,7 +103,7 @@ async def forever() -> None:
 
 @asynccontextmanager
 async def api(
-    *answers: Answer, default: Answer | None = None, metrics: ClientMetrics | None = None
+    *answers: Answer, default: Answer | None = None, metrics: Metrics | None = None
 ) -> AsyncIterator[tuple[Http, Script]]:
     """An `Http` and the script of the server that it talks to."""
     async with served(*answers, default=default) as (url, script):

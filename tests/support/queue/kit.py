@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import unresolvable
 from podwright.core.objects.pod import parse_pod
 from podwright.core.queue import DEFAULT_WAITS, SchedulingQueue
@@ -20,7 +21,7 @@ class Clock:
         return self.now
 
 
-class Harness:
+class Harness(Observer):
     """A queue with plugin Fit (helped by nodes), Spread (by pods that go, never by those called `no`), Gate and Wait."""
 
     def __init__(self, waits=DEFAULT_WAITS):
@@ -38,10 +39,18 @@ class Harness:
             sort_key=lambda pod, queued_at: (-pod.priority, queued_at),
             pre_enqueue=lambda pod: unresolvable("gated").by("Gate") if pod.gates else None,
             hints_of=lambda _pod: self.hints,
-            on_incoming=lambda queue, event: self.incoming.append((queue, event)),
-            on_hint=lambda *seen: self.hinted.append(seen),
+            observer=self,
             waits=waits,
         )
+
+    def start(self):
+        return self.clock()
+
+    def pod_queued(self, queue, event):
+        self.incoming.append((queue, event))
+
+    def hint_ended(self, started, plugin, event, result):
+        self.hinted.append((plugin, event, result, self.clock() - started))
 
     def pod(self, name, *, gates=(), **more):
         return parse_pod(

@@ -98,7 +98,7 @@ async def test_findings_about_nodes_do_not_keep_removed_pods_in_memory(monkeypat
         await settle()
         gc.collect()
         assert kept() is not None
-        rig.engine.policies.forget_findings()
+        rig.engine.policies.clear_cached_verdicts()
         gc.collect()
         assert kept() is None
 
@@ -126,17 +126,17 @@ def test_the_series_of_events_of_a_pod_ends_when_it_leaves_the_pending_pods(remo
     assert rig.recorder.forgotten == ["default/web"]
 
 
-async def test_housekeeping_drops_findings_lookup_caches_and_free_memory(monkeypatch):
+async def test_housekeeping_drops_cached_verdicts_lookup_caches_and_free_memory(monkeypatch):
     done = set()
     monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 0)
     monkeypatch.setattr(memory, "malloc_trim", lambda _kept: done.add("memory"))
     monkeypatch.setattr(memory, "clear_lookup_caches", lambda: done.add("lookups"))
     rig = Rig()
-    monkeypatch.setattr(rig.engine.policies, "forget_findings", lambda: done.add("findings"))
+    monkeypatch.setattr(rig.engine.policies, "clear_cached_verdicts", lambda: done.add("verdicts"))
     async with deciding(rig):
         housekeeping = asyncio.create_task(rig.engine.run_housekeeping())
         await settle()
-        assert done == {"findings", "lookups", "memory"}
+        assert done == {"verdicts", "lookups", "memory"}
         housekeeping.cancel()
         await asyncio.gather(housekeeping, return_exceptions=True)
 

@@ -17,7 +17,6 @@ from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.contract import call
 from podwright.core.framework.diagnosis import NodeDiagnosis, Stage
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.evaluations import Evaluations
 from podwright.core.framework.interface import (
     BindPlugin,
     Bools,
@@ -46,9 +45,11 @@ from podwright.core.framework.interface import (
     Scope,
     ScorePlugin,
 )
-from podwright.core.framework.kept_verdicts import Findings, KeptVerdicts
+from podwright.core.framework.observed import Call, awaited, caller_of, observed, observed_async, point_name
+from podwright.core.framework.observer import NO_OBSERVER, Observer, PluginNames
 from podwright.core.framework.profile import Point, Profile, expand
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
+from podwright.core.framework.verdict_cache import NodeVerdicts, VerdictCache
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -68,9 +69,17 @@ class PreFilterOutcome:
 class Framework:
     """One profile's plugins. Raises ProfileError for a profile that cannot work."""
 
-    def __init__(self, profile: Profile, classes: Mapping[str, type[Any]], handle: Handle) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        classes: Mapping[str, type[Any]],
+        handle: Handle,
+        observer: Observer = NO_OBSERVER,
+    ) -> None:
+        """`observer`: learns of every attempt; whether an attempt's plugins are measured is up to its CycleState."""
         self.profile = profile
         self.handle = handle
+        self.observer = observer
         expanded = expand(profile.plugins, classes)
         self.plugins: dict[str, Any] = {
             name: self._build(classes[name], profile.args.get(name), handle) for name in expanded.names
@@ -94,8 +103,9 @@ class Framework:
         self.pre_bind_plugins: tuple[PreBindPlugin, ...] = points[Point.PRE_BIND]
         self.bind_plugins: tuple[BindPlugin, ...] = points[Point.BIND]
         self.post_bind_plugins: tuple[PostBindPlugin, ...] = points[Point.POST_BIND]
-        self.evaluations = Evaluations(points)
-        """Of `core.cycle.schedule`; whoever wants to know drains it."""
+        self.plugin_names = PluginNames(
+            profile.scheduler_name, {point_name(point): names for point, names in expanded.points.items()}
+        )
         self.weights = expanded.weights
         disabled = {name: plugin for name, plugin in classes.items() if name not in self.plugins}
         hinting = self.plugins | {
@@ -114,10 +124,8 @@ class Framework:
         )
         self._extended = tuple(p for p in self.pre_filter_plugins if isinstance(p, PreFilterExtensions))
         self._beyond_node = frozenset(p.name for p in self.filter_plugins if p.scope > Scope.NODE_PODS)
-        self._verdicts: KeptVerdicts[Status | None] = KeptVerdicts()
-
-    _call = staticmethod(call)
-    """How plugins are called, but for one node at a time: those who measure have another one."""
+        self._verdicts: VerdictCache[Status | None] = VerdictCache()
+        observer.framework_built(self.plugin_names)
 
     @staticmethod
     def _build(plugin: type[Any], args: Any, handle: Handle) -> Any:
@@ -137,7 +145,7 @@ class Framework:
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """The first rejection, or None. A pod without one may be scheduled."""
         for plugin in self.pre_enqueue_plugins:
-            answer = self._call(plugin, Point.PRE_ENQUEUE, plugin.pre_enqueue, pod)
+            answer = call(plugin, Point.PRE_ENQUEUE, plugin.pre_enqueue, pod)
             status = contract.status_of(plugin, Point.PRE_ENQUEUE, answer)
             if status is not None:
                 return status
@@ -149,19 +157,19 @@ class Framework:
 
     # Filter
 
+    @observed("PreFilter")
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterOutcome:
         """All PreFilter plugins, until one rejects the pod for good."""
+        run = caller_of(state)
         names: frozenset[str] | None = None
         narrowed_by: list[str] = []
         rejection: Status | None = None
         for disabled, check in self._disabled_checks:
-            verdict = self._call(disabled, Point.PRE_FILTER, check, pod, self.handle.cache)
+            verdict = run(disabled, Point.PRE_FILTER, check, pod, self.handle.cache)
             if (status := contract.status_of(disabled, Point.PRE_FILTER, verdict)) is not None:
                 return PreFilterOutcome(status, None, ())
         for plugin in self.pre_filter_plugins:
-            answer = contract.pre_filter_answer(
-                plugin, self._call(plugin, Point.PRE_FILTER, plugin.pre_filter, state, pod)
-            )
+            answer = contract.pre_filter_answer(plugin, run(plugin, Point.PRE_FILTER, plugin.pre_filter, state, pod))
             if answer is None:
                 continue
             if isinstance(answer, PreFilterResult):
@@ -181,17 +189,19 @@ class Framework:
                 raise PluginError(plugin.name, Point.PRE_FILTER.key, answer.message or answer.code.text)
         return PreFilterOutcome(rejection, names, tuple(sorted(narrowed_by)))
 
+    @observed("Filter")
     def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable, diagnosis: NodeDiagnosis) -> Bools:
         """bool[nodes]: the nodes that pass every filter. Rejections go into the diagnosis as stages."""
+        run = caller_of(state)
         alive = table.valid
         count = table.count
         for plugin in self.filter_plugins:
             if plugin.name in state.skip_filter or not count:
                 continue
             if plugin.filter_all is None:
-                result = self._filter_each(plugin, state, pod, alive)
+                result = run(plugin, Point.FILTER, self._filter_each, plugin, state, pod, alive)
             else:
-                answer = self._call(plugin, Point.FILTER, plugin.filter_all, state, pod, table)
+                answer = run(plugin, Point.FILTER, plugin.filter_all, state, pod, table)
                 result = contract.filter_result(plugin, answer, table.size)
             if result is None:
                 continue
@@ -270,14 +280,14 @@ class Framework:
                 keys.append(key)
         return (*keys, pod.priority, frozenset(state.skip_filter))
 
-    def forget_findings(self) -> None:
-        """Lets go of what is kept for pods of one template, here and in PostFilter plugins that keep something."""
+    def clear_cached_verdicts(self) -> None:
+        """Clears the verdict cache, and the caches of PostFilter plugins."""
         self._verdicts.clear()
         for plugin in self.post_filter_plugins:
             plugin.clear_cache()
 
-    def findings(self, state: CycleState, pod: PodInfo) -> Findings[Status | None] | None:
-        """Where `filter_node_with_nominated` was asked for pods like this one before; None: nothing is kept."""
+    def cached_verdicts(self, state: CycleState, pod: PodInfo) -> NodeVerdicts[Status | None] | None:
+        """Results of `filter_node_with_nominated` that are valid for this pod; None if they must not be cached."""
         return self._verdicts.of(self.verdict_key(state, pod))
 
     def nominated_before(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]:
@@ -303,15 +313,17 @@ class Framework:
         if status is not None:
             raise PluginError(plugin.name, Point.PRE_FILTER.key, status.message or status.code.text)
 
+    @observed("PostFilter")
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis
     ) -> tuple[PostFilterResult | None, Status]:
         """PostFilter plugins until one succeeds, fails, or says that nothing will help."""
+        run = caller_of(state)
         result: PostFilterResult | None = None
         reasons: list[str] = []
         rejected_by = ""
         for plugin in self.post_filter_plugins:
-            answer = self._call(plugin, Point.POST_FILTER, plugin.post_filter, state, pod, diagnosis)
+            answer = run(plugin, Point.POST_FILTER, plugin.post_filter, state, pod, diagnosis)
             found, status = contract.post_filter_answer(plugin, answer)
             if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
                 return found, status
@@ -324,27 +336,31 @@ class Framework:
 
     # Score
 
+    @observed("PreScore")
     def pre_score(self, state: CycleState, pod: PodInfo, feasible: Feasible) -> None:
         """All PreScore plugins; `score` calls it. One that says Skip does not score."""
+        run = caller_of(state)
         for plugin in self.pre_score_plugins:
-            answer = self._call(plugin, Point.PRE_SCORE, plugin.pre_score, state, pod, feasible)
+            answer = run(plugin, Point.PRE_SCORE, plugin.pre_score, state, pod, feasible)
             status = contract.status_of(plugin, Point.PRE_SCORE, answer)
             if status is not None:
                 if status.code is not Code.SKIP:
                     raise PluginError(plugin.name, Point.PRE_SCORE.key, status.message or status.code.text)
                 state.skip_score.add(plugin.name)
 
+    @observed("Score")
     def score(
         self, state: CycleState, pod: PodInfo, feasible: Feasible, details: dict[str, Int64s] | None = None
     ) -> Int64s:
         """int64[feasible]: the weighted sum over all score plugins. `details` gets each plugin's normalised scores."""
         self.pre_score(state, pod, feasible)
+        run = caller_of(state)
         total = np.zeros(len(feasible), np.int64)
         constant = 0
         for plugin in self.score_plugins:
             if plugin.name in state.skip_score:
                 continue
-            scores = self._score_plugin(plugin, state, pod, feasible)
+            scores = self._score_plugin(run, plugin, state, pod, feasible)
             weight = self.weights[plugin.name]
             if isinstance(scores, int):
                 constant += weight * scores
@@ -356,31 +372,37 @@ class Framework:
             total += constant
         return total
 
-    def _score_plugin(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s | int:
+    def _score_plugin(
+        self, run: Call, plugin: ScorePlugin, state: CycleState, pod: PodInfo, feasible: Feasible
+    ) -> Int64s | int:
         length = len(feasible)
         if plugin.score_all is not None:
-            scores = contract.scores_of(
-                plugin, self._call(plugin, Point.SCORE, plugin.score_all, state, pod, feasible), length
-            )
+            answer = run(plugin, Point.SCORE, plugin.score_all, state, pod, feasible)
+            scores = contract.scores_of(plugin, answer, length)
         else:
-            node_at = self.handle.cache.node_at
-            each = (call(plugin, Point.SCORE, plugin.score, state, pod, node_at(int(s))) for s in feasible.slots)
-            scores = np.fromiter((contract.score_of(plugin, score) for score in each), np.int64, length)
+            scores = run(plugin, Point.SCORE, self._score_each, plugin, state, pod, feasible)
         if plugin.normalize is not None:
             if isinstance(scores, int) and not plugin.normalizes_numbers:
                 scores = np.full(length, scores, np.int64)
-            answer = self._call(plugin, Point.SCORE, plugin.normalize, state, pod, scores, feasible)
+            answer = run(plugin, Point.SCORE, plugin.normalize, state, pod, scores, feasible)
             scores = contract.scores_of(plugin, answer, length)
         contract.check_range(plugin, scores)
         return scores  # type: ignore[no-any-return]
 
+    def _score_each(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
+        node_at = self.handle.cache.node_at
+        answers = (call(plugin, Point.SCORE, plugin.score, state, pod, node_at(int(slot))) for slot in feasible.slots)
+        return np.fromiter((contract.score_of(plugin, answer) for answer in answers), np.int64, len(feasible))
+
     # Reserve and permit
 
+    @observed("Reserve")
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """All Reserve plugins; the first failure, after which everything is unreserved again."""
+        run = caller_of(state)
         for plugin in self.reserve_plugins:
             try:
-                answer = self._call(plugin, Point.RESERVE, plugin.reserve, state, pod, node_name)
+                answer = run(plugin, Point.RESERVE, plugin.reserve, state, pod, node_name)
                 status = contract.outcome_of(plugin, Point.RESERVE, answer)
             except PluginError:
                 self.unreserve(state, pod, node_name)
@@ -390,21 +412,25 @@ class Framework:
                 return status
         return None
 
+    @observed("Unreserve")
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Sequence[PluginError]:
         """All Reserve plugins in reverse order, whatever one of them does. Returns the faults."""
+        run = caller_of(state)
         faults = []
         for plugin in reversed(self.reserve_plugins):
             try:
-                self._call(plugin, Point.RESERVE, plugin.unreserve, state, pod, node_name)
+                run(plugin, Point.RESERVE, plugin.unreserve, state, pod, node_name)
             except PluginError as fault:
                 faults.append(fault)
         return faults
 
+    @observed("Permit")
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, Mapping[str, float]]:
         """None: approved; a rejection; or Wait, with the timeout in seconds of each plugin that wants to wait."""
+        run = caller_of(state)
         waits: dict[str, float] = {}
         for plugin in self.permit_plugins:
-            answer = self._call(plugin, Point.PERMIT, plugin.permit, state, pod, node_name)
+            answer = run(plugin, Point.PERMIT, plugin.permit, state, pod, node_name)
             status, timeout = contract.permit_answer(plugin, answer)
             if status is None:
                 continue
@@ -417,6 +443,7 @@ class Framework:
 
     def pre_bind_pre_flights(self, state: CycleState, pod: PodInfo, node_name: str) -> Sequence[PreBindPlugin]:
         """The PreBind plugins that have work to do for this pod."""
+        run = caller_of(state)
         return [
             plugin
             for plugin in self.pre_bind_plugins
@@ -424,45 +451,59 @@ class Framework:
                 contract.status_of(
                     plugin,
                     Point.PRE_BIND,
-                    self._call(plugin, Point.PRE_BIND, plugin.pre_bind_pre_flight, state, pod, node_name),
+                    run(plugin, Point.PRE_BIND, plugin.pre_bind_pre_flight, state, pod, node_name),
                 )
             )
         ]
 
+    @observed_async("PreBind")
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """All PreBind plugins that have work to do; the first failure."""
         for plugin in self.pre_bind_pre_flights(state, pod, node_name):
-            status = await self._await(plugin, Point.PRE_BIND, plugin.pre_bind, state, pod, node_name)
+            status = await _calling(state, plugin, Point.PRE_BIND, plugin.pre_bind, state, pod, node_name)
             if status is not None:
                 return status
         return None
 
+    @observed_async("Bind")
     async def bind(
         self, state: CycleState, pod: PodInfo, node_name: str, annotations: Mapping[str, str]
     ) -> Status | None:
         """Bind plugins until one takes the pod. None: bound."""
         for plugin in self.bind_plugins:
-            status = await self._await(plugin, Point.BIND, plugin.bind, state, pod, node_name, annotations)
+            status = await _calling(state, plugin, Point.BIND, plugin.bind, state, pod, node_name, annotations)
             if not _skips(status):
                 return status
         return Status(Code.ERROR, ("no bind plugin took the pod",))
 
+    @observed_async("PostBind")
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """All PostBind plugins. Raises the first PluginError; the pod stays bound."""
         for plugin in self.post_bind_plugins:
-            await self._await(plugin, Point.POST_BIND, plugin.post_bind, state, pod, node_name)
+            await _calling(state, plugin, Point.POST_BIND, plugin.post_bind, state, pod, node_name)
 
-    @staticmethod
-    async def _await(
-        plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], Awaitable[Status | None]], *args: *Ts
-    ) -> Status | None:
-        try:
-            answer = await method(*args)
-        except PluginError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise contract.fault(plugin, point, f"{type(error).__name__}: {error}") from error
-        return contract.outcome_of(plugin, point, answer)
+
+def _calling(
+    state: CycleState,
+    plugin: ExtensionPoint,
+    point: Point,
+    method: Callable[[*Ts], Awaitable[Status | None]],
+    *args: *Ts,
+) -> Awaitable[Status | None]:
+    answer = _answer(plugin, point, method, *args)
+    return answer if state.observer is None else awaited(state.observer, plugin, point, answer)
+
+
+async def _answer(
+    plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], Awaitable[Status | None]], *args: *Ts
+) -> Status | None:
+    try:
+        answer = await method(*args)
+    except PluginError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise contract.fault(plugin, point, f"{type(error).__name__}: {error}") from error
+    return contract.outcome_of(plugin, point, answer)
 
 
 def looks_beyond_node(plugin: Any, pod: PodInfo) -> bool:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.features import Features
+from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Status
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
@@ -108,10 +109,12 @@ class CycleState:
     Values with a `clone()` method are cloned with the state, for dry runs that change them.
     """
 
-    __slots__ = ("data", "skip_filter", "skip_score")
+    __slots__ = ("data", "observer", "skip_filter", "skip_score")
 
-    def __init__(self) -> None:
+    def __init__(self, observer: Observer | None = None) -> None:
         self.data: dict[str, Any] = {}
+        self.observer = observer
+        """Measures the plugins that run in this cycle; None: they are not measured. Dry runs on a clone never are."""
         self.skip_filter: set[str] = set()
         """Plugins whose PreFilter returned Skip."""
         self.skip_score: set[str] = set()

@@ -54,7 +54,21 @@ def preempt(
     plugin = next(plugins, None)
     if plugin is None or not pods:
         return unschedulable()
-    return plugin.pod_group_post_filter(lambda: _preempt(framework, cache, group, pods, replan, now))
+    observer = framework.observer
+    started = observer.start()
+    found = plugin.pod_group_post_filter(lambda: _preempt(framework, cache, group, pods, replan, now))
+    result = (found.code if isinstance(found, Status) else Code.SUCCESS).text
+    observer.group_preemption_ended(result)
+    if _has_searched(found):
+        observer.victims_searched(started, "podgroup", result)
+    return found
+
+
+def _has_searched(found: GangPreemption | GangPlacement | Status) -> bool:
+    """False if the group may not preempt, or waits for victims that are terminating already."""
+    if isinstance(found, GangPreemption):
+        return bool(found.victims)
+    return not (isinstance(found, Status) and found.message.endswith(NEVER))
 
 
 def _preempt(

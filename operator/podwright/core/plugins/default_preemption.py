@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -23,15 +23,15 @@ from podwright.core.framework.interface import (
     PodGroupPostFilterPlugin,
     PostFilterResult,
     PreEnqueuePlugin,
+    Result,
 )
-from podwright.core.framework.kept_verdicts import Findings, KeptVerdicts
+from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
+from podwright.core.framework.verdict_cache import NodeVerdicts, VerdictCache
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.evaluator import Candidate, DryRun, FilterRunner, acceptable, select_victims
 from podwright.core.preemption.units import priority_of
 from podwright.core.state.nodeinfo import NodeInfo
-
-Found = TypeVar("Found")
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
@@ -65,13 +65,15 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PodGroupPostFilterPlugin, Enqu
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._runner: FilterRunner | None = None
+        self._observer = NO_OBSERVER
         self._start = 0
         self._preempting = handle.cache.nominator.preempting
-        self._verdicts: KeptVerdicts[Candidate | Status] = KeptVerdicts()
+        self._verdicts: VerdictCache[Candidate | Status] = VerdictCache()
         self._holds = handle.features.enabled("SchedulerAsyncPreemption")
 
     def use(self, runner: Any) -> None:
         self._runner = runner
+        self._observer = runner.observer
 
     def started(self, preemptor: str) -> None:
         """The victims of the pod or group are being evicted: it waits in PreEnqueue until `finished`."""
@@ -96,11 +98,16 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PodGroupPostFilterPlugin, Enqu
         return (EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), lambda _pod, _before, _after: Hint.SKIP),)
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Any) -> tuple[PostFilterResult | None, Status]:
-        result, status = self._preempt(state, pod, diagnosis)
+        started, code = self._observer.start(), Code.ERROR
+        try:
+            result, status = self._preempt(state, pod, diagnosis)
+            code = status.code
+        finally:
+            self._observer.victims_searched(started, "pod", code.text)
         reasons = (f"preemption: {status.message}",) if status.reasons else ()
         return result, Status(status.code, reasons)
 
-    def pod_group_post_filter(self, preempt: Callable[[], Found]) -> Found:
+    def pod_group_post_filter(self, preempt: Callable[[], Result]) -> Result:
         return preempt()
 
     def _preempt(
@@ -139,7 +146,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PodGroupPostFilterPlugin, Enqu
         cache = self.handle.cache
         budgets = list(cache.store.list("PodDisruptionBudget"))
         # Budgets change without the node.
-        findings = None if budgets else self._verdicts.of(self._runner.verdict_key(state, pod))
+        cached = None if budgets else self._verdicts.of(self._runner.verdict_key(state, pod))
         slots = diagnosis.resolvable()
         wanted = self._enough(len(slots))
         run = DryRun()
@@ -151,7 +158,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PodGroupPostFilterPlugin, Enqu
             node = cache.node_at(int(slot))
             self._start += 1
             try:
-                found = self._victims(findings, state, pod, node, budgets)
+                found = self._victims(cached, state, pod, node, budgets)
             except PluginError as fault:
                 faults.append(fault)
                 continue
@@ -168,7 +175,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PodGroupPostFilterPlugin, Enqu
 
     def _victims(
         self,
-        kept: Findings[Candidate | Status] | None,
+        cached: NodeVerdicts[Candidate | Status] | None,
         state: CycleState,
         pod: PodInfo,
         node: NodeInfo,
@@ -176,12 +183,12 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PodGroupPostFilterPlugin, Enqu
     ) -> Candidate | Status:
         assert self._runner is not None
         nominated = self._runner.nominated_before(pod, node.name)
-        known = None if kept is None else kept.get(node, nominated)
+        known = None if cached is None else cached.get(node, nominated)
         if known is not None:
             return known[0]
         found = select_victims(self._runner, state, pod, node, self.handle.cache, budgets, self.handle.now())
-        if kept is not None and _stands_alone(node):
-            kept.keep(node, nominated, found)
+        if cached is not None and _stands_alone(node):
+            cached.put(node, nominated, found)
         return found
 
     def _enough(self, nodes: int) -> int:

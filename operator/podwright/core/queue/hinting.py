@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from podwright.core.framework.cluster_events import ANY, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.observer import Observer
 from podwright.core.objects.pod import PodInfo
 
 Hints = Mapping[str, Sequence[EventHint]]
-OnHint = Callable[[str, str, str, float], None]
-"""(plugin, label of the event, result, seconds)"""
 
 EVERYTHING_CHANGED: Final = ClusterEvent(ANY, Action.ALL)
 """An event that helps every pod: a policy changed, or a pod has waited for too long."""
@@ -39,12 +38,11 @@ class Happened:
 
 
 class Hinting:
-    """See the module. `on_hint` gets a sample of the calls (`scheduler_queueing_hint_execution_duration_seconds`)."""
+    """See the module. `observer` learns of a sample of the calls (`scheduler_queueing_hint_execution_duration_seconds`)."""
 
-    def __init__(self, clock: Callable[[], float], hints_of: Callable[[PodInfo], Hints], on_hint: OnHint) -> None:
-        self._clock = clock
+    def __init__(self, hints_of: Callable[[PodInfo], Hints], observer: Observer) -> None:
         self._hints_of = hints_of
-        self._on_hint = on_hint
+        self._observer = observer
         self._calls = 0
         self._matching: dict[tuple[int, frozenset[str]], tuple[Hints, dict[ClusterEvent, frozenset[str]]]] = {}
 
@@ -94,9 +92,9 @@ class Hinting:
         self._calls += 1
         if self._calls % SAMPLED:
             return _call(hint.function, pod, happened) != Hint.SKIP.value
-        started = self._clock()
+        started = self._observer.start()
         answer = _call(hint.function, pod, happened)
-        self._on_hint(plugin, happened.event.label, answer, self._clock() - started)
+        self._observer.hint_ended(started, plugin, happened.event.label, answer)
         return answer != Hint.SKIP.value
 
 

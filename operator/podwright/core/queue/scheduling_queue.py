@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from podwright.core.framework.cluster_events import ANY, ClusterEvent
+from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.status import Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.heap import KeyedHeap
-from podwright.core.queue.hinting import EVERYTHING_CHANGED, Happened, Hinting, Hints, OnHint, registered
+from podwright.core.queue.hinting import EVERYTHING_CHANGED, Happened, Hinting, Hints, registered
 from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
 from podwright.core.queue.updates import pod_update
@@ -38,8 +39,8 @@ _FORCED: Final = "ForceActivate"
 class SchedulingQueue:
     """See the module. `hints_of(pod)` must return the same mapping object for all pods of one profile.
 
-    The queue calls `on_incoming(queue, event)` whenever a pod enters a queue (`scheduler_queue_incoming_pods_total`, which counts
-    gated pods as unschedulable). For `on_hint` see `hinting`.
+    The queue tells `observer` whenever a pod enters a queue (`scheduler_queue_incoming_pods_total`, which counts gated pods as
+    unschedulable), and of a sample of the calls of hints.
     """
 
     def __init__(
@@ -49,16 +50,15 @@ class SchedulingQueue:
         pre_enqueue: Callable[[PodInfo], Status | None],
         hints_of: Callable[[PodInfo], Hints],
         *,
-        on_incoming: Callable[[str, str], None] = lambda _queue, _event: None,
-        on_hint: OnHint = lambda _plugin, _event, _result, _seconds: None,
+        observer: Observer = NO_OBSERVER,
         waits: Waits = DEFAULT_WAITS,
     ) -> None:
         self._clock = clock
         self._sort_key = sort_key
         self._pre_enqueue = pre_enqueue
         self._hints_of = hints_of
-        self._on_incoming = on_incoming
-        self._hinting = Hinting(clock, hints_of, on_hint)
+        self._observer = observer
+        self._hinting = Hinting(hints_of, observer)
         self._waits = waits
         self._pods: dict[str, QueuedPod] = {}
         self._active: KeyedHeap[QueuedPod] = KeyedHeap()
@@ -120,7 +120,7 @@ class SchedulingQueue:
             queued = self._backoff.pop()
             if queued is None:
                 return None
-            self._on_incoming(Place.ACTIVE.value, _POPPED_EARLY)
+            self._observer.pod_queued(Place.ACTIVE.value, _POPPED_EARLY)
         return self._start_attempt(queued)
 
     def take(self, uid: str) -> QueuedPod | None:
@@ -164,7 +164,7 @@ class SchedulingQueue:
         queued.backoff_until = member.backoff_until
         queued.place = Place.BACKOFF
         self._back_off(queued)
-        self._on_incoming(Place.BACKOFF.value, _ATTEMPT_FAILED)
+        self._observer.pod_queued(Place.BACKOFF.value, _ATTEMPT_FAILED)
 
     def move_to_front(self, queued: QueuedPod) -> None:
         """Moves an active pod before all others of its priority."""
@@ -369,7 +369,7 @@ class SchedulingQueue:
         if queued.ready_at is None:
             queued.ready_at = self._clock()
         self._active.push(queued.uid, self._sort_key(queued.pod, queued.timestamp), queued)
-        self._on_incoming(Place.ACTIVE.value, event)
+        self._observer.pod_queued(Place.ACTIVE.value, event)
 
     def _retry(self, queued: QueuedPod, event: str, *, skip_backoff: bool) -> None:
         if skip_backoff or not queued.backing_off(self._clock()):
@@ -377,7 +377,7 @@ class SchedulingQueue:
         elif not self._is_gated(queued, event):
             queued.place = Place.BACKOFF
             self._back_off(queued)
-            self._on_incoming(Place.BACKOFF.value, event)
+            self._observer.pod_queued(Place.BACKOFF.value, event)
 
     def _back_off(self, queued: QueuedPod) -> None:
         """Pushes the pod onto its backoff heap. Backoffs end on whole seconds; of those that end together, the pod that sorts first leaves first."""
@@ -391,7 +391,7 @@ class SchedulingQueue:
             return False
         queued.gated_by = status.plugin
         if queued.place is not Place.GATED:
-            self._on_incoming(Place.UNSCHEDULABLE.value, event)
+            self._observer.pod_queued(Place.UNSCHEDULABLE.value, event)
         queued.was_flushed = False  # a later retry will be due to an event
         queued.place = Place.GATED
         self._gated[queued.uid] = queued
@@ -402,7 +402,7 @@ class SchedulingQueue:
         queued.place = Place.UNSCHEDULABLE
         self._waiting[queued.uid] = queued
         self._index(queued, queued.rejectors)
-        self._on_incoming(Place.UNSCHEDULABLE.value, _ATTEMPT_FAILED)
+        self._observer.pod_queued(Place.UNSCHEDULABLE.value, _ATTEMPT_FAILED)
 
     def _index(self, queued: QueuedPod, plugins: Iterable[str]) -> None:
         hints = self._hints_of(queued.pod)

@@ -13,7 +13,7 @@ from podwright.engine.binding.states import EFFECTS, NOT_STARTED, PERMIT_OVER, E
 from podwright.engine.failures import Failures
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
-from podwright.engine.metrics.metrics import SCHEDULED
+from podwright.engine.metrics.metrics import SCHEDULED, SCHEDULED_AFTER_FLUSH
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
 
@@ -98,10 +98,12 @@ class OutcomeEffects:
         queued, node_name, now = cycle.queued, cycle.placement.node_name, self._clock()
         pod = queued.pod
         self._status.forget(queued.uid)
-        self._metrics.attempts(SCHEDULED, pod.scheduler_name).observe(now - cycle.started)
-        self._metrics.bound(now - (queued.queued_at if queued.ready_at is None else queued.ready_at), queued.attempts)
+        self._metrics.attempt_took(SCHEDULED, pod.scheduler_name, now - cycle.started)
+        self._metrics.pod_bound(
+            now - (queued.queued_at if queued.ready_at is None else queued.ready_at), queued.attempts
+        )
         if queued.was_flushed:
-            self._metrics.after_flush.inc()
+            self._metrics.count(SCHEDULED_AFTER_FLUSH)
         note = f"Successfully assigned {pod.key} to {node_name}"
         self._recorder.record(pod, "Normal", "Scheduled", "Binding", note)
         self._checks.pod_bound(pod, node_name)

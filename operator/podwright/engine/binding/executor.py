@@ -36,6 +36,7 @@ from podwright.engine.binding.states import (
 from podwright.engine.binding.waiting_pods import WaitingPod
 from podwright.engine.failures import Failures
 from podwright.engine.intake.assigned_pods import AssignedPods
+from podwright.engine.metrics.metrics import PERMIT_WAIT_SECONDS
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
 
@@ -220,7 +221,7 @@ class BindingExecutor:
         started = self._clock()
         status = await waiting.wait()
         result = (Code.SUCCESS if status is None else status.code).text
-        self._metrics.permit_wait_seconds.labels(result).observe(self._clock() - started)
+        self._metrics.observe(PERMIT_WAIT_SECONDS, self._clock() - started, result)
         cycle.waiting = None
         if status is None:
             cycle.enter(State.PERMITTED)

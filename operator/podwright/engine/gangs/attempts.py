@@ -23,6 +23,7 @@ from podwright.engine.binding.executor import BindingExecutor
 from podwright.engine.failures import Failures
 from podwright.engine.gangs.members import GONE, GangMembers
 from podwright.engine.intake.foreign_pods import ForeignPods
+from podwright.engine.metrics.metrics import GROUP_ALGORITHM_SECONDS
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Ports, Verdict
 from podwright.engine.state import EngineState
 
@@ -101,7 +102,7 @@ class Gangs:
     def _schedule(self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy, started: float) -> None:
         decision = self._decide(group, members, policy)
         seconds = self._clock() - started
-        self._metrics.group_algorithm_seconds.observe(seconds)
+        self._metrics.observe(GROUP_ALGORITHM_SECONDS, seconds)
         if isinstance(decision, GangPlacement):
             result = "scheduled" if self._placed(decision, members, policy, started) else "unschedulable"
         elif isinstance(decision, GangRejection):
@@ -112,7 +113,7 @@ class Gangs:
             self._fault(decision, members, seconds)
             result = "error"
         profile = members[0].pod.scheduler_name
-        self._metrics.group_attempts(result, profile).observe(self._clock() - started)
+        self._metrics.group_attempt_took(result, profile, self._clock() - started)
 
     def _requeue(self, members: Sequence[QueuedPod], message: str, seconds: float) -> None:
         """Retries the members whose binding cycles have not started."""

@@ -51,7 +51,7 @@ class AssignedPods(Stream):
 
     def take(self, pod: PodInfo) -> None:
         """The pod has a node: this confirms our own assumption, or another scheduler bound it."""
-        started = self._stopwatch.start()
+        started = self._metrics.start()
         cache, uid = self._cache, pod.uid
         if uid in self._evicted:
             pod = replace(pod, terminating=True, preempted=True)
@@ -82,7 +82,7 @@ class AssignedPods(Stream):
             self._happened(event, before or finished, pod, started)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
-        started = self._stopwatch.start()
+        started = self._metrics.start()
         self._evicted.discard(key)
         known = self._cache.placement(key)
         if known is not None:

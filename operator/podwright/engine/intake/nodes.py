@@ -24,7 +24,7 @@ class Nodes(Stream):
         return str(raw["metadata"]["name"])
 
     def put(self, raw: Raw) -> None:
-        started = self._stopwatch.start()
+        started = self._metrics.start()
         try:
             node = parse_node(raw)
             known = self._cache.present(node.name)
@@ -38,7 +38,7 @@ class Nodes(Stream):
                 if before is None:
                     self._count_members(node.name)
                 self._wake()
-                self._stopwatch.stop(event.label, started)
+                self._metrics.event_ended(started, event.label)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._invalid_objects.report("Node", name_of(raw), error)
 
@@ -50,7 +50,7 @@ class Nodes(Stream):
                 self._queue.move(UNSCHEDULED_POD_ADD, None, member)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
-        started = self._stopwatch.start()
+        started = self._metrics.start()
         known = self._cache.present(key)
         if known is not None:
             before = known.node

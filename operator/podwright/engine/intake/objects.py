@@ -30,7 +30,7 @@ class Objects(Stream):
         return f"{metadata.get('namespace') or ''}/{metadata['name']}"
 
     def put(self, raw: Raw) -> None:
-        started = self._stopwatch.start()
+        started = self._metrics.start()
         try:
             trimmed = _trimmed(self._kind, raw)
             namespace, name = key_of(trimmed)
@@ -46,7 +46,7 @@ class Objects(Stream):
         namespace, _, name = key.partition("/")
         before = self._cache.store.get(self._kind, name, namespace)
         if before is not None:
-            started = self._stopwatch.start()
+            started = self._metrics.start()
             self._remove(name, namespace)
             self._happened(object_event(self._kind, before, None), before, None, started)
 

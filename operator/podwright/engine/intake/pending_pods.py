@@ -74,7 +74,7 @@ class PendingPods(Stream):
             self._foreign_pods.left(key)
         if self._cache.placement(key) is not None and not self._binding_cycles.pod_left(key):
             return
-        started = self._stopwatch.start()
+        started = self._metrics.start()
         self._status.forget(key)
         self._recorder.forget(key)
         self._queue.delete(key)
@@ -85,10 +85,10 @@ class PendingPods(Stream):
             nominator.remove(key)
             self._queue.move(ASSIGNED_POD_DELETE, pod, None, up_to_priority=pod.priority)
         self._wake()
-        self._stopwatch.stop(DELETED, started)
+        self._metrics.event_ended(started, DELETED)
 
     def _take(self, pod: PodInfo, raw: Raw) -> None:
-        uid, started = pod.uid, self._stopwatch.start()
+        uid, started = pod.uid, self._metrics.start()
         if pod.finished:
             # A pod that was evicted before it had a node, for example: it must not be bound any more.
             if self._queue.get(uid) is not None:
@@ -122,7 +122,7 @@ class PendingPods(Stream):
             # The nomination kept pods of the same or a lower priority off that node.
             self._queue.move(ASSIGNED_POD_DELETE, before.on(nominated_before), None, up_to_priority=before.priority)
         self._wake()
-        self._stopwatch.stop(ADDED if before is None else UPDATED, started)
+        self._metrics.event_ended(started, ADDED if before is None else UPDATED)
 
     def _update_in_flight(self, before: PodInfo, pod: PodInfo, raw: Raw) -> None:
         """A failed binding cycle requeues the pod as it is now. The cycle of a pod that is being deleted is stopped."""

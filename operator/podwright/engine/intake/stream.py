@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from podwright.core.framework.cluster_events import ClusterEvent
-from podwright.engine.metrics.plugins import Stopwatch
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
 
@@ -21,13 +20,13 @@ class Stream:
         self._queue = state.queue
         self._invalid_objects = state.invalid_objects
         self._wake = state.wake
-        self._stopwatch = Stopwatch(state.clock, ports.metrics.plugins.event_took)
+        self._metrics = ports.metrics
 
     def _happened(self, event: ClusterEvent, before: Any, after: Any, started: float) -> None:
         """Moves the waiting pods that the event may help, and wakes the loop. `started`: when the event came in."""
         self._queue.move(event, before, after)
         self._wake()
-        self._stopwatch.stop(event.label, started)
+        self._metrics.event_ended(started, event.label)
 
 
 def name_of(raw: Raw) -> str:

@@ -1,203 +1,327 @@
-"""Metrics by kube-scheduler's names, labels and buckets. Source: the Kubernetes documentation, "Kubernetes Metrics Reference".
+"""The catalogue of metrics, and `Metrics`, which holds their numbers.
 
-What can be asked for (queue lengths, cache sizes) is computed when somebody scrapes; what happens is counted as it happens.
+To add a metric, declare it here, then call `count` or `observe` where it happens, or `compute` once for a gauge. The core knows
+no metrics: what happens there becomes a method of `core.framework.observer.Observer`, which `Metrics` overrides. Names, labels,
+buckets and help texts are kube-scheduler's and client-go's where these have the metric. docs/metrics.md explains each one.
+Sources: the Kubernetes documentation, "Kubernetes Metrics Reference"; k8s.io/component-base, metrics/prometheus/restclient.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    GCCollector,
-    Histogram,
-    PlatformCollector,
-    ProcessCollector,
-    disable_created_metrics,
-)
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import Metric
 
 from podwright import __version__
+from podwright.core.framework.observer import Observer, PluginNames
 from podwright.engine.memory import memory_in_use
-from podwright.engine.metrics.collectors import OnDemand, Read, Tallies, Tally, exponential
-from podwright.engine.metrics.plugins import PluginMetrics
+from podwright.engine.metrics.families import (
+    Counter,
+    CounterFamily,
+    Gauge,
+    GaugeFamily,
+    Histogram,
+    HistogramFamily,
+    Read,
+    exponential,
+)
+from podwright.engine.metrics.plugin_evaluations import PluginEvaluations
+
+ATTEMPTS_PER_MEASURED: Final = 50
+"""The plugins of one attempt in so many are measured. kube-scheduler measures one in ten for plugins, and all for extension points."""
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
+"""How an attempt ended: the label `result`."""
 
-_ATTEMPTS: Final = (*map(str, range(15)), "15+")
+_POD_ATTEMPTS: Final = (*map(str, range(15)), "15+")
+
+# Queue
+
+PENDING_PODS: Final = Gauge("scheduler_pending_pods", "Pending pods by queue.", ("queue",))
+UNSCHEDULABLE_PODS: Final = Gauge(
+    "scheduler_unschedulable_pods", "Pods that wait, by the plugins that rejected them.", ("plugin", "profile")
+)
+INFLIGHT_EVENTS: Final = Gauge("scheduler_inflight_events", "What is kept for pods in flight.", ("event",))
+QUEUE_INCOMING_PODS: Final = Counter(
+    "scheduler_queue_incoming_pods", "Pods added to queues, by event.", ("queue", "event")
+)
+HINT_SECONDS: Final = Histogram(
+    "scheduler_queueing_hint_execution_duration_seconds",
+    "Duration for running a queueing hint of a plugin, of one call in sixteen.",
+    ("plugin", "event", "hint"),
+    exponential(0.00001, 1.5, 20),
+)
+EVENT_SECONDS: Final = Histogram(
+    "scheduler_event_handling_duration_seconds",
+    "Duration for handling an event of the cluster.",
+    ("event",),
+    exponential(0.0001, 2, 12),
+)
+CACHE_SIZE: Final = Gauge("scheduler_cache_size", "Nodes and pods in the cache.", ("type",))
+
+# Attempts
+
+SCHEDULE_ATTEMPTS: Final = Counter(
+    "scheduler_schedule_attempts", "Attempts to schedule pods, by result.", ("result", "profile")
+)
+ATTEMPT_SECONDS: Final = Histogram(
+    "scheduler_scheduling_attempt_duration_seconds",
+    "Duration of an attempt, algorithm and binding.",
+    ("result", "profile"),
+    exponential(0.001, 2, 15),
+)
+ALGORITHM_SECONDS: Final = Histogram(
+    "scheduler_scheduling_algorithm_duration_seconds",
+    "Duration of the scheduling algorithm.",
+    (),
+    exponential(0.001, 2, 15),
+)
+POINT_SECONDS: Final = Histogram(
+    "scheduler_framework_extension_point_duration_seconds",
+    "Duration for running all plugins of an extension point, of one attempt in fifty.",
+    ("extension_point", "status", "profile"),
+    exponential(0.0001, 2, 12),
+)
+PLUGIN_SECONDS: Final = Histogram(
+    "scheduler_plugin_execution_duration_seconds",
+    "Duration for running a plugin at an extension point, of one attempt in fifty.",
+    ("plugin", "extension_point", "status"),
+    exponential(0.00001, 1.5, 20),
+)
+PLUGIN_EVALUATIONS: Final = Counter(
+    "scheduler_plugin_evaluation",
+    "How often a plugin was asked: for a pod in PreFilter and PreScore, about a node in Filter and Score.",
+    ("plugin", "extension_point", "profile"),
+)
+SLI_SECONDS: Final = Histogram(
+    "scheduler_pod_scheduling_sli_duration_seconds",
+    "From a pod's entry into the queue until it was bound, all attempts included.",
+    ("attempts",),
+    exponential(0.01, 2, 20),
+)
+POD_ATTEMPTS: Final = Histogram(
+    "scheduler_pod_scheduling_attempts", "Attempts that a bound pod took.", (), exponential(1, 2, 5)
+)
+SCHEDULED_AFTER_FLUSH: Final = Counter(
+    "scheduler_pod_scheduled_after_flush",
+    "Pods that were bound in an attempt that no event had led to, only the time that they had waited.",
+)
+PERMIT_WAIT_SECONDS: Final = Histogram(
+    "scheduler_permit_wait_duration_seconds",
+    "Duration of waiting in Permit.",
+    ("result",),
+    exponential(0.001, 2, 15),
+)
+GOROUTINES: Final = Gauge("scheduler_goroutines", "Bindings under way.", ("operation",))
+
+# Pod groups
+
+GROUP_ATTEMPTS: Final = Counter(
+    "scheduler_podgroup_schedule_attempts", "Attempts to schedule pod groups, by result.", ("result", "profile")
+)
+GROUP_ATTEMPT_SECONDS: Final = Histogram(
+    "scheduler_podgroup_scheduling_attempt_duration_seconds",
+    "Duration of an attempt at a pod group.",
+    ("result", "profile"),
+    exponential(0.001, 2, 15),
+)
+GROUP_ALGORITHM_SECONDS: Final = Histogram(
+    "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+    "Duration of the scheduling algorithm for a pod group.",
+    (),
+    exponential(0.001, 2, 15),
+)
+
+# Preemption
+
+PREEMPTION_ATTEMPTS: Final = Counter("scheduler_preemption_attempts", "Attempts at preemption, successful or not.")
+PREEMPTION_EVALUATION_SECONDS: Final = Histogram(
+    "scheduler_preemption_evaluation_duration_seconds",
+    "Duration of the search for victims.",
+    ("preemptor", "result"),
+    exponential(0.001, 2, 16),
+)
+PREEMPTION_VICTIMS: Final = Histogram(
+    "scheduler_preemption_victims", "Victims of a preemption.", (), exponential(1, 2, 7)
+)
+PREEMPTION_PDB_VIOLATIONS: Final = Counter(
+    "scheduler_preemption_pdb_violations",
+    "Victims whose eviction overdraws a PodDisruptionBudget.",
+    ("preemptor",),
+)
+PREEMPTION_DISRUPTIONS: Final = Histogram(
+    "scheduler_preemption_workload_disruptions",
+    "Groups that go as a whole, and other pods of groups, among the victims of a preemption.",
+    ("preemptor",),
+    exponential(1, 2, 11),
+)
+PREEMPTION_SECONDS: Final = Histogram(
+    "scheduler_preemption_execution_duration_seconds",
+    "From the choice of the victims until the deletion of the last one had begun.",
+    ("preemptor", "result"),
+    exponential(0.001, 2, 16),
+)
+PREEMPTION_GOROUTINE_SECONDS: Final = Histogram(
+    "scheduler_preemption_goroutines_duration_seconds",
+    "From the choice of the victims until the deletion of the last one had begun.",
+    ("result",),
+    exponential(0.01, 2, 20),
+)
+PREEMPTION_GOROUTINES: Final = Counter(
+    "scheduler_preemption_goroutines_execution", "Preemptions carried out.", ("result",)
+)
+GROUP_PREEMPTION_ATTEMPTS: Final = Counter(
+    "scheduler_workload_preemption_attempts",
+    "Attempts of pod groups at preemption, by the code that they ended with.",
+    ("result",),
+)
+GROUP_PREEMPTION_VICTIMS: Final = Histogram(
+    "scheduler_workload_preemption_victims", "Victims of a preemption by a pod group.", (), exponential(1, 2, 11)
+)
+
+# Requests to the API server
+
+CLIENT_REQUESTS: Final = Counter(
+    "rest_client_requests", "HTTP requests by status code, method and host.", ("code", "method", "host")
+)
+CLIENT_REQUEST_SECONDS: Final = Histogram(
+    "rest_client_request_duration_seconds",
+    "From a request until its answer was read, by method and host. Watches are left out.",
+    ("verb", "host"),
+    (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
+)
+
+# The process
+
+EVENTS_DROPPED: Final = Counter("podwright_events_dropped", "Events that were not posted: too many waited.")
+INVALID_OBJECTS: Final = Counter("podwright_bad_objects", "Objects that could not be understood.", ("kind",))
+BUILD_INFO: Final = Gauge("podwright_build_info", "Which version this is.", ("version", "python_version"))
+"""Not kubernetes_build_info: alerts compare that one's versions across the cluster."""
+MEMORY_IN_USE: Final = Gauge(
+    "podwright_memory_in_use_bytes", "Memory in use, without what the C library keeps for later."
+)
+
+CATALOGUE: Final = tuple(each for each in list(globals().values()) if isinstance(each, Counter | Histogram | Gauge))
+
+# Served apart, at /metrics/resources: see kube/serve/pod_resources.py
+
+_POD_LABELS: Final = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
+POD_REQUEST: Final = Gauge("kube_pod_resource_request", "What a pod requests of each resource.", _POD_LABELS)
+POD_LIMIT: Final = Gauge("kube_pod_resource_limit", "How much of each resource a pod may take.", _POD_LABELS)
+POD_RESOURCES: Final = (POD_REQUEST, POD_LIMIT)
 
 
-class Attempts:
-    """The metrics of one profile's attempts with one result, looked up once."""
+class Metrics(Observer):
+    """The numbers of one process, and the observer that the core reports to. `clock` gives seconds and never steps back."""
 
-    __slots__ = ("_count", "_duration")
-
-    def __init__(self, count: Counter, duration: Histogram | Tally) -> None:
-        self._count = count
-        self._duration = duration
-
-    def observe(self, seconds: float) -> None:
-        self._count.inc()
-        self._duration.observe(seconds)
-
-
-class Metrics:
-    """One registry; `text()` of kube/serve/health.py shows it."""
-
-    def __init__(self) -> None:
-        # When a series began is nothing that kube-scheduler tells; it would double the number of series.
-        disable_created_metrics()  # type: ignore[no-untyped-call]
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._counters = {each: CounterFamily(each) for each in CATALOGUE if isinstance(each, Counter)}
+        self._histograms = {each: HistogramFamily(each) for each in CATALOGUE if isinstance(each, Histogram)}
+        self._gauges = {each: GaugeFamily(each) for each in CATALOGUE if isinstance(each, Gauge)}
+        self._evaluations = PluginEvaluations(self._counters[PLUGIN_EVALUATIONS])
+        self._attempts = 0
+        self.compute(BUILD_INFO, lambda: {(__version__, platform.python_version()): 1})
+        self.compute(MEMORY_IN_USE, lambda: {(): memory_in_use()})
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
-        self._on_demand = OnDemand()
-        registry.register(self._on_demand)
-        self.plugins = PluginMetrics(registry)
-        self._attempts = Counter(
-            "scheduler_schedule_attempts",
-            "Attempts to schedule pods, by result.",
-            ["result", "profile"],
-            registry=registry,
-        )
-        self._attempt_seconds = Tallies(
-            "scheduler_scheduling_attempt_duration_seconds",
-            "Duration of an attempt, algorithm and binding.",
-            ["result", "profile"],
-            exponential(0.001, 2, 15),
-            registry,
-        )
-        self.algorithm_seconds = Histogram(
-            "scheduler_scheduling_algorithm_duration_seconds",
-            "Duration of the scheduling algorithm.",
-            buckets=exponential(0.001, 2, 15),
-            registry=registry,
-        )
-        self._group_attempts = Counter(
-            "scheduler_podgroup_schedule_attempts",
-            "Attempts to schedule pod groups, by result.",
-            ["result", "profile"],
-            registry=registry,
-        )
-        self._group_attempt_seconds = Histogram(
-            "scheduler_podgroup_scheduling_attempt_duration_seconds",
-            "Duration of an attempt at a pod group.",
-            ["result", "profile"],
-            buckets=exponential(0.001, 2, 15),
-            registry=registry,
-        )
-        self.group_algorithm_seconds = Histogram(
-            "scheduler_podgroup_scheduling_algorithm_duration_seconds",
-            "Duration of the scheduling algorithm for a pod group.",
-            buckets=exponential(0.001, 2, 15),
-            registry=registry,
-        )
-        self._sli_seconds = Tallies(
-            "scheduler_pod_scheduling_sli_duration_seconds",
-            "From a pod's entry into the queue until it was bound, all attempts included.",
-            ["attempts"],
-            exponential(0.01, 2, 20),
-            registry,
-        )
-        self.pod_attempts = Histogram(
-            "scheduler_pod_scheduling_attempts",
-            "Attempts that a bound pod took.",
-            buckets=exponential(1, 2, 5),
-            registry=registry,
-        )
-        self.preemption_attempts = Counter(
-            "scheduler_preemption_attempts", "Attempts at preemption, successful or not.", registry=registry
-        )
-        self.preemption_victims = Histogram(
-            "scheduler_preemption_victims",
-            "Victims of a preemption.",
-            buckets=exponential(1, 2, 7),
-            registry=registry,
-        )
-        self._preemption_seconds = Histogram(
-            "scheduler_preemption_goroutines_duration_seconds",
-            "From the choice of the victims until the deletion of the last one had begun.",
-            ["result"],
-            buckets=exponential(0.01, 2, 20),
-            registry=registry,
-        )
-        self._preemptions = Counter(
-            "scheduler_preemption_goroutines_execution", "Preemptions carried out.", ["result"], registry=registry
-        )
-        self.permit_wait_seconds = Histogram(
-            "scheduler_permit_wait_duration_seconds",
-            "Duration of waiting in Permit.",
-            ["result"],
-            buckets=exponential(0.001, 2, 15),
-            registry=registry,
-        )
-        self.after_flush = Counter(
-            "scheduler_pod_scheduled_after_flush",
-            "Pods that were bound in an attempt that no event had led to, only the time that they had waited.",
-            registry=registry,
-        )
-        self._incoming = Counter(
-            "scheduler_queue_incoming_pods", "Pods added to queues, by event.", ["queue", "event"], registry=registry
-        )
-        self._incoming_known: dict[tuple[str, str], Counter] = {}
-        self._profiles: dict[tuple[str, str], Attempts] = {}
-        self.events_dropped = Counter(
-            "podwright_events_dropped", "Events that were not posted: too many waited.", registry=registry
-        )
-        self.bad_objects = Counter(
-            "podwright_bad_objects", "Objects that could not be understood.", ["kind"], registry=registry
-        )
-        # Not kubernetes_build_info: whoever watches over clusters is alerted by that if its versions differ.
-        build = Gauge(
-            "podwright_build_info", "Which version this is.", ["version", "python_version"], registry=registry
-        )
-        build.labels(__version__, platform.python_version()).set(1)
-        in_use = Gauge(
-            "podwright_memory_in_use_bytes",
-            "Memory in use, without what the C library keeps for later.",
-            registry=registry,
-        )
-        in_use.set_function(memory_in_use)
+        registry.register(self)
 
-    def attempts(self, result: str, profile: str) -> Attempts:
-        """Counter and histogram of attempts with this result."""
-        key = (result, profile)
-        known = self._profiles.get(key)
-        if known is None:
-            known = Attempts(self._attempts.labels(*key), self._attempt_seconds.of(*key))
-            self._profiles[key] = known
-        return known
+    def collect(self) -> Iterable[Metric]:
+        """All families, for the registry."""
+        self._evaluations.fold()
+        for families in (self._counters, self._histograms, self._gauges):
+            for family in families.values():
+                yield family.collect()
 
-    def group_attempts(self, result: str, profile: str) -> Attempts:
-        """Counter and histogram of attempts at pod groups with this result."""
-        return Attempts(
-            self._group_attempts.labels(result, profile), self._group_attempt_seconds.labels(result, profile)
-        )
+    # For every metric
 
-    def incoming(self, queue: str, event: str) -> None:
-        key = (queue, event)
-        known = self._incoming_known.get(key)
-        if known is None:
-            known = self._incoming_known[key] = self._incoming.labels(*key)
-        known.inc()
+    def count(self, counter: Counter, *labels: str, by: int = 1) -> None:
+        self._counters[counter].of(*labels)[0] += by
 
-    def preempted(self, result: str, seconds: float) -> None:
-        """The victims of one preemption were evicted, or could not be."""
-        self._preemption_seconds.labels(result).observe(seconds)
-        self._preemptions.labels(result).inc()
+    def observe(self, histogram: Histogram, value: float, *labels: str) -> None:
+        self._histograms[histogram].of(*labels).observe(value)
 
-    def bound(self, seconds: float, attempts: int) -> None:
-        """A pod was bound that long after it entered the queue."""
-        self._sli_seconds.of(_ATTEMPTS[min(attempts, 15)]).observe(seconds)
-        self.pod_attempts.observe(attempts)
+    def compute(self, gauge: Gauge, read: Read) -> None:
+        """`read` computes the gauge whenever the metrics are scraped."""
+        self._gauges[gauge].computed_by(read)
 
-    def on_demand(self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:
-        """A gauge with one label that is computed when it is scraped."""
-        self.on_demand_by(name, text, (label,), lambda: {(value,): number for value, number in read().items()})
+    def counter(self, counter: Counter) -> CounterFamily:
+        """For callers that keep a series to save the look-up."""
+        return self._counters[counter]
 
-    def on_demand_by(self, name: str, text: str, labels: tuple[str, ...], read: Read) -> None:
-        """A gauge with labels that is computed when it is scraped."""
-        self._on_demand.offer(name, text, labels, read)
+    def histogram(self, histogram: Histogram) -> HistogramFamily:
+        """For callers that keep a series to save the look-up."""
+        return self._histograms[histogram]
+
+    # Several metrics at once
+
+    def sampled(self) -> Observer | None:
+        """The observer for the next attempt, or None if its plugins are not to be measured."""
+        self._attempts += 1
+        return self if self._attempts % ATTEMPTS_PER_MEASURED == 1 else None
+
+    def attempt_took(self, result: str, profile: str, seconds: float) -> None:
+        self.count(SCHEDULE_ATTEMPTS, result, profile)
+        self.observe(ATTEMPT_SECONDS, seconds, result, profile)
+
+    def group_attempt_took(self, result: str, profile: str, seconds: float) -> None:
+        self.count(GROUP_ATTEMPTS, result, profile)
+        self.observe(GROUP_ATTEMPT_SECONDS, seconds, result, profile)
+
+    def pod_bound(self, seconds: float, attempts: int) -> None:
+        """A pod was bound `seconds` after it entered the queue."""
+        self.observe(SLI_SECONDS, seconds, _POD_ATTEMPTS[min(attempts, 15)])
+        self.observe(POD_ATTEMPTS, attempts)
+
+    def preemption_took(self, preemptor: str, result: str, seconds: float) -> None:
+        """The last eviction of a preemption was answered."""
+        self.observe(PREEMPTION_SECONDS, seconds, preemptor, result)
+        self.observe(PREEMPTION_GOROUTINE_SECONDS, seconds, result)
+        self.count(PREEMPTION_GOROUTINES, result)
+
+    # What the core and the intake report: see Observer
+
+    def start(self) -> float:
+        return self._clock()
+
+    def framework_built(self, plugins: PluginNames) -> None:
+        self._evaluations.framework_built(plugins)
+
+    def attempt_ended(
+        self,
+        plugins: PluginNames,
+        skipped: tuple[Collection[str], Collection[str]],
+        nodes: int,
+        rejected: Mapping[str, int],
+        scored: int,
+        ended_by: str,
+    ) -> None:
+        self._evaluations.attempt_ended(plugins, skipped, nodes, rejected, scored, ended_by)
+
+    def victims_searched(self, started: float, preemptor: str, result: str) -> None:
+        self.observe(PREEMPTION_EVALUATION_SECONDS, self._clock() - started, preemptor, result)
+
+    def group_preemption_ended(self, result: str) -> None:
+        self.count(GROUP_PREEMPTION_ATTEMPTS, result)
+
+    def plugin_ended(self, started: float, plugin: str, point: str, status: str) -> None:
+        self.observe(PLUGIN_SECONDS, self._clock() - started, plugin, point, status)
+
+    def point_ended(self, started: float, profile: str, point: str, status: str) -> None:
+        self.observe(POINT_SECONDS, self._clock() - started, point, status, profile)
+
+    def pod_queued(self, queue: str, event: str) -> None:
+        self.count(QUEUE_INCOMING_PODS, queue, event)
+
+    def hint_ended(self, started: float, plugin: str, event: str, result: str) -> None:
+        self.observe(HINT_SECONDS, self._clock() - started, plugin, event, result)
+
+    def event_ended(self, started: float, event: str) -> None:
+        """The intake handled an event of the cluster."""
+        self.observe(EVENT_SECONDS, self._clock() - started, event)

@@ -18,15 +18,15 @@ from typing import Any, Final
 import aiohttp
 import orjson
 from multidict import CIMultiDict
-from prometheus_client import CollectorRegistry
 from yarl import URL
 
 from podwright import __version__
+from podwright.engine.metrics.metrics import Metrics
 from podwright.kube.client.answers import Answer
 from podwright.kube.client.credentials import Credentials, Headers, Source
 from podwright.kube.client.errors import ConfigError, UnreachableError, is_initializing, retry_after
 from podwright.kube.client.media_types import JSON
-from podwright.kube.client.metrics import NO_ANSWER, ClientMetrics, HostMetrics
+from podwright.kube.client.metrics import NO_ANSWER, HostMetrics
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.client.wire import CONNECT_SECONDS, Wire
 
@@ -48,9 +48,9 @@ log = logging.getLogger(__name__)
 class Http:
     """The API client. Its owner closes it."""
 
-    def __init__(self, source: Source, metrics: ClientMetrics | None = None) -> None:
+    def __init__(self, source: Source, metrics: Metrics | None = None) -> None:
         self._source = source
-        self._metrics = metrics or ClientMetrics(CollectorRegistry())
+        self._metrics = metrics or Metrics(perf_counter)
         self._current: _Connections | None = None
         self._retired: list[_Connections] = []
         self._closed = False
@@ -157,7 +157,7 @@ class Http:
         current = self._current
         if current is not None and current.adopt(credentials):
             return current
-        new = self._current = _Connections(credentials, self._metrics.of(URL(credentials.server).authority))
+        new = self._current = _Connections(credentials, HostMetrics(self._metrics, URL(credentials.server).authority))
         if current is not None:
             await self._retire(current)
         return new

@@ -1,7 +1,7 @@
-"""What each pod requests and may take, as `/metrics/resources` tells it by kube-scheduler's names, labels and units.
+"""/metrics/resources: what each pod requests, and its limits, with kube-scheduler's names, labels and units.
 
-Computed from the cache and the queue while it is sent, page by page: of many pods it is too much to be done in one go.
-Source of the format: the Kubernetes documentation, "Kubernetes Metrics Reference", and Prometheus' text format 0.0.4.
+The text is computed from the cache and the queue while it is sent, page by page, because 50,000 pods would block the event loop
+for too long. Sources: the Kubernetes documentation, "Kubernetes Metrics Reference"; Prometheus' text format 0.0.4.
 """
 
 from __future__ import annotations
@@ -14,39 +14,41 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
+from podwright.engine.metrics.families import Gauge
+from podwright.engine.metrics.metrics import POD_LIMIT, POD_REQUEST
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-PODS_A_PAGE: Final = 500
-"""A millisecond."""
+PODS_PER_PAGE: Final = 500
+"""They take about a millisecond."""
 
 Pods = Callable[[], Iterable[PodInfo]]
 _Amounts = Callable[[PodInfo], Iterable[tuple[str, int]]]
 
-_FAMILIES: Final[tuple[tuple[str, str, _Amounts], ...]] = (
-    ("kube_pod_resource_request", "What a pod requests of each resource.", lambda pod: pod.requests.asked),
-    ("kube_pod_resource_limit", "How much of each resource a pod may take.", lambda pod: pod.limits.amounts),
+_AMOUNTS: Final[tuple[tuple[Gauge, _Amounts], ...]] = (
+    (POD_REQUEST, lambda pod: pod.requests.asked),
+    (POD_LIMIT, lambda pod: pod.limits.amounts),
 )
 
 
 def known_pods(cache: Cache, queue: SchedulingQueue) -> Iterator[PodInfo]:
-    """Pods of ours that wait, then all that are on nodes. Both may change meanwhile; no pod comes twice."""
-    waiting = set()
+    """The pods in the queue, then those on nodes. Both may change during the iteration; no pod is listed twice."""
+    queued_uids = set()
     for uid in queue.uids():
         queued = queue.get(uid)
         if queued is not None:
-            waiting.add(uid)
+            queued_uids.add(uid)
             yield queued.pod
     for node in list(cache.nodes.values()):
-        yield from [pod for uid, pod in node.pods.items() if uid not in waiting]
+        yield from [pod for uid, pod in node.pods.items() if uid not in queued_uids]
 
 
 def pages(pods: Pods) -> Iterator[bytes]:
-    """The text in pieces, some of them empty; between them pods may come and go."""
-    for name, text, amounts in _FAMILIES:
-        lines = [f"# HELP {name} {text}\n# TYPE {name} gauge\n"]
+    """The text in pages, some of them empty. Pods may come and go between two pages."""
+    for gauge, amounts in _AMOUNTS:
+        lines = [f"# HELP {gauge.name} {gauge.help}\n# TYPE {gauge.name} gauge\n"]
         for number, pod in enumerate(pods(), 1):
-            lines += [_line(name, pod, resource, amount) for resource, amount in amounts(pod)]
-            if number % PODS_A_PAGE == 0:
+            lines += [_line(gauge.name, pod, resource, amount) for resource, amount in amounts(pod)]
+            if number % PODS_PER_PAGE == 0:
                 yield "".join(lines).encode()
                 lines.clear()
         yield "".join(lines).encode()
@@ -62,7 +64,7 @@ def _line(name: str, pod: PodInfo, resource: str, amount: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _escaped(value: str) -> str:
-    """A label's value; the API server does not check what a pod calls its scheduler."""
+    """A label value. Only the scheduler's name needs escapes: the API server accepts any string there."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

@@ -12,12 +12,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from podwright import __version__
 from podwright.core.framework.interface import FilterPlugin, PermitPlugin, Plugin
 from podwright.core.framework.status import Code, Status
-from podwright.core.objects.pod import parse_pod
 from podwright.core.queue import hinting
-from podwright.engine.metrics.collectors import Counts, Tallies
-from podwright.engine.metrics.plugins import ONE_ATTEMPT_IN
-from podwright.kube.client.metrics import ClientMetrics
-from podwright.kube.serve.pod_resources import pages
+from podwright.engine.metrics import families
+from podwright.engine.metrics.metrics import ATTEMPTS_PER_MEASURED, CATALOGUE, POD_RESOURCES, QUEUE_INCOMING_PODS
 from support.engine.kit import PerNode, Rig, Slow, custom_policy, deciding, on_node, ours, settle, values
 from support.objects.builders import make_node
 
@@ -83,10 +80,10 @@ async def test_one_attempt_in_so_many_is_measured_from_filter_to_bind():
     policy = custom_policy("filter", "PerNode")
     policy["spec"]["plugins"]["score"] = {"enabled": [{"name": "PerNode"}]}
     assert rig.engine.policies.apply(policy).accepted
-    for number in range(ONE_ATTEMPT_IN + 1):
+    for number in range(ATTEMPTS_PER_MEASURED + 1):
         rig.pod(f"p{number}")
     async with deciding(rig):
-        assert len(rig.cluster.bound) == ONE_ATTEMPT_IN + 1
+        assert len(rig.cluster.bound) == ATTEMPTS_PER_MEASURED + 1
         points = values(rig, "scheduler_framework_extension_point_duration_seconds_count")
         ran = ("PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit", "Bind")
         assert points == {(point, "Success", "podwright"): 2 for point in ran}
@@ -245,33 +242,24 @@ async def test_what_is_kept_and_cached_is_counted():
     assert values(rig, "scheduler_cache_size") == {("nodes",): 1, ("pods",): 0, ("assumed_pods",): 0}
 
 
-def test_every_metric_is_documented_with_its_labels_and_no_other():
+def test_the_tables_in_the_docs_list_the_catalogue_with_its_labels():
     text = (Path(__file__).parents[4] / "docs" / "metrics.md").read_text().partition("## Missing")[0]
     documented = {
         name: tuple(re.findall(r"`(\w+)`", labels))
         for name, labels in re.findall(r"^\| `(\w+)` \| ([^|]*)\|", text, re.MULTILINE)
     }
-    registry = Rig().ports.metrics.registry
-    ClientMetrics(registry)
-    there = {
-        family.name + ("_total" if family.type == "counter" else "")
-        for family in registry.collect()
-        if not family.name.startswith(("process_", "python_"))
-    }
-    of_pods = re.findall(r"# TYPE (\w+) gauge", b"".join(pages(tuple)).decode())
-    assert there | set(of_pods) == set(documented)
-    collectors = {
-        getattr(collector, "name", getattr(collector, "_name", "")): getattr(
-            collector, "label_names", getattr(collector, "_labelnames", None)
-        )
-        for collector in registry._collector_to_names
-        if hasattr(collector, "label_names") or hasattr(collector, "_labelnames")
-    }
-    for name, labels in collectors.items():
-        assert documented.get(name, documented.get(f"{name}_total")) == tuple(labels), name
-    series = b"".join(pages(lambda: [parse_pod(ours("web", requests={"cpu": "1"}))])).decode()
-    for name in of_pods:
-        assert documented[name] == tuple(re.findall(r'(\w+)="', series.splitlines()[2])), name
+    assert documented == {each.exposed_name: each.labels for each in (*CATALOGUE, *POD_RESOURCES)}
+
+
+def test_scrapes_show_the_catalogue_and_what_prometheus_says_of_the_process():
+    shown = {family.name for family in Rig().ports.metrics.registry.collect()}
+    assert {name for name in shown if not name.startswith(("process_", "python_"))} == {each.name for each in CATALOGUE}
+    assert "process_cpu_seconds" in shown
+
+
+def test_a_series_has_a_value_for_each_label():
+    with pytest.raises(ValueError, match="scheduler_queue_incoming_pods has the labels"):
+        Rig().ports.metrics.count(QUEUE_INCOMING_PODS, "active")
 
 
 async def test_attempts_count_by_how_they_ended():
@@ -395,24 +383,44 @@ def test_the_version_is_told_and_not_as_one_of_kubernetes():
     assert "kubernetes_build_info" not in families
 
 
-def test_a_tally_is_the_histogram_that_prometheus_would_have():
-    seen = [0.0, 0.5, 1.0, 1.5, 4.0, 4.1, 100.0]
-    ours, theirs = CollectorRegistry(), CollectorRegistry()
-    tallies = Tallies("seconds", "What was seen.", ["of"], [1.0, 2.0, 4.0], ours)
-    histogram = Histogram("seconds", "What was seen.", ["of"], buckets=[1.0, 2.0, 4.0], registry=theirs)
-    for value in seen:
-        tallies.of("it").observe(value)
-        histogram.labels("it").observe(value)
-    expected = [line for line in generate_latest(theirs).decode().splitlines() if "_created" not in line]
-    assert generate_latest(ours).decode().splitlines() == expected
+def exposition(registry):
+    return [line for line in generate_latest(registry).decode().splitlines() if "_created" not in line]
 
 
-def test_counts_are_the_counter_that_prometheus_would_have():
-    ours, theirs = CollectorRegistry(), CollectorRegistry()
-    counts = Counts("seen", "What was seen.", ["by", "of"], ours)
-    counter = Counter("seen", "What was seen.", ["by", "of"], registry=theirs)
+class Shown:
+    """A collector of one family."""
+
+    def __init__(self, family):
+        self.family = family
+
+    def collect(self):
+        return [self.family.collect()]
+
+
+def test_histograms_are_exposed_as_by_the_prometheus_client():
+    registry, expected = CollectorRegistry(), CollectorRegistry()
+    ours = families.HistogramFamily(families.Histogram("seconds", "What was seen.", ("of",), (1.0, 2.0, 4.0)))
+    registry.register(Shown(ours))
+    theirs = Histogram("seconds", "What was seen.", ["of"], buckets=[1.0, 2.0, 4.0], registry=expected)
+    for value in [0.0, 0.5, 1.0, 1.5, 4.0, 4.1, 100.0]:
+        ours.of("it").observe(value)
+        theirs.labels("it").observe(value)
+    assert exposition(registry) == exposition(expected)
+
+
+def test_counters_are_exposed_as_by_the_prometheus_client():
+    registry, expected = CollectorRegistry(), CollectorRegistry()
+    ours = families.CounterFamily(families.Counter("seen", "What was seen.", ("by", "of")))
+    registry.register(Shown(ours))
+    theirs = Counter("seen", "What was seen.", ["by", "of"], registry=expected)
     for number, labels in enumerate([("a", "b"), ("a", "c"), ("a", "b")], 1):
-        counts.of(*labels)[0] += number
-        counter.labels(*labels).inc(number)
-    expected = [line for line in generate_latest(theirs).decode().splitlines() if "_created" not in line]
-    assert generate_latest(ours).decode().splitlines() == expected
+        ours.of(*labels)[0] += number
+        theirs.labels(*labels).inc(number)
+    assert exposition(registry) == exposition(expected)
+
+
+def test_metrics_without_labels_are_exposed_before_they_are_counted():
+    registry, expected = CollectorRegistry(), CollectorRegistry()
+    registry.register(Shown(families.CounterFamily(families.Counter("seen", "What was seen."))))
+    Counter("seen", "What was seen.", registry=expected)
+    assert exposition(registry) == exposition(expected)

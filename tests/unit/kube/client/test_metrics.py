@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+import time
 
+import pytest
+from prometheus_client import generate_latest
+
+from podwright.engine.metrics.metrics import Metrics
 from podwright.kube.client.errors import ApiError, UnreachableError
-from podwright.kube.client.metrics import ClientMetrics
+from podwright.kube.client.metrics import HostMetrics
 from support.http.kit import api, forever, hangs_up, says, streams
 
 
 @pytest.fixture
-def registry():
-    return CollectorRegistry()
+def metrics():
+    return Metrics(time.monotonic)
 
 
-def samples(registry, name):
+def samples(metrics, name):
     """By all labels but the host, of which there is one."""
     found = {}
-    for family in registry.collect():
+    for family in metrics.registry.collect():
         for sample in family.samples:
             if sample.name == name:
                 assert sample.labels["host"].startswith("127.0.0.1:")
@@ -26,42 +29,42 @@ def samples(registry, name):
     return found
 
 
-async def test_requests_count_by_code_and_method(registry):
+async def test_requests_count_by_code_and_method(metrics):
     answers = says(201, {}), says(201, {}), says(409), says(200, {})
-    async with api(*answers, metrics=ClientMetrics(registry)) as (http, _):
+    async with api(*answers, metrics=metrics) as (http, _):
         for _ in range(2):
             await http.call("POST", "/one", {})
         with pytest.raises(ApiError):
             await http.call("POST", "/one", {})
         await http.call("GET", "/one")
-    assert samples(registry, "rest_client_requests_total") == {
+    assert samples(metrics, "rest_client_requests_total") == {
         ("201", "POST"): 2,
         ("409", "POST"): 1,
         ("200", "GET"): 1,
     }
-    assert samples(registry, "rest_client_request_duration_seconds_count") == {("POST",): 3, ("GET",): 1}
+    assert samples(metrics, "rest_client_request_duration_seconds_count") == {("POST",): 3, ("GET",): 1}
 
 
-async def test_a_request_without_an_answer_counts_as_an_error(registry):
+async def test_a_request_without_an_answer_counts_as_an_error(metrics):
     async def late(_request):
         await forever()
 
-    async with api(hangs_up(), late, metrics=ClientMetrics(registry)) as (http, _):
+    async with api(hangs_up(), late, metrics=metrics) as (http, _):
         for _ in range(2):
             with pytest.raises(UnreachableError):
                 await http.call("POST", "/one", {}, timeout=0.05)
-    assert samples(registry, "rest_client_requests_total") == {("<error>", "POST"): 2}
-    assert samples(registry, "rest_client_request_duration_seconds_sum")["POST",] >= 0.05
+    assert samples(metrics, "rest_client_requests_total") == {("<error>", "POST"): 2}
+    assert samples(metrics, "rest_client_request_duration_seconds_sum")["POST",] >= 0.05
 
 
-async def test_a_request_that_was_refused_and_sent_again_counts_twice(registry):
-    async with api(says(401), says(200, {}), metrics=ClientMetrics(registry)) as (http, _):
+async def test_a_request_that_was_refused_and_sent_again_counts_twice(metrics):
+    async with api(says(401), says(200, {}), metrics=metrics) as (http, _):
         await http.call("GET", "/one")
-    assert samples(registry, "rest_client_requests_total") == {("401", "GET"): 1, ("200", "GET"): 1}
+    assert samples(metrics, "rest_client_requests_total") == {("401", "GET"): 1, ("200", "GET"): 1}
 
 
-async def test_streams_count_and_are_not_measured(registry):
-    async with api(streams({"a": 1}), says(410), default=hangs_up(), metrics=ClientMetrics(registry)) as (http, _):
+async def test_streams_count_and_are_not_measured(metrics):
+    async with api(streams({"a": 1}), says(410), default=hangs_up(), metrics=metrics) as (http, _):
         async with http.stream("/watch", {}) as response:
             await response.read()
         with pytest.raises(ApiError):
@@ -70,21 +73,22 @@ async def test_streams_count_and_are_not_measured(registry):
         with pytest.raises(UnreachableError):
             async with http.stream("/watch", {}):
                 pass
-    assert samples(registry, "rest_client_requests_total") == {
+    assert samples(metrics, "rest_client_requests_total") == {
         ("200", "GET"): 1,
         ("410", "GET"): 1,
         ("<error>", "GET"): 1,
     }
-    assert samples(registry, "rest_client_request_duration_seconds_count") == {}
+    assert samples(metrics, "rest_client_request_duration_seconds_count") == {}
 
 
 @pytest.mark.parametrize(
     ("seconds", "bucket"),
     [(0.004, "0.005"), (0.02, "0.025"), (0.2, "0.25"), (3.0, "4.0"), (60.0, "60.0"), (61.0, "+Inf")],
 )
-def test_durations_fall_into_the_buckets_of_client_go(registry, seconds, bucket):
-    ClientMetrics(registry).of("kubernetes:443").answered("GET", 200, seconds)
-    lines = [line for line in generate_latest(registry).decode().splitlines() if "_bucket" in line]
+def test_durations_fall_into_the_buckets_of_client_go(metrics, seconds, bucket):
+    HostMetrics(metrics, "kubernetes:443").answered("GET", 200, seconds)
+    text = generate_latest(metrics.registry).decode()
+    lines = [line for line in text.splitlines() if line.startswith("rest_client_request_duration_seconds_bucket")]
     first = next(line for line in lines if line.endswith(" 1.0"))
     assert first == f'rest_client_request_duration_seconds_bucket{{host="kubernetes:443",le="{bucket}",verb="GET"}} 1.0'
     assert [line.split('le="')[1].split('"')[0] for line in lines] == [

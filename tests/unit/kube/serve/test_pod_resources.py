@@ -148,7 +148,7 @@ def test_pods_of_one_template_share_their_limits():
 
 
 async def test_it_is_served_and_others_get_their_turn_between_two_pages(monkeypatch):
-    monkeypatch.setattr(pod_resources, "PODS_A_PAGE", 1)
+    monkeypatch.setattr(pod_resources, "PODS_PER_PAGE", 1)
     pods = [parse_pod(make_pod(f"p{n}", requests={"cpu": "1"})) for n in range(50)]
     turns = 0
     turns_at = []

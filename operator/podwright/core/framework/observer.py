@@ -1,0 +1,73 @@
+"""The observer: learns what the core does, so that it can be counted and timed without the core knowing how.
+
+The core has no clock. It asks the observer to `start` a measurement and hands the answer back when what is measured has ended.
+Points and statuses have kube-scheduler's names. `podwright.engine.metrics` has the observer that feeds the metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PluginNames:
+    """A framework's profile and the names of its plugins at each extension point (`PreFilter`), in order. Two frameworks never compare equal."""
+
+    profile: str
+    at: Mapping[str, tuple[str, ...]]
+
+
+class Observer:
+    """Ignores everything. Observers override what they need."""
+
+    def start(self) -> float:
+        """Starts a measurement. The answer is passed on as `started` when it ends."""
+        return 0.0
+
+    # Each attempt and each search for victims
+
+    def framework_built(self, plugins: PluginNames) -> None:
+        """The plugins of a profile were built."""
+
+    def attempt_ended(
+        self,
+        plugins: PluginNames,
+        skipped: tuple[Collection[str], Collection[str]],
+        nodes: int,
+        rejected: Mapping[str, int],
+        scored: int,
+        ended_by: str,
+    ) -> None:
+        """An attempt to place a pod ended without a fault.
+
+        `skipped`: the plugins that said Skip in PreFilter, and in PreScore; `nodes`: how many were filtered; `rejected`: how many
+        of them each plugin turned down; `scored`: how many nodes were scored; `ended_by`: the plugin whose PreFilter rejected
+        the pod for good, or "".
+        """
+
+    def victims_searched(self, started: float, preemptor: str, result: str) -> None:
+        """DefaultPreemption looked for victims. `preemptor`: `pod` or `podgroup`; `result`: the code it ended with."""
+
+    def group_preemption_ended(self, result: str) -> None:
+        """A pod group tried to preempt, whether or not it came to a search."""
+
+    # Attempts whose CycleState carries the observer
+
+    def plugin_ended(self, started: float, plugin: str, point: str, status: str) -> None:
+        """One plugin ran at one point; where it runs node by node, on all nodes together."""
+
+    def point_ended(self, started: float, profile: str, point: str, status: str) -> None:
+        """All plugins of a point ran."""
+
+    # The queue
+
+    def pod_queued(self, queue: str, event: str) -> None:
+        """A pod entered a queue because of an event."""
+
+    def hint_ended(self, started: float, plugin: str, event: str, result: str) -> None:
+        """A queueing hint was called. Only one call in `core.queue.hinting.SAMPLED` is measured."""
+
+
+NO_OBSERVER: Final = Observer()
