@@ -1,7 +1,7 @@
-"""What spread constraints and pod affinity come to if every pod is looked at anew: slow, plain, and kept apart from the plugins.
+"""Verdicts and scores of spread constraints and pod affinity, counted from all pods each time: slow, simple, and independent of the plugins.
 
 The rules are those of the Kubernetes documentation and of kube-scheduler 1.37. Verdicts are reasons by node name, "" for a
-node that passes; scores are normalised.
+node that passes. Scores are normalised.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 @dataclass
 class World:
-    """Nodes with the pods on them, and the labels of the namespaces that are known."""
+    """Nodes with the pods on them, and the labels of known namespaces."""
 
     nodes: dict[str, tuple[Node, list[PodInfo]]]
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ def world_of(cache: Cache) -> World:
 
 @dataclass
 class Rule:
-    """A spread constraint. `matches` says whether a selector wants a pod's labels, `counts_none` that it is empty."""
+    """A spread constraint. `matches`: whether the selector matches a pod's labels. `counts_none`: the selector is empty."""
 
     key: str
     skew: int
@@ -103,7 +103,7 @@ def _spread_verdict(node: Node, pod: PodInfo, rules: list[Rule], domains: list[C
 
 
 def _domains(world: World, pod: PodInfo, rule: Rule, keys: Iterable[str]) -> Counter[str]:
-    """Matching pods by domain, over the nodes that have all keys and count."""
+    """Matching pods by domain, over the eligible nodes that have all keys."""
     counts: Counter[str] = Counter()
     for node, pods in world.nodes.values():
         if all(key in node.labels for key in keys) and _included(node, pod, rule):
@@ -148,16 +148,16 @@ def spread_scores(
 # Affinity
 
 
-def meant_by_pending(world: World, term: PodAffinityTerm, pod: PodInfo) -> bool:
-    """Whether a pending pod's term means a pod: of namespaces it selects, only known ones count, or all of them."""
+def matched_by_pending(world: World, term: PodAffinityTerm, pod: PodInfo) -> bool:
+    """Whether a pending pod's term matches a pod. A namespace selector matches only known namespaces, unless it is empty."""
     labels = world.namespaces.get(pod.namespace)
     selector = term.namespace_selector
     within = pod.namespace in term.namespaces or selector.empty or (labels is not None and selector.matches(labels))
     return within and term.selector.matches(pod.labels)
 
 
-def meant_by_placed(world: World, term: PodAffinityTerm, pod: PodInfo) -> bool:
-    """Whether a placed pod's term means a pod: an unknown namespace has no labels."""
+def matched_by_placed(world: World, term: PodAffinityTerm, pod: PodInfo) -> bool:
+    """Whether a placed pod's term matches a pod. An unknown namespace has no labels."""
     return term.matches(pod.namespace, world.namespaces.get(pod.namespace, {}), pod.labels)
 
 
@@ -168,12 +168,12 @@ def affinity_verdicts(world: World, pod: PodInfo) -> dict[str, str]:
     closed: Counter[tuple[str, str]] = Counter()
     for node, pods in world.nodes.values():
         for other in pods:
-            if own.required and all(meant_by_pending(world, term, other) for term in own.required):
+            if own.required and all(matched_by_pending(world, term, other) for term in own.required):
                 _note(wanted, node, own.required)
-            _note(hated, node, [term for term in own.anti_required if meant_by_pending(world, term, other)])
+            _note(hated, node, [term for term in own.anti_required if matched_by_pending(world, term, other)])
             anti = other.pod_affinity.anti_required
-            _note(closed, node, [term for term in anti if meant_by_placed(world, term, pod)])
-    first = not wanted and all(meant_by_pending(world, term, pod) for term in own.required)
+            _note(closed, node, [term for term in anti if matched_by_placed(world, term, pod)])
+    first = not wanted and all(matched_by_pending(world, term, pod) for term in own.required)
     found = {}
     for name, (node, _) in world.nodes.items():
         keys = [term.topology_key for term in own.required]
@@ -200,7 +200,7 @@ def _note(counts: Counter[tuple[str, str]], node: Node, terms: Iterable[PodAffin
 def affinity_scores(
     world: World, pod: PodInfo, feasible: list[str], *, hard_weight: int = 1, ignore: bool = False
 ) -> dict[str, int] | None:
-    """None where nothing has a say."""
+    """None if no term applies."""
     own = pod.pod_affinity
     if ignore and not own.preferred and not own.anti_preferred:
         return None
@@ -208,12 +208,12 @@ def affinity_scores(
     for node, pods in world.nodes.values():
         for other in pods:
             theirs = other.pod_affinity
-            _note(pairs, node, [t for t in own.preferred if meant_by_pending(world, t, other)])
-            _note(pairs, node, [t for t in own.anti_preferred if meant_by_pending(world, t, other)], -1)
-            _note(pairs, node, [t for t in theirs.preferred if meant_by_placed(world, t, pod)])
-            _note(pairs, node, [t for t in theirs.anti_preferred if meant_by_placed(world, t, pod)], -1)
+            _note(pairs, node, [t for t in own.preferred if matched_by_pending(world, t, other)])
+            _note(pairs, node, [t for t in own.anti_preferred if matched_by_pending(world, t, other)], -1)
+            _note(pairs, node, [t for t in theirs.preferred if matched_by_placed(world, t, pod)])
+            _note(pairs, node, [t for t in theirs.anti_preferred if matched_by_placed(world, t, pod)], -1)
             if hard_weight:
-                _note(pairs, node, [t for t in theirs.required if meant_by_placed(world, t, pod)], hard_weight)
+                _note(pairs, node, [t for t in theirs.required if matched_by_placed(world, t, pod)], hard_weight)
     if not pairs:
         return None
     raw = {name: sum(pairs.get(pair, 0) for pair in world.nodes[name][0].labels.items()) for name in feasible}

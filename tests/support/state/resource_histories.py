@@ -1,4 +1,4 @@
-"""Clusters that change between decisions, for tests of what resource plugins keep from one to the next."""
+"""Clusters that change between decisions, for tests of what resource plugins cache between them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from support.objects.builders import make_node, make_pod
 from support.plugins.kit import make_cache
 
 SIZE = 96
-"""Nodes at the start: enough for repairs of some rows at once."""
+"""Nodes at the start: enough that single rows are updated instead of whole columns."""
 
 _AMOUNTS: dict[str, st.SearchStrategy[str]] = {
     "cpu": st.sampled_from(["0", "3", "100m", "1500m", "7", "99u"]),
@@ -22,7 +22,7 @@ _AMOUNTS: dict[str, st.SearchStrategy[str]] = {
     "example.com/fpga": st.sampled_from(["0", "1"]),
     "hugepages-2Mi": st.sampled_from(["0", "4Mi"]),
 }
-_ROOM: dict[str, st.SearchStrategy[str]] = {
+_ALLOCATABLE_AMOUNTS: dict[str, st.SearchStrategy[str]] = {
     "cpu": st.sampled_from(["0", "4", "8", "16", "9007199254740993m"]),
     "memory": st.sampled_from(["0", "4Gi", "31Gi", "64Ti", "100Ti", "8Ei"]),
     "pods": st.sampled_from(["0", "2", "110"]),
@@ -32,10 +32,10 @@ _ROOM: dict[str, st.SearchStrategy[str]] = {
     "hugepages-2Mi": st.sampled_from(["0", "64Mi"]),
 }
 _requests = st.fixed_dictionaries({}, optional=_AMOUNTS)
-_room = st.fixed_dictionaries({}, optional=_ROOM)
+_allocatable = st.fixed_dictionaries({}, optional=_ALLOCATABLE_AMOUNTS)
 _numbers = st.integers(0, SIZE + 3)
 _changes = st.one_of(
-    st.tuples(st.just("node"), _numbers, _room),
+    st.tuples(st.just("node"), _numbers, _allocatable),
     st.tuples(st.just("no node"), _numbers, st.none()),
     st.tuples(st.just("pod"), _numbers, _requests),
     st.tuples(st.just("no pod"), _numbers, st.none()),
@@ -46,19 +46,21 @@ History = tuple[list[dict[str, str]], list[dict[str, str]], list[tuple[list[Any]
 
 
 def histories() -> st.SearchStrategy[History]:
-    """(what nodes have, requests of pending pods, bursts of changes with the pending pod that comes after each)."""
+    """(allocatable resources of nodes, requests of pending pods, bursts of changes, each with the pending pod to check after it)."""
     bursts = st.lists(st.tuples(st.lists(_changes, max_size=12), st.integers(0, 4)), min_size=1, max_size=8)
     return st.tuples(
-        st.lists(_room, min_size=1, max_size=4), st.lists(_requests, min_size=5, max_size=5, unique_by=str), bursts
+        st.lists(_allocatable, min_size=1, max_size=4),
+        st.lists(_requests, min_size=5, max_size=5, unique_by=str),
+        bursts,
     )
 
 
 def play(make: Callable[[Cache], Any], history: History, check: Callable[[Any, PodInfo], Any]) -> None:
-    """Lets a plugin live through a history; `check(plugin, pod)` is called for each pending pod."""
-    rooms, wanted, bursts = history
-    cache = make_cache(make_node(f"n{i}", allocatable=rooms[i % len(rooms)]) for i in range(SIZE))
+    """Applies a history to the plugin's cache, and calls `check(plugin, pod)` for each pending pod."""
+    allocatable, requests_of_pods, bursts = history
+    cache = make_cache(make_node(f"n{i}", allocatable=allocatable[i % len(allocatable)]) for i in range(SIZE))
     plugin = make(cache)
-    pods = [parse_pod(make_pod(f"pending-{i}", requests=requests)) for i, requests in enumerate(wanted)]
+    pods = [parse_pod(make_pod(f"pending-{i}", requests=requests)) for i, requests in enumerate(requests_of_pods)]
     for pod in pods:
         check(plugin, pod)
     for changes, which in bursts:

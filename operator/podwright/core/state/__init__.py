@@ -1,5 +1,6 @@
-"""What the scheduler knows of the cluster: one cache, written by events and by assume/forget, read by plugins.
+"""The scheduler's view of the cluster: one cache, which watch events and assume/forget write and plugins read.
 
-`cache` is the entrance; `nodeinfo` holds a node with its pods, `columns/` the same as NumPy columns, `podindex` the
-counts of placed pods by selector and affinity term, `nominator` the nominated pods, `store` all other objects.
+Start with `cache`. `nodeinfo` holds a node with its pods, and `columns/` the same as NumPy columns. `podindex/` counts placed pods
+by selector and affinity term, `nominator` holds nominated pods, `pod_groups` gangs and their members, `object_store` all other
+objects. `transaction` tries changes out and rolls them back.
 """

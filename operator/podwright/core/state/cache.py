@@ -1,13 +1,14 @@
 """The cache: nodes, the pods on them (placed or assumed), namespaces and all other objects.
 
-A pod's life in here:
+The states of a pod in the cache:
 
-    (unknown) ── assume ──► assumed ── set_pod (the watch shows it placed) ──► placed ── remove_pod ──► (unknown)
-        ▲                      │                                                  ▲
-        └────── forget ────────┘            set_pod (bound by somebody) ──────────┘ from (unknown)
+    (unknown) ── assume ──► assumed ── set_pod (the watch reports it as bound) ──► placed ── remove_pod ──► (unknown)
+        ▲                      │                                                      ▲
+        └────── forget ────────┘            set_pod (another scheduler bound it) ─────┘ from (unknown)
 
-Invariants: a pod is on at most one node; sums of a NodeInfo and its row in the table are those of its pods; observers
-have seen exactly the pods on nodes that exist. Events are idempotent: `set_pod` of what is known changes nothing.
+Invariants: a pod is on at most one node; the sums of a NodeInfo and its row in the table are those of its pods; observers
+have been told of exactly the pods on nodes that exist. Events are idempotent: `set_pod` of a known version changes nothing.
+Next: `transaction`, for changes that are only tried out.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from podwright.core.state.volumes import Volumes
 
 
 class PlacementObserver(Protocol):
-    """Keeps something by what pods are on which nodes. Slots are rows of the table."""
+    """Derives data from which pods are on which nodes. Slots are rows of the table."""
 
     def pod_added(self, pod: PodInfo, slot: int) -> None: ...
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None: ...
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
-        """A node came (before None), changed, or is about to go (after None, its pods were removed first)."""
+        """A node was added (`before` is None), changed, or is about to be removed (`after` is None) after all its pods were."""
 
     def namespace_set(self, name: str, labels: Mapping[str, str]) -> None: ...
 
@@ -49,7 +50,7 @@ class Cache:
 
     def __init__(self, on_invalid_group: OnInvalidGroup | None = None) -> None:
         self.nodes: dict[str, NodeInfo] = {}
-        """By name; those with `node` None only hold pods of a node that is not there."""
+        """By name. A NodeInfo whose `node` is None holds the pods of a node that does not exist."""
         self.table = NodeTable()
         self.derived = DerivedColumns(self.table)
         self.nominator = Nominator()
@@ -62,7 +63,7 @@ class Cache:
         self._by_slot: dict[int, NodeInfo] = {}
 
     def attach(self, observer: PlacementObserver) -> None:
-        """Adds an observer and shows it what is here already."""
+        """Adds an observer and reports all current namespaces, nodes and pods to it."""
         for namespace in self.store.list("Namespace"):
             observer.namespace_set(key_of(namespace)[1], _labels_of(namespace))
         for info in self.nodes.values():
@@ -73,7 +74,7 @@ class Cache:
         self._observers.append(observer)
 
     def observer(self, kind: type[Observer]) -> Observer:
-        """The one observer of this class, attached when it is first asked for: the plugins of all profiles share it."""
+        """The one observer of this class, which the plugins of all profiles share. Attached at the first call."""
         for known in self._observers:
             if type(known) is kind:
                 return known
@@ -83,13 +84,13 @@ class Cache:
 
     @cached_property
     def pods_index(self) -> PodIndex:
-        """Counts of placed pods by selector and by affinity term. Costs nothing until it is asked."""
+        """Counts of placed pods by selector and by affinity term. Costs nothing until it is first read."""
         return PodIndex(self.table, self.derived, self._known_labels, self.attach)
 
     # Reading
 
     def node_at(self, slot: int) -> NodeInfo:
-        """The NodeInfo of a row. Raises KeyError for a hole."""
+        """The NodeInfo of a row. Raises KeyError for a row without a node."""
         return self._by_slot[slot]
 
     def present(self, name: str) -> NodeInfo | None:
@@ -98,11 +99,11 @@ class Cache:
         return info if info is not None and info.node is not None else None
 
     def placement(self, uid: str) -> NodeInfo | None:
-        """Where a placed or assumed pod is."""
+        """The NodeInfo of a placed or assumed pod; None for any other pod."""
         return self._placed.get(uid)
 
     def confirmed(self) -> set[str]:
-        """The uids of all pods with a node that are not just assumed to be there."""
+        """The uids of all placed pods that are not merely assumed."""
         return self._placed.keys() - self._assumed
 
     def is_assumed(self, uid: str) -> bool:
@@ -110,11 +111,11 @@ class Cache:
 
     @property
     def pod_count(self) -> int:
-        """Placed and assumed pods."""
+        """The number of placed and assumed pods."""
         return len(self._placed)
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """Empty for a namespace that is not known."""
+        """Empty for an unknown namespace."""
         namespace = self.store.get("Namespace", name)
         return _NO_LABELS if namespace is None else _labels_of(namespace)
 
@@ -125,7 +126,7 @@ class Cache:
     # Nodes
 
     def set_node(self, node: Node) -> None:
-        """A node appeared or changed. Pods that named it before it was there are its own from now on."""
+        """A node was added or changed. Pods that were bound to it before it was known count from now on."""
         info = self._info(node.name)
         before = info.node
         info.node = node
@@ -145,7 +146,7 @@ class Cache:
                     observer.pod_added(pod, info.slot)
 
     def remove_node(self, name: str) -> None:
-        """A node is gone. Its pods stay known and count nowhere until it is back or they are gone, too."""
+        """A node was deleted. Its pods stay known, but count nowhere until the node is added again or they are deleted."""
         info = self.nodes.get(name)
         if info is None or info.node is None:
             return
@@ -162,21 +163,21 @@ class Cache:
     # Pods
 
     def assume(self, pod: PodInfo, node_name: str) -> None:
-        """Counts a pod on a node before its Binding is posted. Raises ValueError if it is on one already."""
+        """Counts a pod on a node before its Binding is posted. Raises ValueError if the pod is on a node already."""
         if pod.uid in self._placed:
             raise ValueError(f"pod {pod.key} is on node {self._placed[pod.uid].name} already")
-        self._put(pod, node_name)
+        self._add(pod, node_name)
         self._assumed.add(pod.uid)
 
     def forget(self, uid: str) -> None:
-        """Takes an assumed pod off again. Raises ValueError if it is not assumed."""
+        """Undoes `assume`. Raises ValueError if the pod is not assumed."""
         if uid not in self._assumed:
             raise ValueError(f"pod {uid} is not assumed")
         self._assumed.discard(uid)
-        self._take(uid)
+        self._remove(uid)
 
     def set_pod(self, pod: PodInfo) -> None:
-        """What the API server says of a pod with a node. A finished pod no longer counts."""
+        """The API server reports a pod with a node. A finished pod no longer counts."""
         if not pod.node_name or pod.finished:
             self.remove_pod(pod.uid)
             return
@@ -187,16 +188,16 @@ class Cache:
             if info.name == pod.node_name and _counts_alike(known, pod):
                 info.pods[pod.uid] = pod
                 return
-            self._take(pod.uid)
-        self._put(pod, pod.node_name)
+            self._remove(pod.uid)
+        self._add(pod, pod.node_name)
 
     def remove_pod(self, uid: str) -> None:
-        """A pod is gone or finished; one that is not known is no error."""
+        """A pod was deleted or has finished. An unknown uid is ignored."""
         self._assumed.discard(uid)
         if uid in self._placed:
-            self._take(uid)
+            self._remove(uid)
 
-    # For transactions, which see to the order of pods
+    # For transactions, which also restore the order of pods
 
     def remove_pods(self, node_name: str, pods: Sequence[PodInfo]) -> None:
         """`remove_pod` for several pods on one node, which must exist. Each sum of the node is written once."""
@@ -211,7 +212,7 @@ class Cache:
         self._write_usages(info, info.remove_all(pods))
 
     def restore_pods(self, node_name: str, pods: Sequence[PodInfo], assumed: Collection[str]) -> None:
-        """Undoes `remove_pods`, but for the order of pods. `assumed`: the uids of pods to be assumed again."""
+        """Undoes `remove_pods`, except for the order of pods. `assumed`: the uids of pods to assume again."""
         info, placed = self.nodes[node_name], self._placed
         resources = info.add_all(pods)
         for pod in pods:
@@ -224,7 +225,7 @@ class Cache:
                 added(pod, info.slot)
         self._write_usages(info, resources)
 
-    # Everything else
+    # Other objects
 
     def set_object(self, kind: str, raw: Object) -> None:
         """Adds or replaces an object of another kind. Raises InvalidObjectError without a name."""
@@ -247,7 +248,7 @@ class Cache:
             info = self.nodes[name] = NodeInfo(name)
         return info
 
-    def _put(self, pod: PodInfo, node_name: str) -> None:
+    def _add(self, pod: PodInfo, node_name: str) -> None:
         info = self._info(node_name)
         info.add(pod)
         self._placed[pod.uid] = info
@@ -256,10 +257,10 @@ class Cache:
             for observer in self._observers:
                 observer.pod_added(pod, info.slot)
 
-    def _take(self, uid: str) -> None:
+    def _remove(self, uid: str) -> None:
         info = self._placed.pop(uid)
         if not self._placed:
-            self._placed.clear()  # an empty dict keeps the room that a burst took
+            self._placed.clear()  # frees the memory of a burst, which an empty dict keeps
         pod = info.pods[uid]
         if info.slot >= 0:
             for observer in self._observers:

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import HostPort, PodInfo
 
-WILDCARD = "0.0.0.0"  # noqa: S104 -- the host IP that stands for all
+WILDCARD = "0.0.0.0"  # noqa: S104 -- the host IP that means all addresses
 
 
 class UsedPorts:
-    """Host ports in use, counted. `0.0.0.0` is every address; `::` is an address like any other."""
+    """Host ports in use, with how often. `0.0.0.0` means all addresses; `::` is an ordinary address."""
 
     __slots__ = ("_used",)
 
@@ -33,7 +33,7 @@ class UsedPorts:
                 self._used.pop((port.protocol, port.port), None)
 
     def conflicts(self, port: HostPort) -> bool:
-        """Whether the port is taken on that address, or on any where one of the two is the wildcard."""
+        """Whether the port is in use on the same address, or on any address if either address is the wildcard."""
         addresses = self._used.get((port.protocol, port.port))
         if not addresses:
             return False
@@ -43,15 +43,14 @@ class UsedPorts:
         return bool(self._used)
 
     def clone(self) -> UsedPorts:
-        """For a dry run, which does not count, as kube-scheduler does not: a port is free once any of its users left."""
+        """For a dry run. As in kube-scheduler, the copy does not count users: a port is free once any of them is removed."""
         return UsedPorts({port: dict.fromkeys(addresses, 1) for port, addresses in self._used.items()})
 
 
 class NodeInfo:
     """A node, its pods by uid, and sums: `requested` (milli-CPU, bytes, units) and scoring's view of CPU and memory.
 
-    `node` is None while pods name a node that is not there; such a NodeInfo has no slot in the table. `clone()` gives
-    an independent copy for a dry run.
+    `node` is None while pods name a node that does not exist; such a NodeInfo has no slot in the table.
     """
 
     __slots__ = ("name", "node", "pods", "ports", "requested", "scoring_cpu", "scoring_memory", "slot")
@@ -68,15 +67,15 @@ class NodeInfo:
 
     @property
     def present(self) -> Node:
-        """The node itself; an AssertionError for a NodeInfo without one, which no plugin is ever given."""
-        assert self.node is not None, f"node {self.name} is not there"
+        """The node itself. Raises AssertionError for a NodeInfo without a node; plugins never get one."""
+        assert self.node is not None, f"node {self.name} does not exist"
         return self.node
 
     def allocatable(self, resource: str) -> int:
         return 0 if self.node is None else self.node.allocatable.get(resource, 0)
 
     def add(self, pod: PodInfo) -> None:
-        """Counts a pod that is not here yet."""
+        """Adds a pod that is not on the node yet."""
         self.pods[pod.uid] = pod
         requested = self.requested
         for resource, amount in pod.requests.amounts.items():
@@ -87,7 +86,7 @@ class NodeInfo:
             self.ports.add(port)
 
     def remove(self, pod: PodInfo) -> None:
-        """Takes off a pod that is here; what is subtracted is what the pod that was added asked for."""
+        """Removes a pod that is on the node. Subtracts the requests of the version that was added."""
         known = self.pods.pop(pod.uid)
         requested = self.requested
         for resource, amount in known.requests.amounts.items():
@@ -97,10 +96,10 @@ class NodeInfo:
         for port in known.ports:
             self.ports.remove(port)
         if not self.pods:
-            self.pods.clear()  # an empty dict keeps the room that a burst took
+            self.pods.clear()  # frees the memory of a burst, which an empty dict keeps
 
     def add_all(self, pods: Sequence[PodInfo]) -> Collection[str]:
-        """`add` of several pods. Returns the resources that they ask for."""
+        """`add` for several pods. Returns the resources that they request."""
         self.pods.update([(pod.uid, pod) for pod in pods])
         for pod in pods:
             for port in pod.ports:
@@ -108,7 +107,7 @@ class NodeInfo:
         return self._count(pods, 1)
 
     def remove_all(self, pods: Sequence[PodInfo]) -> Collection[str]:
-        """`remove` of several pods, given as they are here. Returns the resources that they ask for."""
+        """`remove` for several pods, in the versions that were added. Returns the resources that they request."""
         for pod in pods:
             del self.pods[pod.uid]
             for port in pod.ports:
@@ -116,14 +115,14 @@ class NodeInfo:
         return self._count(pods, -1)
 
     def restore_order(self, order: Iterable[str]) -> None:
-        """Brings pods into the order of these uids; pods that it does not name come last."""
+        """Brings the pods into the order of these uids. Other pods come last."""
         current = self.pods
         self.pods = {uid: current[uid] for uid in order if uid in current}
         if len(self.pods) < len(current):
             self.pods |= current
 
     def _count(self, pods: Sequence[PodInfo], sign: int) -> Collection[str]:
-        """Pods of one template have the same requests: these are multiplied, not added one by one."""
+        """Multiplies the requests of pods of one template, instead of adding them one by one."""
         resources: set[str] = set()
         requested = self.requested
         for requests, pods_alike in Counter([pod.requests for pod in pods]).items():
@@ -136,6 +135,7 @@ class NodeInfo:
         return resources
 
     def clone(self) -> NodeInfo:
+        """An independent copy, for a dry run."""
         copy = NodeInfo(self.name)
         copy.node = self.node
         copy.slot = self.slot

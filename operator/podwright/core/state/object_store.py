@@ -1,7 +1,7 @@
-"""All objects that are neither nodes nor pods: volumes, claims, classes, services, controllers, budgets, namespaces.
+"""ObjectStore: all objects that are neither nodes nor pods: volumes, claims, classes, services, controllers, budgets, namespaces.
 
-Objects are kept as the API server serves them. Each kind has a version that rises with every change, so that whoever
-keeps something computed from a kind can see that it is stale.
+Objects are kept as the API server serves them. Each kind has a version that rises with every change, so that data derived from
+a kind can be recognised as stale.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def key_of(raw: Object) -> tuple[str, str]:
 
 
 class ObjectStore:
-    """Objects by kind, namespace and name, in the order in which they became known."""
+    """Objects by kind, namespace and name, in the order in which they were first set."""
 
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, dict[str, Object]]] = {}
@@ -33,7 +33,7 @@ class ObjectStore:
         self._listeners: dict[str, list[Listener]] = {}
 
     def listen(self, kind: str, listener: Listener) -> None:
-        """Has `listener` called after every change of an object of this kind."""
+        """Calls `listener` after every change of an object of this kind."""
         self._listeners.setdefault(kind, []).append(listener)
 
     def set(self, kind: str, raw: Object) -> None:
@@ -45,7 +45,7 @@ class ObjectStore:
         self._changed(kind, before, raw)
 
     def remove(self, kind: str, name: str, namespace: str = "") -> None:
-        """Forgets an object; one that is not known is no error."""
+        """Removes an object. An unknown one is ignored."""
         before = self._objects.get(kind, {}).get(namespace, {}).pop(name, None)
         if before is not None:
             self._changed(kind, before, None)
@@ -54,7 +54,7 @@ class ObjectStore:
         return self._objects.get(kind, {}).get(namespace, {}).get(name)
 
     def list(self, kind: str, namespace: str | None = None) -> Iterable[Object]:
-        """All objects of a kind, of one namespace or (None) of all."""
+        """All objects of a kind, of one namespace or (None) of all of them."""
         spaces = self._objects.get(kind, {})
         if namespace is not None:
             return spaces.get(namespace, {}).values()

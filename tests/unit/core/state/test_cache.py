@@ -1,4 +1,4 @@
-"""The cache's state machine against a model that only remembers which pod is where."""
+"""The cache compared with a model that only records which pod is on which node."""
 
 import pytest
 from hypothesis import settings
@@ -9,32 +9,10 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.cache import Cache
 from support.objects.builders import make_namespace, make_node, make_pod
+from support.state.placement_recorder import PlacementRecorder
 
 NODES = st.sampled_from(["a", "b", "c"])
 CPUS = st.sampled_from(["100m", "250m", "2"])
-
-
-class Ledger:
-    """An observer that keeps what it is told."""
-
-    def __init__(self):
-        self.pods = {}
-        self.nodes = {}
-
-    def pod_added(self, pod, slot):
-        assert pod.uid not in self.pods
-        self.pods[pod.uid] = slot
-
-    def pod_removed(self, pod, slot):
-        assert self.pods.pop(pod.uid) == slot
-
-    def node_set(self, slot, before, after):
-        assert (self.nodes.pop(slot, None) is None) is (before is None)
-        if after is not None:
-            self.nodes[slot] = after.name
-
-    def namespace_set(self, name, labels):
-        pass
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -43,8 +21,8 @@ class CacheMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.cache = Cache()
-        self.ledger = Ledger()
-        self.cache.attach(self.ledger)
+        self.recorder = PlacementRecorder()
+        self.cache.attach(self.recorder)
         self.nodes = set()
         self.placed = {}
         self.count = 0
@@ -72,14 +50,14 @@ class CacheMachine(RuleBasedStateMachine):
         return pod
 
     @rule(target=pods, node=NODES, cpu=CPUS)
-    def somebody_bound_it(self, node, cpu):
+    def another_scheduler_binds(self, node, cpu):
         pod = self.pod(cpu, node)
         self.cache.set_pod(pod)
         self.placed[pod.uid] = (node, pod)
         return pod
 
     @rule(pod=pods, node=NODES, cpu=CPUS)
-    def the_watch_shows_it(self, pod, node, cpu):
+    def the_watch_reports_it(self, pod, node, cpu):
         """On the node it was assumed on, or on another, possibly resized."""
         seen = parse_pod(make_pod(pod.name, requests={"cpu": cpu}, node=node))
         self.cache.set_pod(seen)
@@ -112,7 +90,7 @@ class CacheMachine(RuleBasedStateMachine):
                 self.cache.assume(pod, node)
 
     @invariant()
-    def everything_adds_up(self):
+    def sums_match_the_pods(self):
         cache, table = self.cache, self.cache.table
         assert cache.pod_count == len(self.placed)
         assert table.count == len(self.nodes)
@@ -128,11 +106,11 @@ class CacheMachine(RuleBasedStateMachine):
             assert table.allocatable("cpu")[info.slot] == info.node.allocatable["cpu"]
             assert cache.node_at(info.slot) is info
         here = {uid: cache.nodes[node].slot for uid, (node, _) in self.placed.items() if node in self.nodes}
-        assert self.ledger.pods == here
-        assert set(self.ledger.nodes.values()) == self.nodes
+        assert self.recorder.pods == here
+        assert set(self.recorder.nodes.values()) == self.nodes
 
     @invariant()
-    def nothing_is_kept_of_what_is_gone(self):
+    def removed_nodes_without_pods_are_dropped(self):
         assert set(self.cache.nodes) == self.nodes | {node for node, _ in self.placed.values()}
 
 

@@ -16,6 +16,7 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction
 from support.objects.builders import in_group, make_node, make_pod, make_pod_group
 from support.plugins.kit import make_cache
+from support.state.placement_recorder import PlacementRecorder
 
 NODES = ("a", "b", "c")
 GROUPS = ("", "g", "h")
@@ -25,27 +26,7 @@ requests = st.sampled_from([{"cpu": "100m"}, {"cpu": "2", "memory": "1Gi"}, {"ex
 ports = st.sampled_from([{}, {}, {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}])
 
 
-class Observer:
-    """Keeps which pods it was told are on which row."""
-
-    def __init__(self):
-        self.pods = {}
-
-    def pod_added(self, pod, slot):
-        assert pod.uid not in self.pods
-        self.pods[pod.uid] = slot
-
-    def pod_removed(self, pod, slot):
-        assert self.pods.pop(pod.uid) == slot
-
-    def node_set(self, slot, before, after):
-        pass
-
-    def namespace_set(self, name, labels):
-        pass
-
-
-def copy_of(cache: Cache, observer: Observer) -> dict[str, Any]:
+def copy_of(cache: Cache, recorder: PlacementRecorder) -> dict[str, Any]:
     """Everything that can be read from the cache, in order. PodInfos are compared by identity."""
     table, nominator = cache.table, cache.nominator
     return {
@@ -60,9 +41,9 @@ def copy_of(cache: Cache, observer: Observer) -> dict[str, Any]:
         ],
         "columns": [table.requested(resource).tolist() for resource in ("cpu", "memory", "example.com/gpu")]
         + [table.pods.tolist(), table.scoring_cpu.tolist(), table.scoring_memory.tolist()],
-        "placements": {uid: info.name for uid in observer.pods if (info := cache.placement(uid)) is not None},
+        "placements": {uid: info.name for uid in recorder.pods if (info := cache.placement(uid)) is not None},
         "count": cache.pod_count,
-        "observed": observer.pods.copy(),
+        "observed": recorder.pods.copy(),
         "groups": [
             (group.key, [(uid, id(pod)) for uid, pod in members.placed.items()], members.assumed, members.total)
             for group in cache.groups.all()
@@ -78,8 +59,8 @@ class Transactions(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.cache = Cache()
-        self.observer = Observer()
-        self.cache.attach(self.observer)
+        self.recorder = PlacementRecorder()
+        self.cache.attach(self.recorder)
         for name in NODES:
             self.cache.set_node(parse_node(make_node(name)))
         for name in ("g", "h"):
@@ -96,7 +77,7 @@ class Transactions(RuleBasedStateMachine):
         return parse_pod(make_pod(f"p{self.count}", requests=wanted, node=node, spec=spec), keep_raw=True)
 
     def copy(self) -> dict[str, Any]:
-        return copy_of(self.cache, self.observer)
+        return copy_of(self.cache, self.recorder)
 
     # Outside of transactions
 
