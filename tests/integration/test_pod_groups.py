@@ -9,7 +9,7 @@ import pytest
 
 from podwright.testing import Binaries, ControlPlane, node, pod, wait_until
 from support.control_plane import operator_process as kit
-from support.gangs.pod_groups import GATES, OURS, WORKLOAD, ZONE, Case, install_crd, said
+from support.gangs.pod_groups import GATES, OURS, WORKLOAD, ZONE, Case, install_crd, status_and_reason
 
 EXAMPLES = kit.CHECKOUT / "manifests" / "examples" / "gangs"
 
@@ -74,7 +74,7 @@ def test_nothing_of_a_gang_is_placed_where_a_part_of_it_fits(case):
         case.members("train", range(5))
         message = case.wait_condition(group, "False", "Unschedulable")
         assert "5" in message
-        wait_until(lambda: case.all_said_no("train", 5), 30, "every member says why it waits")
+        wait_until(lambda: case.all_unscheduled("train", 5), 30, "every member says why it waits")
         assert case.places("train") == []
         case.cluster.client.create(node("another", cpu="2"))
         case.wait_placed("train", 5)
@@ -90,7 +90,7 @@ def test_of_two_gangs_that_half_fit_beside_each_other_one_is_placed_whole(case):
     with kit.running(case.cluster):
         wait_until(lambda: 4 in {len(case.places("left")), len(case.places("right"))}, 60, "one is placed")
         winner, loser = sorted(("left", "right"), key=lambda name: -len(case.places(name)))
-        wait_until(lambda: case.all_said_no(loser, 4), 30, "the other one says that it waits")
+        wait_until(lambda: case.all_unscheduled(loser, 4), 30, "the other one says that it waits")
         assert case.places(loser) == []
         for i in range(4):
             case.cluster.client.delete(pod(f"{winner}-{i}", case.namespace))
@@ -114,7 +114,7 @@ def test_a_group_goes_on_being_scheduled_once_a_pod_more_than_fits_comes(case):
         case.wait_placed("train", 4)
         case.members("train", [4])
         wait_until(lambda: bool(kit.events(case.cluster, case.namespace, "FailedScheduling")), 30, "the fifth waits")
-        assert said(case.condition(group)) == ("True", "Scheduled")
+        assert status_and_reason(case.condition(group)) == ("True", "Scheduled")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_gangs_at_scale_are_placed_whole_or_not_at_all(case):
             case.group(name, 50)
             case.members(name, range(50))
         wait_until(lambda: sum(len(case.places(name)) for name in names) == 100, 90, "two gangs are placed")
-        wait_until(lambda: any(case.all_said_no(name, 50) for name in names), 60, "the third says that it waits")
+        wait_until(lambda: any(case.all_unscheduled(name, 50) for name in names), 60, "the third says that it waits")
         assert sorted(len(case.places(name)) for name in names) == [0, 50, 50]
         assert kit.over_committed(case.cluster) == {}
 
@@ -239,8 +239,8 @@ def test_a_group_that_is_disrupted_as_a_whole_goes_as_a_whole_and_says_so(case):
         wait_until(lambda: bool(case.cluster.client.read(urgent)["spec"].get("nodeName")), 60, "it has a node")
         assert case.places("low") == []
         found = lambda: kit.condition(case.cluster.client.read(group), "DisruptionTarget")  # noqa: E731
-        wait_until(lambda: said(found()) == ("True", "PreemptionByScheduler"), 30, "the group says so")
-        assert said(case.condition(group)) == ("True", "Scheduled")
+        wait_until(lambda: status_and_reason(found()) == ("True", "PreemptionByScheduler"), 30, "the group says so")
+        assert status_and_reason(case.condition(group)) == ("True", "Scheduled")
 
 
 def test_the_example_of_the_workload_api_is_placed(case):

@@ -1,4 +1,4 @@
-"""An engine with a clock, a cluster and writers that tests hold in their hands."""
+"""An engine with a fake clock, cluster and writers, which tests control."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OURS = "podwright"
 
 
 class FakeCluster:
-    """Binds what it is told to; `outcomes` are taken one by one: None, an error, or a future to wait for."""
+    """Records Bindings. `outcomes` has one entry for each coming Binding: None, an error, or a future to wait for."""
 
     def __init__(self) -> None:
         self.bound: list[tuple[str, str]] = []
@@ -51,7 +51,7 @@ class FakeCluster:
         return raw
 
     async def wait_for(self, *_: Any) -> None:
-        raise AssertionError("nobody waits here")
+        raise AssertionError("no test waits for an object")
 
 
 @dataclass
@@ -87,7 +87,7 @@ class FakeStatus:
 
 @dataclass
 class FakeEvictor:
-    """Says at once that evictions have begun, or with `waits` leaves that to the test: `answers` by the victim's name."""
+    """Completes evictions at once; with `waits`, the test completes them by calling `answers[victim's name]`."""
 
     evicted: list[tuple[str, str, str]] = field(default_factory=list)
     waits: bool = False
@@ -103,22 +103,22 @@ class FakeEvictor:
 
 @dataclass
 class FakeGroups:
-    """What was said of pod groups: (name, reason, message); the reason is empty for a group that was placed."""
+    """Records conditions of pod groups as (name, reason, message); the reason of a placed group is empty."""
 
-    said: list[tuple[str, str, str]] = field(default_factory=list)
+    written: list[tuple[str, str, str]] = field(default_factory=list)
 
     def scheduled(self, group: PodGroup) -> None:
-        self.said.append((group.name, "", ""))
+        self.written.append((group.name, "", ""))
 
     def not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
-        self.said.append((group.name, verdict.reason, verdict.message))
+        self.written.append((group.name, verdict.reason, verdict.message))
 
     def disrupted(self, group: PodGroup, message: str) -> None:
-        self.said.append((group.name, "DisruptionTarget", message))
+        self.written.append((group.name, "DisruptionTarget", message))
 
 
 class Rig:
-    """The engine and what is around it. Time stands still unless `now` is moved."""
+    """An engine on fakes. Time stands still unless a test changes `now`."""
 
     def __init__(
         self,
@@ -142,13 +142,13 @@ class Rig:
         self.engine.nodes.put(make_node(name, **options))
 
     def pod(self, name: str, **options: Any) -> dict[str, Any]:
-        """A pending pod of ours comes in."""
+        """Puts a pending pod of ours."""
         raw = ours(name, **options)
         self.engine.pending.put(raw)
         return raw
 
     def confirm(self, raw: Mapping[str, Any], node: str) -> None:
-        """The watches show the pod bound: it leaves the pending ones, and is among the assigned ones."""
+        """The watches show that the pod is bound: it leaves the pending pods and joins the assigned ones."""
         self.engine.pending.drop(raw["metadata"]["uid"], raw)
         self.engine.assigned.put(on_node(raw, node))
 
@@ -158,12 +158,12 @@ class Rig:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Pods by queue, without empty queues."""
+        """The number of pods by queue, without empty queues."""
         return {place: count for place, count in self.engine.queue.counts().items() if count}
 
 
 def ours(name: str, **options: Any) -> dict[str, Any]:
-    """A pending pod that asks for us."""
+    """A pending pod that asks for our scheduler name."""
     spec = {"schedulerName": OURS, **options.pop("spec", {})}
     return make_pod(name, spec=spec, **options)
 
@@ -173,7 +173,7 @@ def on_node(raw: Mapping[str, Any], node: str) -> dict[str, Any]:
 
 
 def custom_policy(point: str, plugin: str, generation: int = 1) -> dict[str, Any]:
-    """A policy that adds a plugin to the default ones."""
+    """A policy that adds one plugin to the default ones."""
     return {
         "metadata": {"name": "custom", "uid": "custom", "generation": generation},
         "spec": {"strategy": {"type": "Custom"}, "plugins": {point: {"enabled": [{"name": plugin}]}}},
@@ -181,14 +181,14 @@ def custom_policy(point: str, plugin: str, generation: int = 1) -> dict[str, Any
 
 
 async def settle() -> None:
-    """Gives everything that is ready its turn."""
+    """Lets all tasks that are ready run."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 @asynccontextmanager
 async def deciding(rig: Rig) -> AsyncIterator[None]:
-    """The engine's loop runs within; all that is ready has happened at the start of the block."""
+    """Runs the engine's loop during the block, and settles it before."""
     task = asyncio.create_task(rig.engine.run())
     try:
         await settle()
@@ -210,7 +210,7 @@ class Slow(Plugin, PreBindPlugin):
 
 
 class PerNode(Plugin, FilterPlugin, ScorePlugin):
-    """Looks at one node at a time."""
+    """Filters and scores one node at a time."""
 
     name = "PerNode"
 
@@ -222,7 +222,7 @@ class PerNode(Plugin, FilterPlugin, ScorePlugin):
 
 
 def values(rig, name):
-    """The samples of a metric, by the values of their labels but `le`; buckets left out."""
+    """The samples of a metric by the values of their labels, without buckets."""
     return {
         tuple(sample.labels.values()): sample.value
         for family in rig.ports.metrics.registry.collect()

@@ -1,4 +1,4 @@
-"""Plugin classes that only have names, extension points and args: enough to merge, expand and compile profiles."""
+"""Plugin classes with names, extension points and args only: enough to merge, expand and compile profiles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POINTS: Final[Mapping[str, Point]] = {point.key: point for point in Point}
 
 
 def stand_in(name: str, *points: str, args_type: type[Any] | None = None, **more: Any) -> type[Any]:
-    """A plugin class with these extension points (by key), which cannot run."""
+    """A plugin class with these extension points (by key) that cannot run."""
     bases = (Plugin, *(POINTS[key].value[1] for key in points))
     return type(name, bases, {"name": name, "args_type": args_type, "__slots__": (), **more})
 
@@ -99,4 +99,4 @@ STAND_INS: Final[Mapping[str, type[Any]]] = {
         stand_in("DeferredPodScheduling", not_supported="resizes come later"),
     )
 }  # fmt: skip
-"""The default plugins and some more, by name."""
+"""The default plugins and a few others, by name."""

@@ -1,4 +1,4 @@
-"""A cluster in memory in which a pod group, `gang`, of priority 100 wants room that others have."""
+"""A full cluster in memory, in which a pod group named `gang`, of priority 100, needs the room of other pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def room(name: str, cpu: int, zone: str = "z") -> dict[str, Any]:
-    """A node with room for so many pods of one CPU."""
+    """A node with room for `cpu` pods of one CPU."""
     return make_node(name, labels={HOST: name, ZONE: zone}, allocatable={"cpu": str(cpu)})
 
 
@@ -35,7 +35,7 @@ def one(name: str, node: str, priority: int = 0, group: str = "", start: str = "
 def group_of(
     name: str, priority: int | None = None, *, whole: bool = False, min_count: int | None = 1
 ) -> dict[str, Any]:
-    """A group of others. `whole`: its pods go together."""
+    """Another group. `whole`: its pods are disrupted together."""
     spec: dict[str, Any] = {} if priority is None else {"priority": priority}
     return make_pod_group(name, min_count, disruptionMode={"all" if whole else "single": {}}, **spec)
 
@@ -48,8 +48,8 @@ def budget(name: str, allowed: int, labels: Mapping[str, str]) -> dict[str, Any]
     }
 
 
-class Siege:
-    """See the module. `members` pods of one CPU wait, unless `member` says otherwise; `plugins` and `config` as in a profile."""
+class FullCluster:
+    """See the module. `members` pods wait, of one CPU each unless `member` overrides it; `plugins` and `config` as in a profile."""
 
     def __init__(
         self,
@@ -93,5 +93,5 @@ class Siege:
         return preempt(self.framework, self.cache, planner.group, self.members, lambda: planner.plan(self.members), NOW)
 
     def victims(self) -> list[str]:
-        """The names of those that go, most important first."""
+        """The names of the victims, in order of falling priority."""
         return [victim.name for victim in self.preempt().victims]

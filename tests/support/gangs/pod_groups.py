@@ -1,4 +1,4 @@
-"""Pod groups and their members on the real API server, and what tests ask about them."""
+"""Pod groups and their members on the real API server."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def install_crd(cluster: ControlPlane) -> None:
 
 
 def remove_crd(cluster: ControlPlane) -> None:
-    """Takes it away with all groups."""
+    """Removes the CRD with all groups."""
     cluster.kubectl("delete", "-k", str(CRD), "--wait=true")
-    wait_until(lambda: cluster.client.raw("GET", SERVED)[0] == 404, 30, "the custom pod group is gone")
+    wait_until(lambda: cluster.client.raw("GET", SERVED)[0] == 404, 30, "the custom pod group is removed")
 
 
 def remove_groups(cluster: ControlPlane, namespace: str) -> None:
-    """All custom groups of a namespace."""
+    """Deletes all custom groups of a namespace."""
     cluster.client.request("DELETE", SERVED.replace("podgroups", f"namespaces/{namespace}/podgroups"))
 
 
@@ -67,7 +67,7 @@ class Case:
         )
 
     def places(self, group: str) -> list[str]:
-        """The nodes of a group's members that have one."""
+        """The nodes of a group's placed members."""
         mine = [
             raw for raw in kit.pods(self.cluster, self.namespace) if raw["metadata"]["name"].startswith(f"{group}-")
         ]
@@ -77,7 +77,7 @@ class Case:
         wait_until(lambda: len(self.places(group)) == count, 60, f"{count} of {group} are bound")
 
     def wait_passed_over(self, group: str, cpu: str | None = "10m") -> None:
-        """Waits until a pod that came later is bound, and none of the group."""
+        """Waits until a newer pod is bound, and checks that no member of the group is."""
         self.cluster.client.create(pod("plain", self.namespace, scheduler=OURS, cpu=cpu, memory=None))
         raw = pod("plain", self.namespace)
         wait_until(lambda: bool(self.cluster.client.read(raw)["spec"].get("nodeName")), 60, "a plain pod is bound")
@@ -87,9 +87,9 @@ class Case:
         return kit.condition(self.cluster.client.read(group), "PodGroupInitiallyScheduled")
 
     def wait_condition(self, group: dict, status: str, reason: str) -> str:
-        """The condition's message, once it says this."""
+        """Waits for this status and reason, and returns the condition's message."""
         what = f"the status of {group['metadata']['name']} says {reason}"
-        wait_until(lambda: said(self.condition(group)) == (status, reason), 60, what)
+        wait_until(lambda: status_and_reason(self.condition(group)) == (status, reason), 60, what)
         return self.condition(group)["message"]
 
     def status(self, group: dict) -> dict:
@@ -103,13 +103,13 @@ class Case:
         for name in names:
             self.cluster.client.patch(pod(name, self.namespace), {"status": {"phase": phase}}, "status")
 
-    def all_said_no(self, group: str, count: int) -> bool:
-        """Whether every member's own status says that it was not placed."""
+    def all_unscheduled(self, group: str, count: int) -> bool:
+        """Whether every member's PodScheduled condition is False."""
         mine = [
             raw for raw in kit.pods(self.cluster, self.namespace) if raw["metadata"]["name"].startswith(f"{group}-")
         ]
         return len(mine) == count and all(kit.condition(raw).get("status") == "False" for raw in mine)
 
 
-def said(condition):
+def status_and_reason(condition):
     return condition.get("status"), condition.get("reason")

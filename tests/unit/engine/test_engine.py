@@ -1,4 +1,4 @@
-"""The engine's loop: placement, rejection, policies, and what the cache and the queue say after it."""
+"""The engine's loop: placements, rejections and policies, with their effects on cache and queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from podwright.engine.ports import UNSCHEDULABLE
 from support.engine.kit import OURS, Rig, custom_policy, deciding, on_node, ours, settle
 from support.objects.builders import make_node
 
-NO_PLACE = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+NO_NODE = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
 
 
 class TestPlacement:
@@ -30,7 +30,7 @@ class TestPlacement:
             assert rig.placed_on("web") == "a"
             assert len(rig.engine.queue) == 0
 
-    async def test_the_decision_rides_on_the_binding(self):
+    async def test_the_binding_carries_the_decision_as_an_annotation(self):
         rig = Rig()
         rig.node("a")
         rig.node("full", allocatable={"cpu": "1"})
@@ -50,7 +50,7 @@ class TestPlacement:
                 "rejected": {"NodeResourcesFit": 1},
             }
 
-    async def test_pods_before_their_nodes_wait_and_are_bound_when_one_comes(self):
+    async def test_pods_wait_for_a_first_node_and_are_then_bound(self):
         rig = Rig()
         rig.pod("web")
         async with deciding(rig):
@@ -62,7 +62,7 @@ class TestPlacement:
             await settle()
             assert rig.cluster.bound == [("web", "a")]
 
-    async def test_what_is_assumed_counts_for_the_next_pod(self):
+    async def test_assumed_pods_count_in_the_next_decision(self):
         rig = Rig()
         rig.node("a", allocatable={"cpu": "3"})
         for name in ("one", "two"):
@@ -71,7 +71,7 @@ class TestPlacement:
             assert rig.cluster.bound == [("one", "a")]
             assert rig.counts == {"unschedulable": 1}
 
-    async def test_a_slow_binding_holds_nobody_up(self):
+    async def test_a_slow_binding_does_not_delay_other_pods(self):
         rig = Rig()
         rig.node("a")
         slow = asyncio.get_running_loop().create_future()
@@ -85,7 +85,7 @@ class TestPlacement:
             await settle()
             assert [name for name, *_ in rig.recorder.events] == ["two", "three", "slow"]
 
-    async def test_no_more_bindings_are_posted_at_once_than_allowed(self):
+    async def test_bindings_in_progress_stay_within_the_limit(self):
         rig = Rig(bindings_at_once=2)
         rig.node("a")
         answers = [asyncio.get_running_loop().create_future() for _ in range(3)]
@@ -102,7 +102,7 @@ class TestPlacement:
                     answer.set_result(None)
             await settle()
 
-    async def test_stopping_finishes_what_is_under_way(self):
+    async def test_stop_waits_for_bindings_in_progress(self):
         rig = Rig()
         rig.node("a")
         slow = asyncio.get_running_loop().create_future()
@@ -113,7 +113,7 @@ class TestPlacement:
             await rig.engine.stop(5)
             assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/slow to a"]
 
-    async def test_a_pod_that_is_being_deleted_is_let_go(self):
+    async def test_a_terminating_pod_is_skipped(self):
         rig = Rig()
         rig.node("a")
         rig.pod("web", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
@@ -122,7 +122,7 @@ class TestPlacement:
             assert rig.recorder.events == [("web", "FailedScheduling", "skip schedule deleting pod: default/web")]
             assert len(rig.engine.queue) == 0
 
-    async def test_pods_of_other_schedulers_are_left_alone(self):
+    async def test_pods_of_other_schedulers_are_ignored(self):
         rig = Rig()
         rig.node("a")
         rig.engine.pending.put(ours("web", spec={"schedulerName": "default-scheduler"}))
@@ -131,15 +131,15 @@ class TestPlacement:
 
 
 class TestRejection:
-    async def test_a_rejected_pod_is_told_once_and_tried_again_when_something_may_help(self):
+    async def test_a_rejection_is_reported_once_and_retried_on_a_helpful_event(self):
         rig = Rig()
         rig.node("a", allocatable={"cpu": "2"})
         blocker = on_node(ours("blocker", requests={"cpu": "2"}), "a")
         rig.engine.assigned.put(blocker)
         raw = rig.pod("web", requests={"cpu": "1"})
         async with deciding(rig):
-            assert [(n, v.reason, v.message) for n, v, _ in rig.status.written] == [("web", UNSCHEDULABLE, NO_PLACE)]
-            assert rig.recorder.events == [("web", "FailedScheduling", NO_PLACE)]
+            assert [(n, v.reason, v.message) for n, v, _ in rig.status.written] == [("web", UNSCHEDULABLE, NO_NODE)]
+            assert rig.recorder.events == [("web", "FailedScheduling", NO_NODE)]
             assert rig.counts == {"unschedulable": 1}
             rig.engine.assigned.drop("default/blocker", blocker)
             await settle()
@@ -147,7 +147,7 @@ class TestRejection:
             rig.confirm(raw, "a")
             assert "default/web" in rig.status.forgotten
 
-    async def test_an_unrelated_heartbeat_wakes_nobody(self):
+    async def test_a_heartbeat_retries_no_pod(self):
         rig = Rig()
         rig.node("a", allocatable={"cpu": "1"})
         rig.pod("web", requests={"cpu": "2"})
@@ -176,7 +176,7 @@ class TestRejection:
 
 
 class TestPolicies:
-    async def test_a_policy_that_changes_gives_rejected_pods_another_chance(self):
+    async def test_rejected_pods_are_retried_when_a_policy_changes(self):
         rig = Rig()
         rig.node("a", allocatable={"cpu": "1"})
         rig.pod("web", requests={"cpu": "2"})
@@ -191,7 +191,7 @@ class TestPolicies:
             await settle()
             assert len(rig.recorder.events) > before
 
-    async def test_pods_of_a_name_that_is_no_longer_served_are_let_go(self):
+    async def test_pods_are_dropped_when_their_scheduler_name_is_no_longer_served(self):
         rig = Rig()
         policy = {"metadata": {"name": "p", "generation": 1}, "spec": {"schedulerName": "other", "strategy": {}}}
         assert rig.engine.policies.apply(policy).accepted
@@ -202,7 +202,7 @@ class TestPolicies:
             assert rig.cluster.bound == []
             assert len(rig.engine.queue) == 0
 
-    async def test_a_bad_policy_changes_nothing(self):
+    async def test_an_invalid_policy_changes_nothing(self):
         rig = Rig()
         bad = rig.engine.policies.apply(custom_policy("score", "NoSuchPlugin"))
         assert not bad.accepted
@@ -226,9 +226,9 @@ def test_metrics_agree_with_the_queue():
     ("message", "expected"),
     [
         pytest.param("short", "short", id="short enough"),
-        pytest.param("x" * 1024, "x" * 1024, id="as long as may be"),
+        pytest.param("x" * 1024, "x" * 1024, id="exactly the limit"),
         pytest.param("x" * 1025, "x" * 1020 + " ...", id="too long"),
-        pytest.param("é" * 600, "é" * 510 + " ...", id="characters of several bytes are not cut in two"),
+        pytest.param("é" * 600, "é" * 510 + " ...", id="characters of several bytes are kept whole"),
     ],
 )
 def test_an_events_note_is_cut_at_1024_bytes(message, expected):
@@ -236,6 +236,6 @@ def test_an_events_note_is_cut_at_1024_bytes(message, expected):
     assert len(shortened(message).encode()) <= 1024
 
 
-def test_the_name_that_is_served_by_default():
+def test_the_scheduler_name_that_is_served_by_default():
     assert Rig().engine.policies.serves(OURS)
     assert not Rig().engine.policies.serves("default-scheduler")

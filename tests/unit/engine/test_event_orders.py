@@ -1,4 +1,4 @@
-"""The two watches and the answer to a Binding come in any order, and watch events come twice: the end is the same."""
+"""The result does not depend on the order of the two watches and the Binding's response, nor on repeated watch events."""
 
 from __future__ import annotations
 
@@ -10,37 +10,39 @@ import pytest
 from podwright.core.framework.interface import ClusterError
 from support.engine.kit import Rig, deciding, on_node, settle
 
-STEPS = ("the answer", "leaves the pending ones", "is among the assigned ones")
+STEPS = ("response", "pending pod removed", "assigned pod added")
 
 
 async def play(rig, raw, order, answer, outcome):
-    """Lets the three things happen in this order."""
+    """Makes the steps happen in this order."""
     for step in order:
-        if step == "the answer":
+        if step == "response":
             if isinstance(outcome, Exception):
                 answer.set_exception(outcome)
             else:
                 answer.set_result(None)
-        elif step == "leaves the pending ones":
+        elif step == "pending pod removed":
             rig.engine.pending.drop(raw["metadata"]["uid"], raw)
-        elif step == "is among the assigned ones":
+        elif step == "assigned pod added":
             rig.engine.assigned.put(on_node(raw, "a"))
         else:
             rig.engine.pending.put(raw)
         await settle()
 
 
-@pytest.mark.parametrize("lost", [pytest.param(False, id="answered"), pytest.param(True, id="the answer is lost")])
-@pytest.mark.parametrize("again", [pytest.param(False, id="each once"), pytest.param(True, id="each twice")])
+@pytest.mark.parametrize("lost", [pytest.param(False, id="response received"), pytest.param(True, id="response lost")])
+@pytest.mark.parametrize(
+    "twice", [pytest.param(False, id="each event once"), pytest.param(True, id="each event twice")]
+)
 @pytest.mark.parametrize("order", [pytest.param(order, id=", ".join(order)) for order in itertools.permutations(STEPS)])
-async def test_a_bound_pod_is_placed_once_whatever_comes_first(order, again, lost):
+async def test_a_bound_pod_is_placed_once_in_any_order_of_events(order, twice, lost):
     rig = Rig()
     rig.node("a")
     answer = asyncio.get_running_loop().create_future()
     rig.cluster.outcomes = [answer]
     raw = rig.pod("web")
     rig.cluster.objects["Pod", "web"] = on_node(raw, "a")
-    steps = [step for step in order for _ in range(2 if again and step != "the answer" else 1)]
+    steps = [step for step in order for _ in range(2 if twice and step != "response" else 1)]
     async with deciding(rig):
         await play(rig, raw, steps, answer, ClusterError("no answer") if lost else None)
     assert rig.cluster.bound == [("web", "a")]
@@ -52,10 +54,10 @@ async def test_a_bound_pod_is_placed_once_whatever_comes_first(order, again, los
 
 
 @pytest.mark.parametrize(
-    "order", list(itertools.permutations(["the answer", "leaves the pending ones", "comes again"]))
+    "order", list(itertools.permutations(["response", "pending pod removed", "pending pod added"]))
 )
-async def test_a_pod_deleted_while_it_is_bound_leaves_nothing_behind(order):
-    """Its name may be taken by another pod at once; `comes again` is a late event of the pending watch."""
+async def test_a_pod_deleted_during_its_binding_leaves_nothing_behind(order):
+    """`pending pod added` is a late event of the watch of pending pods."""
     rig = Rig()
     rig.node("a")
     answer = asyncio.get_running_loop().create_future()

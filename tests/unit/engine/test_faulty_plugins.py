@@ -1,4 +1,4 @@
-"""Faulty plugins in the engine: one pod or one policy is refused, everything else goes on."""
+"""A faulty plugin affects one pod or one policy, and nothing else."""
 
 import pytest
 
@@ -47,7 +47,7 @@ class Reserving(Plugin, ReservePlugin, PermitPlugin):
         return None if pod.name == "web" else (None, 0)
 
 
-async def test_a_gate_that_is_broken_holds_its_pod_and_nobody_else():
+async def test_a_broken_gate_holds_its_own_pod_only():
     rig = Rig({"Gate": Gate})
     rig.node("a")
     rig.engine.policies.apply(custom_policy("preEnqueue", "Gate"))
@@ -62,7 +62,7 @@ async def test_a_gate_that_is_broken_holds_its_pod_and_nobody_else():
         assert ("web", "a") in rig.cluster.bound
 
 
-async def test_a_policy_whose_plugin_gives_no_real_hints_is_refused():
+async def test_a_policy_is_not_accepted_if_a_plugin_returns_invalid_hints():
     rig = Rig({"Hinting": Hinting})
     outcome = rig.engine.policies.apply(custom_policy("filter", "Hinting"))
     assert not outcome.accepted
@@ -76,7 +76,7 @@ async def test_a_policy_whose_plugin_gives_no_real_hints_is_refused():
         assert rig.cluster.bound == [("big", "b")]
 
 
-async def test_what_a_broken_permit_had_reserved_is_given_back():
+async def test_a_pod_is_unreserved_when_permit_is_broken():
     Reserving.reserved.clear()
     rig = Rig({"Reserving": Reserving})
     rig.node("a", allocatable={"cpu": "2"})
@@ -103,28 +103,28 @@ async def test_without_any_node_a_pod_is_unschedulable_as_autoscalers_expect(mes
         assert verdicts == [("Unschedulable", message)]
 
 
-class Moody(Plugin, FilterPlugin, EnqueueExtensions):
-    """Rejects what is called web, and has a hint that fails."""
+class BrokenHint(Plugin, FilterPlugin, EnqueueExtensions):
+    """Rejects the pod named web, and has a hint that raises."""
 
-    name = "Moody"
-    opinion = True
+    name = "BrokenHint"
+    rejects = True
 
     def filter(self, _state, pod, _node):
-        return unschedulable("not today") if self.opinion and pod.name == "web" else None
+        return unschedulable("not today") if self.rejects and pod.name == "web" else None
 
     def hints(self):
         return [EventHint(ClusterEvent(NODE, Action.ADD), lambda *_: 1 / 0)]
 
 
-async def test_a_hint_that_fails_loses_neither_its_pod_nor_the_event_for_the_others():
-    rig = Rig({"Moody": Moody})
+async def test_a_hint_that_raises_loses_neither_its_pod_nor_the_event_for_other_pods():
+    rig = Rig({"BrokenHint": BrokenHint})
     rig.node("a", allocatable={"cpu": "1"})
-    assert rig.engine.policies.apply(custom_policy("filter", "Moody")).accepted
+    assert rig.engine.policies.apply(custom_policy("filter", "BrokenHint")).accepted
     rig.pod("web")
     rig.pod("big", requests={"cpu": "2"})
     async with deciding(rig):
         assert rig.counts == {"unschedulable": 2}
-        Moody.opinion = False
+        BrokenHint.rejects = False
         rig.node("b", allocatable={"cpu": "4"})
         await settle()
         assert sorted(name for name, _ in rig.cluster.bound) == ["big", "web"]

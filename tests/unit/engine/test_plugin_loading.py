@@ -27,12 +27,12 @@ def directory(tmp_path):
     return write
 
 
-def test_files_of_a_directory_become_plugins(directory):
+def test_plugins_are_loaded_from_the_files_of_a_directory(directory):
     found = load_plugins([directory(good=GOOD, _helper="raise RuntimeError('not to be imported')")], {})
     assert set(found) == {"Good"}
 
 
-def test_base_classes_that_begin_with_an_underscore_and_imported_plugins_do_not_count(directory):
+def test_imported_plugins_and_classes_with_a_leading_underscore_are_ignored(directory):
     text = """
         from podwright.core.framework.interface import FilterPlugin, Plugin
         from podwright.core.plugins.node_name import NodeName
@@ -72,7 +72,7 @@ def test_args_with_postponed_annotations_can_be_decoded(directory):
     assert found["Painted"].args_type().color == "blue"
 
 
-def test_files_of_one_name_in_two_directories_do_not_clash(tmp_path):
+def test_files_of_the_same_name_in_two_directories_do_not_clash(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "plugin.py").write_text(dedent(GOOD).replace("Good", name.upper()))
@@ -88,7 +88,7 @@ def test_files_of_one_name_in_two_directories_do_not_clash(tmp_path):
         pytest.param("x = 1\nprint(y)\n", "NameError: name 'y' is not defined (line 2)", id="an error names its line"),
         pytest.param("def broken(:\n", "SyntaxError", id="a syntax error"),
         pytest.param("raise SystemExit('bye')", "SystemExit: bye", id="a file that tries to exit"),
-        pytest.param("x = 1", "has no class that inherits", id="no plugin in it"),
+        pytest.param("x = 1", "has no class that inherits", id="a file without a plugin"),
         pytest.param(
             "from podwright.core.framework.interface import Plugin\nclass Empty(Plugin): name = 'Empty'",
             "class Empty has no extension point",
@@ -96,7 +96,7 @@ def test_files_of_one_name_in_two_directories_do_not_clash(tmp_path):
         ),
     ],
 )
-def test_a_bad_file_is_named(directory, text, problem):
+def test_an_error_names_the_file(directory, text, problem):
     path = directory(bad=text, good=GOOD)
     before = set(sys.modules)
     with pytest.raises(RegistryError) as error:
@@ -107,6 +107,6 @@ def test_a_bad_file_is_named(directory, text, problem):
     assert not any(name.endswith("_bad") for name in set(sys.modules) - before) or "class" in problem
 
 
-def test_a_directory_that_is_not_there_is_named(tmp_path):
+def test_an_error_names_a_missing_directory(tmp_path):
     with pytest.raises(RegistryError, match="is not a directory"):
         load_plugins([tmp_path / "none"], {})

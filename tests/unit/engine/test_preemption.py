@@ -1,4 +1,4 @@
-"""Preemption carried out: victims go, the preemptor waits for them, nobody below it keeps a promise of its node."""
+"""Preemption: victims are evicted, the preemptor waits for them, and lower nominations to its node are cleared."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from support.engine.kit import Rig, custom_policy, deciding, on_node, ours, sett
 TWO = {"cpu": "2"}
 
 
-def crowded(*, waits: bool = True) -> Rig:
-    """A node that two lesser pods fill, and an evictor that answers when it is told to."""
+def full_node(*, waits: bool = True) -> Rig:
+    """A node filled by two pods of lower priority. `waits`: the test completes the evictions."""
     rig = Rig()
     rig.evictor.waits = waits
     rig.node("a", allocatable=TWO)
@@ -24,7 +24,7 @@ def evicted(rig: Rig) -> list[str]:
 
 
 async def test_the_preemptor_is_held_until_the_deletion_of_its_last_victim_has_begun():
-    rig = crowded()
+    rig = full_node()
     rig.pod("high", requests=TWO, priority=10)
     async with deciding(rig):
         assert evicted(rig) == ["one", "two"]
@@ -43,8 +43,8 @@ async def test_the_preemptor_is_held_until_the_deletion_of_its_last_victim_has_b
     assert len(rig.evictor.evicted) == 2
 
 
-async def test_the_preemptor_is_held_also_when_its_policy_changes_meanwhile():
-    rig = crowded()
+async def test_the_preemptor_is_still_held_when_its_policy_changes():
+    rig = full_node()
     policy = custom_policy("postFilter", "DefaultPreemption")
     policy["spec"] = {"strategy": {"type": "MostAllocated"}}
     assert rig.engine.policies.apply(policy).accepted
@@ -71,8 +71,8 @@ async def test_the_preemptor_is_held_also_when_its_policy_changes_meanwhile():
         assert rig.cluster.bound == [("high", "a")]
 
 
-async def test_a_victim_that_is_gone_before_the_answer_comes_leaves_nobody_waiting():
-    rig = crowded()
+async def test_the_preemptor_is_retried_when_the_victims_are_gone_before_the_evictions_are_answered():
+    rig = full_node()
     rig.pod("high", requests=TWO, priority=10)
     async with deciding(rig):
         for name in ("one", "two"):
@@ -85,9 +85,9 @@ async def test_a_victim_that_is_gone_before_the_answer_comes_leaves_nobody_waiti
         assert rig.cluster.bound == [("high", "a")]
 
 
-async def test_after_an_eviction_that_failed_the_preemptor_tries_again_after_the_backoff_of_an_error():
-    """At once it would meet the same refusal, over and over, as the API server can refuse."""
-    rig = crowded()
+async def test_a_failed_eviction_retries_the_preemptor_after_the_backoff_of_an_error():
+    """An immediate retry would fail again, as fast as the API server can answer."""
+    rig = full_node()
     rig.pod("high", requests=TWO, priority=10)
     async with deciding(rig):
         for _ in range(2):
@@ -103,8 +103,8 @@ async def test_after_an_eviction_that_failed_the_preemptor_tries_again_after_the
             assert len(rig.evictor.evicted) == before + 2
 
 
-async def test_a_victim_that_goes_is_not_evicted_again_though_the_watch_is_late():
-    rig = crowded(waits=False)
+async def test_a_victim_is_not_evicted_again_while_the_watch_lags():
+    rig = full_node(waits=False)
     rig.node("b", allocatable={"cpu": "1"})
     spare = on_node(ours("spare", requests={"cpu": "1"}, priority=0), "b")
     rig.engine.assigned.put(spare)
@@ -129,8 +129,8 @@ async def test_a_victim_that_goes_is_not_evicted_again_though_the_watch_is_late(
         assert not rig.engine.cache.placement("default/one").pods["default/one"].terminating
 
 
-async def test_a_preemptor_that_is_deleted_meanwhile_is_forgotten():
-    rig = crowded()
+async def test_a_preemptor_that_is_deleted_is_forgotten():
+    rig = full_node()
     raw = rig.pod("high", requests=TWO, priority=10)
     async with deciding(rig):
         rig.engine.pending.drop("default/high", raw)
@@ -143,8 +143,8 @@ async def test_a_preemptor_that_is_deleted_meanwhile_is_forgotten():
         assert len(rig.evictor.evicted) == 4
 
 
-async def test_no_second_preemption_while_a_victim_is_going_even_before_the_nomination_comes_back():
-    rig = crowded()
+async def test_no_second_preemption_while_a_victim_terminates_even_before_the_watch_shows_the_nomination():
+    rig = full_node()
     rig.node("b", allocatable=TWO)
     rig.engine.assigned.put(on_node(ours("three", requests=TWO, priority=0), "b"))
     rig.pod("high", requests=TWO, priority=10)
@@ -152,12 +152,12 @@ async def test_no_second_preemption_while_a_victim_is_going_even_before_the_nomi
         (place,) = {node for _, _, node in rig.evictor.evicted}
         victims = list(rig.evictor.answers)
         for name in victims:
-            going = on_node(ours(name, requests=TWO if name == "three" else {"cpu": "1"}, priority=0), place)
-            going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-            going["status"]["conditions"] = [
+            terminating = on_node(ours(name, requests=TWO if name == "three" else {"cpu": "1"}, priority=0), place)
+            terminating["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            terminating["status"]["conditions"] = [
                 {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
             ]
-            rig.engine.assigned.put(going)
+            rig.engine.assigned.put(terminating)
             rig.evictor.answers[name](True)
         rig.now += 400
         rig.engine.wake()
@@ -165,36 +165,36 @@ async def test_no_second_preemption_while_a_victim_is_going_even_before_the_nomi
         assert sorted(rig.evictor.answers) == sorted(victims)
 
 
-async def test_lesser_promises_of_the_node_are_taken_back_and_the_others_kept():
-    rig = crowded()
-    rig.engine.pending.put({**ours("lesser", requests=TWO, priority=5), "status": {"nominatedNodeName": "a"}})
+async def test_only_nominations_of_lower_priority_to_the_node_are_cleared():
+    rig = full_node()
+    rig.engine.pending.put({**ours("lower", requests=TWO, priority=5), "status": {"nominatedNodeName": "a"}})
     async with deciding(rig):
         rig.pod("high", requests=TWO, priority=10)
         await settle()
-        assert rig.engine.cache.nominator.node_of("default/lesser") == ""
+        assert rig.engine.cache.nominator.node_of("default/lower") == ""
         assert rig.engine.cache.nominator.node_of("default/high") == "a"
-        assert ("lesser", None, "") in rig.status.written
+        assert ("lower", None, "") in rig.status.written
 
 
-async def test_a_pod_that_loses_its_promise_makes_room_for_others():
+async def test_a_pod_that_loses_its_nomination_makes_room_for_others():
     rig = Rig()
     rig.node("a", allocatable=TWO)
     rig.engine.assigned.put(on_node(ours("there", requests={"cpu": "1"}, priority=100), "a"))
-    promised = ours("promised", requests={"cpu": "1"}, priority=5, spec={"schedulingGates": [{"name": "later"}]})
-    rig.engine.pending.put({**promised, "status": {"nominatedNodeName": "a"}})
+    nominated = ours("nominated", requests={"cpu": "1"}, priority=5, spec={"schedulingGates": [{"name": "later"}]})
+    rig.engine.pending.put({**nominated, "status": {"nominatedNodeName": "a"}})
     async with deciding(rig):
         rig.pod("small", requests={"cpu": "1"}, priority=1)
         await settle()
         assert rig.cluster.bound == []
-        rig.engine.pending.put({**promised, "status": {}})
+        rig.engine.pending.put({**nominated, "status": {}})
         await settle()
         assert rig.cluster.bound == [("small", "a")]
 
 
-@pytest.mark.parametrize("why", ["there is no node", "nobody preempts"])
-async def test_a_promise_that_nobody_can_keep_is_over(why):
+@pytest.mark.parametrize("why", ["there is no node", "preemption is off"])
+async def test_a_nomination_is_cleared_when_preemption_cannot_renew_it(why):
     rig = Rig()
-    if why == "nobody preempts":
+    if why == "preemption is off":
         rig.node("a", allocatable={"cpu": "1"})
         policy = custom_policy("postFilter", "DefaultPreemption")
         policy["spec"]["plugins"] = {"postFilter": {"disabled": [{"name": "*"}]}}
@@ -205,8 +205,8 @@ async def test_a_promise_that_nobody_can_keep_is_over(why):
         assert rig.engine.cache.nominator.node_of("default/web") == ""
 
 
-async def test_evictions_that_overdraw_a_budget_are_counted():
-    rig = crowded(waits=False)
+async def test_evictions_that_violate_a_disruption_budget_are_counted():
+    rig = full_node(waits=False)
     budget = {
         "metadata": {"name": "b", "namespace": "default"},
         "spec": {"selector": {"matchLabels": {"app": "db"}}},

@@ -1,4 +1,4 @@
-"""The plugin that orders the queue: another one, and ones that break their contract without a pod being lost."""
+"""QueueSort plugins of third parties order the queue, and faulty ones lose no pod."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from support.engine.kit import Rig, custom_policy, deciding, settle
 
 
 class Alphabet(Plugin, QueueSortPlugin):
-    """Sorts by name; pods whose name begins with x get what the test says."""
+    """Sorts by name; the keys of pods whose name begins with x come from `broken_key`."""
 
     name = "Alphabet"
-    nonsense = staticmethod(lambda: None)
+    broken_key = staticmethod(lambda: None)
 
     def sort_key(self, pod, _queued_at):
-        return self.nonsense() if pod.name.startswith("x") else pod.name
+        return self.broken_key() if pod.name.startswith("x") else pod.name
 
 
 def rig():
     return Rig({"Alphabet": Alphabet}, queue_sort="Alphabet")
 
 
-async def test_the_plugin_that_the_operator_was_told_orders_the_queue():
+async def test_the_configured_plugin_orders_the_queue():
     r = rig()
     r.node("n")
     for name in ("b", "c", "a"):
@@ -36,7 +36,7 @@ async def test_the_plugin_that_the_operator_was_told_orders_the_queue():
         assert [name for name, _ in r.cluster.bound] == ["a", "b", "c"]
 
 
-async def test_policies_that_say_nothing_of_it_take_the_order_that_there_is():
+async def test_policies_inherit_the_plugin_and_cannot_choose_another_one():
     r = rig()
     assert r.engine.policies.apply(custom_policy("filter", "NodeName")).accepted
     policy = custom_policy("filter", "NodeName", 2)
@@ -47,11 +47,11 @@ async def test_policies_that_say_nothing_of_it_take_the_order_that_there_is():
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        pytest.param("Missing", "plugin 'Missing' does not exist", id="there is none of that name"),
-        pytest.param("NodeName", "does not have the extension point queueSort", id="it orders no queue"),
+        pytest.param("Missing", "plugin 'Missing' does not exist", id="an unknown plugin"),
+        pytest.param("NodeName", "does not have the extension point queueSort", id="a plugin without queueSort"),
     ],
 )
-def test_a_plugin_that_cannot_order_the_queue_is_refused_at_start(name, problem):
+def test_a_plugin_that_cannot_order_the_queue_stops_the_start(name, problem):
     with pytest.raises(ProfileError, match=problem):
         Rig(queue_sort=name)
 
@@ -63,13 +63,13 @@ class Unbuilt(Alphabet):
         raise RuntimeError("no")
 
 
-def test_a_plugin_that_cannot_be_built_is_refused_at_start():
+def test_a_plugin_that_cannot_be_built_stops_the_start():
     with pytest.raises(PluginError, match="Unbuilt"):
         Rig({"Unbuilt": Unbuilt}, queue_sort="Unbuilt")
 
 
-class Moody:
-    """A key that compares at random, and sometimes not at all."""
+class RandomKey:
+    """A key that compares at random, and sometimes raises."""
 
     def __lt__(self, _other):
         if random.random() < 0.3:
@@ -78,18 +78,18 @@ class Moody:
 
 
 @pytest.mark.parametrize(
-    "nonsense",
+    "broken_key",
     [
         pytest.param(lambda: 1 / 0, id="it raises"),
         pytest.param(lambda: None, id="it returns nothing"),
-        pytest.param(lambda: 7, id="its keys are of two types"),
-        pytest.param(lambda: float("nan"), id="no number"),
-        pytest.param(lambda: np.array([1, 2]), id="arrays, which have no truth"),
-        pytest.param(Moody, id="a key that cannot make up its mind"),
+        pytest.param(lambda: 7, id="keys of two types"),
+        pytest.param(lambda: float("nan"), id="NaN"),
+        pytest.param(lambda: np.array([1, 2]), id="arrays, which have no truth value"),
+        pytest.param(RandomKey, id="a key that compares at random"),
     ],
 )
-async def test_a_plugin_that_talks_nonsense_loses_no_pod(monkeypatch, nonsense):
-    monkeypatch.setattr(Alphabet, "nonsense", staticmethod(nonsense))
+async def test_a_plugin_with_broken_keys_loses_no_pod(monkeypatch, broken_key):
+    monkeypatch.setattr(Alphabet, "broken_key", staticmethod(broken_key))
     r = rig()
     names = [f"{'xa'[number % 2]}{number}" for number in range(60)]
     for name in names:

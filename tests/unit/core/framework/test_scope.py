@@ -22,7 +22,7 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.world import World
-from support.gangs.kit import Siege, one, room
+from support.gangs.kit import FullCluster, one, room
 from support.objects.builders import make_node, make_pod
 
 NOISY = unschedulable("node(s) were in a noisy cluster")
@@ -79,7 +79,7 @@ def test_a_gang_preempts_a_pod_that_the_plugin_notices_on_a_node_too_small_for_a
         one("quiet", "big"),
         make_pod("noisy", node="small", labels={"noisy": "yes"}, requests={"cpu": "100m"}, status={"phase": "Running"}),
     ]
-    siege = Siege(nodes, placed, members=2, plugins=plugins, classes=classes)
+    siege = FullCluster(nodes, placed, members=2, plugins=plugins, classes=classes)
     decision = siege.preempt()
     assert isinstance(decision, GangPreemption), decision
     assert [victim.name for victim in decision.victims] == ["noisy"]
@@ -88,7 +88,9 @@ def test_a_gang_preempts_a_pod_that_the_plugin_notices_on_a_node_too_small_for_a
 @BOTH
 def test_a_gang_spares_pods_that_a_plugin_of_cluster_scope_does_not_mind(plugin):
     classes, plugins = profile_with(plugin)
-    siege = Siege([room("a", 1), room("b", 2)], [one("low", "a"), one("lower", "b")], plugins=plugins, classes=classes)
+    siege = FullCluster(
+        [room("a", 1), room("b", 2)], [one("low", "a"), one("lower", "b")], plugins=plugins, classes=classes
+    )
     assert isinstance(siege.preempt(), GangPlacement)
 
 
@@ -162,6 +164,6 @@ def test_a_filter_of_the_node_that_fails_during_an_estimate_is_reported_when_a_m
             return ()
 
     classes, plugins = profile_with(Failing)
-    siege = Siege([room("a", 1)], [one("low", "a")], plugins=plugins, classes=classes)
+    siege = FullCluster([room("a", 1)], [one("low", "a")], plugins=plugins, classes=classes)
     status = siege.preempt()
     assert (status.code, status.plugin) == (Code.ERROR, "Failing")

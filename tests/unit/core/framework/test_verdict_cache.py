@@ -31,7 +31,7 @@ def urgent(name="urgent", cpu="3", priority=100, **more):
     return parse_pod(make_pod(name, priority=priority, requests={"cpu": cpu}, **more), keep_raw=True)
 
 
-class Siege:
+class FullCluster:
     """A cluster of full nodes, and a framework that remembers."""
 
     def __init__(self, nodes=3):
@@ -64,7 +64,7 @@ class Siege:
 
 def test_what_is_found_is_what_a_search_without_memory_finds_after_any_history():
     chance = random.Random(3)
-    siege = Siege(5)
+    siege = FullCluster(5)
     cache = siege.cache
     for step in range(300):
         name = f"n{chance.randrange(5)}"
@@ -113,14 +113,14 @@ def counted(monkeypatch):
 
 
 def test_a_node_is_searched_once_for_pods_of_one_template(counted):
-    siege = Siege()
+    siege = FullCluster()
     for number in range(4):
         siege.decide(urgent(f"urgent{number}"))
     assert sorted(counted) == ["n0", "n1", "n2"]
 
 
 def test_a_node_is_searched_anew_when_a_pod_on_it_changes(counted):
-    siege = Siege()
+    siege = FullCluster()
     siege.decide(urgent())
     counted.clear()
     siege.cache.set_pod(placed("p1-0", "n1", 0, "1", "2024-01-01T00:00:00Z"))
@@ -129,7 +129,7 @@ def test_a_node_is_searched_anew_when_a_pod_on_it_changes(counted):
 
 
 def test_nothing_is_kept_for_a_pod_whose_fate_depends_on_other_nodes():
-    siege = Siege()
+    siege = FullCluster()
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     for pod, kept in ((urgent(), True), (urgent(spec={"affinity": affinity}), False)):

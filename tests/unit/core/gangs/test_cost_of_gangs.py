@@ -17,7 +17,7 @@ from podwright.core.gangs.reprieve import Reprieve
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.cache import Cache
-from support.gangs.kit import HOST, NOW, ZONE, Siege, budget, group_of, one, room
+from support.gangs.kit import HOST, NOW, ZONE, FullCluster, budget, group_of, one, room
 from support.objects.builders import in_group, make_node, make_pod
 
 NODES = 40
@@ -55,7 +55,7 @@ def counted() -> Iterator[Counter[str]]:
         yield counts
 
 
-def decided(siege: Siege) -> tuple[Any, Counter[str]]:
+def decided(siege: FullCluster) -> tuple[Any, Counter[str]]:
     with counted() as counts:
         return decide(siege.planner, siege.members, NOW), counts
 
@@ -84,7 +84,7 @@ class TestNobodyCouldHelp:
         ],
     )  # fmt: skip
     def test_a_gang_that_would_not_fit_even_on_empty_nodes_takes_nobody_off(self, options):
-        decision, counts = decided(Siege(rooms(), crowd(), **{"members": 8, **options}))
+        decision, counts = decided(FullCluster(rooms(), crowd(), **{"members": 8, **options}))
         assert isinstance(decision, GangRejection)
         assert decision.preemption is None
         assert "pod group preemption: " in decision.message
@@ -93,7 +93,7 @@ class TestNobodyCouldHelp:
 
     def test_where_those_of_higher_priority_leave_too_little_the_gang_is_not_planned_again(self):
         placed = [*crowd(2, priority=200), *[one(f"low{i}", f"n{i}") for i in range(NODES)]]
-        siege = Siege(rooms(), placed, members=2, member={"requests": {"cpu": "3"}})
+        siege = FullCluster(rooms(), placed, members=2, member={"requests": {"cpu": "3"}})
         with mock.patch.object(Planner, "plan", autospec=True, side_effect=Planner.plan) as plan:
             decision, _ = decided(siege)
         assert isinstance(decision, GangRejection)
@@ -118,11 +118,11 @@ class TestNobodyCouldHelp:
     def test_what_no_filter_asks_for_is_no_reason(self, offers, options):
         member = {"requests": {"cpu": "1", "example.com/gpu": "1"}, "spec": {"containers": [CONTAINER]}}
         node = make_node("n1", labels={HOST: "n1"}, allocatable=offers)
-        siege = Siege([node], [one("low", "n1", spec={"containers": [CONTAINER]})], member=member, **options)
+        siege = FullCluster([node], [one("low", "n1", spec={"containers": [CONTAINER]})], member=member, **options)
         assert siege.victims() == ["low"]
 
 
-def of_two_kinds(siege: Siege, other: dict[str, Any]) -> Siege:
+def of_two_kinds(siege: FullCluster, other: dict[str, Any]) -> FullCluster:
     """Half of the members are like this instead."""
     half = len(siege.members) // 2
     others = [parse_pod(make_pod(f"o{i}", priority=100, **other), keep_raw=True) for i in range(half)]
@@ -136,21 +136,21 @@ def of_two_kinds(siege: Siege, other: dict[str, Any]) -> Siege:
 class TestMembersOfTwoKinds:
     def test_room_for_one_kind_is_no_room_for_the_other(self):
         large = {"requests": {"cpu": "5"}, "spec": in_group()}
-        decision, counts = decided(of_two_kinds(Siege(rooms(), crowd(), members=4), large))
+        decision, counts = decided(of_two_kinds(FullCluster(rooms(), crowd(), members=4), large))
         assert isinstance(decision, GangRejection)
         assert counts["removed"] == 0
 
     def test_both_kinds_together_need_no_less_than_the_smaller_ones_alone(self):
         """One member of three CPUs or two of two fit on the one node: three members never do."""
         small = {"requests": {"cpu": "2"}, "spec": in_group()}
-        siege = Siege(rooms(nodes=1), crowd(nodes=1), members=4, min_count=3, member={"requests": {"cpu": "3"}})
+        siege = FullCluster(rooms(nodes=1), crowd(nodes=1), members=4, min_count=3, member={"requests": {"cpu": "3"}})
         decision, counts = decided(of_two_kinds(siege, small))
         assert isinstance(decision, GangRejection)
         assert counts["removed"] == 0
 
     def test_both_kinds_preempt_where_there_is_room_for_both(self):
         large = {"requests": {"cpu": "3"}, "spec": in_group()}
-        decision, _ = decided(of_two_kinds(Siege(rooms(nodes=2), crowd(nodes=2), members=4), large))
+        decision, _ = decided(of_two_kinds(FullCluster(rooms(nodes=2), crowd(nodes=2), members=4), large))
         assert isinstance(decision, GangRejection)
         assert decision.preemption is not None
         assert len(decision.preemption.victims) == 8
@@ -163,13 +163,13 @@ class TestWhoIsTouched:
             *[make_node(f"s{i}", labels={HOST: f"s{i}"}, allocatable={"cpu": "2"}) for i in range(20)],
         ]
         small = [one(f"small{i}-{j}", f"s{i}") for i in range(20) for j in range(2)]
-        siege = Siege(nodes, [*crowd(nodes=3), *small], members=2, member={"requests": {"cpu": "3"}})
+        siege = FullCluster(nodes, [*crowd(nodes=3), *small], members=2, member={"requests": {"cpu": "3"}})
         decision, counts = decided(siege)
         assert len(decision.preemption.victims) == 6
         assert counts["removed"] <= 12 + 6
 
     def test_only_units_that_share_a_node_or_a_rule_with_a_member_are_asked_about(self):
-        decision, counts = decided(Siege(rooms(), crowd(), members=2))
+        decision, counts = decided(FullCluster(rooms(), crowd(), members=2))
         assert len(decision.preemption.victims) == 2
         assert counts["removed"] <= NODES * 4 + 2
         assert counts["units"] <= 8
@@ -182,7 +182,7 @@ class TestWhoIsTouched:
             one("guarded", "n1", labels={"app": "db"}),
             one("far", "n2", 60, labels={"app": "db"}),
         ]
-        siege = Siege(
+        siege = FullCluster(
             nodes, placed, members=1, member={"requests": {"cpu": "2"}}, budgets=[budget("db", 1, {"app": "db"})]
         )
         found = siege.preempt()
@@ -191,15 +191,15 @@ class TestWhoIsTouched:
 
     def test_a_group_keeps_its_members_in_their_order(self):
         placed = [one(f"p{i}", f"n{i % 2}", group="g") for i in (3, 0, 1, 2)]
-        siege = Siege([room("n1", 2), room("n0", 2)], placed, groups=[group_of("g", 0, whole=True)])
+        siege = FullCluster([room("n1", 2), room("n0", 2)], placed, groups=[group_of("g", 0, whole=True)])
         key = "scheduling.k8s.io:default/g"
         before = list(siege.cache.groups.members(key).placed)
         assert isinstance(siege.preempt(), GangPreemption)
         assert list(siege.cache.groups.members(key).placed) == before
 
 
-def constrained(key: str, nodes: list[dict[str, Any]], **options: Any) -> Siege:
-    return Siege(nodes, **{"group": {"schedulingConstraints": {"topology": [{"key": key}]}}, **options})
+def constrained(key: str, nodes: list[dict[str, Any]], **options: Any) -> FullCluster:
+    return FullCluster(nodes, **{"group": {"schedulingConstraints": {"topology": [{"key": key}]}}, **options})
 
 
 class TestDomains:
@@ -250,7 +250,7 @@ class TestDomains:
     def test_packing_adds_up_only_so_many_domains_before_it_takes_what_fits(self):
         apart = {"labelSelector": {"matchLabels": {"app": "gang"}}, "topologyKey": ZONE}
         spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}}
-        siege = Siege(rooms(nodes=200), members=5, member={"labels": {"app": "gang"}, "spec": spec})
+        siege = FullCluster(rooms(nodes=200), members=5, member={"labels": {"app": "gang"}, "spec": spec})
         planner = Planner(siege.framework, siege.cache, siege.planner.group, lambda _n: 0, HOST)
         with counted() as counts:
             decision = planner.plan(siege.members)

@@ -10,7 +10,7 @@ from podwright.core.gangs.decisions import GangFault, GangPlacement, GangPreempt
 from podwright.core.gangs.plan import decide
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
-from support.gangs.kit import HOST, NOW, ZONE, Siege, budget, group_of, one, room
+from support.gangs.kit import HOST, NOW, ZONE, FullCluster, budget, group_of, one, room
 
 
 def filtering(plugin: str) -> dict:
@@ -20,7 +20,7 @@ def filtering(plugin: str) -> dict:
 MOUNTS = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}
 
 
-def give_claim(siege: Siege) -> None:
+def give_claim(siege: FullCluster) -> None:
     """The claim that MOUNTS names exists, and one pod may use it."""
     claim = {
         "metadata": {
@@ -121,10 +121,10 @@ class TestWhoGoes:
         ],
     )  # fmt: skip
     def test_as_few_and_as_little_important_as_can_be(self, nodes, placed, options, victims):
-        assert Siege(nodes, placed, **options).victims() == victims
+        assert FullCluster(nodes, placed, **options).victims() == victims
 
     def test_groups_that_go_as_a_whole_are_named_and_budgets_counted(self):
-        siege = Siege(
+        siege = FullCluster(
             [room("n1", 1), room("n2", 1)],
             [one("a", "n1", group="g", labels={"app": "db"}), one("b", "n2", group="g")],
             members=2,
@@ -139,12 +139,12 @@ class TestWhoGoes:
 
     def test_the_younger_of_two_equal_pods_goes_and_who_has_not_started_is_youngest(self):
         placed = [one("old", "n1", start="2023-01-01T00:00:00Z"), one("young", "n1", start="2023-06-01T00:00:00Z")]
-        assert Siege([room("n1", 2)], placed).victims() == ["young"]
+        assert FullCluster([room("n1", 2)], placed).victims() == ["young"]
         placed[0] = one("unstarted", "n1")
-        assert Siege([room("n1", 2)], placed).victims() == ["unstarted"]
+        assert FullCluster([room("n1", 2)], placed).victims() == ["unstarted"]
 
     def test_a_start_that_became_known_later_counts(self):
-        siege = Siege(
+        siege = FullCluster(
             [room("n1", 2)],
             [one("a", "n1", group="g", start="2023-06-01T00:00:00Z"), one("b", "n1", group="h")],
             groups=[group_of("g", 0, whole=True), group_of("h", 0, whole=True)],
@@ -162,20 +162,20 @@ class TestBesideOthers:
     def test_who_keeps_members_away_from_its_zone_goes_from_wherever_it_is(self):
         nodes = [room("n1", 2, "a"), room("n2", 2, "a")]
         placed = [one("quiet", "n1"), one("jealous", "n2", spec=self.apart(ZONE, app="gang"))]
-        siege = Siege(nodes, placed, member={"labels": {"app": "gang"}})
+        siege = FullCluster(nodes, placed, member={"labels": {"app": "gang"}})
         assert isinstance(siege.planner.plan(siege.members), GangRejection)
         assert siege.victims() == ["jealous"]
 
     def test_whom_members_keep_away_from_goes(self):
         nodes = [room("n1", 2, "a"), room("n2", 2, "a")]
         placed = [one("quiet", "n1"), one("noisy", "n2", labels={"app": "noisy"})]
-        siege = Siege(nodes, placed, member={"spec": self.apart(ZONE, app="noisy")})
+        siege = FullCluster(nodes, placed, member={"spec": self.apart(ZONE, app="noisy")})
         assert siege.victims() == ["noisy"]
 
     def test_members_that_keep_apart_from_each_other_take_a_node_each(self):
         nodes = [room("n1", 2), room("n2", 2)]
         placed = [one(f"p{i}", f"n{1 + i // 2}") for i in range(4)]
-        siege = Siege(
+        siege = FullCluster(
             nodes, placed, members=2, member={"labels": {"app": "gang"}, "spec": self.apart(HOST, app="gang")}
         )
         found = siege.preempt()
@@ -193,7 +193,7 @@ class TestBesideOthers:
         placed = [one(f"a{i}", "n1", labels={"app": "gang"}) for i in range(4)] + [
             one(f"b{i}", "n2", 100) for i in range(4)
         ]
-        siege = Siege(
+        siege = FullCluster(
             nodes, placed, member={"labels": {"app": "gang"}, "spec": {"topologySpreadConstraints": [spread]}}
         )
         # Zone b has none and no room: beside the member, zone a may hold nobody else of its kind.
@@ -214,11 +214,11 @@ class TestBesideOthers:
             one("high", "n3", 200),
         ]
         member = {"spec": {"topologySpreadConstraints": [spread]}}
-        siege = Siege(nodes, placed, members=2, groups=[group_of("g", 50, whole=True)], member=member)
+        siege = FullCluster(nodes, placed, members=2, groups=[group_of("g", 50, whole=True)], member=member)
         assert siege.victims() == ["marked", "there", "low"]
 
     def test_a_claim_that_one_pod_may_use_is_taken_from_it_wherever_it_is(self):
-        siege = Siege(
+        siege = FullCluster(
             [room("n1", 2), room("n2", 2)],
             [one("quiet", "n1"), one("holder", "n2", spec=MOUNTS)],
             member={"spec": MOUNTS},
@@ -238,7 +238,7 @@ class TestBesideOthers:
 
         nodes = [room(f"n{i}", 1) for i in range(4)]
         placed = [one(f"p{i}", f"n{i}", i) for i in range(1, 4)]
-        siege = Siege(nodes, placed, plugins=filtering("Lonely"), classes={**PLUGINS, "Lonely": Lonely})
+        siege = FullCluster(nodes, placed, plugins=filtering("Lonely"), classes={**PLUGINS, "Lonely": Lonely})
         # The member goes to the free node; only one other pod may be left then, the most important one.
         assert siege.victims() == ["p2", "p1"]
 
@@ -294,7 +294,7 @@ class TestFromNodesThatAreTooSmall:
         ],
     )
     def test_pods_go_for_what_reaches_beyond_their_node(self, far, member, options):
-        siege = Siege(
+        siege = FullCluster(
             [room("large", 4), room("small", 1), room("other", 1, "y")],
             [one("far", "small", labels={"app": "far", "kind": "same"}, spec=far)],
             member={"requests": {"cpu": "3"}, "labels": {"app": "gang", "kind": "same"}, "spec": member},
@@ -317,12 +317,12 @@ class TestNobodyGoes:
         ],
     )
     def test_without_units_of_lower_priority(self, placed, groups):
-        found = Siege([room("n1", 1)], placed, groups=groups, members=2).preempt()
+        found = FullCluster([room("n1", 1)], placed, groups=groups, members=2).preempt()
         assert found.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         assert found.message == "pod group preemption: No preemption victims found for incoming preemptor"
 
     def test_where_not_even_the_empty_cluster_is_enough_the_group_says_what_it_lacks(self):
-        found = Siege([room("n1", 1)], [one("low", "n1")], members=2).preempt()
+        found = FullCluster([room("n1", 1)], [one("low", "n1")], members=2).preempt()
         assert found.code is Code.UNSCHEDULABLE
         assert found.message == ("pod group preemption: minCount (2) cannot be satisfied: 1 scheduled, 0 remaining")
 
@@ -334,11 +334,11 @@ class TestNobodyGoes:
         ],
     )
     def test_the_policy_never(self, group, member):
-        found = Siege([room("n1", 1)], [one("low", "n1")], group=group, member=member).preempt()
+        found = FullCluster([room("n1", 1)], [one("low", "n1")], group=group, member=member).preempt()
         assert found == unschedulable("pod group preemption: not eligible due to preemptionPolicy=Never.")
 
     def test_the_groups_policy_is_above_that_of_its_pods(self):
-        siege = Siege(
+        siege = FullCluster(
             [room("n1", 1)],
             [one("low", "n1")],
             group={"preemptionPolicy": "PreemptLowerPriority"},
@@ -351,7 +351,7 @@ class TestNobodyGoes:
 
     def test_without_the_plugin_at_post_filter(self):
         without = {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}}
-        found = Siege([room("n1", 1)], [one("low", "n1")], plugins=without).preempt()
+        found = FullCluster([room("n1", 1)], [one("low", "n1")], plugins=without).preempt()
         assert found == unschedulable()
 
 
@@ -371,13 +371,13 @@ class TestOngoing:
         return {"status": {"nominatedNodeName": node}}
 
     def test_a_group_waits_for_the_victims_that_are_still_going(self):
-        siege = Siege([room("n1", 1)], [self.going("low", "n1")], member=self.nominated("n1"))
+        siege = FullCluster([room("n1", 1)], [self.going("low", "n1")], member=self.nominated("n1"))
         found = siege.preempt()
         assert found.message == "pod group preemption: ongoing preemption on nominated nodes"
         assert (found.nominations, found.victims) == ({"default/m0": "n1"}, ())
 
     def test_a_nomination_counts_before_the_api_server_has_shown_it(self):
-        siege = Siege([room("n1", 1)], [self.going("low", "n1")])
+        siege = FullCluster([room("n1", 1)], [self.going("low", "n1")])
         siege.cache.nominator.add(siege.members[0], "n1")
         assert siege.preempt().victims == ()
 
@@ -392,13 +392,13 @@ class TestOngoing:
     def test_others_that_are_going_are_not_waited_for(self, going, groups):
         nodes = [room("n1", 2), room("n2", 1)]
         placed = [one("low1", "n1"), one("low2", "n1"), self.going(*going)]
-        found = Siege(nodes, placed, groups=groups, member=self.nominated("n1")).preempt()
+        found = FullCluster(nodes, placed, groups=groups, member=self.nominated("n1")).preempt()
         assert "found a placement" in found.message
 
 
 class TestWholeDecision:
     def test_the_message_of_the_group_ends_with_what_preemption_says(self):
-        siege = Siege([room("n1", 1)], [one("low", "n1")])
+        siege = FullCluster([room("n1", 1)], [one("low", "n1")])
         decision = decide(siege.planner, siege.members, NOW)
         assert isinstance(decision, GangRejection)
         assert decision.message == (
@@ -408,7 +408,7 @@ class TestWholeDecision:
         assert isinstance(decision.preemption, GangPreemption)
 
     def test_if_nobody_need_go_after_all_the_group_is_placed(self):
-        siege = Siege([room("n1", 1), room("n2", 1)], [one("low", "n1")])
+        siege = FullCluster([room("n1", 1), room("n2", 1)], [one("low", "n1")])
         planner = siege.planner
         answers = [GangRejection(planner.group, "not this time"), planner.plan(siege.members)]
 
@@ -438,7 +438,7 @@ class TestWholeDecision:
                 return unschedulable("no")
 
         placed = [one("a", "n1"), one("b", "n2")]
-        siege = Siege(
+        siege = FullCluster(
             [room("n1", 1), room("n2", 1)], placed, plugins=filtering("Breaks"), classes={**PLUGINS, "Breaks": Breaks}
         )
         decision = decide(siege.planner, siege.members, NOW)

@@ -14,7 +14,7 @@ from podwright.core.framework.interface import CycleState
 from podwright.core.gangs import gang_preemption
 from podwright.core.gangs.decisions import GangPreemption
 from podwright.core.objects.pod import parse_pod
-from support.gangs.kit import HOST, ZONE, Siege, budget, group_of, one, room
+from support.gangs.kit import HOST, ZONE, FullCluster, budget, group_of, one, room
 from support.objects.builders import make_pod
 
 NODES = {"n0": "a", "n1": "a", "n2": "b", "n3": "b"}
@@ -44,7 +44,7 @@ wants = st.one_of(
 
 
 @st.composite
-def sieges(draw: st.DrawFn) -> Siege:
+def sieges(draw: st.DrawFn) -> FullCluster:
     placed = [
         one(
             f"p{i}",
@@ -61,7 +61,7 @@ def sieges(draw: st.DrawFn) -> Siege:
     nodes = [room(name, draw(st.integers(1, 4)), zone) for name, zone in NODES.items()]
     wanted = draw(wants)
     note(f"{[node['status']['allocatable']['cpu'] for node in nodes]} {wanted} {placed}")
-    siege = Siege(
+    siege = FullCluster(
         nodes,
         placed,
         members=members,
@@ -82,7 +82,7 @@ def sieges(draw: st.DrawFn) -> Siege:
     return siege
 
 
-def everything(siege: Siege) -> dict[str, Any]:
+def everything(siege: FullCluster) -> dict[str, Any]:
     """All that the cache and what watches it say, directly and in the answers of filters and scores."""
     cache, table = siege.cache, siege.cache.table
     found: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Pod groups that lose members while their promises stand, and groups whose status must say what is wrong with them."""
+"""Groups that become incomplete lose their nominations, and groups with errors report them in their status."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def rig_with(nodes: int = 2) -> Rig:
     return rig
 
 
-def besieged() -> Rig:
-    """Two nodes, each filled by a lesser pod, and a gang that is promised both and waits for the evictions."""
+def preempting() -> Rig:
+    """Two nodes, each filled by a pod of lower priority, and a gang that is nominated to both and waits for the evictions."""
     rig = rig_with()
     rig.evictor.waits = True
     for index in range(2):
@@ -37,19 +37,19 @@ def besieged() -> Rig:
     return rig
 
 
-def lose_a_member(rig: Rig) -> None:
+def delete_member(rig: Rig) -> None:
     rig.engine.pending.drop("default/m1", None)
 
 
-def lose_the_group(rig: Rig) -> None:
+def delete_group(rig: Rig) -> None:
     rig.engine.objects(KIND).drop("default/gang", None)
 
 
-def ask_for_more(rig: Rig) -> None:
+def raise_min_count(rig: Rig) -> None:
     rig.engine.objects(KIND).put(make_pod_group("gang", 3, priority=100))
 
 
-async def later(rig: Rig) -> None:
+async def advance(rig: Rig) -> None:
     rig.now += 20
     rig.engine.wake()
     await settle()
@@ -59,17 +59,17 @@ def custom_group(name: str = "gang", **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "default", "uid": "u", "generation": 3}, "spec": spec}
 
 
-class TestPromises:
+class TestNominations:
     @pytest.mark.parametrize(
-        "what",
+        "change",
         [
-            pytest.param(lose_a_member, id="a member goes"),
-            pytest.param(lose_the_group, id="the group goes"),
-            pytest.param(ask_for_more, id="more members are asked for"),
+            pytest.param(delete_member, id="a member is deleted"),
+            pytest.param(delete_group, id="the group is deleted"),
+            pytest.param(raise_min_count, id="the group needs more members"),
         ],
     )
-    async def test_they_end_when_the_group_is_no_longer_complete(self, what):
-        rig = besieged()
+    async def test_they_are_cleared_when_the_group_is_no_longer_complete(self, change):
+        rig = preempting()
         async with deciding(rig):
             assert len(rig.engine.cache.nominator) == 2
             for index in range(2):
@@ -77,14 +77,14 @@ class TestPromises:
             rig.pod("plain", requests=ALL)
             await settle()
             assert rig.cluster.bound == []
-            what(rig)
+            change(rig)
             await settle()
             assert len(rig.engine.cache.nominator) == 0
             assert ("m0", None, "") in rig.status.written
             assert [name for name, _ in rig.cluster.bound] == ["plain"]
 
-    async def test_they_stand_while_the_group_is_complete(self):
-        rig = besieged()
+    async def test_they_are_kept_while_the_group_is_complete(self):
+        rig = preempting()
         async with deciding(rig):
             rig.pod("m2", requests=ALL, priority=100, spec=in_group())
             await settle()
@@ -94,11 +94,11 @@ class TestPromises:
                 await settle()
             assert len(rig.engine.cache.nominator) == 2
 
-    async def test_they_end_if_nobody_completes_the_group_after_a_restart(self):
+    async def test_they_are_cleared_if_the_group_stays_incomplete_after_a_restart(self):
         rig = rig_with(nodes=1)
         rig.engine.objects(KIND).put(make_pod_group("gang", 2, priority=100))
-        promised = ours("m0", requests=ALL, priority=100, spec=in_group(), status={"nominatedNodeName": "n0"})
-        rig.engine.pending.put(promised)
+        nominated = ours("m0", requests=ALL, priority=100, spec=in_group(), status={"nominatedNodeName": "n0"})
+        rig.engine.pending.put(nominated)
         rig.pod("plain", requests=ALL)
         async with deciding(rig):
             rig.engine.group_changes.clear_stale_nominations()
@@ -110,8 +110,8 @@ class TestPromises:
             assert ("m0", None, "") in rig.status.written
 
 
-class TestStrangers:
-    """Members that ask for a scheduler that we are not."""
+class TestForeignPods:
+    """Members that ask for a scheduler that we do not serve."""
 
     TEXT = (
         "all pods in a single pod group should have the same .spec.schedulerName set, "
@@ -125,37 +125,37 @@ class TestStrangers:
             pytest.param(PLUGINS_KIND, custom_group(minMember=2), {"labels": {GROUP_LABEL: "gang"}}, id="by label"),
         ],
     )
-    async def test_the_status_of_their_group_names_them(self, kind, group, named):
+    async def test_the_status_of_their_group_names_one(self, kind, group, named):
         rig = rig_with()
         rig.engine.objects(kind).put(group)
         rig.pod("a", **named)
         theirs = make_pod("b", **{**named, "spec": {**named.get("spec", {}), "schedulerName": "other"}})
         async with deciding(rig):
-            assert rig.groups.said == []
+            assert rig.groups.written == []
             rig.engine.pending.put(theirs)
             await settle()
-            assert rig.groups.said == [("gang", "SchedulerError", self.TEXT)]
+            assert rig.groups.written == [("gang", "SchedulerError", self.TEXT)]
             assert rig.recorder.events == [("gang", "FailedScheduling", self.TEXT)]
             assert rig.cluster.bound == []
             rig.engine.pending.drop("default/b", None)
             rig.pod("b2", **named)
             await settle()
             assert {name for name, _ in rig.cluster.bound} == {"a", "b2"}
-            assert rig.groups.said[-1] == ("gang", "", "")
+            assert rig.groups.written[-1] == ("gang", "", "")
 
-    async def test_a_group_that_would_be_complete_without_them_is_not_placed_either(self):
+    async def test_a_group_that_is_complete_without_them_is_not_placed(self):
         rig = rig_with()
         rig.engine.objects(KIND).put(make_pod_group("gang", 1))
         rig.engine.pending.put(make_pod("b", spec={**in_group(), "schedulerName": "other"}))
         rig.pod("a", spec=in_group())
         async with deciding(rig):
             assert rig.cluster.bound == []
-            assert rig.groups.said[-1] == ("gang", "SchedulerError", self.TEXT)
+            assert rig.groups.written[-1] == ("gang", "SchedulerError", self.TEXT)
             rig.engine.pending.drop("default/b", None)
-            await later(rig)
+            await advance(rig)
             assert rig.cluster.bound == [("a", "n0")]
 
-    async def test_one_whose_scheduler_we_become_is_one_of_us(self):
+    async def test_one_whose_scheduler_name_becomes_served_is_no_longer_foreign(self):
         rig = rig_with()
         rig.engine.objects(KIND).put(make_pod_group("gang", 2))
         theirs = make_pod("b", spec={**in_group(), "schedulerName": "other"})
@@ -168,14 +168,14 @@ class TestStrangers:
             rig.engine.pending.put(theirs)
             assert len(rig.engine.foreign_pods) == 0
 
-    async def test_a_group_of_theirs_alone_is_left_to_them(self):
+    async def test_a_group_without_pods_of_ours_is_ignored(self):
         rig = rig_with()
         rig.engine.objects(KIND).put(make_pod_group("gang", 2))
         rig.engine.pending.put(make_pod("b", spec={**in_group(), "schedulerName": "other"}))
         async with deciding(rig):
-            assert rig.groups.said == []
+            assert rig.groups.written == []
 
-    async def test_those_that_a_list_of_their_namespace_lacks_are_gone(self):
+    async def test_those_missing_from_a_list_of_their_namespace_are_forgotten(self):
         rig = rig_with()
         rig.engine.objects(KIND).put(make_pod_group("gang", 2))
         foreign_pods = rig.engine.foreign_pods
@@ -188,22 +188,22 @@ class TestStrangers:
         assert len(foreign_pods) == 2
 
 
-class TestGroupsThatCannotBeUnderstood:
+class TestInvalidGroups:
     @pytest.mark.parametrize(
         ("spec", "problem"),
         [
             pytest.param(
-                {"minMember": 0}, "spec.minMember: expected a whole number of at least 1", id="a count of nobody"
+                {"minMember": 0}, "spec.minMember: expected a whole number of at least 1", id="a minimum of zero"
             ),
             pytest.param(
                 {"minMember": 2, "scheduleTimeoutSeconds": 0},
                 "spec.scheduleTimeoutSeconds: expected a whole number of at least 1",
-                id="no time at all",
+                id="a timeout of zero",
             ),
             pytest.param(
                 {"minMember": 2, "minResources": {"cpu": "x"}},
                 "spec.minResources[cpu]: 'x' is not a quantity",
-                id="a quantity that is none",
+                id="an invalid quantity",
             ),
         ],
     )
@@ -214,27 +214,27 @@ class TestGroupsThatCannotBeUnderstood:
             rig.pod(name, labels={GROUP_LABEL: "gang"})
         async with deciding(rig):
             text = f"PodGroup default/gang: {problem}"
-            assert rig.groups.said == [("gang", "SchedulerError", text)]
+            assert rig.groups.written == [("gang", "SchedulerError", text)]
             assert rig.recorder.events == [("gang", "FailedScheduling", text)]
             assert rig.counts == {"gated": 2}
             rig.engine.objects(PLUGINS_KIND).put(custom_group(minMember=2))
             await settle()
             assert {name for name, _ in rig.cluster.bound} == {"a", "b"}
-            assert rig.groups.said[-1] == ("gang", "", "")
+            assert rig.groups.written[-1] == ("gang", "", "")
 
-    async def test_nothing_is_said_while_no_pod_of_ours_waits_for_them(self):
+    async def test_no_error_is_reported_while_no_pod_of_ours_waits_for_them(self):
         rig = rig_with()
         async with deciding(rig):
             rig.engine.objects(PLUGINS_KIND).put(custom_group(minMember=0))
             await settle()
-            assert rig.groups.said == rig.recorder.events == []
+            assert rig.groups.written == rig.recorder.events == []
             for name in "ab":
                 rig.pod(name, labels={GROUP_LABEL: "gang"})
                 await settle()
-            assert {reason for _, reason, _ in rig.groups.said} == {"SchedulerError"}
+            assert {reason for _, reason, _ in rig.groups.written} == {"SchedulerError"}
             assert len(rig.recorder.events) == 1
 
-    async def test_what_was_known_of_them_stays_in_force(self):
+    async def test_the_last_valid_version_stays_active(self):
         rig = rig_with()
         rig.engine.objects(PLUGINS_KIND).put(custom_group(minMember=2))
         rig.engine.objects(PLUGINS_KIND).put(custom_group(minMember=0))
@@ -244,18 +244,18 @@ class TestGroupsThatCannotBeUnderstood:
             assert {name for name, _ in rig.cluster.bound} == {"a", "b"}
 
 
-async def test_promises_are_kept_while_not_all_is_known_yet(monkeypatch):
+async def test_nominations_are_kept_until_the_caches_are_complete(monkeypatch):
     monkeypatch.setattr(engine_module, "HOUSEKEEPING_SECONDS", 0.001)
     rig = rig_with()
     rig.pod("m2", spec=in_group(), status={"nominatedNodeName": "n1"})
-    house = asyncio.create_task(rig.engine.run_housekeeping())
+    housekeeping = asyncio.create_task(rig.engine.run_housekeeping())
     await asyncio.sleep(0.05)
-    house.cancel()
+    housekeeping.cancel()
     assert rig.engine.cache.nominator.node_of("default/m2") == "n1"
     assert rig.status.written == []
 
 
-async def test_a_node_that_comes_back_with_a_member_completes_its_group():
+async def test_a_node_that_is_added_again_with_a_member_completes_its_group():
     rig = rig_with(nodes=0)
     rig.node("n1", allocatable={"cpu": "1"})
     rig.engine.objects(KIND).put(make_pod_group("gang", 2))

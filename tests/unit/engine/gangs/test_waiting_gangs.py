@@ -1,4 +1,4 @@
-"""Gangs that wait: what wakes them, what does not, and that nobody goes for what they want in all."""
+"""Waiting gangs: which events retry them, and that minResources evict no pod."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def topology_gang(rig: Rig, cpu: str = "6") -> None:
 
 
 class TestTopologyConstraint:
-    async def test_pods_that_take_room_do_not_wake_the_gang(self):
+    async def test_pods_that_take_room_do_not_retry_the_gang(self):
         rig = rig_of(3)
         topology_gang(rig)
         async with deciding(rig):
@@ -61,11 +61,11 @@ class TestTopologyConstraint:
     @pytest.mark.parametrize(
         "options",
         [
-            pytest.param({"labels": {RACK: "r0"}}, id="a node comes into its rack"),
-            pytest.param({"labels": {RACK: "new"}, "allocatable": {"cpu": "12"}}, id="a new rack comes"),
+            pytest.param({"labels": {RACK: "r0"}}, id="a new node in its rack"),
+            pytest.param({"labels": {RACK: "new"}, "allocatable": {"cpu": "12"}}, id="a new rack"),
         ],
     )
-    async def test_more_room_in_one_domain_wakes_it(self, options):
+    async def test_more_room_in_one_domain_retries_it(self, options):
         rig = rig_of(2)
         topology_gang(rig)
         async with deciding(rig):
@@ -74,7 +74,7 @@ class TestTopologyConstraint:
             await settle()
             assert bound(rig) == {"a", "b"}
 
-    async def test_a_pod_that_leaves_a_domain_wakes_it(self):
+    async def test_a_pod_deleted_in_a_domain_retries_it(self):
         rig = rig_of(2)
         rig.engine.assigned.put(make_pod("there", node="n1", requests={"cpu": "6"}, priority=1000))
         rig.engine.assigned.put(make_pod("other", node="n0", requests={"cpu": "6"}, priority=1000))
@@ -89,8 +89,8 @@ class TestTopologyConstraint:
 
 class TestMinResources:
     @pytest.mark.parametrize("priority", [pytest.param(0, id="lower priority"), pytest.param(100, id="equal priority")])
-    async def test_nobody_goes_and_nobody_is_placed_while_others_hold_them(self, priority):
-        """The members alone would fit: six CPUs are free, of which they want two."""
+    async def test_no_pod_is_evicted_or_placed_while_others_use_them(self, priority):
+        """The members alone would fit: six CPUs are free, and they request two."""
         rig = rig_of(2)
         for index in range(10):
             rig.engine.assigned.put(
@@ -102,14 +102,16 @@ class TestMinResources:
         async with deciding(rig):
             assert bound(rig) == set()
             assert rig.evictor.evicted == []
-            assert rig.groups.said[0][2].startswith("minResources of the pod group are not free in the cluster: cpu, ")
+            assert rig.groups.written[0][2].startswith(
+                "minResources of the pod group are not free in the cluster: cpu, "
+            )
             rig.now += 5
             for index in range(6):
                 rig.engine.assigned.drop(f"default/p{index}", None)
             await settle()
             assert bound(rig) == {"a", "b"}
 
-    async def test_that_are_free_do_not_spare_those_in_whose_place_members_want_to_be(self):
+    async def test_free_min_resources_do_not_prevent_preemption_by_the_members(self):
         rig = rig_of(2)
         for index in range(2):
             rig.engine.assigned.put(make_pod(f"p{index}", node=f"n{index}", priority=0, requests={"cpu": "2"}))
@@ -119,7 +121,7 @@ class TestMinResources:
         async with deciding(rig):
             assert {name for name, _, _ in rig.evictor.evicted} == {"p0", "p1"}
 
-    async def test_asking_for_less_wakes_the_gang(self):
+    async def test_lower_min_resources_retry_the_gang(self):
         rig = rig_of(1)
         labelled_group(rig, minResources={"cpu": "12"})
         for name in "ab":
@@ -133,7 +135,7 @@ class TestMinResources:
 
 
 class Held(Plugin, PermitPlugin):
-    """Keeps the pod `a` waiting."""
+    """Makes the pod `a` wait in Permit."""
 
     name = "Held"
 
@@ -142,8 +144,8 @@ class Held(Plugin, PermitPlugin):
 
 
 class TestScheduleTimeout:
-    async def test_members_do_not_wait_for_one_that_something_keeps(self):
-        """All have a node before any is waited for, so `scheduleTimeoutSeconds` has nothing to end."""
+    async def test_members_do_not_wait_for_one_that_permit_holds(self):
+        """All members have a node before any waits, so `scheduleTimeoutSeconds` has no effect."""
         rig = rig_of(1, plugins={"Held": Held})
         assert rig.engine.policies.apply(custom_policy("permit", "Held")).accepted
         labelled_group(rig, scheduleTimeoutSeconds=1)
@@ -154,7 +156,7 @@ class TestScheduleTimeout:
             assert rig.placed_on("a") == "n0"
 
 
-class TestAgreement:
+class TestPolicies:
     async def test_members_under_two_policies_are_an_error_of_the_group(self):
         rig = rig_of(2)
         apart = {
@@ -167,6 +169,6 @@ class TestAgreement:
         rig.pod("b", spec=in_group(), labels={"apart": "yes"})
         async with deciding(rig):
             assert bound(rig) == set()
-            (_, reason, message) = rig.groups.said[0]
+            (_, reason, message) = rig.groups.written[0]
             assert reason == "SchedulerError"
             assert message.startswith("all pods of a pod group must be under one policy, got ")

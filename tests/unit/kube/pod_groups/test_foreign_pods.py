@@ -36,7 +36,7 @@ async def test_a_group_that_stays_incomplete_is_told_who_asks_for_another_schedu
         assert script.requests == []
         await lister.refresh()
         await settle()
-        ((group, reason, message),) = rig.groups.said
+        ((group, reason, message),) = rig.groups.written
         assert (group, reason) == ("gang", "SchedulerError")
         assert 'got: "other" of pod default/b' in message
         first, second = script.requests

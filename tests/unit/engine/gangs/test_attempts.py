@@ -1,4 +1,4 @@
-"""Pod groups in the engine: all members get a node together, or none does."""
+"""Attempts at pod groups: all members get a node together, or none does."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class TestWaitingForMembers:
             member(rig, "b")
             await settle()
             assert bound(rig) == {"a", "b"}
-            assert rig.groups.said == [("gang", "", "")]
+            assert rig.groups.written == [("gang", "", "")]
 
-    async def test_members_that_come_together_show_no_node_that_they_expect(self):
+    async def test_members_placed_together_are_not_nominated(self):
         rig = rig_with()
         add_group(rig, make_pod_group(min_count=3))
         for name in "abc":
@@ -68,7 +68,7 @@ class TestWaitingForMembers:
             assert bound(rig) == {"a", "b", "c"}
             assert rig.status.written == []
 
-    async def test_a_member_that_somebody_else_bound_counts(self):
+    async def test_a_member_bound_by_another_scheduler_counts(self):
         rig = rig_with()
         add_group(rig, make_pod_group(min_count=2))
         member(rig, "a")
@@ -90,7 +90,7 @@ class TestWaitingForMembers:
             rig.engine.assigned.drop("default/a", None)
             assert members.total == 0
 
-    async def test_a_lower_min_count_frees_them(self):
+    async def test_a_lower_min_count_releases_them(self):
         rig = rig_with()
         add_group(rig, make_pod_group(min_count=3))
         member(rig, "a")
@@ -102,14 +102,14 @@ class TestWaitingForMembers:
             await settle()
             assert bound(rig) == {"a"}
 
-    async def test_a_pod_that_names_a_group_of_an_api_that_is_not_served_is_like_any_other(self):
+    async def test_a_pod_that_names_a_group_of_an_unserved_api_is_an_ordinary_pod(self):
         rig = Rig()
         rig.node("n")
         member(rig, "a")
         async with deciding(rig):
             assert bound(rig) == {"a"}
 
-    async def test_the_label_of_the_plugins_project_names_a_group_too(self):
+    async def test_the_label_of_the_scheduler_plugins_project_names_a_group(self):
         rig = rig_with()
         raw = {"metadata": {"name": "gang", "namespace": "default"}, "spec": {"minMember": 2}}
         add_group(rig, raw, PLUGINS_KIND)
@@ -123,7 +123,7 @@ class TestWaitingForMembers:
 
 
 class TestAllOrNothing:
-    async def test_a_gang_of_which_only_a_part_fits_is_not_placed(self):
+    async def test_a_gang_that_fits_only_in_part_is_not_placed(self):
         rig = rig_with(nodes=2)
         add_group(rig, make_pod_group(min_count=5))
         for index in range(5):
@@ -136,12 +136,12 @@ class TestAllOrNothing:
                 "minCount (5) cannot be satisfied: 4 scheduled, 0 remaining, "
                 "pod group preemption: No preemption victims found for incoming preemptor"
             )
-            assert rig.groups.said == [("gang", "Unschedulable", message)]
+            assert rig.groups.written == [("gang", "Unschedulable", message)]
             said = {name: verdict.message for name, verdict, _ in rig.status.written}
             assert said["p4"] == "0/2 nodes are available: 2 Insufficient cpu."
             assert {said[f"p{i}"] for i in range(4)} == {message}
 
-    async def test_room_for_the_missing_one_places_all(self):
+    async def test_room_for_the_last_member_places_all(self):
         rig = rig_with(nodes=2)
         add_group(rig, make_pod_group(min_count=5))
         for index in range(5):
@@ -152,7 +152,7 @@ class TestAllOrNothing:
             await settle()
             assert bound(rig) == {f"p{index}" for index in range(5)}
 
-    async def test_two_gangs_that_each_fit_alone_do_not_take_half_each(self):
+    async def test_two_gangs_that_fit_only_one_at_a_time_are_not_both_placed_in_part(self):
         rig = rig_with(nodes=2)
         add_group(rig, make_pod_group("one", 4))
         add_group(rig, make_pod_group("two", 4))
@@ -163,20 +163,20 @@ class TestAllOrNothing:
             assert bound(rig) == {f"one{index}" for index in range(4)}
             assert rig.counts == {"unschedulable": 4}
 
-    async def test_members_beyond_the_minimum_wait_if_they_do_not_fit(self):
+    async def test_members_beyond_the_minimum_that_do_not_fit_wait(self):
         rig = rig_with(nodes=1)
         add_group(rig, make_pod_group(min_count=2))
         for index in range(3):
             member(rig, f"p{index}")
         async with deciding(rig):
             assert len(bound(rig)) == 2
-            assert rig.groups.said[0] == ("gang", "", "")
+            assert rig.groups.written[0] == ("gang", "", "")
             rig.now += 20
             rig.node("n1")
             await settle()
             assert len(bound(rig)) == 3
 
-    async def test_a_basic_group_takes_what_fits(self):
+    async def test_the_members_of_a_basic_group_that_fit_are_placed(self):
         rig = rig_with(nodes=1)
         add_group(rig, make_pod_group(min_count=None))
         for index in range(3):
@@ -184,7 +184,7 @@ class TestAllOrNothing:
         async with deciding(rig):
             assert len(bound(rig)) == 2
 
-    async def test_placed_members_count_for_those_that_come_later(self):
+    async def test_placed_members_count_for_new_ones(self):
         rig = rig_with(nodes=2)
         add_group(rig, make_pod_group(min_count=2))
         first, second = member(rig, "a"), member(rig, "b")
@@ -195,14 +195,14 @@ class TestAllOrNothing:
             await settle()
             assert bound(rig) == {"a", "b", "c"}
 
-    async def test_a_reservation_that_fails_for_one_stops_all(self):
+    async def test_a_failed_reservation_of_one_member_cancels_all(self):
         class Refuses(Plugin, ReservePlugin):
             name = "Refuses"
             calls = 0
 
             def reserve(self, state, pod, node_name):
                 type(self).calls += 1
-                # The plan's two reservations pass; the second of those that count does not, in any attempt.
+                # In each attempt, both reservations of the plan succeed, and the second real one fails.
                 return unschedulable("no") if self.calls % 4 == 0 else None
 
             def unreserve(self, state, pod, node_name):
@@ -222,13 +222,13 @@ class TestAllOrNothing:
             assert rig.engine.cache.pod_count == 0
             assert sum(rig.counts.values()) == 2
 
-    async def test_members_that_did_not_fit_are_not_lost_when_the_others_are_stopped(self):
+    async def test_members_that_did_not_fit_are_requeued_when_the_others_are_cancelled(self):
         class Denies(Plugin, PermitPlugin):
             name = "Denies"
-            says = True
+            rejects = True
 
             def permit(self, state, pod, node_name):
-                return (unschedulable("no") if self.says and pod.name == "p1" else None), 0
+                return (unschedulable("no") if self.rejects and pod.name == "p1" else None), 0
 
         rig = rig_with(nodes=1, plugins={"Denies": Denies})
         policy = {
@@ -242,14 +242,14 @@ class TestAllOrNothing:
         async with deciding(rig):
             assert bound(rig) == set()
             assert sum(rig.counts.values()) == 3
-            assert rig.groups.said[-1][1] == "Unschedulable"
-            Denies.says = False
+            assert rig.groups.written[-1][1] == "Unschedulable"
+            Denies.rejects = False
             rig.now += 20
             rig.node("n1")
             await settle()
             assert bound(rig) == {"p0", "p1", "p2"}
 
-    async def test_a_failing_attempt_loses_no_member(self, monkeypatch):
+    async def test_an_attempt_that_raises_requeues_all_members(self, monkeypatch):
         rig = rig_with()
         add_group(rig, make_pod_group(min_count=2))
         member(rig, "a")
@@ -263,7 +263,7 @@ class TestAllOrNothing:
             assert rig.counts == {"backoff": 2}
             assert {v.message for _, v, _ in rig.status.written} == {"RuntimeError: by accident"}
 
-    async def test_a_member_that_is_being_deleted_is_left_out(self):
+    async def test_a_terminating_member_is_left_out(self):
         rig = rig_with()
         add_group(rig, make_pod_group(min_count=1))
         member(rig, "a")
@@ -281,7 +281,7 @@ class TestChangedGroup:
         raw = {"metadata": {"name": name, "namespace": "default"}, "spec": {"minMember": members}}
         add_group(rig, raw, PLUGINS_KIND)
 
-    async def test_a_pod_that_changes_its_group_counts_in_the_new_one_only(self):
+    async def test_a_pod_that_changes_its_group_counts_only_in_the_new_one(self):
         rig = rig_with()
         self.custom(rig, "one", 2)
         self.custom(rig, "two", 2)
@@ -295,7 +295,7 @@ class TestChangedGroup:
             await settle()
             assert bound(rig) == {"a", "b"}
 
-    async def test_a_pod_that_leaves_its_group_goes_alone(self):
+    async def test_a_pod_that_leaves_its_group_is_scheduled_alone(self):
         rig = rig_with()
         self.custom(rig, "one", 2)
         self.labelled(rig, "a", "one")
@@ -308,9 +308,9 @@ class TestChangedGroup:
             assert bound(rig) == {"a"}
 
 
-class TestHalves:
+class TestPartiallyPlacedGangs:
     @pytest.mark.parametrize("other", [pytest.param("gang", id="another gang"), pytest.param("pods", id="other pods")])
-    async def test_a_gang_that_was_broken_off_is_finished_before_others_take_its_room(self, other):
+    async def test_an_interrupted_gang_is_completed_before_others_take_its_room(self, other):
         rig = rig_with(nodes=2)
         for index in range(2):
             if other == "gang":
@@ -318,16 +318,16 @@ class TestHalves:
             else:
                 rig.pod(f"other{index}", requests={"cpu": "4"})
         add_group(rig, make_pod_group("other", 2))
-        add_group(rig, make_pod_group("broken", 4))
+        add_group(rig, make_pod_group("interrupted", 4))
         for index in range(2):
-            raw = ours(f"there{index}", requests={"cpu": "4"}, spec=in_group("broken"))
+            raw = ours(f"there{index}", requests={"cpu": "4"}, spec=in_group("interrupted"))
             rig.engine.assigned.put(on_node(raw, f"n{index}"))
-            member(rig, f"rest{index}", "broken")
+            member(rig, f"rest{index}", "interrupted")
         async with deciding(rig):
             assert bound(rig) == {"rest0", "rest1"}
 
 
-class TestAgreement:
+class TestMembersThatDiffer:
     @pytest.mark.parametrize(
         ("other", "problem"),
         [
@@ -335,29 +335,29 @@ class TestAgreement:
             pytest.param({"spec": {"preemptionPolicy": "Never"}}, "should have the same preemption policy", id="preemption policy"),
         ],
     )  # fmt: skip
-    async def test_members_that_differ_are_an_error_of_the_group(self, other, problem):
+    async def test_the_group_reports_an_error(self, other, problem):
         rig = rig_with()
         add_group(rig, make_pod_group(min_count=2))
         member(rig, "a")
         member(rig, "b", **other)
         async with deciding(rig):
             assert bound(rig) == set()
-            ((group, reason, message), *_) = rig.groups.said
+            ((group, reason, message), *_) = rig.groups.written
             assert (group, reason) == ("gang", "SchedulerError")
             assert problem in message
 
-    async def test_members_have_the_priority_of_their_group(self):
+    async def test_members_must_have_the_priority_of_their_group(self):
         rig = rig_with()
         add_group(rig, make_pod_group(min_count=1, priority=5))
         member(rig, "a")
         async with deciding(rig):
-            assert rig.groups.said[0][2] == (
+            assert rig.groups.written[0][2] == (
                 "all pods in a single pod group should have the same priority as the pod group's priority, got 0 and 5"
             )
 
 
 class TestMinResources:
-    async def test_a_gang_whose_resources_are_not_free_is_not_tried(self):
+    async def test_a_gang_whose_min_resources_are_not_free_is_not_placed(self):
         rig = rig_with(nodes=1)
         raw = {
             "metadata": {"name": "gang", "namespace": "default"},
@@ -367,7 +367,9 @@ class TestMinResources:
         rig.pod("a", labels={GROUP_LABEL: "gang"})
         async with deciding(rig):
             assert bound(rig) == set()
-            assert rig.groups.said[0][2].startswith("minResources of the pod group are not free in the cluster: cpu, ")
+            assert rig.groups.written[0][2].startswith(
+                "minResources of the pod group are not free in the cluster: cpu, "
+            )
             rig.now += 5
             rig.node("n1")
             await settle()

@@ -1,4 +1,4 @@
-"""The end of the engine: what is under way is finished, what only waits is let go at once, and nothing is left promised."""
+"""Shutdown: started work is finished, pods waiting in Permit are rejected at once, and no nomination is left behind."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ LONG = 60.0
 
 
 class Waiter(Plugin, ReservePlugin, PermitPlugin):
-    """Permit that waits; notes what is taken back."""
+    """Permit that waits; records the unreserved pods."""
 
     name = "Waiter"
-    taken_back: list[str]
+    unreserved: list[str]
 
     def reserve(self, _state, _pod, _node_name):
         return None
 
     def unreserve(self, _state, pod, _node_name):
-        self.taken_back.append(pod.name)
+        self.unreserved.append(pod.name)
 
     def permit(self, _state, _pod, _node_name):
         return Status(Code.WAIT), LONG
 
 
 class Patient(Slow, ReservePlugin):
-    """PreBind that waits for a gate; notes what is taken back."""
+    """PreBind that waits for a gate; records the unreserved pods."""
 
     name = "Patient"
-    taken_back: list[str]
+    unreserved: list[str]
 
     def reserve(self, _state, _pod, _node_name):
         return None
 
     def unreserve(self, _state, pod, _node_name):
-        self.taken_back.append(pod.name)
+        self.unreserved.append(pod.name)
 
 
 @pytest.fixture(autouse=True)
 def _fresh():
-    Waiter.taken_back, Patient.taken_back = [], []
+    Waiter.unreserved, Patient.unreserved = [], []
 
 
 def policy(plugin: type[Plugin], *points: str):
@@ -53,51 +53,51 @@ def policy(plugin: type[Plugin], *points: str):
     return {"metadata": {"name": "custom", "uid": "custom", "generation": 1}, "spec": body}
 
 
-async def decided(rig: Rig) -> None:
-    """Decides what is to be decided, and then nothing more."""
+async def decide(rig: Rig) -> None:
+    """Runs the loop until it is idle, then stops it."""
     task = asyncio.create_task(rig.engine.run())
     await settle()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-@pytest.mark.parametrize("nominated", ["", "a"], ids=["expected there", "nominated there before"])
-async def test_who_waits_in_permit_is_let_go_at_once(nominated):
+@pytest.mark.parametrize("nominated", ["", "a"], ids=["not nominated before", "nominated to that node before"])
+async def test_pods_waiting_in_permit_are_rejected_at_once(nominated):
     rig = Rig({"Waiter": Waiter})
     rig.node("a")
     rig.engine.policies.apply(policy(Waiter, "reserve", "permit"))
     rig.pod("web", status={"nominatedNodeName": nominated} if nominated else {})
-    await decided(rig)
+    await decide(rig)
     expected = [] if nominated else [("web", None, "a")]
     assert rig.status.written == expected
     async with asyncio.timeout(LONG / 4):
         await rig.engine.stop(LONG / 2)
-    assert Waiter.taken_back == ["web"]
+    assert Waiter.unreserved == ["web"]
     assert rig.placed_on("web") == ""
     assert rig.status.written == [*expected, *([] if nominated else [("web", None, "")])]
     assert (rig.cluster.bound, rig.recorder.events) == ([], [])
 
 
-async def test_who_has_been_let_pass_is_bound():
+async def test_pods_that_permit_has_allowed_are_bound():
     rig = Rig({"Waiter": Waiter})
     rig.node("a")
     rig.engine.policies.apply(policy(Waiter, "reserve", "permit"))
     rig.pod("web")
-    await decided(rig)
+    await decide(rig)
     (waiting,) = rig.engine.binding_cycles.waiting()
     waiting.allow("Waiter")
     await rig.engine.stop(LONG)
     assert rig.cluster.bound == [("web", "a")]
-    assert Waiter.taken_back == []
+    assert Waiter.unreserved == []
 
 
-async def test_work_in_pre_bind_is_waited_for():
+async def test_shutdown_waits_for_pre_bind():
     rig = Rig({"Slow": Slow})
     rig.node("a")
     rig.engine.policies.apply(custom_policy("preBind", "Slow"))
     Slow.gate = asyncio.get_running_loop().create_future()
     rig.pod("web")
-    await decided(rig)
+    await decide(rig)
     stopping = asyncio.create_task(rig.engine.stop(LONG))
     await settle()
     assert not stopping.done()
@@ -106,27 +106,27 @@ async def test_work_in_pre_bind_is_waited_for():
     assert rig.cluster.bound == [("web", "a")]
 
 
-async def test_what_is_not_done_in_time_is_taken_back():
+async def test_pods_still_in_pre_bind_after_the_grace_period_are_unreserved():
     rig = Rig({"Patient": Patient})
     rig.node("a")
     rig.engine.policies.apply(policy(Patient, "reserve", "preBind"))
     Slow.gate = asyncio.get_running_loop().create_future()
     rig.pod("web")
-    await decided(rig)
+    await decide(rig)
     await rig.engine.stop(0)
-    assert Patient.taken_back == ["web"]
+    assert Patient.unreserved == ["web"]
     assert rig.placed_on("web") == ""
     assert rig.status.written == [("web", None, "a"), ("web", None, "")]
     assert (rig.cluster.bound, rig.recorder.events) == ([], [])
 
 
-async def test_a_binding_that_is_posted_is_not_taken_back():
+async def test_a_pod_whose_binding_was_posted_is_not_unreserved():
     rig = Rig({"Patient": Patient})
     rig.node("a")
     rig.engine.policies.apply(policy(Patient, "reserve"))
     rig.cluster.outcomes = [asyncio.get_running_loop().create_future()]
     rig.pod("web")
-    await decided(rig)
+    await decide(rig)
     await rig.engine.stop(0)
-    assert Patient.taken_back == []
+    assert Patient.unreserved == []
     assert rig.placed_on("web") == "a"

@@ -1,4 +1,4 @@
-"""Whose turn it is in a pod group: a group backs off as one, and what was said of a member is not said again."""
+"""Which members of a pod group are tried, and when: a group backs off as one, and repeats no event."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def member(rig: Rig, name: str, group: str = "gang", **options: Any) -> dict[str
     return rig.pod(name, spec=spec, **options)
 
 
-async def passes(rig: Rig, seconds: float) -> None:
+async def advance(rig: Rig, seconds: float) -> None:
     rig.now += seconds
     rig.engine.wake()
     await settle()
@@ -49,33 +49,33 @@ def bound(rig: Rig) -> set[str]:
     return {name for name, _ in rig.cluster.bound}
 
 
-def told(rig: Rig) -> list[str]:
-    """Of whom people were told that they were not placed."""
+def reported(rig: Rig) -> list[str]:
+    """The pods that have an event FailedScheduling, in its order."""
     members = {name for name, *_ in rig.status.written}
     return [name for name, reason, _ in rig.recorder.events if reason == "FailedScheduling" and name in members]
 
 
-class TestNewcomers:
-    @pytest.mark.parametrize("why", ["they fit nowhere", "they are an error"])
-    async def test_they_wait_with_a_gang_that_backs_off_and_are_then_tried_with_it(self, why):
+class TestNewMembers:
+    @pytest.mark.parametrize("why", ["they fit nowhere", "the attempt is an error"])
+    async def test_they_back_off_with_their_gang_and_are_then_tried_with_it(self, why):
         rig = rig_with(gang={"min_count": 2, "priority": 5})
         options = {"requests": TOO_MUCH, "priority": 5 if why == "they fit nowhere" else 6}
         for name in ("m0", "m1"):
             member(rig, name, **options)
         async with deciding(rig):
-            assert told(rig) == ["m0", "m1"]
+            assert reported(rig) == ["m0", "m1"]
             for index in range(2, 10):
                 member(rig, f"m{index}", **options)
                 await settle()
             assert attempts(rig, "m0") == 1
             assert attempts(rig, "m9") == 0
-            assert told(rig) == ["m0", "m1"]
+            assert reported(rig) == ["m0", "m1"]
             assert len(rig.recorder.notes("FailedScheduling")) == 2
-            await passes(rig, 3)
+            await advance(rig, 3)
             assert {attempts(rig, f"m{index}") for index in range(2, 10)} == {1}
             assert attempts(rig, "m0") == 2
 
-    async def test_one_that_fits_beside_another_is_placed_when_the_backoff_ends(self):
+    async def test_one_that_completes_a_placement_is_tried_when_the_backoff_ends(self):
         rig = rig_with(gang={"min_count": 2})
         member(rig, "big", requests=TOO_MUCH)
         member(rig, "small", requests={"cpu": "1"})
@@ -83,15 +83,15 @@ class TestNewcomers:
             member(rig, "too", requests={"cpu": "1"})
             await settle()
             assert bound(rig) == set()
-            await passes(rig, 3)
+            await advance(rig, 3)
             assert bound(rig) == {"small", "too"}
 
-    async def test_one_that_comes_after_the_backoff_is_tried_with_the_others_at_once(self):
+    async def test_one_that_joins_after_the_backoff_is_tried_with_the_others_at_once(self):
         rig = rig_with(gang={"min_count": 2})
         member(rig, "big", requests=TOO_MUCH)
         member(rig, "small", requests={"cpu": "1"})
         async with deciding(rig):
-            await passes(rig, 20)
+            await advance(rig, 20)
             member(rig, "too", requests={"cpu": "1"})
             await settle()
             assert bound(rig) == {"small", "too"}
@@ -118,10 +118,10 @@ class TestNewcomers:
             member(rig, "mended", requests={"cpu": "1"}, priority=5)
             await settle()
             assert rig.counts == {"backoff": 2}
-            await passes(rig, 3)
+            await advance(rig, 3)
             assert bound(rig) == {"right", "mended"}
 
-    async def test_what_helps_the_group_helps_those_that_wait_with_it(self):
+    async def test_an_event_that_helps_the_group_also_retries_members_that_back_off_with_it(self):
         rig = rig_with(gang={"min_count": 2})
         for name in ("m0", "m1"):
             member(rig, name, requests={"cpu": "8"})
@@ -133,7 +133,7 @@ class TestNewcomers:
             await settle()
             assert bound(rig) == {"m0", "m1", "m2"}
 
-    async def test_those_of_a_basic_group_go_alone(self):
+    async def test_those_of_a_basic_group_are_tried_alone(self):
         rig = rig_with(gang={"min_count": None})
         for index in range(5):
             member(rig, f"big{index}", requests=TOO_MUCH)
@@ -141,24 +141,24 @@ class TestNewcomers:
             member(rig, "too", requests=TOO_MUCH)
             await settle()
             assert {attempts(rig, name) for name in ("big0", "too")} == {1}
-            assert sorted(told(rig)) == ["big0", "big1", "big2", "big3", "big4", "too"]
+            assert sorted(reported(rig)) == ["big0", "big1", "big2", "big3", "big4", "too"]
             member(rig, "small", requests={"cpu": "1"})
             await settle()
             assert bound(rig) == {"small"}
             assert attempts(rig, "big0") == 1
 
-    async def test_those_of_a_basic_group_that_the_same_event_helps_are_tried_together(self):
+    async def test_those_of_a_basic_group_that_one_event_retries_are_tried_together(self):
         rig = rig_with(gang={"min_count": None})
         for index in range(5):
             member(rig, f"big{index}", requests=TOO_MUCH)
         async with deciding(rig):
-            before = len(rig.groups.said)
+            before = len(rig.groups.written)
             rig.engine.activate_all()
             await settle()
             assert {attempts(rig, f"big{index}") for index in range(5)} == {2}
-            assert len(rig.groups.said) == before + 1
+            assert len(rig.groups.written) == before + 1
 
-    async def test_those_of_a_basic_group_that_belongs_in_one_domain_do_not_choose_it_alone(self):
+    async def test_those_of_a_basic_group_with_a_topology_constraint_do_not_choose_the_domain_alone(self):
         rig = rig_with(gang={"schedulingConstraints": {"topology": [{"key": "rack"}]}})
         for name, rack, cpu in (("small", "a", "2"), ("large", "b", "8")):
             rig.node(name, labels={"rack": rack}, allocatable={"cpu": cpu})
@@ -168,10 +168,10 @@ class TestNewcomers:
                 member(rig, name, requests={"cpu": "2"})
                 await settle()
             assert attempts(rig, "x") == 0
-            await passes(rig, 3)
+            await advance(rig, 3)
             assert dict(rig.cluster.bound) == {"x": "large", "y": "large"}
 
-    async def test_those_of_a_gang_that_is_placed_go_alone(self):
+    async def test_those_of_a_placed_gang_are_tried_alone(self):
         rig = rig_with(gang={"min_count": 2})
         for index in range(2):
             rig.engine.assigned.put(on_node(ours(f"there{index}", requests={"cpu": "1"}, spec=in_group()), "n0"))
@@ -184,35 +184,35 @@ class TestNewcomers:
             assert attempts(rig, "big") == 1
 
 
-class TestVerdicts:
-    async def test_the_same_is_not_said_again_but_what_has_changed_is(self):
+class TestEvents:
+    async def test_an_unchanged_event_is_not_repeated_and_a_changed_one_is_written(self):
         rig = rig_with(gang={"min_count": 2})
         for name in ("m0", "m1"):
             member(rig, name, requests=TOO_MUCH)
         async with deciding(rig):
-            before = len(told(rig)), len(rig.recorder.events)
+            before = len(reported(rig)), len(rig.recorder.events)
             rig.now += 20
             rig.engine.activate_all()
             await settle()
             assert attempts(rig, "m0") == 2
-            assert (len(told(rig)), len(rig.recorder.events)) == before
+            assert (len(reported(rig)), len(rig.recorder.events)) == before
             rig.now += 20
             rig.node("n1", allocatable={"cpu": "16"})
             await settle()
             assert attempts(rig, "m0") == 3
-            assert told(rig)[2:] == ["m0", "m1"]
+            assert reported(rig)[2:] == ["m0", "m1"]
 
-    async def test_the_same_is_said_again_after_a_while(self):
+    async def test_an_unchanged_event_is_repeated_after_a_while(self):
         rig = rig_with(gang={"min_count": 2})
         for name in ("m0", "m1"):
             member(rig, name, requests=TOO_MUCH)
         async with deciding(rig):
-            await passes(rig, 400)
-            assert told(rig) == ["m0", "m1", "m0", "m1"]
+            await advance(rig, 400)
+            assert reported(rig) == ["m0", "m1", "m0", "m1"]
 
 
-class TestSurplus:
-    async def test_members_beyond_the_minimum_preempt_once_the_others_are_placed(self):
+class TestMembersBeyondTheMinimum:
+    async def test_they_preempt_once_the_minimum_is_placed(self):
         rig = rig_with(nodes=2, gang={"min_count": 1, "priority": 10})
         rig.engine.assigned.put(on_node(ours("low", requests={"cpu": "8"}, priority=0), "n1"))
         for name in ("m0", "m1"):
@@ -222,11 +222,11 @@ class TestSurplus:
             assert [victim for victim, _, _ in rig.evictor.evicted] == ["low"]
 
 
-class TestHalves:
-    """Gangs that have lost members, or were broken off."""
+class TestPartiallyPlacedGangs:
+    """Gangs that have lost members, or whose placement was interrupted."""
 
-    def half(self, rig: Rig, name: str, priority: int, rest: str = "4") -> None:
-        """Two of three are there, and the third one comes."""
+    def partially_placed(self, rig: Rig, name: str, priority: int, rest: str = "4") -> None:
+        """Two of three members are placed, and the third one is pending."""
         add_group(rig, name, 3, priority=priority)
         for index in range(2):
             there = ours(f"{name}{index}", priority=priority, requests={"cpu": "1"}, spec=in_group(name))
@@ -243,28 +243,28 @@ class TestHalves:
     @pytest.mark.parametrize(
         ("priority", "first"),
         [
-            pytest.param(1000, {"gang0", "gang1"}, id="a more important gang comes first"),
-            pytest.param(5, {"half2"}, id="of equals the half comes first"),
-            pytest.param(1, {"half2"}, id="a less important gang comes later"),
+            pytest.param(1000, {"gang0", "gang1"}, id="a gang of higher priority comes first"),
+            pytest.param(5, {"half2"}, id="at equal priority it comes first"),
+            pytest.param(1, {"half2"}, id="a gang of lower priority comes later"),
         ],
     )
-    async def test_a_half_is_finished_before_what_is_not_more_important(self, start, priority, first):
+    async def test_it_is_completed_before_pods_of_no_higher_priority(self, start, priority, first):
         rig = rig_with()
         if start:
             self.gang(rig, "gang", priority)
-            self.half(rig, "half", 5)
+            self.partially_placed(rig, "half", 5)
         async with deciding(rig):
             if not start:
                 self.gang(rig, "gang", priority)
-                self.half(rig, "half", 5)
+                self.partially_placed(rig, "half", 5)
                 await settle()
             assert bound(rig) == first
 
-    async def test_a_half_that_is_popped_is_tried_once(self):
+    async def test_a_popped_one_is_tried_once(self):
         rig = rig_with()
-        self.half(rig, "half", 5, rest="16")
+        self.partially_placed(rig, "half", 5, rest="16")
         add_group(rig, "half", 4, priority=5)
         member(rig, "half3", "half", requests={"cpu": "16"}, priority=5)
         async with deciding(rig):
             assert {attempts(rig, "half2"), attempts(rig, "half3")} == {1}
-            assert len(rig.groups.said) == 1
+            assert len(rig.groups.written) == 1

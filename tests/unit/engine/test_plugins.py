@@ -1,4 +1,4 @@
-"""What plugins may do to a pod on its way, and what their faults do."""
+"""Plugins from Reserve to PostBind: their verdicts, and their faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Waiter(Plugin, PermitPlugin):
 
 
 class Reserver(Plugin, ReservePlugin):
-    """Notes what it is asked, and answers as it is told."""
+    """Records its calls, and returns or raises `answer`."""
 
     name = "Reserver"
     answer: Status | Exception | None = None
@@ -43,10 +43,10 @@ class Reserver(Plugin, ReservePlugin):
         self.calls.append(("unreserve", pod.name))
 
 
-class Refuser(Plugin, PreBindPlugin, PermitPlugin):
-    """PreBind or Permit that rejects, unless its enabling leaves the point out."""
+class Rejecter(Plugin, PreBindPlugin, PermitPlugin):
+    """Rejects pods in Permit and PreBind, whichever point the policy enables."""
 
-    name = "Refuser"
+    name = "Rejecter"
 
     def permit(self, _state, _pod, _node_name):
         return unschedulable("not now"), 0.0
@@ -87,7 +87,7 @@ class TestPlugins:
             assert rig.cluster.bound == [("web", "a")]
             assert [waiting.pod.name for waiting in handle.waiting_pods()] == ["other"]
 
-    async def test_a_pod_that_is_deleted_while_it_waits_frees_its_room(self):
+    async def test_a_pod_deleted_while_it_waits_in_permit_frees_its_resources(self):
         rig = Rig({"Waiter": Waiter})
         rig.node("a", allocatable={"cpu": "2"})
         rig.engine.policies.apply(custom_policy("permit", "Waiter"))
@@ -99,7 +99,7 @@ class TestPlugins:
             assert len(rig.engine.queue) == 0
             assert rig.recorder.events == []
 
-    async def test_a_pod_that_is_gone_and_back_in_one_breath_is_tried_again(self):
+    async def test_a_pod_that_is_removed_and_added_at_once_is_retried(self):
         rig = Rig({"Waiter": Waiter})
         rig.node("a")
         rig.engine.policies.apply(custom_policy("permit", "Waiter"))
@@ -112,7 +112,7 @@ class TestPlugins:
             assert rig.engine.binding_cycles.get("default/web") not in (None, before)
             assert rig.engine.pending.knows("default/web")
 
-    async def test_a_pod_that_is_gone_back_and_gone_is_gone(self):
+    async def test_a_pod_that_is_removed_added_and_removed_is_dropped(self):
         rig = Rig({"Waiter": Waiter})
         rig.node("a")
         rig.engine.policies.apply(custom_policy("permit", "Waiter"))
@@ -125,7 +125,7 @@ class TestPlugins:
             assert len(rig.engine.binding_cycles) == len(rig.engine.queue) == 0
             assert rig.placed_on("web") == ""
 
-    async def test_without_expectations_a_pod_that_waits_shows_no_node(self):
+    async def test_without_the_feature_gate_a_waiting_pod_is_not_nominated(self):
         rig = Rig({"Waiter": Waiter}, gates={"NominatedNodeNameForExpectation": False})
         rig.node("a")
         rig.engine.policies.apply(custom_policy("permit", "Waiter"))
@@ -134,7 +134,7 @@ class TestPlugins:
             assert rig.engine.cache.is_assumed("default/web")
             assert rig.status.written == []
 
-    async def test_nothing_is_recorded_for_a_pod_in_pre_bind_and_its_rejection_is_tried_again(self):
+    async def test_no_events_are_recorded_for_a_pod_in_pre_bind_and_a_failure_is_retried_after_backoff(self):
         rig = Rig({"Slow": Slow})
         Slow.gate = asyncio.get_running_loop().create_future()
         rig.node("a")
@@ -147,15 +147,15 @@ class TestPlugins:
             await settle()
             assert rig.counts == {"backoff": 1}
 
-    @pytest.mark.parametrize("begun", [True, False], ids=["during PreBind", "before its task has begun"])
-    async def test_a_pod_that_is_deleted_before_its_binding_is_posted_is_not_bound(self, begun):
+    @pytest.mark.parametrize("started", [True, False], ids=["during PreBind", "before its task has started"])
+    async def test_a_pod_deleted_before_its_binding_is_posted_is_not_bound(self, started):
         rig = Rig({"Slow": Slow})
         Slow.gate = asyncio.get_running_loop().create_future()
         rig.node("a")
         rig.engine.policies.apply(custom_policy("preBind", "Slow"))
         async with deciding(rig):
             raw = rig.pod("web", requests={"cpu": "2"})
-            if begun:
+            if started:
                 await settle()
             else:
                 rig.engine.schedule_one(rig.engine.queue.pop())
@@ -166,7 +166,7 @@ class TestPlugins:
             assert rig.cluster.bound == []
             assert len(rig.engine.binding_executor.limiter) == 0
 
-    async def test_a_pod_whose_binding_is_posted_is_not_taken_for_deleted(self):
+    async def test_a_pod_removed_after_its_binding_was_posted_counts_as_bound(self):
         rig = Rig()
         rig.node("a")
         slow = asyncio.get_running_loop().create_future()
@@ -181,13 +181,13 @@ class TestPlugins:
             assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/web to a"]
 
     @pytest.mark.parametrize(
-        ("point", "told"),
+        ("point", "message"),
         [
             pytest.param("permit", "waiting on permit for pod: preempted", id="in Permit"),
             pytest.param("preBind", "preempted by DefaultPreemption", id="in PreBind"),
         ],
     )
-    async def test_a_preempted_pod_that_waits_is_cancelled_in_memory(self, point, told):
+    async def test_the_binding_cycle_of_a_preempted_pod_is_stopped(self, point, message):
         Slow.gate = asyncio.get_running_loop().create_future()
         rig = Rig({"Waiter": Waiter, "Slow": Slow})
         rig.node("a", allocatable={"cpu": "2"})
@@ -203,7 +203,7 @@ class TestPlugins:
                 "Preempted by pod default/high on node a (in kube-scheduler memory)."
             ]
             (verdict,) = [v for name, v, _ in rig.status.written if v is not None and name == "low"]
-            assert (verdict.reason, verdict.message) == (SCHEDULER_ERROR, told)
+            assert (verdict.reason, verdict.message) == (SCHEDULER_ERROR, message)
 
     @pytest.mark.parametrize(
         ("answer", "message", "counts"),
@@ -228,7 +228,7 @@ class TestPlugins:
             ),
         ],
     )
-    async def test_a_pod_that_reserve_turns_down_is_told_why(self, answer, message, counts):
+    async def test_the_event_gives_the_reasons_of_a_rejection_by_reserve(self, answer, message, counts):
         Reserver.calls, Reserver.answer = [], answer
         rig = Rig({"Reserver": Reserver})
         rig.node("a")
@@ -240,8 +240,8 @@ class TestPlugins:
             queued = rig.engine.queue.get("default/web")
             assert queued.pending_plugins == ({"Reserver"} if answer.code is Code.PENDING else frozenset())
 
-    async def test_a_pod_that_never_took_off_frees_nothing_for_others(self):
-        """Else a plugin that turns every pod down would keep all that wait busy for ever."""
+    async def test_a_rejection_by_reserve_retries_no_other_pod(self):
+        """Otherwise a plugin that rejects every pod would retry all waiting pods forever."""
         Reserver.calls, Reserver.answer = [], unschedulable("no")
         rig = Rig({"Reserver": Reserver})
         rig.node("a", allocatable={"cpu": "2"})
@@ -255,11 +255,11 @@ class TestPlugins:
             assert rig.engine.queue.get("default/big").attempts == 1
 
     @pytest.mark.parametrize("point", ["permit", "preBind"])
-    async def test_a_rejection_after_the_decision_takes_everything_back(self, point):
+    async def test_a_rejection_by_permit_or_pre_bind_unreserves_and_forgets_the_pod(self, point):
         Reserver.calls, Reserver.answer = [], None
-        rig = Rig({"Reserver": Reserver, "Refuser": Refuser})
+        rig = Rig({"Reserver": Reserver, "Rejecter": Rejecter})
         rig.node("a")
-        policy = custom_policy(point, "Refuser")
+        policy = custom_policy(point, "Rejecter")
         policy["spec"]["plugins"]["reserve"] = {"enabled": [{"name": "Reserver"}]}
         assert rig.engine.policies.apply(policy).accepted
         rig.pod("web")
@@ -283,7 +283,7 @@ class TestPlugins:
             pytest.param(ZeroDivisionError("a bug"), SCHEDULER_ERROR, id="an exception"),
         ],
     )
-    async def test_a_failing_reserve_is_undone(self, answer, reason):
+    async def test_a_pod_is_unreserved_when_reserve_fails(self, answer, reason):
         Reserver.calls, Reserver.answer = [], answer
         rig = Rig({"Reserver": Reserver})
         rig.node("a")
@@ -296,13 +296,13 @@ class TestPlugins:
             assert rig.status.written[0][2] == ""
 
     @pytest.mark.parametrize("point", ["score", "reserve", "permit", "preBind"])
-    async def test_whatever_fails_the_promise_of_a_node_is_over(self, point):
+    async def test_any_failure_clears_the_nomination(self, point):
         Reserver.calls, Reserver.answer = [], unschedulable("taken")
-        rig = Rig({"Broken": Broken, "Refuser": Refuser, "Reserver": Reserver})
+        rig = Rig({"Broken": Broken, "Rejecter": Rejecter, "Reserver": Reserver})
         rig.node("a")
         rig.node("b")
         rig.engine.policies.apply(
-            custom_policy(point, {"score": "Broken", "reserve": "Reserver"}.get(point, "Refuser"))
+            custom_policy(point, {"score": "Broken", "reserve": "Reserver"}.get(point, "Rejecter"))
         )
         rig.engine.pending.put(ours("web", status={"nominatedNodeName": "away"}))
         assert rig.engine.cache.nominator.node_of("default/web") == "away"
@@ -310,7 +310,7 @@ class TestPlugins:
             assert [node for _, verdict, node in rig.status.written if verdict is not None] == [""]
             assert rig.engine.cache.nominator.node_of("default/web") in ("", None)
 
-    async def test_a_faulty_plugin_fails_the_attempt_and_nothing_else(self):
+    async def test_a_faulty_plugin_fails_only_the_attempt(self):
         rig = Rig({"Broken": Broken})
         rig.node("a")
         rig.node("b")

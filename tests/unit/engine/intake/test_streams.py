@@ -1,4 +1,4 @@
-"""Raw objects in: what becomes of good ones, and that no bad one does any harm."""
+"""The streams take valid objects in, and report invalid ones without harm to others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stream_of(rig, name):
 
 
 @pytest.mark.parametrize(("stream", "raw", "complaint"), bad_objects())
-async def test_a_bad_object_is_complained_about_once_and_everything_else_goes_on(stream, raw, complaint, caplog):
+async def test_an_invalid_object_is_reported_once_and_scheduling_continues(stream, raw, complaint, caplog):
     rig = Rig()
     rig.node("good")
     with caplog.at_level(logging.ERROR):
@@ -45,18 +45,18 @@ async def test_a_bad_object_is_complained_about_once_and_everything_else_goes_on
         return
     assert len(invalid_objects) == 1
     assert complaint in invalid_objects[0]
-    told = [note for name, reason, note in rig.recorder.events if (name, reason) == ("bad", "FailedScheduling")]
-    assert [complaint in note for note in told] == ([True] if stream == "pending" else [])
+    notes = [note for name, reason, note in rig.recorder.events if (name, reason) == ("bad", "FailedScheduling")]
+    assert [complaint in note for note in notes] == ([True] if stream == "pending" else [])
 
 
-def test_a_bad_version_of_a_node_leaves_the_last_good_one_in_force():
+def test_an_invalid_version_of_a_node_keeps_the_last_valid_one():
     rig = Rig()
     rig.node("a", allocatable={"cpu": "4"})
     rig.node("a", allocatable={"cpu": "four"})
     assert rig.engine.cache.present("a").allocatable("cpu") == 4000
 
 
-def test_other_kinds_come_into_the_store_and_go():
+def test_objects_of_other_kinds_are_stored_and_removed():
     rig = Rig()
     namespaces = rig.engine.objects("Namespace")
     namespaces.put(make_namespace("team", {"stage": "test"}))
@@ -65,7 +65,7 @@ def test_other_kinds_come_into_the_store_and_go():
     assert rig.engine.cache.namespace_labels("team") == {}
 
 
-def test_of_controllers_only_what_they_select_is_kept():
+def test_only_the_selector_of_controllers_is_kept():
     rig = Rig()
     sets = rig.engine.objects("ReplicaSet")
     raw = {
@@ -83,7 +83,7 @@ def test_of_controllers_only_what_they_select_is_kept():
     assert rig.engine.cache.store.version("ReplicaSet") == version
 
 
-def test_objects_that_may_be_written_back_keep_their_resource_version():
+def test_objects_that_plugins_may_update_keep_their_resource_version():
     rig = Rig()
     claims = rig.engine.objects("PersistentVolumeClaim")
     raw = {"metadata": {"name": "data", "namespace": "default", "resourceVersion": "1"}, "spec": {}}
@@ -94,7 +94,7 @@ def test_objects_that_may_be_written_back_keep_their_resource_version():
 
 
 class TestPendingPods:
-    def test_events_of_kopf_and_of_a_watch_are_the_same(self):
+    def test_kopf_and_watch_events_have_the_same_effect(self):
         rig = Rig()
         raw = ours("web")
         for kind in (None, "ADDED", "MODIFIED"):
@@ -103,7 +103,7 @@ class TestPendingPods:
         rig.engine.pending.take_event({"type": "DELETED", "object": raw})
         assert len(rig.engine.queue) == 0
 
-    def test_a_late_event_of_a_pod_that_is_placed_already_changes_nothing(self):
+    def test_a_late_event_of_a_placed_pod_changes_nothing(self):
         rig = Rig()
         rig.node("a")
         raw = ours("web")
@@ -113,7 +113,7 @@ class TestPendingPods:
         assert rig.placed_on("web") == "a"
         assert len(rig.engine.queue) == 0
 
-    def test_a_pod_that_somebody_else_binds_leaves_the_queue(self):
+    def test_a_pod_bound_by_another_scheduler_leaves_the_queue(self):
         rig = Rig()
         rig.node("a")
         raw = rig.pod("web")
@@ -121,7 +121,7 @@ class TestPendingPods:
         assert len(rig.engine.queue) == 0
         assert rig.placed_on("web") == "a"
 
-    def test_a_nomination_from_before_the_start_counts(self):
+    def test_a_nomination_from_before_a_restart_counts(self):
         rig = Rig()
         rig.node("a")
         raw = rig.pod("web", status={"nominatedNodeName": "a"})
@@ -131,7 +131,7 @@ class TestPendingPods:
 
 
 class TestAssignedPods:
-    def test_a_finished_pod_frees_its_room(self):
+    def test_a_finished_pod_frees_its_resources(self):
         rig = Rig()
         rig.node("a")
         raw = make_pod("job", node="a", requests={"cpu": "2"})
@@ -140,7 +140,7 @@ class TestAssignedPods:
         rig.engine.assigned.put({**raw, "status": {"phase": "Succeeded"}})
         assert rig.engine.cache.present("a").requested["cpu"] == 0
 
-    def test_a_pod_of_a_node_that_comes_later_counts(self):
+    def test_a_pod_that_arrives_before_its_node_counts(self):
         rig = Rig()
         rig.engine.assigned.put(make_pod("early", node="a", requests={"cpu": "2"}))
         rig.node("a")
@@ -174,24 +174,24 @@ def changed_node(**options):
         pytest.param(
             {"labels": {"x": "y"}, "allocatable": {"cpu": "9"}},
             Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE,
-            id="two at once",
+            id="two changes at once",
         ),
     ],
 )
-def test_what_changed_about_a_node(after, action):
+def test_node_events(after, action):
     before, node = changed_node(), changed_node(**after)
     assert node_event(before, node) == (None if action is None else ClusterEvent(NODE, action))
     assert same_node(before, node) == (action is None)
 
 
-def test_only_a_node_that_is_uncordoned_may_help():
+def test_uncordoning_a_node_is_an_event_and_cordoning_is_not():
     free, cordoned = changed_node(), changed_node(unschedulable=True)
     assert node_event(cordoned, free) == ClusterEvent(NODE, Action.UPDATE_NODE_TAINT)
     assert node_event(free, cordoned) is None
     assert not same_node(free, cordoned)
 
 
-def test_a_condition_that_changes_is_an_event_and_a_heartbeat_is_none():
+def test_a_changed_condition_is_an_event_and_a_heartbeat_is_not():
     def beat(ready, at):
         raw = make_node("a")
         raw["status"]["conditions"] = [{"type": "Ready", "status": ready, "lastHeartbeatTime": at}]
@@ -203,13 +203,13 @@ def test_a_condition_that_changes_is_an_event_and_a_heartbeat_is_none():
 
 
 @pytest.mark.parametrize("conditions", [None, "Ready", [7], [{"status": "True"}], {"Ready": "True"}])
-def test_conditions_that_make_no_sense_are_left_out(conditions):
+def test_invalid_conditions_are_ignored(conditions):
     raw = make_node("a")
     raw["status"]["conditions"] = conditions
     assert parse_node(raw).conditions == {}
 
 
-def test_a_new_image_is_taken_in_but_wakes_nobody():
+def test_a_new_image_is_kept_but_is_no_event():
     before, after = changed_node(), changed_node(images=[{"names": ["app"], "sizeBytes": 5}])
     assert node_event(before, after) is None
     assert not same_node(before, after)
@@ -222,33 +222,33 @@ def placed(**options):
 @pytest.mark.parametrize(
     ("before", "after", "action"),
     [
-        pytest.param(None, placed(), Action.ADD, id="it came"),
+        pytest.param(None, placed(), Action.ADD, id="added"),
         pytest.param(placed(), placed(), None, id="nothing"),
         pytest.param(placed(), placed(labels={"a": "b"}), Action.UPDATE_POD_LABEL, id="a label"),
-        pytest.param(placed(), placed(requests={"cpu": "1"}), Action.UPDATE_POD_SCALE_DOWN, id="it asks for less"),
-        pytest.param(placed(), placed(requests={"cpu": "3"}), Action.UPDATE_POD_SCALE_UP, id="it asks for more"),
+        pytest.param(placed(), placed(requests={"cpu": "1"}), Action.UPDATE_POD_SCALE_DOWN, id="a lower request"),
+        pytest.param(placed(), placed(requests={"cpu": "3"}), Action.UPDATE_POD_SCALE_UP, id="a higher request"),
         pytest.param(
             placed(requests={"cpu": "2", "memory": "1Gi"}),
             placed(requests={"cpu": "1", "memory": "2Gi"}),
             Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_SCALE_UP,
-            id="it asks for less of one thing and more of another",
+            id="a lower and a higher request",
         ),
         pytest.param(
             placed(),
             placed(requests={"memory": "1"}),
             Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_SCALE_UP,
-            id="it asks for another thing",
+            id="a request for another resource",
         ),
-        pytest.param(placed(), placed(status={"phase": "Failed"}), Action.DELETE, id="it ended"),
-        pytest.param(None, placed(status={"phase": "Failed"}), None, id="it had ended before we saw it"),
+        pytest.param(placed(), placed(status={"phase": "Failed"}), Action.DELETE, id="finished"),
+        pytest.param(None, placed(status={"phase": "Failed"}), None, id="finished before the watch showed it"),
     ],
 )
-def test_what_changed_about_a_placed_pod(before, after, action):
+def test_assigned_pod_events(before, after, action):
     assert assigned_pod_event(before, after) == (None if action is None else ClusterEvent(ASSIGNED_POD, action))
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
-async def test_a_pod_that_ended_before_it_had_a_node_is_not_bound(phase):
+async def test_a_pod_that_finished_without_a_node_is_not_bound(phase):
     rig = Rig()
     raw = rig.pod("web")
     rig.engine.pending.put({**raw, "status": {"phase": phase}})
@@ -258,11 +258,11 @@ async def test_a_pod_that_ended_before_it_had_a_node_is_not_bound(phase):
         assert len(rig.engine.queue) == 0
 
 
-@pytest.mark.parametrize("change", ["its promise is another one", "it is gone"])
-async def test_who_gives_up_a_promised_node_helps_pods_that_are_no_more_important(change):
+@pytest.mark.parametrize("change", ["its nomination changes", "it is deleted"])
+async def test_a_lost_nomination_retries_pods_of_no_higher_priority(change):
     rig = Rig()
     rig.node("a", allocatable={"cpu": "2"})
-    raw = ours("promised", requests={"cpu": "2"}, priority=5, status={"nominatedNodeName": "a"})
+    raw = ours("nominated", requests={"cpu": "2"}, priority=5, status={"nominatedNodeName": "a"})
     raw["spec"]["schedulingGates"] = [{"name": "later"}]
     rig.engine.pending.put(raw)
     rig.pod("low", requests={"cpu": "2"}, priority=1)
@@ -270,8 +270,8 @@ async def test_who_gives_up_a_promised_node_helps_pods_that_are_no_more_importan
     async with deciding(rig):
         assert rig.cluster.bound == []
         attempts = rig.engine.queue.get("default/high").attempts
-        if change == "it is gone":
-            rig.engine.pending.drop("default/promised", raw)
+        if change == "it is deleted":
+            rig.engine.pending.drop("default/nominated", raw)
         else:
             rig.engine.pending.put({**raw, "status": {"nominatedNodeName": "b"}})
         await settle()
@@ -279,7 +279,7 @@ async def test_who_gives_up_a_promised_node_helps_pods_that_are_no_more_importan
         assert rig.engine.queue.get("default/high").attempts == attempts
 
 
-async def test_of_a_pod_that_is_bound_no_series_of_events_is_kept():
+async def test_the_series_of_events_of_a_bound_pod_ends():
     rig = Rig()
     raw = rig.pod("web", uid="uid-web")
     async with deciding(rig):
@@ -288,12 +288,12 @@ async def test_of_a_pod_that_is_bound_no_series_of_events_is_kept():
         assert rig.recorder.forgotten == ["uid-web"]
 
 
-def test_a_promise_of_a_node_that_the_watch_does_not_show_yet_is_kept_until_it_takes_it_back():
+def test_a_nomination_that_the_watch_does_not_show_yet_is_kept_until_the_watch_clears_it():
     rig = Rig()
     rig.pod("web")
     nominator = rig.engine.cache.nominator
     nominator.add(rig.engine.queue.get("default/web").pod, "a")
-    promised = {"nominatedNodeName": "a"}
-    for status, labels, expected in (({}, {"a": "b"}, "a"), (promised, {}, "a"), ({}, {}, "")):
+    nominated = {"nominatedNodeName": "a"}
+    for status, labels, expected in (({}, {"a": "b"}, "a"), (nominated, {}, "a"), ({}, {}, "")):
         rig.engine.pending.put(ours("web", labels=labels, status=status))
         assert (nominator.node_of("default/web") or "") == expected

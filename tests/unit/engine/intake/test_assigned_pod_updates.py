@@ -1,4 +1,4 @@
-"""Pods that have a node and start there: told only where a plugin wants to know."""
+"""Updates of assigned pods that have no specific event are reported only if a plugin registered a hint for them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from podwright.core.framework.status import unschedulable
 from support.engine.kit import Rig, custom_policy, deciding, settle
 from support.objects.builders import make_pod
 
-TOLD = "AssignedPodUpdate"
+UPDATE = "AssignedPodUpdate"
 
 
 class OneStart(Plugin, FilterPlugin):
-    """No node starts two pods at once. It has no hints, so any event may help."""
+    """Lets a node start one pod at a time. It has no hints, so any event may help."""
 
     name = "OneStart"
 
@@ -23,52 +23,52 @@ class OneStart(Plugin, FilterPlugin):
         return unschedulable("another pod starts there") if starting else None
 
 
-class OneStartByHint(OneStart, EnqueueExtensions):
+class OneStartWithHint(OneStart, EnqueueExtensions):
     def hints(self):
         return [EventHint(ClusterEvent(ASSIGNED_POD, Action.UPDATE))]
 
 
-class OneStartAtOnce(OneStart, EnqueueExtensions):
+class OneStartWithOtherHints(OneStart, EnqueueExtensions):
     def hints(self):
         return [EventHint(ClusterEvent(ASSIGNED_POD, Action.ADD | Action.UPDATE_POD_LABEL))]
 
 
-def there(phase, **status):
+def starting_pod(phase, **status):
     return make_pod("there", node="a", status={"phase": phase, **status})
 
 
 def rig_with(plugin):
     rig = Rig({"OneStart": plugin})
     rig.node("a")
-    rig.engine.assigned.put(there("Pending"))
+    rig.engine.assigned.put(starting_pod("Pending"))
     assert rig.engine.policies.apply(custom_policy("filter", "OneStart")).accepted
     rig.pod("web")
     return rig
 
 
-def told(rig, change):
-    """Whether what happens to a pod with a node is kept for one in flight."""
-    rig.pod("flies")
+def recorded(rig, change):
+    """Whether the update of the assigned pod is recorded for a pod in flight."""
+    rig.pod("in-flight")
     queued = rig.engine.queue.pop()
     rig.engine.assigned.put(change)
     events = dict(rig.engine.queue.in_flight_events())
     rig.engine.queue.done(queued.uid)
-    return TOLD in events
+    return UPDATE in events
 
 
 @pytest.mark.parametrize(
     ("plugin", "expected"),
     [
         pytest.param(OneStart, [("web", "a")], id="a plugin without hints"),
-        pytest.param(OneStartByHint, [("web", "a")], id="one that asks for updates"),
-        pytest.param(OneStartAtOnce, [], id="one that asks for other things"),
+        pytest.param(OneStartWithHint, [("web", "a")], id="one with a hint for updates"),
+        pytest.param(OneStartWithOtherHints, [], id="one with other hints"),
     ],
 )
-async def test_a_pod_that_waits_until_another_has_started(plugin, expected):
+async def test_a_pod_waits_until_another_has_started(plugin, expected):
     rig = rig_with(plugin)
     async with deciding(rig):
         assert rig.counts == {"unschedulable": 1}
-        rig.engine.assigned.put(there("Running"))
+        rig.engine.assigned.put(starting_pod("Running"))
         await settle()
         assert rig.cluster.bound == expected
 
@@ -76,18 +76,20 @@ async def test_a_pod_that_waits_until_another_has_started(plugin, expected):
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(there("Running"), id="it runs"),
-        pytest.param(there("Pending", startTime="2026-01-01T00:00:00Z"), id="its node has it"),
+        pytest.param(starting_pod("Running"), id="it runs"),
+        pytest.param(starting_pod("Pending", startTime="2026-01-01T00:00:00Z"), id="its kubelet has accepted it"),
     ],
 )
-def test_without_such_a_plugin_nothing_is_kept_of_pods_that_go_on(change):
+def test_without_such_a_plugin_updates_are_not_recorded(change):
     rig = rig_with(OneStart)
-    assert told(rig, change)
+    assert recorded(rig, change)
     rig.engine.policies.remove("custom")
-    rig.engine.assigned.put(there("Pending"))
-    assert not told(rig, change)
+    rig.engine.assigned.put(starting_pod("Pending"))
+    assert not recorded(rig, change)
 
 
-def test_a_change_that_no_plugin_could_see_is_not_told():
+def test_a_change_that_no_plugin_sees_is_not_recorded():
     rig = rig_with(OneStart)
-    assert not told(rig, there("Pending", conditions=[{"type": "PodReadyToStartContainers", "status": "True"}]))
+    assert not recorded(
+        rig, starting_pod("Pending", conditions=[{"type": "PodReadyToStartContainers", "status": "True"}])
+    )

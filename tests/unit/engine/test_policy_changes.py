@@ -1,4 +1,4 @@
-"""Pods that come under another policy, by their own labels or their namespace's, are asked about again."""
+"""Pods that move to another policy, by their own labels or their namespace's, are retried under it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STRICT, FREE = {"tier": "strict"}, {"tier": "free"}
 
 
 class Never(Plugin, FilterPlugin, EnqueueExtensions):
-    """Only a node that comes could help."""
+    """Rejects every pod; only a new node may help."""
 
     name = "Never"
 
@@ -26,7 +26,7 @@ class Never(Plugin, FilterPlugin, EnqueueExtensions):
 
 
 class Gate(Plugin, PreEnqueuePlugin, EnqueueExtensions):
-    """Only a node that comes could open it."""
+    """Gates every pod; only a new node may help."""
 
     name = "Gate"
 
@@ -38,7 +38,7 @@ class Gate(Plugin, PreEnqueuePlugin, EnqueueExtensions):
 
 
 class Later(Plugin, PermitPlugin, EnqueueExtensions):
-    """Makes pods wait until somebody turns them down."""
+    """Makes pods wait in Permit until the test rejects them."""
 
     name = "Later"
 
@@ -84,7 +84,7 @@ def namespace(r, version, labels, name="default"):
     r.engine.objects("Namespace").put(raw)
 
 
-async def time_passes(r, seconds):
+async def advance(r, seconds):
     r.now += seconds
     r.engine.wake()
     await settle()
@@ -92,12 +92,12 @@ async def time_passes(r, seconds):
 
 PLUGINS = [
     pytest.param("filter", Never, "unschedulable", id="it was rejected"),
-    pytest.param("preEnqueue", Gate, "gated", id="it was held by a gate"),
+    pytest.param("preEnqueue", Gate, "gated", id="it was gated"),
 ]
 
 
 @pytest.mark.parametrize(("point", "plugin", "place"), PLUGINS)
-async def test_a_pod_whose_label_puts_it_under_another_policy_is_tried_under_that_one(point, plugin, place):
+async def test_a_pod_whose_labels_select_another_policy_is_retried_under_it(point, plugin, place):
     r = rig(labelled(point, plugin))
     r.pod("web", labels=STRICT)
     async with deciding(r):
@@ -108,7 +108,7 @@ async def test_a_pod_whose_label_puts_it_under_another_policy_is_tried_under_tha
 
 
 @pytest.mark.parametrize(("point", "plugin", "place"), PLUGINS)
-async def test_a_namespace_whose_labels_change_brings_its_pods_under_another_policy(point, plugin, place):
+async def test_changed_namespace_labels_move_the_pods_to_another_policy(point, plugin, place):
     r = rig(in_namespace(point, plugin))
     for name in ("default", "other"):
         namespace(r, "1", STRICT, name)
@@ -122,7 +122,7 @@ async def test_a_namespace_whose_labels_change_brings_its_pods_under_another_pol
         assert r.counts == {place: 1}
 
 
-async def test_a_namespace_that_is_gone_has_no_labels():
+async def test_a_deleted_namespace_has_no_labels():
     r = rig(in_namespace("filter", Never))
     namespace(r, "1", STRICT)
     r.pod("web")
@@ -133,7 +133,7 @@ async def test_a_namespace_that_is_gone_has_no_labels():
         assert r.cluster.bound == [("web", "a")]
 
 
-async def test_an_affinity_that_only_the_policy_adds_goes_with_it():
+async def test_the_added_affinity_of_a_policy_no_longer_applies_under_another_one():
     added = {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["2"]}]}],
     }
@@ -155,7 +155,7 @@ async def test_an_affinity_that_only_the_policy_adds_goes_with_it():
         assert r.cluster.bound == [("web", "a")]
 
 
-async def test_a_label_that_leaves_the_policy_as_it_is_is_no_reason_to_try_again():
+async def test_a_label_that_does_not_change_the_policy_does_not_retry_the_pod():
     r = rig(labelled("filter", Never))
     r.pod("web", labels=STRICT)
     async with deciding(r):
@@ -166,25 +166,25 @@ async def test_a_label_that_leaves_the_policy_as_it_is_is_no_reason_to_try_again
         assert len(r.recorder.notes("FailedScheduling")) == 1
 
 
-@pytest.mark.parametrize("way", ["its label", "its namespace"])
-async def test_a_policy_that_changes_while_the_pod_is_in_flight_counts_when_it_fails(way):
-    r = rig((labelled if way == "its label" else in_namespace)("permit", Later))
+@pytest.mark.parametrize("changed", ["its label", "its namespace"])
+async def test_a_pod_that_changes_policy_in_flight_is_retried_under_the_new_one(changed):
+    r = rig((labelled if changed == "its label" else in_namespace)("permit", Later))
     namespace(r, "1", STRICT)
     r.pod("web", labels=STRICT)
     async with deciding(r):
         assert r.placed_on("web") == "a"
-        if way == "its label":
+        if changed == "its label":
             r.engine.pending.put(ours("web", labels=FREE))
         else:
             namespace(r, "2", {})
         for waiting in r.engine.binding_cycles.waiting():
             waiting.reject("Later", "too late")
         await settle()
-        await time_passes(r, 3)
+        await advance(r, 3)
         assert r.cluster.bound == [("web", "a")]
 
 
-async def test_a_pod_whose_attempt_was_an_error_sits_its_backoff_out_under_any_policy():
+async def test_a_pod_that_failed_with_an_error_keeps_its_backoff_under_another_policy():
     r = rig(labelled("filter", Never))
     queue = r.engine.queue
     r.pod("web", labels=FREE)
@@ -193,5 +193,5 @@ async def test_a_pod_whose_attempt_was_an_error_sits_its_backoff_out_under_any_p
         r.engine.pending.put(ours("web", labels=STRICT))
         await settle()
         assert r.counts == {"backoff": 1}
-        await time_passes(r, 3)
+        await advance(r, 3)
         assert r.counts == {"unschedulable": 1}
