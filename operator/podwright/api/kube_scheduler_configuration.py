@@ -50,12 +50,6 @@ POD_GROUP_POINTS: Final = frozenset({"placementGenerate", "placementScore", "pod
 MAX_WEIGHT: Final = 2**31 - 1
 """kube-scheduler's greatest weight, an int32. The weighted sum of all plugins' scores stays far below 2**63."""
 
-_GATED: Final[Mapping[str, str]] = {
-    "DynamicResources": "DynamicResourceAllocation",
-    "NodeDeclaredFeatures": "NodeDeclaredFeatures",
-}
-"""Default plugins that need a feature gate, and that gate."""
-
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredPlugin:
@@ -87,13 +81,15 @@ class _Configured:
     plugin_config: tuple[PluginArgs, ...] = field(default=(), metadata={"schema": unique_by("name")})
 
 
-def _default_plugins(features: Features) -> PluginSets:
+def _default_plugins(classes: Mapping[str, type[Any]], features: Features) -> PluginSets:
     """kube-scheduler's default plugins, without those whose feature gate is off."""
+
+    def is_on(name: str) -> bool:
+        gate = getattr(classes.get(name), "feature_gate", "")
+        return not gate or features.enabled(gate)
+
     return {
-        key: PluginSet(
-            tuple(e for e in plugins.enabled if e.name not in _GATED or features.enabled(_GATED[e.name])),
-            plugins.disabled,
-        )
+        key: PluginSet(tuple(entry for entry in plugins.enabled if is_on(entry.name)), plugins.disabled)
         for key, plugins in DEFAULT_PLUGINS.items()
     }
 
@@ -157,7 +153,7 @@ def profile_of(
 
     Raises ProfileError, or ArgsError for args, with paths that start with `where`.
     """
-    plugins = merge(_default_plugins(features), custom)
+    plugins = merge(_default_plugins(classes, features), custom)
     try:
         expand(plugins, classes)
     except ProfileError as error:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.core.framework.durations import seconds_of
-from podwright.core.framework.features import DEFAULTS
+from podwright.core.framework.durations import parse_duration
+from podwright.core.framework.features import GATES
 
 
 class OptionsError(ValueError):
@@ -43,7 +43,7 @@ def parse_feature_gates(text: str) -> dict[str, bool]:
     gates: dict[str, bool] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = part.partition("=")
-        if name not in DEFAULTS:
+        if name not in GATES:
             raise OptionsError(f"unknown feature gate {name!r}")
         if not equals or value.lower() not in ("true", "false"):
             raise OptionsError(f"feature gate {name}: {value!r} is neither true nor false")
@@ -80,7 +80,7 @@ def _positive(text: str) -> int:
 
 def _duration(text: str) -> float:
     try:
-        seconds = seconds_of(text)
+        seconds = parse_duration(text)
     except ValueError:
         seconds = -1.0
     if seconds < 0:

@@ -84,14 +84,14 @@ STAND_INS: Final[Mapping[str, type[Any]]] = {
         stand_in(
             "InterPodAffinity", "preFilter", "filter", "preScore", "score", args_type=InterPodAffinityArgs
         ),
-        stand_in("DynamicResources", "preFilter", "filter", "score"),
+        stand_in("DynamicResources", "preFilter", "filter", "score", feature_gate="DynamicResourceAllocation"),
         stand_in("DefaultPreemption", "postFilter"),
         stand_in(
             "NodeResourcesBalancedAllocation", "preScore", "score", args_type=NodeResourcesBalancedAllocationArgs
         ),
         stand_in("ImageLocality", "score"),
         stand_in("DefaultBinder", "bind"),
-        stand_in("NodeDeclaredFeatures", "preFilter", "filter"),
+        stand_in("NodeDeclaredFeatures", "preFilter", "filter", feature_gate="NodeDeclaredFeatures"),
         stand_in("RandomScore", "score"),
         stand_in("NodeNameScore", "score"),
         stand_in("OtherSort", "queueSort"),

@@ -38,9 +38,9 @@ class Action(IntFlag):
 
 NODE: Final = "Node"
 POD: Final = "Pod"
-"""An unscheduled pod, the one that waits."""
+"""The unscheduled pod itself that waits."""
 UNSCHEDULED_POD: Final = "UnscheduledPod"
-"""Another member of a pod group, waiting or placed, which only GangScheduling asks for; told once there are enough of them."""
+"""Another member of the pod's group, waiting or placed. Reported once the group has enough members. Only GangScheduling uses it."""
 ASSIGNED_POD: Final = "AssignedPod"
 ANY: Final = "*"
 
@@ -50,24 +50,24 @@ _GROUPS: Final = {
     **dict.fromkeys(("ResourceClaim", "ResourceSlice"), "resource.k8s.io"),
     **dict.fromkeys(("PodGroup", "CompositePodGroup"), WORKLOAD_API),
 }
-"""The API group that a label names before the kind, as in kube-scheduler; a plugin may register hints for kinds that are not watched."""
+"""The API groups that event labels name, as in kube-scheduler. Plugins may register hints for kinds that are not watched."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """A kind (NODE, ASSIGNED_POD, POD, a kind of the store, ANY) and what may have happened to it."""
+    """A kind (NODE, POD, ASSIGNED_POD, UNSCHEDULED_POD, a kind in the object store, or ANY) and one or more actions."""
 
     resource: str
     action: Action
 
     @property
     def label(self) -> str:
-        """What metrics call it, as kube-scheduler does: `NodeAdd`, `TargetPodUpdatePodLabel`, `storage.k8s.io/CSINodeUpdate`."""
+        """Its label in metrics, as in kube-scheduler: `NodeAdd`, `TargetPodUpdatePodLabel`, `storage.k8s.io/CSINodeUpdate`."""
         return _label(self.resource, self.action)
 
     @property
     def parts(self) -> Sequence[ClusterEvent]:
-        """Of several changes at once, each by itself."""
+        """One event for each action."""
         return tuple(ClusterEvent(self.resource, part) for part in self.action)
 
     def matches(self, happened: ClusterEvent) -> bool:
@@ -95,12 +95,12 @@ class Hint(Enum):
 
 
 HintFunction = Callable[[PodInfo, Any, Any], Hint]
-"""(the waiting pod, the object before or None, the object after or None) → whether the event may help it."""
+"""(the waiting pod, the object before or None, the object after or None) → whether the event may help the pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventHint:
-    """An event, and optionally a closer look at it; without one, every such event queues the pod."""
+    """An event, and optionally a function that decides whether it helps the pod. Without one, every such event requeues the pod."""
 
     event: ClusterEvent
     function: HintFunction | None = None

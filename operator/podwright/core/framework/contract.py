@@ -1,4 +1,7 @@
-"""What plugins may return: checked at each call, so that a fault carries the plugin's name and harms one pod only."""
+"""Calls of plugins, and checks of what they return. Every fault becomes a PluginError that names the plugin.
+
+So a broken plugin fails the attempt of one pod, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.framework.cluster_events import Action, ClusterEvent, EventHint
-from podwright.core.framework.errors import PluginError, in_words
+from podwright.core.framework.errors import PluginError, failure_message
 from podwright.core.framework.interface import (
     MAX_SCORE,
     Bools,
@@ -29,7 +32,7 @@ Ts = TypeVarTuple("Ts")
 _IN_TREE: Final = "podwright.core.plugins."
 _INT64: Final = range(-(2**63), 2**63)
 MAX_WAIT: Final = 15 * 60.0
-"""Seconds that Permit may keep a pod waiting at most, as in kube-scheduler."""
+"""The longest time in seconds that Permit can delay a pod, as in kube-scheduler."""
 
 
 def call(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T], *args: *Ts) -> T:
@@ -58,7 +61,7 @@ def fault(plugin: ExtensionPoint, point: Point, problem: str) -> PluginError:
 
 
 def status_of(plugin: ExtensionPoint, point: Point, answer: Any) -> Status | None:
-    """A Status stamped with the plugin's name, or None for success. The common Skip is passed on as it is."""
+    """A Status stamped with the plugin's name, or None for success. `SKIP` is returned unchanged, because it is frequent."""
     if answer is None or answer is SKIP:
         return answer
     if not isinstance(answer, Status):
@@ -69,12 +72,12 @@ def status_of(plugin: ExtensionPoint, point: Point, answer: Any) -> Status | Non
 
 
 def outcome_of(plugin: ExtensionPoint, point: Point, answer: Any) -> Status | None:
-    """A status as it is told where nothing but a rejection, Wait or Skip is no fault: an error says where it came from."""
+    """`status_of` for points where other codes than a rejection, Wait or Skip are errors. The error names the plugin and point."""
     status = status_of(plugin, point, answer)
     if status is None or status.rejected or status.code in (Code.WAIT, Code.SKIP):
         return status
     problem = status.message or status.code.text
-    return Status(Code.ERROR, (in_words(plugin.name, point.key, problem),), status.plugin)
+    return Status(Code.ERROR, (failure_message(plugin.name, point.key, problem),), status.plugin)
 
 
 def verdict_key_of(plugin: FilterPlugin, pod: PodInfo) -> Hashable | None:
@@ -103,7 +106,7 @@ def filter_result(plugin: ExtensionPoint, answer: Any, length: int) -> FilterRes
 
 
 def explained(plugin: str, result: FilterResult, rejected: Bools) -> tuple[NDArray[Any], Sequence[Status]]:
-    """What `explain` says: int[nodes] codes, and stamped statuses that those of the rejected rows index."""
+    """The result of `explain`: int[nodes] codes, and stamped statuses that the codes of rejected rows index."""
     try:
         codes, statuses = result.explain()
         codes = np.asarray(codes)
@@ -136,7 +139,7 @@ def scores_of(plugin: ExtensionPoint, answer: Any, length: int) -> Any:
 
 
 def check_range(plugin: ExtensionPoint, scores: Any) -> None:
-    """Final scores are from 0 to 100. Our own plugins' arrays are taken on trust: tests hold them to it."""
+    """Checks that final scores are 0 to 100. Arrays of in-tree plugins are not checked here, to save time; tests check them."""
     if isinstance(scores, int):
         low = high = scores
     elif _is_in_tree(plugin) or not len(scores):
@@ -149,7 +152,7 @@ def check_range(plugin: ExtensionPoint, scores: Any) -> None:
 
 
 def permit_answer(plugin: ExtensionPoint, answer: Any) -> tuple[Status | None, float]:
-    """Permit's answer: a status, and the seconds to wait, 15 minutes at most."""
+    """Permit's answer: a status, and the seconds to wait, capped at MAX_WAIT."""
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise fault(plugin, Point.PERMIT, f"returned {_kind(answer)}, expected (Status or None, seconds)")
     status = outcome_of(plugin, Point.PERMIT, answer[0])
@@ -162,7 +165,7 @@ def permit_answer(plugin: ExtensionPoint, answer: Any) -> tuple[Status | None, f
 
 
 def post_filter_answer(plugin: ExtensionPoint, answer: Any) -> tuple[PostFilterResult | None, Status]:
-    """PostFilter's answer; a status without a plugin's name stays without one if it is a success."""
+    """PostFilter's answer, with the status stamped with the plugin's name."""
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], Status):
         raise fault(plugin, Point.POST_FILTER, f"returned {_kind(answer)}, expected (result or None, Status)")
     result, status = answer

@@ -1,4 +1,4 @@
-"""Why nodes were rejected: kept as masks, put into words only when somebody asks."""
+"""Why nodes were rejected: stored as masks. The reasons are computed only when they are needed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from podwright.core.state.columns.table import NodeTable
 
 @dataclass(slots=True)
 class Stage:
-    """One filter over all nodes: those alive before it and after it."""
+    """One filter run over all nodes: the nodes that were left before and after it, bool[nodes] each."""
 
     plugin: str
     before: Bools
     after: Bools
     result: FilterResult
-    _said: tuple[NDArray[np.integer[Any]], Sequence[Status]] | None = None
+    _explained: tuple[NDArray[np.integer[Any]], Sequence[Status]] | None = None
 
     @property
     def rejected(self) -> Bools:
@@ -32,19 +32,19 @@ class Stage:
 
     def statuses(self) -> tuple[NDArray[np.integer[Any]], Sequence[Status]]:
         """int[nodes] codes and the statuses they index, stamped with the plugin's name."""
-        if self._said is None:
-            self._said = explained(self.plugin, self.result, self.rejected)
-        return self._said
+        if self._explained is None:
+            self._explained = explained(self.plugin, self.result, self.rejected)
+        return self._explained
 
 
-_SILENT = unresolvable()
+_NO_REASON = unresolvable()
 
 
 class NodeDiagnosis:
     """The first rejection of every node.
 
-    A node's status is in `explicit` (looked at one by one), in a stage (looked at with all others), or is `absent`:
-    PreFilter's verdict on all nodes, or on those outside what it narrowed the choice to.
+    A node's status is in `explicit` (the node was filtered by itself), in a stage (filtered with all others), or it is `absent`:
+    PreFilter's verdict on all nodes, or on the nodes that it excluded.
     """
 
     def __init__(self, table: NodeTable) -> None:
@@ -53,12 +53,12 @@ class NodeDiagnosis:
         self.stages: list[Stage] = []
         self.explicit: dict[int, Status] = {}
         self.pre_filter: Status | None = None
-        self.absent: Status = _SILENT
+        self.absent: Status = _NO_REASON
         self.considered: frozenset[int] | None = None
-        """The only rows that were looked at, where PreFilter narrowed the choice; None: all."""
+        """The only rows that were filtered, if PreFilter excluded the others; None: all."""
 
     def status_of(self, slot: int) -> Status | None:
-        """The status that rejected the row's node; None if nothing did."""
+        """The status that rejected the node in this row; None if none did."""
         status = self.explicit.get(slot)
         if status is not None:
             return status
@@ -74,7 +74,7 @@ class NodeDiagnosis:
         return self.pre_filter is not None or (self.considered is not None and slot not in self.considered)
 
     def statuses(self) -> Mapping[int, Status]:
-        """Every rejected row's status, absent ones included."""
+        """The status of every rejected row, including absent ones."""
         found: dict[int, Status] = {}
         if self.pre_filter is not None or self.considered is not None:
             absent = (int(slot) for slot in np.flatnonzero(self._table.valid) if self._is_absent(int(slot)))
@@ -114,21 +114,21 @@ class NodeDiagnosis:
         return counted
 
     def resolvable(self) -> Slots:
-        """The rows whose rejection preemption may cure: those with the code Unschedulable."""
+        """The rows where preemption may help: those rejected with the code Unschedulable."""
         if self.pre_filter is not None:
             everything = self.absent.code is Code.UNSCHEDULABLE
             return np.flatnonzero(self._table.valid) if everything else np.empty(0, np.intp)
         chosen = np.zeros(self._table.size, np.bool_)
         for stage in self.stages:
             codes, statuses = stage.statuses()
-            curable = np.array([status.code is Code.UNSCHEDULABLE for status in statuses], np.bool_)
-            chosen |= stage.rejected & curable[codes]
+            resolvable = np.array([status.code is Code.UNSCHEDULABLE for status in statuses], np.bool_)
+            chosen |= stage.rejected & resolvable[codes]
         for slot, status in self.explicit.items():
             chosen[slot] = status.code is Code.UNSCHEDULABLE
         return np.flatnonzero(chosen)
 
     def message(self, post_filter: str = "") -> str:
-        """The text of FailedScheduling: `0/N nodes are available: …`, with what PostFilter adds at its end."""
+        """The message of FailedScheduling: `0/N nodes are available: …`, then the message of PostFilter."""
         text = f"0/{self.total} nodes are available:"
         if self.pre_filter is not None and self.pre_filter.reasons:
             text += f" {self.pre_filter.message}."

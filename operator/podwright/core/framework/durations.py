@@ -1,4 +1,4 @@
-"""Durations as Kubernetes' configuration files have them: `10s`, `1m30s`, `1.5h`. Source: Go's documentation, time.ParseDuration."""
+"""Durations as in Kubernetes configuration files: `10s`, `1m30s`, `1.5h`. Source: Go's documentation, time.ParseDuration."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _PARTS: Final = re.compile(_PART, re.ASCII)
 _WHOLE: Final = re.compile(rf"[-+]?(0|({_PART})+)\Z", re.ASCII)
 
 
-def in_words(seconds: float) -> str:
-    """`15m0s`, `1m30s`, `2.5s`, `250ms`: as Go prints a duration."""
+def format_duration(seconds: float) -> str:
+    """The duration in Go's format: `15m0s`, `1m30s`, `2.5s`, `250ms`."""
     if 0 < seconds < 1:
         return f"{1000 * seconds:g}ms" if seconds >= 1e-3 else f"{1e6 * seconds:g}µs"
     hours, rest = divmod(seconds, 3600)
@@ -23,8 +23,8 @@ def in_words(seconds: float) -> str:
     return f"{hours:.0f}h{text}" if hours else text
 
 
-def seconds_of(text: str) -> float:
-    """Raises ValueError for what is no duration; only 0 goes without a unit."""
+def parse_duration(text: str) -> float:
+    """Raises ValueError for an invalid duration. Only 0 needs no unit."""
     if not _WHOLE.match(text):
         raise ValueError(f'time: invalid duration "{text}"')
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PARTS.findall(text))

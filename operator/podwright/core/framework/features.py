@@ -1,91 +1,84 @@
-"""Feature gates, by kube-scheduler's names, with the defaults of Kubernetes 1.37."""
+"""Feature gates, with kube-scheduler's names and the defaults of Kubernetes 1.37."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-DEFAULTS: Final[Mapping[str, bool]] = {
-    "NodeInclusionPolicyInPodTopologySpread": True,
-    "MatchLabelKeysInPodTopologySpread": True,
-    "MatchLabelKeysInPodTopologySpreadSelectorMerge": True,
-    "MatchLabelKeysInPodAffinity": True,
-    "PodLevelResources": True,
-    "InPlacePodVerticalScaling": True,
-    "InPlacePodLevelResourcesVerticalScaling": True,
-    "ImageVolume": True,
-    "DynamicResourceAllocation": True,
-    "NodeDeclaredFeatures": True,
-    "SchedulerAsyncPreemption": True,
-    "OpportunisticBatching": True,
-    "NominatedNodeNameForExpectation": True,
-    "StorageCapacityScoring": True,
-    "VolumeLimitScaling": True,
-    "TaintTolerationComparisonOperators": False,
-    "GenericWorkload": False,
-    "TopologyAwareWorkloadScheduling": False,
-    "DRANodeAllocatableResources": False,
-    "SchedulerAsyncAPICalls": False,
-    "SchedulerPreQueueingHints": False,
-    "InPlacePodVerticalScalingSchedulerPreemption": False,
-    "DRAExtendedResource": True,
-    "InterPodAffinityHostnameFastPath": False,
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A feature gate of kube-scheduler. `default`: whether it is on in Kubernetes 1.37."""
+
+    default: bool
+    has_effect: bool = True
+    """False: Podwright accepts the gate and ignores it. It behaves as the default says."""
+    automatic: bool = False
+    """On if the API server serves what the gate needs, unless the user turns it off."""
+    needs_minor: int = 0
+    """The first minor version of Kubernetes 1 whose API server has, by default, what the gate needs.
+
+    0: 1.34, the oldest supported version, has it. Source: the Kubernetes documentation, "Feature Gates".
+    """
+
+
+GATES: Final[Mapping[str, Gate]] = {
+    "NodeInclusionPolicyInPodTopologySpread": Gate(True),
+    "MatchLabelKeysInPodTopologySpread": Gate(True),
+    "MatchLabelKeysInPodTopologySpreadSelectorMerge": Gate(True, has_effect=False),
+    "MatchLabelKeysInPodAffinity": Gate(True, has_effect=False),
+    "PodLevelResources": Gate(True, has_effect=False),
+    "InPlacePodVerticalScaling": Gate(True),
+    "InPlacePodLevelResourcesVerticalScaling": Gate(True, has_effect=False, needs_minor=36),
+    "ImageVolume": Gate(True, has_effect=False, needs_minor=35),
+    "DynamicResourceAllocation": Gate(True),
+    "NodeDeclaredFeatures": Gate(True, needs_minor=36),
+    "SchedulerAsyncPreemption": Gate(True),
+    "OpportunisticBatching": Gate(True, has_effect=False),
+    "NominatedNodeNameForExpectation": Gate(True, needs_minor=35),
+    "StorageCapacityScoring": Gate(True),
+    "VolumeLimitScaling": Gate(True, needs_minor=37),
+    "TaintTolerationComparisonOperators": Gate(False),
+    "GenericWorkload": Gate(False, automatic=True),
+    "TopologyAwareWorkloadScheduling": Gate(False, automatic=True),
+    "DRANodeAllocatableResources": Gate(False, has_effect=False),
+    "SchedulerAsyncAPICalls": Gate(False, has_effect=False),
+    "SchedulerPreQueueingHints": Gate(False, has_effect=False),
+    "InPlacePodVerticalScalingSchedulerPreemption": Gate(False, has_effect=False),
+    "DRAExtendedResource": Gate(True, has_effect=False),
+    "InterPodAffinityHostnameFastPath": Gate(False, has_effect=False),
 }
 
-WITHOUT_EFFECT: Final = frozenset(
-    {
-        "MatchLabelKeysInPodTopologySpreadSelectorMerge",
-        "MatchLabelKeysInPodAffinity",
-        "PodLevelResources",
-        "InPlacePodLevelResourcesVerticalScaling",
-        "ImageVolume",
-        "OpportunisticBatching",
-        "DRANodeAllocatableResources",
-        "SchedulerAsyncAPICalls",
-        "SchedulerPreQueueingHints",
-        "InPlacePodVerticalScalingSchedulerPreemption",
-        "DRAExtendedResource",
-        "InterPodAffinityHostnameFastPath",
-    }
-)
-"""Gates of kube-scheduler that this version takes without doing anything about them: it behaves as their defaults say."""
-
-AUTOMATIC: Final[Mapping[str, bool]] = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
-"""Gates that are on where the API server has what they are about, unless somebody turns them off."""
-
-NEEDED_MINOR: Final[Mapping[str, int]] = {
-    "ImageVolume": 35,
-    "NominatedNodeNameForExpectation": 35,
-    "NodeDeclaredFeatures": 36,
-    "InPlacePodLevelResourcesVerticalScaling": 36,
-    "VolumeLimitScaling": 37,
-}
-"""The minor version of Kubernetes 1 from which on the API server has, by default, what a gate relies on.
-
-Only those newer than 1.34, the oldest that is supported. Source: the Kubernetes documentation, "Feature Gates".
-"""
+AUTOMATIC: Final[Mapping[str, bool]] = {name: True for name, gate in GATES.items() if gate.automatic}
+"""Overrides that turn on the automatic gates; put the user's overrides after them."""
 
 
 class Features:
-    """Which gates are on. Raises KeyError for a gate that is not in `DEFAULTS`.
+    """Which gates are on.
 
-    `server_minor`: the API server's minor version; what it lacks is off unless `overrides` says otherwise, and named in
-    `lacking`. None: 1.37 or later. `without_effect`: overrides that would have to do something, and do nothing.
+    `overrides` are the user's; an unknown gate among them raises KeyError. `server_minor` is the minor version of the API
+    server (None: 1.37 or later): gates that need a newer one are off unless overridden.
     """
 
     def __init__(self, overrides: Mapping[str, bool] | None = None, server_minor: int | None = None) -> None:
-        unknown = sorted(set(overrides or {}) - set(DEFAULTS))
+        overrides = overrides or {}
+        unknown = sorted(set(overrides) - set(GATES))
         if unknown:
             raise KeyError(f"unknown feature gate: {', '.join(unknown)}")
         self.lacking: tuple[str, ...] = tuple(
             name
-            for name, minor in NEEDED_MINOR.items()
-            if server_minor is not None and server_minor < minor and name not in (overrides or {})
+            for name, gate in GATES.items()
+            if server_minor is not None and server_minor < gate.needs_minor and name not in overrides
         )
+        """The gates that are off because the API server is too old for them."""
         self.without_effect: tuple[str, ...] = tuple(
-            name for name, on in (overrides or {}).items() if name in WITHOUT_EFFECT and on != DEFAULTS[name]
+            name for name, on in overrides.items() if not GATES[name].has_effect and on != GATES[name].default
         )
-        self._on = {**DEFAULTS, **dict.fromkeys(self.lacking, False), **(overrides or {})}
+        """Overrides that change nothing because Podwright ignores the gate."""
+        defaults = {name: gate.default for name, gate in GATES.items()}
+        self._on = defaults | dict.fromkeys(self.lacking, False) | dict(overrides)
 
     def enabled(self, name: str) -> bool:
+        """Raises KeyError for an unknown gate."""
         return self._on[name]

@@ -86,7 +86,7 @@ class Framework:
         }
         for plugin in self.plugins.values():
             if isinstance(plugin, Plugin):
-                plugin.use(self)
+                plugin.attach(self)
         self._points = points = {
             point: tuple(self.plugins[name] for name in names) for point, names in expanded.points.items()
         }

@@ -1,4 +1,4 @@
-"""What several plugins need to say: scores in proportion to the greatest, and filters with one reason for all nodes."""
+"""Helpers for plugins: normalisation by the highest score, and filters with one reason for all nodes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from podwright.core.framework.status import Status
 
 
 def normalize_by_greatest(scores: Int64s | int, *, reverse: bool = False) -> Int64s | int:
-    """100 · score / greatest, truncated; with `reverse`, 100 minus that. Scores must not be negative.
+    """100 · score / highest score, truncated; with `reverse`, 100 minus that. Scores must not be negative.
 
-    Where all are 0 they stay 0, or are all 100 with `reverse`. int64[feasible], or one number for all of them.
+    If all scores are 0, the result is 0, or 100 with `reverse`. int64[feasible], or one number for all of them.
     """
     greatest = scores if isinstance(scores, int) else int(np.max(scores, initial=0))
     if greatest == 0:
@@ -23,6 +23,6 @@ def normalize_by_greatest(scores: Int64s | int, *, reverse: bool = False) -> Int
 
 
 def rejected_alike(ok: Bools, status: Status) -> FilterResult:
-    """The verdict of a filter that has one status for every node it rejects. `ok`: bool[nodes]."""
+    """The verdict of a filter that rejects all nodes with the same status. `ok`: bool[nodes]."""
     rows = len(ok)
     return FilterResult(ok, lambda: (np.zeros(rows, np.int8), (status,)))

@@ -1,9 +1,11 @@
-"""All that a plugin author reads: the extension points, and what a plugin is given.
+"""The contract between plugins and the scheduler: the extension points, and what a plugin receives.
 
-A plugin is a class that inherits `Plugin` and the points it has. `filter` and `score` look at one node and are enough; a
-plugin may also give `filter_all` and `score_all`, which look at all nodes at once as NumPy columns and must agree with
-the per-node version, which stays as their oracle and serves preemption's dry runs. Points up to Permit are plain
-calls without I/O; PreBind, Bind and PostBind are `async` and reach the cluster only through `Handle.cluster`.
+A plugin is a class that inherits `Plugin` and the classes of its extension points. `filter` and `score` work on one node. A
+plugin can also define `filter_all` and `score_all`, which work on all nodes at once as NumPy columns. Both versions must agree:
+preemption's dry runs use the per-node version, and tests compare the two. The methods up to Permit are plain calls without
+I/O. PreBind, Bind and PostBind are `async` and reach the API server only through `Handle.cluster`.
+
+Next: docs/writing-a-plugin.md for a guided tour, `framework` for how plugins are run.
 """
 
 from __future__ import annotations
@@ -35,33 +37,33 @@ A = TypeVar("A", bound=np.generic)
 Result = TypeVar("Result")
 
 MAX_SCORE = 100
-"""The greatest score after normalisation; the least is 0."""
+"""The highest score after normalisation; the lowest is 0."""
 
 
 class Cluster(Protocol):
-    """What PreBind, Bind and PostBind may ask of the API server. Each method raises `ClusterError` on failure."""
+    """The API server, for PreBind, Bind and PostBind. Each method raises `ClusterError` on failure."""
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
-        """Posts the Binding, retrying what may pass. Returns once the pod is known to be bound to that node."""
+        """Posts the Binding and retries transient errors. Returns once the pod is known to be bound to that node."""
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
-        """Reads an object; None if it is not there."""
+        """Reads an object; None if it does not exist."""
 
     async def update(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Replaces an object (PUT with its resourceVersion) and returns what the server made of it."""
+        """Replaces an object (PUT with its resourceVersion) and returns the stored object."""
 
     async def wait_for(
         self, kind: str, name: str, namespace: str, done: Callable[[Mapping[str, Any] | None], bool], timeout: float
     ) -> None:
-        """Waits until `done` holds of the object as it was last seen. `timeout` in seconds.
+        """Waits until `done` is true for the last known version of the object. `timeout` in seconds.
 
-        Asks `done` at once, and again after every change of the object; what it raises passes through. Raises
-        ClusterTimeoutError when the time is over.
+        Calls `done` at once and after every change of the object, and does not catch its exceptions. Raises
+        ClusterTimeoutError after the timeout.
         """
 
 
 class ClusterError(Exception):
-    """The API server refused, or could not be reached. `status` is the HTTP code, 0 without an answer."""
+    """The API server refused a request or could not be reached. `status` is the HTTP code, 0 without a response."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -69,11 +71,11 @@ class ClusterError(Exception):
 
 
 class ClusterTimeoutError(ClusterError):
-    """What was waited for did not come in time."""
+    """`wait_for` reached its timeout."""
 
 
 class WaitingPod(Protocol):
-    """A pod that Permit plugins keep waiting, assumed on a node."""
+    """A pod that is assumed on a node and waits in Permit."""
 
     pod: PodInfo
     node_name: str
@@ -83,14 +85,14 @@ class WaitingPod(Protocol):
         """The plugins that have not allowed it yet."""
 
     def allow(self, plugin: str) -> None:
-        """The plugin no longer objects; the pod is bound once none does."""
+        """Approves the pod for one plugin. It is bound once all pending plugins have approved it."""
 
     def reject(self, plugin: str, message: str) -> None:
-        """The pod is not bound there: it goes back to the queue, rejected by the plugin."""
+        """Returns the pod to the queue, rejected by the plugin."""
 
 
 class Handle(Protocol):
-    """What a plugin is built with besides its args."""
+    """What the constructor of a plugin receives besides the args."""
 
     cache: Cache
     features: Features
@@ -100,13 +102,13 @@ class Handle(Protocol):
         """Seconds since the epoch."""
 
     def waiting_pods(self) -> Collection[WaitingPod]:
-        """The pods that wait in Permit, of all profiles."""
+        """The pods of all profiles that wait in Permit."""
 
 
 class CycleState:
-    """What plugins keep for one pod's scheduling cycle, by keys of their own.
+    """The values that plugins store during one pod's scheduling cycle, each under its own key in `data`.
 
-    Values with a `clone()` method are cloned with the state, for dry runs that change them.
+    Cloning the state also clones values that have a `clone()` method, so that dry runs can change them.
     """
 
     __slots__ = ("data", "observer", "skip_filter", "skip_score")
@@ -129,7 +131,7 @@ class CycleState:
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """Names of the only nodes that need looking at; None: all."""
+    """The names of the only nodes that can be feasible; None: no restriction."""
 
     node_names: frozenset[str] | None = None
 
@@ -138,8 +140,8 @@ class PreFilterResult:
 class FilterResult:
     """A vectorised filter's verdict on every row of the table.
 
-    `ok`: bool[nodes] (rows that are holes may say anything). `explain()` gives int[nodes] codes and the statuses that the
-    codes index, and is asked only about rejected nodes and only when somebody wants to know.
+    `ok`: bool[nodes]; the value of an empty row is ignored. `explain()` returns int[nodes] codes, and the statuses that the
+    codes index. It is called only if the reasons are needed, and read only for rejected nodes.
     """
 
     ok: Bools
@@ -149,70 +151,70 @@ class FilterResult:
 class Feasible:
     """The nodes that passed all filters. Scores are arrays aligned with `slots`."""
 
-    __slots__ = ("everything", "slots", "table")
+    __slots__ = ("all_rows", "slots", "table")
 
     def __init__(self, table: NodeTable, slots: Slots) -> None:
         self.table = table
         self.slots = slots
-        self.everything = len(slots) == table.size
-        """All rows: a column can be taken as it is."""
+        self.all_rows = len(slots) == table.size
+        """Whether all rows of the table are feasible, so that `take` need not copy."""
 
     def __len__(self) -> int:
         return len(self.slots)
 
     def take(self, column: NDArray[A]) -> NDArray[A]:
-        """The column's rows of the feasible nodes; do not write to it."""
-        return column if self.everything else column[self.slots]
+        """The feasible nodes' rows of the column. Read-only."""
+        return column if self.all_rows else column[self.slots]
 
     def nodes(self) -> Sequence[Node]:
-        """The nodes themselves, in the order of `slots`."""
+        """The feasible nodes, in the order of `slots`."""
         nodes = self.table.nodes
         return [node for slot in self.slots if (node := nodes[slot]) is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """What PostFilter wants done: nominate the pod to a node once these pods are evicted. "" clears a nomination."""
+    """Nominate the pod to a node, and evict the victims there. "" clears a nomination."""
 
     nominated_node: str
     victims: tuple[PodInfo, ...] = ()
     details: Any = None
-    """How the plugin came to it, for whoever explains decisions."""
+    """How the plugin found the result, for explanations of decisions."""
     violations: int = 0
-    """Victims whose eviction overdraws a PodDisruptionBudget."""
+    """How many victims violate a PodDisruptionBudget."""
 
 
 @runtime_checkable
 class HoldsPreemptors(Protocol):
     """A PostFilter plugin that keeps preemptors in PreEnqueue while their victims are being evicted.
 
-    A preemptor is a pod, by its uid, or a pod group with all its members, those that come meanwhile included, by its key.
-    A policy that changes has its plugins built anew: what is remembered in one is not known to the next.
+    A preemptor is a pod (by uid), or a pod group with all its present and future members (by key). A changed policy gets new
+    plugins, which do not know what the old ones remember.
     """
 
     def started(self, preemptor: str) -> None:
-        """The evictions for this preemptor begin."""
+        """Evictions for this preemptor start."""
 
     def finished(self, preemptor: str) -> None:
-        """The deletion of its last victim has begun, or failed."""
+        """The deletion of the last victim has started or failed."""
 
 
 class Diagnosis(Protocol):
-    """Why no node was feasible, for PostFilter."""
+    """Why each node was rejected, for PostFilter."""
 
     def status_of(self, slot: int) -> Status | None:
-        """The status of the first filter that rejected the row's node."""
+        """The status from the first filter that rejected the node in this row."""
 
 
 class Scope(IntEnum):
-    """Which pods, besides the one being scheduled, can change what a plugin answers about a node. The widest is the default.
+    """Which pods, besides the one being scheduled, can change a plugin's answer about a node. The default is the widest.
 
-    It covers all that the plugin does up to Reserve: PreFilter, Filter, PreScore, Score (before `normalize`) and Reserve.
-    Gang scheduling and preemption skip pods that no plugin of the profile can notice, so a scope that is too narrow hides victims.
+    The scope covers PreFilter, Filter, PreScore, Score (before `normalize`) and Reserve. Preemption and gang scheduling skip pods
+    that no plugin of the profile can notice. So a scope that is too narrow hides victims from them.
     """
 
     NODE = 1
-    """No other pod: the answer depends on the pod and the node, and on objects that are not pods."""
+    """No other pods. The answer depends on the pod, the node, and perhaps other objects that are not pods."""
     NODE_PODS = 2
     """The pods on that node, too."""
     DOMAIN = 3
@@ -222,125 +224,127 @@ class Scope(IntEnum):
 
 
 class Plugin:
-    """The base of all plugins. `args_type` is a frozen dataclass whose fields have defaults, or None.
+    """The base of all plugins.
 
-    A dataclass field's metadata `name` gives the key in pluginConfig; a method `validate(self, where)` yields
-    problems as (field path, problem).
+    `args_type` is None or a frozen dataclass whose fields all have defaults. The metadata `name` of a field overrides its key in
+    pluginConfig. A method `validate(self, where)` of the dataclass yields problems as (field path, problem).
     """
 
     name: ClassVar[str]
     scope: ClassVar[Scope] = Scope.CLUSTER
     args_type: ClassVar[type[Any] | None] = None
     not_supported: ClassVar[str] = ""
-    """Why a profile cannot enable it: for plugins that are known by name only."""
+    """Why a profile cannot enable the plugin; for plugins of kube-scheduler that are only known by name."""
+    feature_gate: ClassVar[str] = ""
+    """The gate that must be on for the default profile to include the plugin. Empty: it needs none."""
 
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
         self.handle = handle
 
-    def use(self, runner: Any) -> None:
-        """Called once all plugins of the profile are built, with the `Framework` that runs them."""
+    def attach(self, framework: Any) -> None:
+        """Called after all plugins of the profile are constructed, with the `Framework` that runs them."""
 
 
 class ExtensionPoint(ABC):
-    """The base of the classes below. `Plugin` gives the name and the scope."""
+    """The base of the classes below. `Plugin` defines the name and the scope."""
 
     name: ClassVar[str]
     scope: ClassVar[Scope]
 
 
 class DomainPlugin(ExtensionPoint):
-    """Which pods on other nodes a plugin of `Scope.DOMAIN` can notice. Gang preemption leaves all others in place."""
+    """Names the pods on other nodes that a plugin of `Scope.DOMAIN` can notice. Gang preemption skips all others."""
 
     reaches_beyond_node: ClassVar[Callable[..., bool] | None] = None
-    """`reaches_beyond_node(self, placed)`: whether a placed pod can change answers about pods on other nodes even if
-    `looks_beyond_node` is False for these, for example by its own anti-affinity. None: no placed pod can."""
+    """`reaches_beyond_node(self, placed)`: whether a placed pod can change answers about nodes other than its own, even for
+    pods for which `looks_beyond_node` is False. Anti-affinity of placed pods does. None: no placed pod can."""
 
     @abstractmethod
     def looks_beyond_node(self, pod: PodInfo) -> bool:
-        """Whether answers about this pod, which is being scheduled, depend on pods on other nodes."""
+        """Whether the answers for this pod, the one being scheduled, depend on pods on other nodes."""
 
     @abstractmethod
     def influence(self, pod: PodInfo, other: PodInfo) -> frozenset[str] | None:
-        """Where the placed pod `other` can make the filter reject `pod`: topology keys, or None for every node.
+        """Where the placed pod `other` can make the filter reject `pod`, as topology keys. None: on every node.
 
-        With a key: on nodes that have the same value of this label as the node of `other`; nodes without the label count as one
-        domain. Empty: nowhere, not even on its own node. May name too many domains, but must not name too few.
+        A key means the nodes whose label has the same value as the label of `other`'s node; nodes without the label are one
+        domain. Empty: nowhere, not even on its own node. Too many domains cost time, too few hide victims.
         """
 
     @abstractmethod
     def influence_key(self, pod: PodInfo) -> Hashable:
-        """What `influence` reads of a pod: pods with equal keys are compared once."""
+        """The parts of a pod that `influence` reads. Pods with equal keys are compared once."""
 
 
 class PreEnqueuePlugin(ExtensionPoint):
     @abstractmethod
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Whether the pod may enter the active queue."""
+        """None lets the pod enter the active queue; a status keeps it out."""
 
 
 class QueueSortPlugin(ExtensionPoint):
     @abstractmethod
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
-        """The pod with the least key is scheduled first. `queued_at`: when it last entered the queue, in seconds."""
+        """The pod with the lowest key is scheduled first. `queued_at`: when it last entered the queue, in seconds."""
 
 
 class EnqueueExtensions(ExtensionPoint):
     hints_when_disabled: ClassVar[bool] = False
-    """The hints also count in profiles that do not enable the plugin, because the core does the plugin's work in all of them."""
+    """Whether the hints also count in profiles that do not enable the plugin, because the core does its work in all of them."""
 
     @abstractmethod
     def hints(self) -> Sequence[EventHint]:
-        """The cluster events that may make a pod schedulable which this plugin rejected."""
+        """The cluster events that may make a pod schedulable after this plugin rejected it."""
 
 
 class PreFilterPlugin(ExtensionPoint):
     pre_filter_disabled: ClassVar[Callable[..., Status | None] | None] = None
-    """`pre_filter_disabled(pod, cache)`, static: runs instead of `pre_filter` in profiles that do not enable it. Rejects
-    pods that must never be bound without this plugin."""
+    """`pre_filter_disabled(pod, cache)`, a static method: runs in profiles that do not enable `pre_filter`. It rejects
+    pods that must not be bound without this plugin."""
 
     @abstractmethod
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None:
-        """Once per pod, before the filters. Skip: this plugin's filter need not run."""
+        """Called once per pod, before the filters. Skip: this plugin's filter need not run."""
 
 
 class PreFilterExtensions(ExtensionPoint):
-    """For PreFilter plugins whose cycle state depends on placed pods: updates that state in dry runs."""
+    """For PreFilter plugins whose cycle state depends on placed pods. Dry runs call these methods to update the state."""
 
     @abstractmethod
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
-        """`added` was put on `node` in a dry run."""
+        """The dry run has added a pod to `node`."""
 
     @abstractmethod
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None:
-        """`removed` was taken off `node` in a dry run."""
+        """The dry run has removed a pod from `node`."""
 
 
 class FilterPlugin(ExtensionPoint):
     filter_all: ClassVar[Callable[[Any, CycleState, PodInfo, NodeTable], FilterResult | None] | None] = None
-    """`filter_all(self, state, pod, table)`: the same over all nodes; None: all pass."""
+    """`filter_all(self, state, pod, table)`: the same for all nodes at once; None: all pass."""
 
     @abstractmethod
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Whether the pod may run on the node."""
+        """None if the pod may run on the node; otherwise why not."""
 
     def verdict_key(self, pod: PodInfo) -> Hashable | None:
-        """What the verdict reads of the pod; not None allows the core to cache verdicts. None, the default: never cached.
+        """The parts of the pod that the verdict reads. None, the default: the core never caches verdicts of this filter.
 
-        Only for plugins of scope NODE or NODE_PODS. A cached verdict holds for all pods with an equal key while the node and the
-        pods on it stay the same objects, so it must depend on nothing else: no other object of the cluster, and no clock.
+        Only for plugins of scope NODE or NODE_PODS. The core uses a cached verdict for all pods with an equal key until the node or
+        a pod on it changes. So the verdict must depend on nothing else, such as other objects of the cluster or the time.
         """
 
 
 class ResourceFilter(FilterPlugin):
-    """A filter that rejects nodes with too few free resources, or no free place for a pod.
+    """A filter that rejects nodes with too few free resources, or with the maximum number of pods.
 
-    Gangs estimate with it how many members a node can take, and a binding cycle checks it again before it posts the Binding.
+    Gang scheduling uses it to estimate how many members fit on a node. Binding cycles check again before they post the Binding.
     """
 
     @abstractmethod
     def checked_requests(self, requests: Requests) -> Sequence[tuple[str, int]]:
-        """The resources that the filter checks, each with the amount that must be free."""
+        """The resources that the filter checks, with the amounts that must be free."""
 
 
 class PostFilterPlugin(ExtensionPoint):
@@ -348,62 +352,62 @@ class PostFilterPlugin(ExtensionPoint):
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        """Called when no node is feasible: what might make one so."""
+        """Called if no node is feasible. Finds what could make one feasible."""
 
     def clear_cache(self) -> None:
-        """Drops what the plugin has cached about nodes, so that old pods can be freed. The scheduler is idle."""
+        """Drops cached results, so that old pods can be freed. Called while the scheduler is idle."""
 
 
 class PodGroupPostFilterPlugin(PostFilterPlugin):
-    """A PostFilter plugin that lets pod groups preempt. Without one in a profile, its pod groups preempt no pods."""
+    """A PostFilter plugin that allows pod groups to preempt. Pod groups of a profile without one do not preempt."""
 
     @abstractmethod
     def pod_group_post_filter(self, preempt: Callable[[], Result]) -> Result:
-        """Runs `preempt`, in which core/gangs searches for victims in the whole cluster, and returns its result."""
+        """Runs `preempt`, the search for victims in core/gangs, and returns its result."""
 
 
 class PreScorePlugin(ExtensionPoint):
     @abstractmethod
     def pre_score(self, state: CycleState, pod: PodInfo, feasible: Feasible) -> Status | None:
-        """Once per pod, before scoring. Skip: this plugin's score need not run and counts 0."""
+        """Called once per pod, before scoring. Skip: this plugin's score need not run and counts as 0."""
 
 
 class ScorePlugin(ExtensionPoint):
     score_all: ClassVar[Callable[[Any, CycleState, PodInfo, Feasible], Int64s | int] | None] = None
     """`score_all(self, state, pod, feasible)`: int64[feasible], or one number for all of them."""
     normalize: ClassVar[Callable[[Any, CycleState, PodInfo, Any, Feasible], Int64s | int] | None] = None
-    """`normalize(self, state, pod, scores, feasible)`: scores brought into 0 to 100; int64[feasible] or one number."""
+    """`normalize(self, state, pod, scores, feasible)`: the scores, scaled to 0 to 100; int64[feasible] or one number."""
     normalizes_numbers: ClassVar[bool] = False
-    """`normalize` also takes the one number that `score_all` gave; else it is made an array before."""
+    """Whether `normalize` accepts the one number that `score_all` may return. If not, it receives an array of it."""
 
     @abstractmethod
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """How good the node is; within 0 to 100 unless `normalize` brings it there."""
+        """How well the node suits the pod: 0 to 100, or any 64-bit number if the plugin defines `normalize`."""
 
 
 class ReservePlugin(ExtensionPoint):
     @abstractmethod
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """The pod was assumed on the node."""
+        """Called after the pod was assumed on the node."""
 
     @abstractmethod
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """It will not be bound there after all. Must not fail, and may be called without `reserve`."""
+        """Called if the pod will not be bound to the node. Must not fail. `reserve` may not have been called before."""
 
 
 class PermitPlugin(ExtensionPoint):
     @abstractmethod
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
-        """Approve (None), deny, or Wait with a timeout in seconds."""
+        """None to approve, a rejection, or Wait with a timeout in seconds."""
 
 
 class PreBindPlugin(ExtensionPoint):
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Skip: there is nothing to do in `pre_bind` for this pod."""
+        """Skip: `pre_bind` has nothing to do for this pod."""
 
     @abstractmethod
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Work that must be done before the pod is bound."""
+        """Does the work that must be complete before the pod is bound."""
 
 
 class BindPlugin(ExtensionPoint):
@@ -411,10 +415,10 @@ class BindPlugin(ExtensionPoint):
     async def bind(
         self, state: CycleState, pod: PodInfo, node_name: str, annotations: Mapping[str, str]
     ) -> Status | None:
-        """Binds the pod. Skip: leave it to the next plugin."""
+        """Binds the pod. Skip: the next plugin binds it."""
 
 
 class PostBindPlugin(ExtensionPoint):
     @abstractmethod
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """The pod was bound."""
+        """Called after the pod was bound."""

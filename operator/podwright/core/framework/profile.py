@@ -1,7 +1,7 @@
 """Profiles: which plugins run at which extension points, in which order, with which weights and args.
 
 The rules are those of KubeSchedulerConfiguration v1: a custom set is merged into the default one (`merge`), then
-`multiPoint` is expanded to every point that a plugin has (`expand`). Source: the Kubernetes documentation, "Scheduler
+`multiPoint` is expanded to all extension points of each plugin (`expand`). Source: the Kubernetes documentation, "Scheduler
 Configuration".
 """
 
@@ -16,7 +16,7 @@ from podwright.core.framework import interface
 
 
 class Point(Enum):
-    """Extension points by their names in a KubeSchedulerConfiguration, and the class that declares each."""
+    """The extension points: the name of each in a KubeSchedulerConfiguration, and its class in `interface`."""
 
     PRE_ENQUEUE = ("preEnqueue", interface.PreEnqueuePlugin)
     QUEUE_SORT = ("queueSort", interface.QueueSortPlugin)
@@ -31,14 +31,14 @@ class Point(Enum):
     BIND = ("bind", interface.BindPlugin)
     POST_BIND = ("postBind", interface.PostBindPlugin)
 
-    __hash__ = object.__hash__  # a member is itself and nothing else; Enum's own is no C
+    __hash__ = object.__hash__  # faster than Enum's own, which is written in Python
 
     @property
     def key(self) -> str:
         return str(self.value[0])
 
     def of(self, plugin: type[Any]) -> bool:
-        """Whether a plugin class has this point."""
+        """Whether a plugin class implements this point."""
         return issubclass(plugin, self.value[1])
 
 
@@ -47,7 +47,7 @@ MULTI_POINT: Final = "multiPoint"
 
 @dataclass(frozen=True, slots=True)
 class Enabled:
-    """One entry of `enabled`. Weight 0: not given, which counts as 1."""
+    """One entry of `enabled`. Weight 0 means not given, and counts as 1."""
 
     name: str
     weight: int = 0
@@ -55,7 +55,7 @@ class Enabled:
 
 @dataclass(frozen=True, slots=True)
 class PluginSet:
-    """`enabled` and `disabled` of one extension point; `disabled` may hold `*`."""
+    """`enabled` and `disabled` of one extension point. `disabled` may contain `*`."""
 
     enabled: tuple[Enabled, ...] = ()
     disabled: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ PluginSets = Mapping[str, PluginSet]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One scheduler profile, complete: `plugins` has the defaults merged in, `args` are by plugin name."""
+    """A complete scheduler profile: `plugins` includes the defaults, `args` are by plugin name."""
 
     scheduler_name: str
     plugins: PluginSets
@@ -75,7 +75,7 @@ class Profile:
 
 
 class ProfileError(ValueError):
-    """A profile that cannot work. `where` names the field."""
+    """An invalid profile. `where` is the path of the field."""
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"{where}: {problem}")
@@ -84,14 +84,14 @@ class ProfileError(ValueError):
 
 
 class NotSupportedError(ProfileError):
-    """A profile enables a plugin of kube-scheduler's that this version knows by name only."""
+    """A profile enables a plugin of kube-scheduler that Podwright only knows by name."""
 
 
 def merge(default: PluginSets, custom: PluginSets) -> PluginSets:
     """The default sets with the custom ones merged in, point by point.
 
-    A default that is disabled by name or by `*` goes; one that is enabled anew keeps its place and takes the new
-    weight; other custom plugins are appended.
+    Defaults that are disabled, by name or by `*`, are removed. A default that the custom set also enables keeps its place and
+    gets the new weight. Other custom plugins are appended.
     """
     return {
         key: _merge_set(default.get(key, PluginSet()), custom.get(key, PluginSet()))
@@ -118,23 +118,23 @@ def _merge_set(default: PluginSet, custom: PluginSet) -> PluginSet:
 
 @dataclass(frozen=True, slots=True)
 class ExpandedProfile:
-    """What runs: plugin names by point, in order, and the weights of score plugins."""
+    """The plugin names of each point, in order, and the weights of score plugins."""
 
     points: Mapping[Point, tuple[str, ...]]
     weights: Mapping[str, int]
 
     @property
     def names(self) -> Sequence[str]:
-        """Every plugin that runs somewhere, once."""
+        """All plugins of the profile, each once."""
         return tuple(dict.fromkeys(name for names in self.points.values() for name in names))
 
 
 def expand(plugins: PluginSets, classes: Mapping[str, type[Any]]) -> ExpandedProfile:
-    """Expands `multiPoint`. `classes` has every plugin that is known, by name.
+    """Expands `multiPoint`. `classes` are all known plugins by name.
 
-    At each point come first the plugins that override a multiPoint entry, then the multiPoint ones, then the others.
-    Raises ProfileError for an unknown plugin, one enabled twice, one without the point, and for no or several
-    queueSort plugins or no bind plugin; NotSupportedError for one that is known by name only.
+    The order at each point: plugins that override a multiPoint entry, then the multiPoint plugins, then the others. Raises
+    ProfileError for a plugin that is unknown, enabled twice or does not implement the point, for no bind plugin, and unless there is exactly
+    one queueSort plugin. Raises NotSupportedError for a plugin that is only known by name.
     """
     multi = plugins.get(MULTI_POINT, PluginSet())
     for key, plugin_set in plugins.items():
@@ -211,4 +211,4 @@ DEFAULT_PLUGINS: Final[PluginSets] = {
         )
     )
 }
-"""kube-scheduler 1.37's default profile, with GangScheduling, which is in it where pod groups are served."""
+"""The default profile of kube-scheduler 1.37, and GangScheduling, which kube-scheduler includes if pod groups are served."""

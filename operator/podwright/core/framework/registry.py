@@ -1,7 +1,7 @@
-"""The registry: the classes of all plugins by name, in-tree ones and third-party ones, each checked before it is let in.
+"""The registry: all plugin classes by name, in-tree and third-party ones.
 
-A class that breaks the rules of `interface.Plugin` is refused here, with words for its author, and not in the middle of
-scheduling a pod. Finding classes (entry points, files) is I/O and lies outside the core: see podwright/engine/plugin_loading.py.
+A third-party class that breaks the rules of `interface` is refused here, at start, with a message for its author. Finding classes (entry
+points, files) is I/O and outside the core: see podwright/engine/plugin_loading.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from podwright.core.framework.profile import Point
 
 
 class RegistryError(Exception):
-    """Plugins that cannot be used. `problems` has one sentence for each, which begins with where it was found."""
+    """Plugins that cannot be used. Each entry of `problems` begins with the source of the plugin."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -27,21 +27,21 @@ class RegistryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What an entry point or a file offers as a plugin. `source` says where, in words."""
+    """An object that an entry point or a file provides as a plugin. `source` describes where."""
 
     plugin: object
     source: str
 
 
 def merge_plugins(in_tree: Mapping[str, type[Plugin]], found: Iterable[Found]) -> Mapping[str, type[Plugin]]:
-    """All plugin classes by name. Raises RegistryError with everything that is wrong with what was found."""
+    """All plugin classes by name. Raises RegistryError with every problem of every object in `found`."""
     classes = dict(in_tree)
     sources = dict.fromkeys(in_tree, "Podwright itself")
     problems: list[str] = []
     for item in found:
-        complaints = list(_complaints(item.plugin))
-        if complaints:
-            problems += [f"{item.source}: {complaint}" for complaint in complaints]
+        found_problems = [f"{item.source}: {problem}" for problem in _class_problems(item.plugin)]
+        if found_problems:
+            problems += found_problems
             continue
         plugin: Any = item.plugin
         if plugin.name in classes:
@@ -54,7 +54,7 @@ def merge_plugins(in_tree: Mapping[str, type[Plugin]], found: Iterable[Found]) -
     return classes
 
 
-def _complaints(plugin: object) -> Iterator[str]:
+def _class_problems(plugin: object) -> Iterator[str]:
     if not isinstance(plugin, type):
         yield f"expected a plugin class, got {type(plugin).__name__}"
         return

@@ -1,4 +1,4 @@
-"""A scoring curve given by points, as in NodeResourcesFit's requestedToCapacityRatio and VolumeBinding's shape.
+"""Scoring curves that args define by points: requestedToCapacityRatio of NodeResourcesFit, and shape of VolumeBinding.
 
 Source: the Kubernetes documentation, "Resource Bin Packing".
 """
@@ -12,7 +12,7 @@ from typing import Final
 from podwright.core.framework.interface import MAX_SCORE
 
 MAX_SHAPE_SCORE: Final = 10
-"""The greatest score of a point; it stands for MAX_SCORE."""
+"""The highest score of a point; it means MAX_SCORE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class UtilizationShapePoint:
 
 
 def shape_problems(shape: Sequence[UtilizationShapePoint], where: str) -> Iterable[tuple[str, str]]:
-    """What is wrong with a shape, as (field path, problem)."""
+    """The problems of a shape, as (field path, problem)."""
     if not shape:
         yield where, "Required value: at least one point must be specified"
         return
@@ -41,7 +41,7 @@ def shape_problems(shape: Sequence[UtilizationShapePoint], where: str) -> Iterab
 
 
 def curve_of(shape: Sequence[UtilizationShapePoint]) -> tuple[int, ...]:
-    """The score (0 to MAX_SCORE) at 0, 1, … 100 percent: straight lines between the points, truncated towards zero."""
+    """The score (0 to MAX_SCORE) at 0, 1, … 100 percent, interpolated linearly and truncated towards zero."""
     return tuple(_at(shape, percent) for percent in range(101))
 
 

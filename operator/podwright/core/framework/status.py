@@ -1,4 +1,4 @@
-"""Status: what a plugin says. Expected outcomes are values; an exception is a fault of the plugin."""
+"""Status: the result of a plugin's method. Plugins return expected outcomes as values; an exception is a fault."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Code(IntEnum):
-    """kube-scheduler's codes, by its names."""
+    """kube-scheduler's status codes."""
 
     SUCCESS = 0
     ERROR = 1
@@ -37,9 +37,9 @@ _TEXTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A code, the reasons that people read, and the plugin (stamped by the runtime).
+    """A code, the reasons for the user, and the plugin's name, which the framework fills in.
 
-    Where a method may return a Status or None, None is success.
+    If a method can return None instead of a Status, None means success.
     """
 
     code: Code
@@ -48,7 +48,7 @@ class Status:
 
     @property
     def rejected(self) -> bool:
-        """The pod was turned down; this is no fault."""
+        """Whether the plugin rejected the pod. That is an expected outcome, not a fault."""
         return self.code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
 
     @property
@@ -56,7 +56,7 @@ class Status:
         return ", ".join(self.reasons)
 
     def by(self, plugin: str) -> Status:
-        """The same, stamped with the plugin's name unless it has one."""
+        """The same status with the plugin's name, unless it has one already."""
         return self if self.plugin else Status(self.code, self.reasons, plugin)
 
 
@@ -64,10 +64,10 @@ SKIP: Final = Status(Code.SKIP)
 
 
 def unschedulable(*reasons: str) -> Status:
-    """Rejected; removing pods may help."""
+    """A rejection that evicting pods may resolve."""
     return Status(Code.UNSCHEDULABLE, reasons)
 
 
 def unresolvable(*reasons: str) -> Status:
-    """Rejected; removing pods cannot help."""
+    """A rejection that evicting pods cannot resolve."""
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)

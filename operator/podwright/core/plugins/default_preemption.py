@@ -71,9 +71,9 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PodGroupPostFilterPlugin, Enqu
         self._verdicts: VerdictCache[Candidate | Status] = VerdictCache()
         self._holds = handle.features.enabled("SchedulerAsyncPreemption")
 
-    def use(self, runner: Any) -> None:
-        self._runner = runner
-        self._observer = runner.observer
+    def attach(self, framework: Any) -> None:
+        self._runner = framework
+        self._observer = framework.observer
 
     def started(self, preemptor: str) -> None:
         """The victims of the pod or group are being evicted: it waits in PreEnqueue until `finished`."""

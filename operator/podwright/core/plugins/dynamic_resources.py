@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint, Hint
-from podwright.core.framework.durations import seconds_of
+from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.helpers import rejected_alike
 from podwright.core.framework.interface import (
     CycleState,
@@ -57,7 +57,7 @@ class DynamicResourcesArgs:
 
 def _too_short(text: str, least: float, where: str, problem: str) -> Iterable[tuple[str, str]]:
     try:
-        if seconds_of(text) < least:
+        if parse_duration(text) < least:
             yield where, f'Invalid value: "{text}": {problem}'
     except ValueError as error:
         yield where, str(error)
@@ -68,11 +68,12 @@ class DynamicResources(Plugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, 
 
     name = "DynamicResources"
     scope = Scope.NODE
+    feature_gate = "DynamicResourceAllocation"
     args_type = DynamicResourcesArgs
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._enabled = handle.features.enabled("DynamicResourceAllocation")
+        self._enabled = handle.features.enabled(self.feature_gate)
 
     @staticmethod
     def pre_filter_disabled(pod: PodInfo, cache: Cache) -> Status | None:

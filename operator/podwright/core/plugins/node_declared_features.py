@@ -39,10 +39,11 @@ class NodeDeclaredFeatures(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensi
 
     name = "NodeDeclaredFeatures"
     scope = Scope.NODE
+    feature_gate = "NodeDeclaredFeatures"
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._enabled = handle.features.enabled("NodeDeclaredFeatures")
+        self._enabled = handle.features.enabled(self.feature_gate)
 
     def hints(self) -> Sequence[EventHint]:
         if not self._enabled:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
-from podwright.core.framework.durations import in_words
+from podwright.core.framework.durations import format_duration
 from podwright.core.framework.status import Status, unschedulable
 from podwright.core.objects.pod import PodInfo
 
@@ -56,7 +56,7 @@ class WaitingPod:
             self._clear()
 
     def _expire(self, plugin: str, seconds: float) -> None:
-        self.reject(plugin, f"rejected due to timeout after waiting {in_words(seconds)} at plugin {plugin}")
+        self.reject(plugin, f"rejected due to timeout after waiting {format_duration(seconds)} at plugin {plugin}")
 
     def _decide(self, verdict: Status | None) -> None:
         self._clear()

@@ -9,7 +9,7 @@ from podwright.api.kube_scheduler_configuration import convert_profile
 from podwright.core.cycle import Fault, Placement, Rejection, schedule
 from podwright.core.framework import interface as fw
 from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint, Hint
-from podwright.core.framework.errors import PluginError, in_words
+from podwright.core.framework.errors import PluginError, failure_message
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.status import Code, Status, unschedulable
@@ -77,7 +77,7 @@ def test_up_to_scoring_the_attempt_fails_by_the_plugins_name(point, name, method
     decision = decide(framework(point, **{name: method}))
     assert isinstance(decision, Fault)
     assert decision.plugin == "Bad"
-    assert in_words("Bad", point, "")[:-2] in decision.message
+    assert failure_message("Bad", point, "")[:-2] in decision.message
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_from_pre_bind_on_a_broken_plugin_is_named(point, name, extra, method):
         return method(*args)
 
     fwk = framework(point, alone=True, **{name: broken})
-    with pytest.raises(PluginError, match=in_words("Bad", point, "")):
+    with pytest.raises(PluginError, match=failure_message("Bad", point, "")):
         asyncio.run(getattr(fwk, name)(fw.CycleState(), POD, "a", *extra))
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from podwright.core.framework.durations import in_words, seconds_of
+from podwright.core.framework.durations import format_duration, parse_duration
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.binding.waiting_pods import WaitingPod
 from support.objects.builders import make_pod
@@ -51,8 +51,8 @@ async def test_a_plugin_that_has_not_allowed_the_pod_times_out(allowed, plugin):
     [(0, "0s"), (0.25, "250ms"), (2.5, "2.5s"), (60, "1m0s"), (90, "1m30s"), (900, "15m0s"), (3661, "1h1m1s")],
 )
 def test_durations_are_formatted_as_in_go(seconds, text):
-    assert in_words(seconds) == text
-    assert seconds_of(text) == seconds
+    assert format_duration(seconds) == text
+    assert parse_duration(text) == seconds
 
 
 async def test_a_cancelled_wait_leaves_no_timer():

@@ -136,7 +136,7 @@ class PreScoreState:
         feasible, ignored = self._feasible, self.ignored
         if constraint.per_node:
             return len(feasible) - (0 if ignored is None else int(np.count_nonzero(ignored)))
-        if feasible.everything and ignored is None and self._all_keys:
+        if feasible.all_rows and ignored is None and self._all_keys:
             return domains.distinct()
         slots = feasible.slots if ignored is None else feasible.slots[~ignored]
         size = domains.distinct_among(slots)
