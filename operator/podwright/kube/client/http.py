@@ -28,7 +28,7 @@ from podwright.kube.client.errors import ConfigError, UnreachableError, is_initi
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.metrics import NO_ANSWER, HostMetrics
 from podwright.kube.client.retry import RetryPolicy
-from podwright.kube.client.wire import CONNECT_SECONDS, Wire
+from podwright.kube.client.wire import CONNECT_SECONDS, ConnectionPool
 
 USER_AGENT: Final = f"podwright/{__version__}"
 REQUEST_SECONDS: Final = 30.0
@@ -186,11 +186,11 @@ class _Connections:
         self.metrics = metrics
         self.headers = CIMultiDict(credentials.headers)
         self.session = new_session(credentials)
-        self._wire: Wire | None = None
+        self._pool: ConnectionPool | None = None
         if credentials.proxy is None:
-            self._wire = Wire(credentials.server, credentials.ssl_context, self._wire_headers())
+            self._pool = ConnectionPool(credentials.server, credentials.ssl_context, self._pool_headers())
 
-    def _wire_headers(self) -> Headers:
+    def _pool_headers(self) -> Headers:
         return (("User-Agent", USER_AGENT), *self.credentials.headers)
 
     def adopt(self, credentials: Credentials) -> bool:
@@ -203,8 +203,8 @@ class _Connections:
         if old.headers != credentials.headers:
             self.headers = CIMultiDict(credentials.headers)
         self.credentials = credentials
-        if self._wire is not None:
-            self._wire.use(self._wire_headers())
+        if self._pool is not None:
+            self._pool.set_headers(self._pool_headers())
         return True
 
     async def send(
@@ -212,7 +212,7 @@ class _Connections:
     ) -> Answer:
         started, status = perf_counter(), NO_ANSWER
         try:
-            send = self._send_by_aiohttp if self._wire is None else self._wire.send
+            send = self._send_by_aiohttp if self._pool is None else self._pool.send
             answer = await send(method, path, body, content_type, timeout, accept)
             status = answer.status
             return answer
@@ -241,8 +241,8 @@ class _Connections:
 
     async def close(self) -> None:
         await self.session.close()
-        if self._wire is not None:
-            await self._wire.close()
+        if self._pool is not None:
+            await self._pool.close()
 
 
 def new_session(credentials: Credentials, *, authenticated: bool = False) -> aiohttp.ClientSession:

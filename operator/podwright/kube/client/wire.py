@@ -1,9 +1,10 @@
-"""HTTP/1.1 for short requests, with as little as it takes: one write, one parse, connections kept alive.
+"""HTTP/1.1 for short requests, reduced to the minimum: one write, one parse, connections kept alive.
 
-A Binding and its event cost 60 µs of CPU each on this, 175 µs on aiohttp, which is most of what a pod costs us outside its
-decision (docs/adr has the figures). Watches, lists over a proxy and everything unusual stay with aiohttp: see `http`.
-One request at a time on a connection; the oldest that is free is used next, so that those that stay after a burst are those that
-were there before it, and no memory of theirs lies between that of the burst. Nothing is sent twice: whoever needs that decides it.
+A Binding and its event cost 60 µs of CPU each with this module and 175 µs with aiohttp, which is most of a pod's cost outside
+its decision (docs/adr/0005 has the figures). Streams, proxies and everything unusual use aiohttp: see `http`.
+
+Invariant: one request at a time on a connection, and nothing is sent twice. The oldest idle connection is used next, so the ones
+that survive a burst are older than it, and their memory does not lie between memory that the burst has freed.
 """
 
 from __future__ import annotations
@@ -24,20 +25,21 @@ from podwright.kube.client.media_types import JSON
 
 CONNECT_SECONDS: Final = 10.0
 ADDRESS_SECONDS: Final = 3.0
-"""Where a name has several addresses, how long one may take before the next is tried."""
+"""How long one of several addresses of the host may take before the next is tried."""
 IDLE_SECONDS: Final = 45.0
-"""An idle connection that is older is not used again, but closed: the server may be about to."""
+"""A connection that was idle for longer is closed, not used again: the server may be about to close it."""
 KEPT_WARM: Final = 8
+"""How many idle connections are kept for IDLE_SECONDS."""
 SURPLUS_SECONDS: Final = 10.0
-"""When idle connections beyond KEPT_WARM, left behind by a burst, are closed: each holds buffers."""
-KEPT_IDLE: Final = 512
-"""As many as Bindings at once: making a connection costs more CPU than all that a pod is worth of otherwise."""
+"""When other idle connections, left by a burst, are closed: each holds buffers."""
+MAX_IDLE: Final = 512
+"""As many as Bindings at a time: making a connection costs more CPU than all else that is done for a pod."""
 _HEAD_LIMIT: Final = 1 << 16
 _HEAD_END: Final = b"\r\n\r\n"
 
 
-class Wire:
-    """Connections to one server. `headers` go with every request and may be exchanged."""
+class ConnectionPool:
+    """Connections to one server. `headers` are sent with every request."""
 
     def __init__(self, server: str, context: ssl.SSLContext | None, headers: tuple[tuple[str, str], ...]) -> None:
         url = URL(server)
@@ -47,17 +49,17 @@ class Wire:
         self._authority = url.authority
         self._context = context
         self._idle: list[_Connection] = []
-        """A heap: the oldest comes first."""
+        """A heap, oldest first."""
         self._numbers = count()
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
-        self._answered = ""
-        """The address by which the server was reached last."""
+        self._last_address = ""
+        """The address that answered last."""
         self._head = b""
-        self.use(headers)
+        self.set_headers(headers)
 
-    def use(self, headers: tuple[tuple[str, str], ...]) -> None:
-        """From the next request on these headers are sent. Raises ValueError for one that would break out of its line."""
+    def set_headers(self, headers: tuple[tuple[str, str], ...]) -> None:
+        """Sends these headers from the next request on. Raises ValueError for a header with a line break."""
         lines = [f"Host: {self._authority}", *(f"{name}: {value}" for name, value in headers)]
         if any("\r" in line or "\n" in line for line in lines):
             raise ValueError("a header contains a line break")
@@ -66,18 +68,18 @@ class Wire:
     async def send(
         self, method: str, path: str, body: bytes | None, content_type: str, timeout: float, accept: str = JSON
     ) -> Answer:
-        """One request and its answer. `timeout` in seconds, for all of it. Raises UnreachableError."""
+        """Sends a request and returns the response. `timeout` in seconds, for both. Raises UnreachableError."""
         start = f"{method} {self._prefix}{path} HTTP/1.1\r\nAccept: {accept}\r\n".encode()
         if body is None:
             request = b"".join((start, self._head, b"\r\n"))
         else:
             about = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
             request = b"".join((start, self._head, about, body))
-        connection = self._take() or await self._connect()
-        return await connection.ask(request, timeout)
+        connection = self._pop_idle() or await self._connect()
+        return await connection.send(request, timeout)
 
     async def close(self) -> None:
-        """Closes idle connections at once, the others when they have their answer."""
+        """Closes idle connections now, and the others after their response."""
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -86,7 +88,7 @@ class Wire:
         self._idle.clear()
         await asyncio.sleep(0)
 
-    def _take(self) -> _Connection | None:
+    def _pop_idle(self) -> _Connection | None:
         since = asyncio.get_running_loop().time() - IDLE_SECONDS
         while self._idle:
             connection = heappop(self._idle)
@@ -100,57 +102,59 @@ class Wire:
             raise UnreachableError("the connection was closed")
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                return await self._reach()
+                return await self._dial()
         except TimeoutError:
             raise UnreachableError(f"no connection to {self._authority} after {CONNECT_SECONDS:g} s") from None
         except (OSError, ssl.SSLError) as error:
             raise UnreachableError(str(error) or type(error).__name__) from error
 
-    async def _reach(self) -> _Connection:
-        """By the addresses of the host in turn, the one that answered last first. Raises OSError and ssl.SSLError."""
+    async def _dial(self) -> _Connection:
+        """Tries the addresses of the host in turn, first the one that answered last. Raises OSError and ssl.SSLError."""
         found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         addresses = dict.fromkeys(str(info[4][0]) for info in found)
-        *others, last = sorted(addresses, key=lambda address: address != self._answered)
+        *others, last = sorted(addresses, key=lambda address: address != self._last_address)
         for address in others:
             with contextlib.suppress(OSError):
-                return await self._try(address, ADDRESS_SECONDS)
-        return await self._try(last, CONNECT_SECONDS)
+                return await self._dial_address(address, ADDRESS_SECONDS)
+        return await self._dial_address(last, CONNECT_SECONDS)
 
-    async def _try(self, address: str, seconds: float) -> _Connection:
-        """A connection by one address. Raises OSError, which TimeoutError is, and ssl.SSLError, which is one too."""
+    async def _dial_address(self, address: str, seconds: float) -> _Connection:
+        """A connection to one address. Raises OSError, and its subclasses TimeoutError and ssl.SSLError."""
         secure: dict[str, Any] = {}
         if self._context is not None:
             limits = {"ssl_handshake_timeout": CONNECT_SECONDS, "ssl_shutdown_timeout": 1.0}
             secure = {"ssl": self._context, "server_hostname": self._host, **limits}
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(seconds):
-            _, connection = await loop.create_connection(lambda: _Connection(self), address, self._port, **secure)
-        self._answered = address
+            _, connection = await loop.create_connection(
+                lambda: _Connection(self, next(self._numbers)), address, self._port, **secure
+            )
+        self._last_address = address
         return connection
 
-    def _free(self, connection: _Connection) -> None:
-        """The connection has done its work and may serve another request."""
-        if self._closed or len(self._idle) >= KEPT_IDLE:
+    def release(self, connection: _Connection) -> None:
+        """Takes back a connection whose response is complete."""
+        if self._closed or len(self._idle) >= MAX_IDLE:
             connection.close()
             return
         heappush(self._idle, connection)
         if self._sweeper is None:
             self._sweep_later()
 
-    def _lost(self, connection: _Connection) -> None:
-        """The connection is gone."""
+    def discard(self, connection: _Connection) -> None:
+        """Removes a connection that was closed."""
         if not self._closed and connection in self._idle:
             self._idle.remove(connection)
             heapify(self._idle)
 
     def _sweep(self) -> None:
-        """Closes what has long been idle: a burst leaves many connections behind."""
+        """Closes connections that have been idle for long: a burst leaves many behind."""
         self._sweeper = None
         now = asyncio.get_running_loop().time()
         idle, self._idle = sorted(self._idle), []
         for place, connection in enumerate(idle):
             if connection.used_at > now - (IDLE_SECONDS if place < KEPT_WARM else SURPLUS_SECONDS):
-                self._idle.append(connection)  # still in order, so still a heap
+                self._idle.append(connection)  # in order, so it stays a heap
             else:
                 connection.close()
         if self._idle:
@@ -161,11 +165,11 @@ class Wire:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: a request goes out, the bytes that come in are gathered until the answer is whole."""
+    """One connection: writes a request, and collects arriving bytes until the response is complete."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self._number = next(wire._numbers)  # noqa: SLF001 -- its own
+    def __init__(self, pool: ConnectionPool, number: int) -> None:
+        self._pool = pool
+        self._number = number
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[Answer] | None = None
@@ -181,7 +185,7 @@ class _Connection(asyncio.Protocol):
     def __lt__(self, other: _Connection) -> bool:
         return self._number < other._number
 
-    async def ask(self, request: bytes, timeout: float) -> Answer:
+    async def send(self, request: bytes, timeout: float) -> Answer:
         assert self._transport is not None
         assert self._waiter is None
         waiter: asyncio.Future[Answer] = self._loop.create_future()
@@ -201,7 +205,7 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    # asyncio's side
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -210,14 +214,14 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.open = False
-        self._wire._lost(self)  # noqa: SLF001 -- its own
+        self._pool.discard(self)
         if self._body_at and self._length is None and not self._chunked:
             self._finish(bytes(self._buffer[self._body_at :]))
         self._fail(f"the connection was lost: {error}" if error else "the connection was lost")
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None:
-            self.close()  # nobody asked: an answer to a request that was given up, or worse
+            self.close()  # not a response to a request of ours, or to one that was given up
             return
         self._buffer += data
         try:
@@ -226,15 +230,15 @@ class _Connection(asyncio.Protocol):
         except ValueError as error:
             self._fail(f"not HTTP: {error}")
 
-    # The answer
+    # The response
 
     def _read_head(self) -> bool:
-        """Whether the head is whole. Raises ValueError."""
+        """Whether the head is complete. Raises ValueError."""
         while True:
             end = self._buffer.find(_HEAD_END)
             if end < 0:
                 if len(self._buffer) > _HEAD_LIMIT:
-                    raise ValueError("a head without end")
+                    raise ValueError("the head does not end")
                 return False
             head = bytes(self._buffer[:end])
             if not head.startswith(b"HTTP/1."):
@@ -255,12 +259,12 @@ class _Connection(asyncio.Protocol):
         return True
 
     def _read_body(self) -> None:
-        """Ends the request if the body is whole. Raises ValueError."""
+        """Ends the request if the body is complete. Raises ValueError."""
         if self._length is not None:
             if len(self._buffer) >= self._body_at + self._length:
                 self._finish(bytes(self._buffer[self._body_at : self._body_at + self._length]))
         elif self._chunked and self._buffer.endswith(b"0\r\n\r\n"):
-            body = _joined(self._buffer, self._body_at)
+            body = _dechunked(self._buffer, self._body_at)
             if body is not None:
                 self._finish(body)
 
@@ -275,21 +279,21 @@ class _Connection(asyncio.Protocol):
         self._body_at, self._length, self._chunked = 0, None, False
         self.used_at = self._loop.time()
         if self._keep and self.open:
-            self._wire._free(self)  # noqa: SLF001 -- its own
+            self._pool.release(self)
         else:
             self.close()
         if waiter is not None and not waiter.done():
             waiter.set_result(received)
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, problem: str) -> None:
         waiter, self._waiter = self._waiter, None
         self.close()
         if waiter is not None and not waiter.done():
-            waiter.set_exception(UnreachableError(why))
+            waiter.set_exception(UnreachableError(problem))
 
 
 def _header(head: bytes, name: bytes) -> bytes:
-    """A header's value in a head in lower case; empty without one."""
+    """A header's value in a head in lower case; empty if it is missing."""
     at = head.find(b"\r\n" + name + b":")
     if at < 0:
         return b""
@@ -298,8 +302,8 @@ def _header(head: bytes, name: bytes) -> bytes:
     return head[start : end if end >= 0 else None].strip()
 
 
-def _joined(buffer: bytearray, at: int) -> bytes | None:
-    """The chunks from `at` on, without their sizes; None if the last one is not there. Raises ValueError."""
+def _dechunked(buffer: bytearray, at: int) -> bytes | None:
+    """The chunks from `at` on, without their sizes; None if the last one has not arrived. Raises ValueError."""
     pieces: list[bytes] = []
     while True:
         line = buffer.find(b"\r\n", at)
