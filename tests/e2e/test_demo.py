@@ -123,7 +123,7 @@ def test_a_cluster_with_one_node_is_refused_and_left_clean(empty_cluster):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        pytest.param(None, "is not there", id="no file"),
+        pytest.param(None, "does not exist", id="no file"),
         pytest.param("clusters: 7", "The demo failed: ", id="no kubeconfig"),
         pytest.param(
             "{current-context: x, contexts: [{name: x, context: {cluster: x}}], "

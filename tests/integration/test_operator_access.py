@@ -102,7 +102,7 @@ def test_without_the_right_to_read_nodes_it_ends_and_says_why(cluster, limited):
 def test_without_a_kubeconfig_it_ends_and_says_why(cluster, tmp_path):
     operator = kit.start(cluster, kubeconfig=tmp_path / "missing", ready=False)
     assert operator.process.wait(30) == 1
-    assert "is not there" in operator.log()
+    assert "does not exist" in operator.log()
 
 
 def test_policies_that_are_installed_later_come_into_force(cluster, namespace):

@@ -1,4 +1,7 @@
-"""The `Cluster` that plugins see (core/framework/interface.py), on the API server."""
+"""The `Cluster` of plugins (core/framework/interface.py) on the API server: reads, updates, waits and Bindings.
+
+Unlike everything else in kube/, it is called by plugins. Reads and updates are sent once; kube/write/bindings retries Bindings.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,12 @@ POLL_SECONDS: Final = 0.5
 class ApiCluster:
     """Implements `Cluster`."""
 
-    def __init__(self, http: Http, obstacle: Callable[[PodInfo, str], str] = lambda _pod, _node_name: "") -> None:
-        """`obstacle`: see Binder."""
+    def __init__(
+        self, http: Http, reason_not_to_bind: Callable[[PodInfo, str], str] = lambda _pod, _node_name: ""
+    ) -> None:
+        """`reason_not_to_bind`: see Binder."""
         self._http = http
-        self._binder = Binder(http, obstacle)
+        self._binder = Binder(http, reason_not_to_bind)
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
         await self._binder.bind(pod, node_name, annotations)
@@ -59,12 +64,12 @@ class ApiCluster:
 def _resource(kind: str) -> Resource:
     resource = BY_KIND.get(kind)
     if resource is None:
-        raise ClusterError(f"kind {kind} is not known here")
+        raise ClusterError(f"unknown kind {kind}")
     return resource
 
 
 def _type_of(kind: str) -> dict[str, str]:
-    """Items of a list come without their type."""
+    """The fields that items of a list lack."""
     resource = _resource(kind)
     version = f"{resource.group}/{resource.version}" if resource.group else resource.version
     return {"apiVersion": version, "kind": kind}

@@ -138,7 +138,7 @@ class PolicyKeeper:
 
     async def allowed(self) -> bool:
         """Whether RBAC lets us read policies, be their kind there or not. Raises ClusterError."""
-        return all([await access.may(self._http, POLICY, verb) for verb in access.READ])
+        return all([await access.is_allowed(self._http, POLICY, verb) for verb in access.READ])
 
     async def until_allowed(self) -> None:
         """Returns when RBAC lets us read policies; asks now and then."""

@@ -201,9 +201,9 @@ class Runtime:
         )
 
     async def _load_policies(self) -> None:
-        self.crds_watchable = await access.obstacle(self.http, CRD) is None
+        self.crds_watchable = await access.access_problem(self.http, CRD) is None
         self.policies_allowed = await self.policies.allowed()
-        problem = await access.obstacle(self.http, POLICY)
+        problem = await access.access_problem(self.http, POLICY)
         if problem is not None:
             log.warning("SchedulerPolicies are off (%s): the built-in default policy decides", problem)
         if self.policies_allowed:

@@ -153,7 +153,7 @@ def test_an_initial_backoff_greater_than_the_maximum_is_rejected():
 @pytest.mark.parametrize(
     "arguments, problem",
     [
-        (["--kubeconfig", "/no/such/file"], "/no/such/file is not there"),
+        (["--kubeconfig", "/no/such/file"], "/no/such/file does not exist"),
         (["--plugin-dir", "/no/such/folder"], "plugin directory /no/such/folder: is not a directory"),
     ],
 )

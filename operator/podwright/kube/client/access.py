@@ -1,7 +1,8 @@
-"""What is there and what we may do: asked before anything is watched.
+"""What the API server serves, and what RBAC allows: asked before anything is watched.
 
-A kind that does not exist or may not be read is left out, and the log says so once; without nodes or pods we cannot work
-at all (`AccessError`). Kopf and the reflectors are only ever pointed at what passed here.
+Invariant: Kopf and the reflectors only watch kinds that passed these checks. A kind that is not served or not readable is left
+out and logged once; without nodes or pods the scheduler cannot work (`AccessError`). Used by `runtime`, `policies` and
+pod_groups/served_apis.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ log = logging.getLogger(__name__)
 READ = ("list", "watch")
 
 
-async def exists(http: Http, resource: Resource) -> bool:
-    """Whether the API server serves the kind. Raises ClusterError without a clear answer."""
+async def is_served(http: Http, resource: Resource) -> bool:
+    """Whether the API server serves the kind. Raises ClusterError if the answer is unclear."""
     try:
         served = await http.call_with_retries("GET", resource.root)
     except ApiError as error:
@@ -31,8 +32,8 @@ async def exists(http: Http, resource: Resource) -> bool:
     return any(item.get("name") == resource.plural for item in served.get("resources", ()))
 
 
-async def may(http: Http, resource: Resource, verb: str, subresource: str = "", namespace: str = "") -> bool:
-    """Whether we may do that with objects of the kind, in all namespaces or in one. Raises ClusterError."""
+async def is_allowed(http: Http, resource: Resource, verb: str, subresource: str = "", namespace: str = "") -> bool:
+    """Whether RBAC allows the verb on the kind, in all namespaces or in one. Raises ClusterError."""
     attributes = {"verb": verb, "group": resource.group, "version": resource.version, "resource": resource.plural}
     if subresource:
         attributes["subresource"] = subresource
@@ -47,35 +48,35 @@ async def may(http: Http, resource: Resource, verb: str, subresource: str = "", 
     return bool(answer.get("status", {}).get("allowed"))
 
 
-async def obstacle(http: Http, resource: Resource, verbs: Iterable[str] = READ) -> str | None:
-    """Why we cannot do all that with a kind, in words; None if we can. Raises ClusterError."""
-    if not await exists(http, resource):
+async def access_problem(http: Http, resource: Resource, verbs: Iterable[str] = READ) -> str | None:
+    """Why the verbs cannot be used on the kind, in words; None if they can. Raises ClusterError."""
+    if not await is_served(http, resource):
         return "the API server does not serve it"
     for verb in verbs:
-        if not await may(http, resource, verb):
+        if not await is_allowed(http, resource, verb):
             return f"RBAC does not let us {verb} it"
     return None
 
 
 async def readable(http: Http, resources: Sequence[Resource]) -> list[Resource]:
-    """Those that can be listed and watched; the others are named in the log. Raises ClusterError."""
-    found = await asyncio.gather(*(obstacle(http, resource) for resource in resources))
-    for resource, problem in zip(resources, found, strict=True):
+    """The kinds that can be listed and watched; the others are logged. Raises ClusterError."""
+    problems = await asyncio.gather(*(access_problem(http, resource) for resource in resources))
+    for resource, problem in zip(resources, problems, strict=True):
         if problem is not None:
             log.warning("%s is off: %s", resource.collection, problem)
-    return [resource for resource, problem in zip(resources, found, strict=True) if problem is None]
+    return [resource for resource, problem in zip(resources, problems, strict=True) if problem is None]
 
 
 async def server_minor(http: Http) -> int | None:
-    """The API server's minor version, 36 of 1.36.2; None if it does not tell. Raises ClusterError."""
+    """The API server's minor version, 36 for 1.36.2; None if it does not report one. Raises ClusterError."""
     version = await http.call_with_retries("GET", "/version")
     digits = re.match(r"\d+", str(version.get("minor", "")))
     return int(digits[0]) if digits else None
 
 
 async def require(http: Http, resources: Sequence[Resource]) -> None:
-    """Raises AccessError unless all can be listed and watched, and ClusterError without a clear answer."""
-    found = await asyncio.gather(*(obstacle(http, resource) for resource in resources))
+    """Raises AccessError unless all kinds can be listed and watched, and ClusterError if the answer is unclear."""
+    found = await asyncio.gather(*(access_problem(http, resource) for resource in resources))
     problems = [f"{r.collection}: {p}" for r, p in zip(resources, found, strict=True) if p is not None]
     if problems:
         raise AccessError("; ".join(problems))

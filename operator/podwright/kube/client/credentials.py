@@ -1,8 +1,8 @@
-"""Where the API server is and who we are: the one source of credentials of the whole process.
+"""The API server's address and our credentials: the one source of both in the process.
 
-`load` finds them as kubectl does (a kubeconfig, else the pod's service account) and gives a `Source`; `Source.current()` gives
-the `Credentials` of this moment and reads files, or runs a credential plugin, again only when they are due or were refused.
-The kubeconfig itself is read by `kubeconfig`; `http` and the login handler of `controllers.startup` are the only users.
+`load` finds them as kubectl does, in a kubeconfig or in the pod's service account, and returns a `Source`. `Source.current()`
+returns the current `Credentials`; it reads files or runs a credential plugin again only when they are due or were refused.
+`kubeconfig` reads the kubeconfig; `http` and the login handler in controllers/ are the only users.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from podwright.kube.client.kubeconfig import KubeConfig, find_kubeconfig, read_k
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_FILE_SECONDS: Final = 60.0
-"""How long a token read from a file is used before the file is read again; the kubelet rotates it well before it ends."""
-LEAST_SECONDS: Final = 10.0
-"""How long credentials are used at least, unless they are refused: by a clock that is ahead all that are issued are over."""
+"""How long a token from a file is used before the file is read again; the kubelet rotates it well before it expires."""
+SHORTEST_SECONDS: Final = 10.0
+"""The shortest time between two loads, unless credentials are refused. To a clock that is ahead, every new token has expired."""
 FAILED_SECONDS: Final = 2.0
-"""When credentials that could not be loaded are tried again: each try may start a program."""
+"""The pause after a load that failed: each load may start a program."""
 
 log = logging.getLogger(__name__)
 
 Headers = tuple[tuple[str, str], ...]
-"""Names and values; a name may come more than once."""
+"""Names and values; names may repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +48,18 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a loader returns: credentials, and the time (that it was given) from which they should be loaded anew."""
+    """What a loader returns: credentials, and when to load them again, on the clock whose time it was given."""
 
     credentials: Credentials
     renew_at: float = float("inf")
 
 
 class Source:
-    """Credentials that stay fresh. Loading may read files or start a program, so it runs in a thread.
+    """Credentials, kept fresh. Loading may read files or start a program, so it runs in a thread.
 
-    `loader` gets the time in seconds since the epoch, from `clock`, which may step; what passes since then is measured
-    with `steady`, which may not. `current` raises ConfigError or OSError when nothing usable is found. Where credentials cannot be
-    renewed, those that were not refused are used on; in any case the next try is some seconds later.
+    `loader` gets the time of `clock` in seconds since the epoch, which may step; durations are measured with `steady`, which
+    never steps. Credentials that cannot be renewed stay in use unless they were refused; the next load follows some seconds
+    later.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Source:
 
     @property
     def due(self) -> bool:
-        """Whether `current()` would load anew."""
+        """Whether `current()` would load again."""
         return self._steady() >= self._renew_at
 
     async def current(self) -> Credentials:
-        """The credentials to use now."""
+        """The current credentials. Raises ConfigError or OSError if there are none that can be used."""
         credentials = self._credentials
         if credentials is not None and not self._refused and not self.due:
             return credentials
@@ -106,14 +106,14 @@ class Source:
             self._renew_at = self._steady() + FAILED_SECONDS
             return
         self._credentials, self._failure, self._refused = loaded.credentials, None, False
-        self._renew_at = self._steady() + max(LEAST_SECONDS, loaded.renew_at - now)
+        self._renew_at = self._steady() + max(SHORTEST_SECONDS, loaded.renew_at - now)
 
     def forget(self) -> None:
-        """The next `current()` loads anew."""
+        """Makes the next `current()` load again."""
         self._renew_at = float("-inf")
 
     def refused(self, credentials: Credentials) -> None:
-        """The server answered 401 to these: the next `current()` loads anew."""
+        """The server answered 401 to these: the next `current()` loads again."""
         if self._credentials is credentials and not self._refused:
             self._refused = True
             self.forget()
@@ -125,25 +125,27 @@ def load(
     clock: Callable[[], float],
     steady: Callable[[], float] | None = None,
 ) -> Source:
-    """Credentials from a kubeconfig (given, or `KUBECONFIG`, or ~/.kube/config), else from the pod's service account.
+    """Credentials from a kubeconfig (the given one, `KUBECONFIG`, or ~/.kube/config), else from the pod's service account.
 
-    Raises ConfigError if there is neither.
+    Raises ConfigError if neither exists.
     """
     paths = find_kubeconfig(kubeconfig)
     if paths:
         return Source(lambda now: _from_kubeconfig(read_kubeconfig(paths, context), now), clock, steady)
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return in_cluster(clock, steady=steady)
-    raise ConfigError("no kubeconfig was found (--kubeconfig, KUBECONFIG, ~/.kube/config) and this is no pod")
+    raise ConfigError(
+        "no kubeconfig was found (--kubeconfig, KUBECONFIG, ~/.kube/config), and this process does not run in a pod"
+    )
 
 
 def in_cluster(
     clock: Callable[[], float], folder: Path = SERVICE_ACCOUNT, steady: Callable[[], float] | None = None
 ) -> Source:
-    """The service account of the pod that we run in. Raises ConfigError outside a cluster."""
+    """The service account of our pod. Raises ConfigError outside a cluster."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise ConfigError("KUBERNETES_SERVICE_HOST is not set: this is no pod")
+        raise ConfigError("KUBERNETES_SERVICE_HOST is not set: this process does not run in a pod")
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
     def loader(now: float) -> Loaded:
@@ -204,7 +206,7 @@ def _read(path: Path, what: str) -> str:
 
 
 class _NamedContext(ssl.SSLContext):
-    """A TLS context that expects another name in the server's certificate than the URL's."""
+    """A TLS context that expects another name in the server's certificate than the URL has."""
 
     server_name: str | None = None
 
@@ -223,7 +225,7 @@ class _NamedContext(ssl.SSLContext):
 def _context(
     authority: str | None, certificate: str | None, key: str | None, *, insecure: bool, server_name: str | None
 ) -> ssl.SSLContext:
-    """One context for equal input, so that unchanged certificates leave the connections alone. Raises ConfigError."""
+    """Equal input gives the same context, so that unchanged certificates keep their connections. Raises ConfigError."""
     context = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
     context.server_name = server_name
     try:
@@ -242,7 +244,7 @@ def _context(
 
 
 def _load_client_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    # The ssl module takes a client certificate from a file only.
+    # The ssl module reads client certificates from files only.
     with tempfile.NamedTemporaryFile(mode="w", suffix=".pem") as file:
         file.write(f"{certificate}\n{key}")
         file.flush()

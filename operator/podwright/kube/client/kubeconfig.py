@@ -1,6 +1,6 @@
-"""Kubeconfig files, read as kubectl reads them: several files merged, paths relative to their file, first entry wins.
+"""Kubeconfig files, read as kubectl reads them: several files are merged, the first entry wins, paths are relative to their file.
 
-Nothing is cached here: `credentials` decides when to read again. Reads the current context, or the one that is asked for.
+Reads one context, the current or a named one. Nothing is cached here: `credentials` decides when to read again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from podwright.kube.client.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """What a credential plugin gave out; `expires` is in seconds since the epoch."""
+    """The credentials that a plugin returned; `expires` in seconds since the epoch."""
 
     token: str | None
     certificate: str | None
@@ -34,7 +34,7 @@ class Issued:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A credential plugin (`users[].user.exec`). The protocol: Kubernetes documentation, client.authentication.k8s.io."""
+    """A credential plugin (`users[].user.exec`). Its protocol is client.authentication.k8s.io in the Kubernetes documentation."""
 
     command: str
     args: tuple[str, ...]
@@ -45,7 +45,7 @@ class Plugin:
     install_hint: str = ""
 
     def run(self) -> Issued:
-        """Starts the program and waits for its answer. Raises ConfigError."""
+        """Runs the program and returns its credentials. Raises ConfigError."""
         spec: dict[str, Any] = {"interactive": False}
         if self.cluster is not None:
             spec["cluster"] = self.cluster
@@ -57,7 +57,7 @@ class Plugin:
                 [command, *self.args], env=environ, capture_output=True, text=True, timeout=60, check=False
             )
         except FileNotFoundError as error:
-            raise ConfigError(f"credential plugin {command} is not there. {self.install_hint}".strip()) from error
+            raise ConfigError(f"credential plugin {command} was not found. {self.install_hint}".strip()) from error
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ConfigError(f"credential plugin {command}: {error}") from error
         if done.returncode:
@@ -70,7 +70,7 @@ class Plugin:
             status = answer["status"]
             if answer["apiVersion"] != self.api_version:
                 raise ConfigError(
-                    f"credential plugin {self.command} speaks {answer['apiVersion']}, asked for {self.api_version}"
+                    f"credential plugin {self.command} returned {answer['apiVersion']}, not {self.api_version}"
                 )
             expires = status.get("expirationTimestamp")
             issued = Issued(
@@ -80,15 +80,17 @@ class Plugin:
                 datetime.datetime.fromisoformat(expires).timestamp() if expires else None,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"credential plugin {self.command}: its answer is no ExecCredential") from error
+            raise ConfigError(f"credential plugin {self.command}: its output is not an ExecCredential") from error
         if not issued.token and not (issued.certificate and issued.key):
-            raise ConfigError(f"credential plugin {self.command} gave neither a token nor a certificate with its key")
+            raise ConfigError(
+                f"credential plugin {self.command} returned neither a token nor a certificate with its key"
+            )
         return issued
 
 
 @dataclass(frozen=True, slots=True)
 class KubeConfig:
-    """One context, resolved. Certificates and keys are PEM text; None for a certificate authority: the system's."""
+    """One resolved context. Certificates and keys are PEM text. No certificate authority: the system's are trusted."""
 
     server: str
     namespace: str
@@ -106,14 +108,14 @@ class KubeConfig:
 
 
 def find_kubeconfig(given: str | None) -> list[Path]:
-    """The files to read: the one given, else those of KUBECONFIG, else ~/.kube/config. Empty: there is none.
+    """The files to read: the given one, else those of KUBECONFIG, else ~/.kube/config. Empty if none exists.
 
-    Raises ConfigError if the file given is not there.
+    Raises ConfigError if the given file does not exist.
     """
     if given:
         path = Path(given).expanduser()
         if not path.is_file():
-            raise ConfigError(f"the kubeconfig {given} is not there")
+            raise ConfigError(f"the kubeconfig {given} does not exist")
         return [path]
     listed = os.environ.get("KUBECONFIG")
     paths = [Path(p) for p in listed.split(os.pathsep) if p] if listed else [Path.home() / ".kube" / "config"]
@@ -121,7 +123,7 @@ def find_kubeconfig(given: str | None) -> list[Path]:
 
 
 def read_kubeconfig(paths: Sequence[Path], context: str | None = None) -> KubeConfig:
-    """The current context, or the one named. Raises ConfigError."""
+    """Reads the named context, or the current one. Raises ConfigError."""
     files = [(path.parent.absolute(), _read(path)) for path in paths]
     name = context or next((c for _, f in files if (c := f.get("current-context"))), None)
     if not name:
@@ -161,7 +163,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot read the kubeconfig {path}: {error}") from error
     if not isinstance(content, Mapping):
-        raise ConfigError(f"the kubeconfig {path} is empty or no mapping")
+        raise ConfigError(f"the kubeconfig {path} is empty or not a mapping")
     return content
 
 
@@ -193,7 +195,7 @@ def _authorization(files: Files, context: str, user: Mapping[str, Any]) -> str |
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
     if "auth-provider" not in user:
         return None
-    # OIDC and GCP entries of old: the Kubernetes client knows how to refresh them. It is large, so nobody else loads it.
+    # The Kubernetes client knows how to refresh old OIDC and GCP entries. It is large, so it is imported here only.
     from kubernetes.client import Configuration  # noqa: PLC0415
     from kubernetes.config.kube_config import KubeConfigLoader  # noqa: PLC0415
 
@@ -207,7 +209,7 @@ def _authorization(files: Files, context: str, user: Mapping[str, Any]) -> str |
     loader: Any = KubeConfigLoader
     try:
         loader(merged, context, config_base_path=str(files[0][0])).load_and_set(configuration)
-    except Exception as error:  # the client checks nothing of what it reads, and each provider fails in ways of its own
+    except Exception as error:  # the client validates nothing, and each provider fails in its own way
         raise ConfigError(
             f"auth-provider {name!r} gave no token ({type(error).__name__}: {error}); use an exec plugin"
         ) from error

@@ -125,7 +125,7 @@ class ServedPodGroupApis:
         return True
 
     async def _discover(self, kind: str) -> bool:
-        served = await asyncio.gather(*(access.exists(self._http, resource) for resource in CANDIDATES[kind]))
+        served = await asyncio.gather(*(access.is_served(self._http, resource) for resource in CANDIDATES[kind]))
         best = next((resource for resource, there in zip(CANDIDATES[kind], served, strict=True) if there), None)
         api = self.served.get(kind)
         if api is not None:
@@ -134,7 +134,7 @@ class ServedPodGroupApis:
             self._log_problem(kind, "the API server does not serve them")
             return False
         for verb in access.READ:
-            if not await access.may(self._http, best, verb):
+            if not await access.is_allowed(self._http, best, verb):
                 self._log_problem(kind, f"RBAC does not let us {verb} them")
                 return False
         self._begin(kind, best)

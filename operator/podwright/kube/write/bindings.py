@@ -30,11 +30,13 @@ RETRY: Final = RetryPolicy(shortest=0.05, longest=2.0, attempts=6, jitter=(0.0, 
 
 
 class Binder:
-    """Posts Bindings. `still_blocked(pod, node_name)`, called before each retry, says why the pod must not be bound there."""
+    """Posts Bindings. `reason_not_to_bind(pod, node_name)`, called before each retry, says why the pod must not be bound there."""
 
-    def __init__(self, http: Http, still_blocked: Callable[[PodInfo, str], str] = lambda _pod, _node_name: "") -> None:
+    def __init__(
+        self, http: Http, reason_not_to_bind: Callable[[PodInfo, str], str] = lambda _pod, _node_name: ""
+    ) -> None:
         self._http = http
-        self._still_blocked = still_blocked
+        self._reason_not_to_bind = reason_not_to_bind
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
         """Binds the pod. Raises ClusterError if it is not known to be bound to that node afterwards."""
@@ -56,7 +58,7 @@ class Binder:
 
         async def post() -> None:
             nonlocal ambiguous
-            if problem := self._still_blocked(pod, node_name):
+            if problem := self._reason_not_to_bind(pod, node_name):
                 raise ClusterError(problem)
             try:
                 answer = await self._http.send("POST", path, body)

@@ -1,4 +1,4 @@
-"""One way to the API server: errors as exceptions, and credentials that are loaded anew when they are refused."""
+"""The API client: errors as exceptions, retried reads, and credentials that are loaded again when they are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from podwright.kube.client.http import Http
 from support.http.kit import api, forever, hangs_up, says, served, without_pauses
 
 
-async def test_an_object_goes_out_and_comes_back():
+async def test_call_sends_an_object_and_returns_the_parsed_response():
     async with api(says(201, {"kind": "Pod"})) as (http, script):
         assert await http.call("POST", "/api/v1/pods", {"a": 1}, params={"x": "a,b=c"}) == {"kind": "Pod"}
         (request,) = script.requests
@@ -24,14 +24,14 @@ async def test_an_object_goes_out_and_comes_back():
         assert request.headers["Content-Type"] == "application/json"
 
 
-async def test_a_refusal_carries_what_the_server_said():
+async def test_an_api_error_has_the_servers_status_reason_and_retry_after():
     async with api(says(429, **{"Retry-After": "7"})) as (http, _):
         with pytest.raises(ApiError, match="says 429") as refused:
             await http.call("GET", "/api/v1/pods")
         assert (refused.value.status, refused.value.reason, refused.value.retry_after) == (429, "R429", 7.0)
 
 
-async def test_an_answer_that_is_no_json_is_an_error_with_its_text():
+async def test_an_error_response_that_is_not_json_keeps_its_text():
     async def proxy(_request):
         return aiohttp.web.Response(status=502, text="<html>bad gateway")
 
@@ -40,13 +40,13 @@ async def test_an_answer_that_is_no_json_is_an_error_with_its_text():
             await http.call("GET", "/api/v1/pods")
 
 
-async def test_no_answer_is_an_error_of_its_own():
+async def test_a_broken_connection_is_an_unreachable_error():
     async with api(hangs_up()) as (http, _):
         with pytest.raises(UnreachableError):
             await http.call("POST", "/api/v1/pods", {})
 
 
-async def test_an_answer_that_takes_too_long_is_no_answer():
+async def test_a_timeout_is_an_unreachable_error():
     async def late(_request):
         await forever()
 
@@ -55,7 +55,7 @@ async def test_an_answer_that_takes_too_long_is_no_answer():
             await http.call("GET", "/api/v1/pods", timeout=0.05)
 
 
-async def test_nobody_listening_is_no_answer():
+async def test_a_refused_connection_is_an_unreachable_error():
     source = Source(lambda _now: Loaded(Credentials("http://127.0.0.1:1", None, ())), lambda: 0.0)
     http = Http(source)
     with pytest.raises(UnreachableError):
@@ -64,7 +64,7 @@ async def test_nobody_listening_is_no_answer():
 
 
 class Tokens:
-    """A loader that gives another token each time."""
+    """A loader that returns a new token each time."""
 
     def __init__(self, url: str, lasts: float = float("inf")) -> None:
         self.url = url
@@ -81,7 +81,7 @@ def tokens_sent(script):
     return [request.headers["Authorization"] for request in script.requests]
 
 
-async def test_refused_credentials_are_loaded_anew_and_the_request_is_sent_again():
+async def test_refused_credentials_are_loaded_again_and_the_request_is_sent_again():
     async with served(says(200, {}), says(401), says(200, {"ok": True})) as (url, script):
         http = Http(Source(Tokens(url), lambda: 0.0))
         await http.call("GET", "/one")
@@ -90,66 +90,66 @@ async def test_refused_credentials_are_loaded_anew_and_the_request_is_sent_again
         await http.close()
 
 
-class Troubled(Tokens):
-    """A loader that fails while there is `trouble`; `tries` counts how often it was asked."""
+class FailingTokens(Tokens):
+    """A loader that raises `failure` while it is set; `tries` counts its calls."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, lasts=60)
-        self.trouble: Exception | None = None
+        self.failure: Exception | None = None
         self.tries = 0
 
     def __call__(self, now: float) -> Loaded:
         self.tries += 1
-        if self.trouble is not None:
-            raise self.trouble
+        if self.failure is not None:
+            raise self.failure
         return super().__call__(now)
 
 
-TROUBLES = [ConfigError("plugin aws ended with 255"), OSError("too many open files")]
+FAILURES = [ConfigError("plugin aws ended with 255"), OSError("too many open files")]
 
 
-@pytest.mark.parametrize("trouble", TROUBLES, ids=str)
-async def test_credentials_that_cannot_be_renewed_for_now_are_used_until_they_are_refused(trouble):
+@pytest.mark.parametrize("failure", FAILURES, ids=str)
+async def test_credentials_that_cannot_be_renewed_are_used_until_they_are_refused(failure):
     async with served(default=says(200, {})) as (url, script):
-        tokens, times = Troubled(url), [0.0]
+        tokens, times = FailingTokens(url), [0.0]
         http = Http(Source(tokens, lambda: times[-1]))
         await http.call("GET", "/one")
         times.append(60.0)
-        tokens.trouble = trouble
+        tokens.failure = failure
         for _ in range(5):
             await http.call("GET", "/two")
         assert (tokens_sent(script), tokens.tries) == (["Bearer 1"] * 6, 2)
-        tokens.trouble = None
+        tokens.failure = None
         times.append(63.0)
         await http.call("GET", "/three")
         assert tokens_sent(script)[-1] == "Bearer 2"
         await http.close()
 
 
-@pytest.mark.parametrize("trouble", TROUBLES, ids=str)
-async def test_without_credentials_for_now_it_is_as_if_the_server_were_away(trouble):
-    """A credential plugin may fail for a while: who can wait for the server can wait for it."""
+@pytest.mark.parametrize("failure", FAILURES, ids=str)
+async def test_while_refused_credentials_cannot_be_renewed_the_server_counts_as_unreachable(failure):
+    """A credential plugin may fail for a while, like the server. Callers retry both."""
     async with served(says(200, {}), says(401), default=says(200, {})) as (url, script):
-        tokens, times = Troubled(url), [0.0]
+        tokens, times = FailingTokens(url), [0.0]
         http = Http(Source(tokens, lambda: times[-1]))
         await http.call("GET", "/one")
-        tokens.trouble = trouble
+        tokens.failure = failure
         for _ in range(5):
-            with pytest.raises(UnreachableError, match=str(trouble)):
+            with pytest.raises(UnreachableError, match=str(failure)):
                 await http.call("GET", "/two")
         with pytest.raises(UnreachableError):
             async with http.stream("/watch", {}):
                 pass
         assert (len(script.requests), tokens.tries) == (2, 2)
-        tokens.trouble = None
+        tokens.failure = None
         times.append(3.0)
         await http.call("GET", "/three")
         assert tokens_sent(script)[-1] == "Bearer 2"
         await http.close()
 
 
-async def test_connections_of_credentials_that_were_renewed_are_closed_in_time():
-    """A plugin that issues certificates brings a new TLS context each time."""
+async def test_connections_of_old_credentials_are_closed():
+    """A plugin that issues certificates returns a new TLS context each time."""
     transports = []
 
     async def note_transport(request):
@@ -178,7 +178,7 @@ class Ticks:
         return self.now
 
 
-async def test_credentials_that_make_no_sense_at_the_start_are_said_to():
+async def test_invalid_credentials_at_the_start_are_a_config_error():
     def loader(_now):
         raise ConfigError("no current context")
 
@@ -188,7 +188,7 @@ async def test_credentials_that_make_no_sense_at_the_start_are_said_to():
     await http.close()
 
 
-async def test_credentials_that_stay_refused_are_an_error():
+async def test_credentials_that_are_refused_twice_are_an_api_error():
     async with served(default=says(401)) as (url, script):
         http = Http(Source(Tokens(url), lambda: 0.0))
         with pytest.raises(ApiError, match="says 401"):
@@ -197,7 +197,7 @@ async def test_credentials_that_stay_refused_are_an_error():
         await http.close()
 
 
-async def test_a_token_that_is_due_is_read_again_before_it_is_refused():
+async def test_a_token_that_is_due_is_read_again_before_the_server_refuses_it():
     times = [0.0]
     async with served(default=says(200, {})) as (url, script):
         http = Http(Source(Tokens(url, lasts=60), lambda: times[-1]))
@@ -208,7 +208,7 @@ async def test_a_token_that_is_due_is_read_again_before_it_is_refused():
         await http.close()
 
 
-async def test_a_stream_whose_answer_does_not_begin_is_given_up(monkeypatch):
+async def test_a_stream_without_a_response_is_given_up(monkeypatch):
     monkeypatch.setattr(module, "REQUEST_SECONDS", 0.1)
 
     async def never(_request):
@@ -220,7 +220,7 @@ async def test_a_stream_whose_answer_does_not_begin_is_given_up(monkeypatch):
                 pass
 
 
-async def test_a_stream_that_is_refused_says_why():
+async def test_a_refused_stream_is_an_api_error():
     async with api(says(410)) as (http, _):
         with pytest.raises(ApiError) as refused:
             async with http.stream("/watch", {}):
@@ -228,7 +228,7 @@ async def test_a_stream_that_is_refused_says_why():
         assert refused.value.status == 410
 
 
-async def test_after_closing_nothing_is_sent():
+async def test_a_closed_client_sends_nothing():
     async with api(default=says(200, {})) as (http, _):
         await http.call("GET", "/one")
         await http.close()
@@ -236,7 +236,7 @@ async def test_after_closing_nothing_is_sent():
             await http.call("GET", "/one")
 
 
-async def test_reads_are_tried_again_while_that_may_help(monkeypatch):
+async def test_reads_are_retried_after_errors_that_may_pass(monkeypatch):
     monkeypatch.setattr(module, "READ_RETRY", without_pauses(module.READ_RETRY))
     async with api(says(500), hangs_up(), says(429, **{"Retry-After": "1"}), says(504), says(200, {"a": 1})) as (
         http,
@@ -249,11 +249,11 @@ async def test_reads_are_tried_again_while_that_may_help(monkeypatch):
 @pytest.mark.parametrize(
     ("answers", "status", "tries"),
     [
-        pytest.param([says(403)], 403, 1, id="a refusal is final"),
-        pytest.param([says(500)] * 5, 500, 5, id="a server that fails again and again is left alone for now"),
+        pytest.param([says(403)], 403, 1, id="a refusal is not retried"),
+        pytest.param([says(500)] * 5, 500, 5, id="an error that stays ends the retries"),
     ],
 )
-async def test_retries_of_a_read_end(monkeypatch, answers, status, tries):
+async def test_a_read_is_not_retried_for_ever(monkeypatch, answers, status, tries):
     monkeypatch.setattr(module, "READ_RETRY", without_pauses(module.READ_RETRY))
     async with api(*answers) as (http, script):
         with pytest.raises(ApiError) as refused:
@@ -262,7 +262,7 @@ async def test_retries_of_a_read_end(monkeypatch, answers, status, tries):
         assert len(script.requests) == tries
 
 
-async def test_a_good_answer_with_a_garbled_body_is_no_answer():
+async def test_a_response_with_a_truncated_body_is_an_unreachable_error():
     async def garbled(_request):
         return aiohttp.web.Response(body=b'{"items": [{"met')
 
@@ -271,7 +271,7 @@ async def test_a_good_answer_with_a_garbled_body_is_no_answer():
             await http.call("GET", "/api/v1/pods")
 
 
-async def test_a_kind_that_nobody_asked_for_before_is_asked_for_again_at_once(monkeypatch):
+async def test_a_watch_cache_that_is_initializing_is_asked_again_at_once(monkeypatch):
     pauses, answers = [], ["storage is (re)initializing", "too many requests"]
 
     async def call(*_args, **_options):
