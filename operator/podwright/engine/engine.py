@@ -138,7 +138,7 @@ class Engine:
         self._ports = ports
         self._sources = sources
         self._metrics = metrics
-        self._deciding = False
+        self._started = False
         self._attempts = 0
         self._idle: asyncio.Future[None] | None = None
         self.first_idle = asyncio.Event()
@@ -161,7 +161,7 @@ class Engine:
     async def run(self) -> None:
         """Schedules until it is cancelled."""
         clock, queue, limiter = self._sources.clock, self.queue, self.binding_executor.limiter
-        self._deciding = True
+        self._started = True
         self.group_changes.process()
         self._gangs.prioritize_partially_placed()
         slice_ends = clock() + SLICE_SECONDS
@@ -187,7 +187,7 @@ class Engine:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             try:
                 self.binding_executor.checks.check()
-                if self._deciding:  # groups look incomplete before the caches are
+                if self._started:  # groups look incomplete before the caches are
                     self.group_changes.clear_stale_nominations()
                 await self.binding_executor.read_back_overdue()
             except Exception:

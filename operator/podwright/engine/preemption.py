@@ -1,6 +1,6 @@
 """Carries preemption out: victims are evicted, the preemptor waits for them, and lower nominations to its nodes are cleared.
 
-    carry_out ─► lower nominations cleared ─► victims' binding cycles stopped, the others evicted ─► last reply ─► preemptor released
+    carry_out ─► lower nominations cleared ─► victims' binding cycles stopped, the others evicted ─► last eviction done ─► preemptor released
 
 The preemptor is a pod, or the waiting members of a pod group. While evictions are in progress, the plugin that asked for them
 holds the preemptor in PreEnqueue, so that it does not preempt again when its first victim is gone. Source of the rules:
@@ -31,15 +31,15 @@ from podwright.engine.metrics.metrics import (
 from podwright.engine.ports import Ports, Regarding, kind_of, preempted_by, preempting
 from podwright.engine.state import EngineState
 
-PREEMPTING: Final = "DefaultPreemption"
+DEFAULT_PREEMPTION: Final = "DefaultPreemption"
 WHOLE_CLUSTER: Final = "cluster"
 """The node name in kube-scheduler's events when a pod group preempts."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Preemptor:
-    """`key`: the pod's uid, or the group's key; `uids`: the pods that wait for the victims; `subject`: the pod or group as events
-    name it; `node_name`: as events name it.
+    """`key`: the pod's uid, or the group's key; `uids`: the pods that wait for the victims; `subject` and `node_name`: the pod or
+    group, and its node, in events.
     """
 
     key: str
@@ -112,7 +112,7 @@ class Preemptions:
         if units:
             self._metrics.observe(PREEMPTION_DISRUPTIONS, units, preemptor.kind)
         holders = [plugin for plugin in framework.post_filter_plugins if isinstance(plugin, HoldsPreemptors)]
-        by = getattr(holders[0], "name", PREEMPTING) if holders else PREEMPTING
+        by = getattr(holders[0], "name", DEFAULT_PREEMPTION) if holders else DEFAULT_PREEMPTION
         bound = [victim for victim in victims if not self._cancelled(victim, preemptor, by)]
         whole_groups, _ = disruptions(bound, self._cache.groups)
         for group in whole_groups:

@@ -1,4 +1,4 @@
-"""What the streams have in common: the state that they update, and the report of a cluster event."""
+"""The base of all streams: the state that they update, and how they report a cluster event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Raw = Mapping[str, Any]
 
 
 class Stream:
-    """The base of all streams."""
+    """See the module."""
 
     def __init__(self, state: EngineState, ports: Ports) -> None:
         self._cache = state.cache
@@ -30,7 +30,7 @@ class Stream:
 
 
 def name_of(raw: Raw) -> str:
-    """`namespace/name` for people, as far as the object says it."""
+    """`namespace/name` for log and events, with ? for a missing name."""
     metadata = raw.get("metadata")
     if not isinstance(metadata, Mapping):
         return "?"
