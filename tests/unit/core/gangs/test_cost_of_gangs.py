@@ -1,4 +1,4 @@
-"""What planning and preempting for a gang costs, counted: pods taken off the cache, members tried, units asked about."""
+"""What planning and preemption cost for a gang, counted: pods removed from the cache, members scheduled, units checked."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def decided(siege: FullCluster) -> tuple[Any, Counter[str]]:
 
 
 def crowd(cpu: int = 4, priority: int = 0, nodes: int = NODES, **options: Any) -> list[dict[str, Any]]:
-    """Every node is full of pods of one CPU."""
+    """Pods of one CPU that fill every node."""
     return [one(f"p{i}-{j}", f"n{i}", priority, **options) for i in range(nodes) for j in range(cpu)]
 
 
@@ -69,21 +69,21 @@ def rooms(cpu: int = 4, nodes: int = NODES) -> list[dict[str, Any]]:
     return [room(f"n{i}", cpu, f"z{i % 4}") for i in range(nodes)]
 
 
-class TestNobodyCouldHelp:
+class TestNoEvictionHelps:
     @pytest.mark.parametrize(
         "options",
         [
-            pytest.param({"member": {"requests": {"cpu": "5"}}}, id="members that are larger than any node"),
-            pytest.param({"member": {"spec": {"nodeSelector": {"absent": "yes"}}}}, id="members that no node is for"),
+            pytest.param({"member": {"requests": {"cpu": "5"}}}, id="members larger than any node"),
+            pytest.param({"member": {"spec": {"nodeSelector": {"absent": "yes"}}}}, id="members whose node selector matches no node"),
             pytest.param({"members": 2, "min_count": 9}, id="too few members"),
             pytest.param({"members": 60, "member": {"requests": {"cpu": "3"}}}, id="more members than nodes"),
             pytest.param(
                 {"member": {"requests": {"cpu": "3"}}, "group": {"schedulingConstraints": {"topology": [{"key": HOST}]}}},
-                id="members of which two fit into no domain",
+                id="members of which no domain takes two",
             ),
         ],
     )  # fmt: skip
-    def test_a_gang_that_would_not_fit_even_on_empty_nodes_takes_nobody_off(self, options):
+    def test_no_pod_is_removed_for_a_gang_that_does_not_fit_on_empty_nodes(self, options):
         decision, counts = decided(FullCluster(rooms(), crowd(), **{"members": 8, **options}))
         assert isinstance(decision, GangRejection)
         assert decision.preemption is None
@@ -91,7 +91,7 @@ class TestNobodyCouldHelp:
         assert counts["removed"] == 0
         assert counts["scheduled"] <= 60
 
-    def test_where_those_of_higher_priority_leave_too_little_the_gang_is_not_planned_again(self):
+    def test_a_gang_is_not_planned_again_if_pods_of_higher_priority_leave_too_little(self):
         placed = [*crowd(2, priority=200), *[one(f"low{i}", f"n{i}") for i in range(NODES)]]
         siege = FullCluster(rooms(), placed, members=2, member={"requests": {"cpu": "3"}})
         with mock.patch.object(Planner, "plan", autospec=True, side_effect=Planner.plan) as plan:
@@ -111,19 +111,19 @@ class TestNobodyCouldHelp:
             pytest.param(
                 {"cpu": "0", "pods": "0"},
                 {"plugins": {"filter": {"disabled": [{"name": "NodeResourcesFit"}]}}},
-                id="resources that nobody looks at",
+                id="resources without a filter",
             ),
         ],
     )
-    def test_what_no_filter_asks_for_is_no_reason(self, offers, options):
+    def test_resources_that_no_filter_checks_do_not_prevent_preemption(self, offers, options):
         member = {"requests": {"cpu": "1", "example.com/gpu": "1"}, "spec": {"containers": [CONTAINER]}}
         node = make_node("n1", labels={HOST: "n1"}, allocatable=offers)
         siege = FullCluster([node], [one("low", "n1", spec={"containers": [CONTAINER]})], member=member, **options)
         assert siege.victims() == ["low"]
 
 
-def of_two_kinds(siege: FullCluster, other: dict[str, Any]) -> FullCluster:
-    """Half of the members are like this instead."""
+def of_two_templates(siege: FullCluster, other: dict[str, Any]) -> FullCluster:
+    """Replaces half of the members by pods of another template."""
     half = len(siege.members) // 2
     others = [parse_pod(make_pod(f"o{i}", priority=100, **other), keep_raw=True) for i in range(half)]
     for old, new in zip(siege.members[:half], others, strict=True):
@@ -133,31 +133,31 @@ def of_two_kinds(siege: FullCluster, other: dict[str, Any]) -> FullCluster:
     return siege
 
 
-class TestMembersOfTwoKinds:
-    def test_room_for_one_kind_is_no_room_for_the_other(self):
+class TestMembersOfTwoTemplates:
+    def test_capacity_for_one_template_does_not_count_for_the_other(self):
         large = {"requests": {"cpu": "5"}, "spec": in_group()}
-        decision, counts = decided(of_two_kinds(FullCluster(rooms(), crowd(), members=4), large))
+        decision, counts = decided(of_two_templates(FullCluster(rooms(), crowd(), members=4), large))
         assert isinstance(decision, GangRejection)
         assert counts["removed"] == 0
 
-    def test_both_kinds_together_need_no_less_than_the_smaller_ones_alone(self):
-        """One member of three CPUs or two of two fit on the one node: three members never do."""
+    def test_members_of_both_templates_need_at_least_as_much_as_the_smaller_ones(self):
+        """The node takes one member of three CPUs or two of two CPUs, but never three members."""
         small = {"requests": {"cpu": "2"}, "spec": in_group()}
         siege = FullCluster(rooms(nodes=1), crowd(nodes=1), members=4, min_count=3, member={"requests": {"cpu": "3"}})
-        decision, counts = decided(of_two_kinds(siege, small))
+        decision, counts = decided(of_two_templates(siege, small))
         assert isinstance(decision, GangRejection)
         assert counts["removed"] == 0
 
-    def test_both_kinds_preempt_where_there_is_room_for_both(self):
+    def test_members_of_both_templates_preempt_if_both_fit(self):
         large = {"requests": {"cpu": "3"}, "spec": in_group()}
-        decision, _ = decided(of_two_kinds(FullCluster(rooms(nodes=2), crowd(nodes=2), members=4), large))
+        decision, _ = decided(of_two_templates(FullCluster(rooms(nodes=2), crowd(nodes=2), members=4), large))
         assert isinstance(decision, GangRejection)
         assert decision.preemption is not None
         assert len(decision.preemption.victims) == 8
 
 
-class TestWhoIsTouched:
-    def test_pods_on_nodes_that_could_take_no_member_stay_where_they_are(self):
+class TestRemovedPods:
+    def test_pods_on_nodes_too_small_for_any_member_stay_in_place(self):
         nodes = [
             *rooms(nodes=3),
             *[make_node(f"s{i}", labels={HOST: f"s{i}"}, allocatable={"cpu": "2"}) for i in range(20)],
@@ -168,14 +168,14 @@ class TestWhoIsTouched:
         assert len(decision.preemption.victims) == 6
         assert counts["removed"] <= 12 + 6
 
-    def test_only_units_that_share_a_node_or_a_rule_with_a_member_are_asked_about(self):
+    def test_only_units_that_share_a_node_or_a_constraint_with_a_member_are_checked(self):
         decision, counts = decided(FullCluster(rooms(), crowd(), members=2))
         assert len(decision.preemption.victims) == 2
         assert counts["removed"] <= NODES * 4 + 2
         assert counts["units"] <= 8
 
-    def test_what_pods_out_of_reach_would_take_of_a_budget_counts_all_the_same(self):
-        """The pod out of reach is more important, so the one eviction that the budget allows would be its own."""
+    def test_pods_that_stay_in_place_use_up_budgets(self):
+        """The pod `far` is more important, so it uses the one eviction that the budget allows."""
         nodes = [room("n1", 3), room("n2", 1)]
         placed = [
             *[one(f"free{i}", "n1", 50) for i in range(2)],
@@ -189,7 +189,7 @@ class TestWhoIsTouched:
         assert isinstance(found, GangPreemption)
         assert siege.victims() == ["free0", "free1"]
 
-    def test_a_group_keeps_its_members_in_their_order(self):
+    def test_a_group_keeps_the_order_of_its_members(self):
         placed = [one(f"p{i}", f"n{i % 2}", group="g") for i in (3, 0, 1, 2)]
         siege = FullCluster([room("n1", 2), room("n0", 2)], placed, groups=[group_of("g", 0, whole=True)])
         key = "scheduling.k8s.io:default/g"
@@ -203,21 +203,21 @@ def constrained(key: str, nodes: list[dict[str, Any]], **options: Any) -> FullCl
 
 
 class TestDomains:
-    def test_domains_that_cannot_take_more_than_the_best_are_not_tried(self):
+    def test_domains_whose_bound_is_below_the_best_placement_are_not_tried(self):
         siege = constrained(HOST, rooms(cpu=8), members=8, min_count=4, member={"requests": {"cpu": "1500m"}})
         decision, counts = decided(siege)
         assert isinstance(decision, GangPlacement)
         assert len(decision.placements) == 5
         assert counts["scheduled"] == 8
 
-    def test_domains_that_are_for_no_member_are_not_tried_but_for_one_that_says_why(self):
+    def test_of_domains_that_take_no_member_one_is_tried_for_its_message(self):
         siege = constrained(HOST, rooms(), members=4, member={"spec": {"nodeSelector": {"absent": "yes"}}})
         decision, counts = decided(siege)
         assert decision.message.startswith(f"0/{NODES} placements are available, first placement status: minCount (4)")
         assert counts["scheduled"] == 1
 
-    def test_so_many_are_tried_and_no_more(self):
-        """Each host seems to have room for all, and members keep apart from each other."""
+    def test_the_number_of_domains_tried_is_limited(self):
+        """Each host has the resources for all members, but their anti-affinity keeps them apart."""
         apart = {"labelSelector": {"matchLabels": {"app": "gang"}}, "topologyKey": HOST}
         spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}}
         siege = constrained(HOST, rooms(nodes=100), members=2, member={"labels": {"app": "gang"}, "spec": spec})
@@ -227,7 +227,7 @@ class TestDomains:
         assert counts["scheduled"] == 2 * topology_domains.MAX_TRIED
         assert {"InterPodAffinity", "VolumeBinding"} <= decision.plugins
 
-    def test_where_the_estimate_is_wrong_about_the_tightest_the_roomiest_are_tried_as_well(self):
+    def test_the_largest_domains_are_tried_if_the_bounds_of_the_tightest_are_wrong(self):
         apart = {"labelSelector": {"matchLabels": {"app": "gang"}}, "topologyKey": HOST}
         spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}}
         nodes = [*rooms(nodes=99), make_node("x0", labels={HOST: "x0", ZONE: "wide"}, allocatable={"cpu": "9"})]
@@ -247,7 +247,7 @@ class TestDomains:
         assert isinstance(decision, GangPlacement)
         assert {placement.node_name for placement in decision.placements} == {"x0", "x1"}
 
-    def test_packing_adds_up_only_so_many_domains_before_it_takes_what_fits(self):
+    def test_packing_tries_a_limited_number_of_unions(self):
         apart = {"labelSelector": {"matchLabels": {"app": "gang"}}, "topologyKey": ZONE}
         spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}}
         siege = FullCluster(rooms(nodes=200), members=5, member={"labels": {"app": "gang"}, "spec": spec})

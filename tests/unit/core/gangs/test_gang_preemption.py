@@ -1,4 +1,4 @@
-"""A pod group as preemptor: who goes for it, who stays, and that the search leaves no trace."""
+"""A pod group as preemptor: which pods are victims, and which messages it gets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOUNTS = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data
 
 
 def give_claim(siege: FullCluster) -> None:
-    """The claim that MOUNTS names exists, and one pod may use it."""
+    """Adds the claim that MOUNTS names. Only one pod may use it."""
     claim = {
         "metadata": {
             "name": "data",
@@ -36,7 +36,7 @@ def give_claim(siege: FullCluster) -> None:
     siege.cache.set_object("PersistentVolumeClaim", claim)
 
 
-class TestWhoGoes:
+class TestVictims:
     @pytest.mark.parametrize(
         ("nodes", "placed", "options", "victims"),
         [
@@ -46,14 +46,14 @@ class TestWhoGoes:
                 [one("low", "n1", 1), one("mid", "n1", 50)],
                 {},
                 ["low"],
-                id="the one of the lowest priority",
+                id="the pod of the lowest priority",
             ),
             pytest.param(
                 [room("n1", 2)],
                 [one("alone", "n1"), one("member", "n1", group="g")],
                 {"groups": [group_of("g", 0)]},
                 ["alone"],
-                id="a pod of no group before one of a group",
+                id="a pod without a group before a member of a group",
             ),
             pytest.param(
                 [room("n1", 2)],
@@ -63,28 +63,28 @@ class TestWhoGoes:
                 ],
                 {"groups": [group_of("g", 0)]},
                 ["younger"],
-                id="of two pods of a group that go alone, the one that started later",
+                id="of two members of a group with disruption mode single, the one that started later",
             ),
             pytest.param(
                 [room("n1", 1), room("n2", 1)],
                 [one("a", "n1", group="g"), one("b", "n2", group="g")],
                 {"groups": [group_of("g", 0, whole=True)]},
                 ["a", "b"],
-                id="with one pod of a group that goes as a whole, the other one on another node",
+                id="all members of a group with disruption mode all, on every node",
             ),
             pytest.param(
                 [room("n1", 2), room("n2", 1)],
                 [one("a", "n1", group="g"), one("b", "n2", group="g"), one("alone", "n1")],
                 {"groups": [group_of("g", 0, whole=True)]},
                 ["alone"],
-                id="rather a lone pod than a group that goes as a whole",
+                id="a pod without a group before a whole group",
             ),
             pytest.param(
                 [room("n1", 2)],
                 [one("guarded", "n1", labels={"app": "db"}), one("free", "n1", 50)],
                 {"budgets": [budget("db", 0, {"app": "db"})]},
                 ["free"],
-                id="rather one of higher priority than one under a budget",
+                id="a pod of higher priority before one under a budget",
             ),
             pytest.param(
                 [room("n1", 2), room("n2", 1)],
@@ -95,35 +95,35 @@ class TestWhoGoes:
                 ],
                 {"groups": [group_of("g", 0, whole=True)], "budgets": [budget("db", 0, {"app": "db"})]},
                 ["free"],
-                id="a budget on one pod guards its whole group",
+                id="a budget for one member protects its whole group",
             ),
             pytest.param(
                 [room("n1", 1), room("n2", 1)],
                 [one("a", "n1", 100, group="g"), one("b", "n2", 100, group="g")],
                 {"groups": [group_of("g", 50, whole=True)]},
                 ["a", "b"],
-                id="what counts is the priority of the group, not of its pods",
+                id="the priority of the group counts, not that of its pods",
             ),
             pytest.param(
                 [room(f"n{i}", 1) for i in range(1, 5)],
                 [one("p1", "n1"), one("p2", "n2"), one("p3", "n3", 100), one("p4", "n4", 100)],
                 {"members": 3, "min_count": 1},
                 ["p1", "p2"],
-                id="as many members as can be placed, and not only as must",
+                id="victims for all members, not only for the minimum",
             ),
             pytest.param(
                 [room(f"n{i}", 1) for i in range(1, 4)],
                 [one("v1", "n1", 50, group="g"), one("v2", "n2", 50, group="g"), one("v3", "n3", 1)],
                 {"members": 3, "min_count": 1, "groups": [group_of("g", 50, whole=True)]},
                 ["v1", "v2", "v3"],
-                id="a group is not kept whole at the cost of members beyond the minimum",
+                id="a whole group is a victim for members beyond the minimum",
             ),
         ],
     )  # fmt: skip
-    def test_as_few_and_as_little_important_as_can_be(self, nodes, placed, options, victims):
+    def test_the_least_important_units_are_victims(self, nodes, placed, options, victims):
         assert FullCluster(nodes, placed, **options).victims() == victims
 
-    def test_groups_that_go_as_a_whole_are_named_and_budgets_counted(self):
+    def test_the_result_names_whole_groups_and_counts_budget_violations(self):
         siege = FullCluster(
             [room("n1", 1), room("n2", 1)],
             [one("a", "n1", group="g", labels={"app": "db"}), one("b", "n2", group="g")],
@@ -137,13 +137,13 @@ class TestWhoGoes:
         assert found.violations == 1
         assert found.nominations == {"default/m0": "n1", "default/m1": "n2"}
 
-    def test_the_younger_of_two_equal_pods_goes_and_who_has_not_started_is_youngest(self):
+    def test_the_younger_of_two_equal_pods_is_the_victim_and_an_unstarted_pod_is_the_youngest(self):
         placed = [one("old", "n1", start="2023-01-01T00:00:00Z"), one("young", "n1", start="2023-06-01T00:00:00Z")]
         assert FullCluster([room("n1", 2)], placed).victims() == ["young"]
         placed[0] = one("unstarted", "n1")
         assert FullCluster([room("n1", 2)], placed).victims() == ["unstarted"]
 
-    def test_a_start_that_became_known_later_counts(self):
+    def test_a_start_time_that_was_reported_later_counts(self):
         siege = FullCluster(
             [room("n1", 2)],
             [one("a", "n1", group="g", start="2023-06-01T00:00:00Z"), one("b", "n1", group="h")],
@@ -154,25 +154,25 @@ class TestWhoGoes:
         assert siege.victims() == ["a"]
 
 
-class TestBesideOthers:
+class TestInterPodConstraints:
     def apart(self, key: str, **labels: str) -> dict:
         term = {"topologyKey": key, "labelSelector": {"matchLabels": labels}}
         return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
-    def test_who_keeps_members_away_from_its_zone_goes_from_wherever_it_is(self):
+    def test_a_pod_whose_anti_affinity_excludes_members_from_its_zone_is_a_victim_on_any_node(self):
         nodes = [room("n1", 2, "a"), room("n2", 2, "a")]
         placed = [one("quiet", "n1"), one("jealous", "n2", spec=self.apart(ZONE, app="gang"))]
         siege = FullCluster(nodes, placed, member={"labels": {"app": "gang"}})
         assert isinstance(siege.planner.plan(siege.members), GangRejection)
         assert siege.victims() == ["jealous"]
 
-    def test_whom_members_keep_away_from_goes(self):
+    def test_a_pod_that_the_anti_affinity_of_members_selects_is_a_victim(self):
         nodes = [room("n1", 2, "a"), room("n2", 2, "a")]
         placed = [one("quiet", "n1"), one("noisy", "n2", labels={"app": "noisy"})]
         siege = FullCluster(nodes, placed, member={"spec": self.apart(ZONE, app="noisy")})
         assert siege.victims() == ["noisy"]
 
-    def test_members_that_keep_apart_from_each_other_take_a_node_each(self):
+    def test_members_with_anti_affinity_to_each_other_get_a_node_each(self):
         nodes = [room("n1", 2), room("n2", 2)]
         placed = [one(f"p{i}", f"n{1 + i // 2}") for i in range(4)]
         siege = FullCluster(
@@ -182,7 +182,7 @@ class TestBesideOthers:
         assert sorted(found.nominations.values()) == ["n1", "n2"]
         assert len(found.victims) == 2
 
-    def test_pods_that_would_skew_the_spread_go(self):
+    def test_pods_that_violate_the_spread_constraint_are_victims(self):
         spread = {
             "maxSkew": 1,
             "topologyKey": ZONE,
@@ -196,10 +196,10 @@ class TestBesideOthers:
         siege = FullCluster(
             nodes, placed, member={"labels": {"app": "gang"}, "spec": {"topologySpreadConstraints": [spread]}}
         )
-        # Zone b has none and no room: beside the member, zone a may hold nobody else of its kind.
+        # Zone b has none and no room: beside the member, zone a may hold no other pod that the constraint selects.
         assert len(siege.victims()) == 4
 
-    def test_of_a_group_one_pod_matters_by_its_labels_and_another_by_its_node(self):
+    def test_one_pod_of_a_unit_matters_for_its_labels_and_another_for_its_node(self):
         spread = {
             "maxSkew": 5,
             "topologyKey": ZONE,
@@ -217,7 +217,7 @@ class TestBesideOthers:
         siege = FullCluster(nodes, placed, members=2, groups=[group_of("g", 50, whole=True)], member=member)
         assert siege.victims() == ["marked", "there", "low"]
 
-    def test_a_claim_that_one_pod_may_use_is_taken_from_it_wherever_it_is(self):
+    def test_the_user_of_a_claim_for_one_pod_is_a_victim_on_any_node(self):
         siege = FullCluster(
             [room("n1", 2), room("n2", 2)],
             [one("quiet", "n1"), one("holder", "n2", spec=MOUNTS)],
@@ -226,9 +226,9 @@ class TestBesideOthers:
         give_claim(siege)
         assert siege.victims() == ["holder"]
 
-    def test_a_filter_that_looks_farther_than_it_should_is_asked_about_every_unit(self):
+    def test_a_filter_that_depends_on_more_than_it_declares_runs_for_every_unit(self):
         class Lonely(Plugin, FilterPlugin):
-            """Rejects everybody while more than one pod is placed anywhere."""
+            """Rejects all nodes while more than one pod is on other nodes."""
 
             name = "Lonely"
 
@@ -244,7 +244,7 @@ class TestBesideOthers:
 
 
 class Watchful(Plugin, FilterPlugin):
-    """Rejects everybody while there is a pod named `far`."""
+    """Rejects all nodes while a pod named `far` exists."""
 
     name = "Watchful"
 
@@ -258,12 +258,12 @@ def apart_from(app: str) -> dict:
     return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
-class TestFromNodesThatAreTooSmall:
+class TestVictimsOnNodesThatAreTooSmall:
     @pytest.mark.parametrize(
         ("far", "member", "options"),
         [
-            pytest.param(apart_from("gang"), {}, {}, id="who keeps members away from its zone"),
-            pytest.param({}, apart_from("far"), {}, id="whom members keep away from"),
+            pytest.param(apart_from("gang"), {}, {}, id="its anti-affinity excludes members from its zone"),
+            pytest.param({}, apart_from("far"), {}, id="the anti-affinity of members selects it"),
             pytest.param(
                 {},
                 {
@@ -277,23 +277,23 @@ class TestFromNodesThatAreTooSmall:
                     ]
                 },
                 {},
-                id="who skews the spread of members",
+                id="it violates the spread constraint of members",
             ),
             pytest.param(
                 MOUNTS,
                 MOUNTS,
                 {},
-                id="who has the claim that members want for themselves",
+                id="it uses a claim for one pod that members need",
             ),
             pytest.param(
                 {},
                 {},
                 {"plugins": filtering("Watchful"), "classes": {**PLUGINS, "Watchful": Watchful}},
-                id="who is in the way of a filter of somebody else",
+                id="an out-of-tree filter notices it",
             ),
         ],
     )
-    def test_pods_go_for_what_reaches_beyond_their_node(self, far, member, options):
+    def test_a_pod_that_affects_other_nodes_is_a_victim(self, far, member, options):
         siege = FullCluster(
             [room("large", 4), room("small", 1), room("other", 1, "y")],
             [one("far", "small", labels={"app": "far", "kind": "same"}, spec=far)],
@@ -304,7 +304,7 @@ class TestFromNodesThatAreTooSmall:
         assert siege.victims() == ["far"]
 
 
-class TestNobodyGoes:
+class TestNoVictims:
     @pytest.mark.parametrize(
         ("placed", "groups"),
         [
@@ -321,7 +321,7 @@ class TestNobodyGoes:
         assert found.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         assert found.message == "pod group preemption: No preemption victims found for incoming preemptor"
 
-    def test_where_not_even_the_empty_cluster_is_enough_the_group_says_what_it_lacks(self):
+    def test_a_group_too_large_for_an_empty_cluster_gets_the_message_of_its_minimum(self):
         found = FullCluster([room("n1", 1)], [one("low", "n1")], members=2).preempt()
         assert found.code is Code.UNSCHEDULABLE
         assert found.message == ("pod group preemption: minCount (2) cannot be satisfied: 1 scheduled, 0 remaining")
@@ -330,14 +330,14 @@ class TestNobodyGoes:
         ("group", "member"),
         [
             pytest.param({"preemptionPolicy": "Never"}, {}, id="of the group"),
-            pytest.param({}, {"spec": {"preemptionPolicy": "Never"}}, id="of its pods, where the group has none"),
+            pytest.param({}, {"spec": {"preemptionPolicy": "Never"}}, id="of its pods, if the group has none"),
         ],
     )
-    def test_the_policy_never(self, group, member):
+    def test_preemption_policy_never(self, group, member):
         found = FullCluster([room("n1", 1)], [one("low", "n1")], group=group, member=member).preempt()
         assert found == unschedulable("pod group preemption: not eligible due to preemptionPolicy=Never.")
 
-    def test_the_groups_policy_is_above_that_of_its_pods(self):
+    def test_the_policy_of_the_group_overrides_that_of_its_pods(self):
         siege = FullCluster(
             [room("n1", 1)],
             [one("low", "n1")],
@@ -345,11 +345,11 @@ class TestNobodyGoes:
             member={"spec": {"preemptionPolicy": "Never"}},
         )
         found = siege.preempt()
-        # Members that disagree with their group are its error, which is found when it is planned.
+        # Planning finds that the members disagree with their group.
         assert found.code is Code.ERROR
         assert "same preemption policy" in found.message
 
-    def test_without_the_plugin_at_post_filter(self):
+    def test_a_profile_without_default_preemption(self):
         without = {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}}
         found = FullCluster([room("n1", 1)], [one("low", "n1")], plugins=without).preempt()
         assert found == unschedulable()
@@ -370,13 +370,13 @@ class TestOngoing:
     def nominated(self, node: str) -> dict:
         return {"status": {"nominatedNodeName": node}}
 
-    def test_a_group_waits_for_the_victims_that_are_still_going(self):
+    def test_a_group_waits_for_victims_that_are_still_terminating(self):
         siege = FullCluster([room("n1", 1)], [self.going("low", "n1")], member=self.nominated("n1"))
         found = siege.preempt()
         assert found.message == "pod group preemption: ongoing preemption on nominated nodes"
         assert (found.nominations, found.victims) == ({"default/m0": "n1"}, ())
 
-    def test_a_nomination_counts_before_the_api_server_has_shown_it(self):
+    def test_a_nomination_counts_before_the_api_server_returns_it(self):
         siege = FullCluster([room("n1", 1)], [self.going("low", "n1")])
         siege.cache.nominator.add(siege.members[0], "n1")
         assert siege.preempt().victims == ()
@@ -389,7 +389,7 @@ class TestOngoing:
             pytest.param(("low", "n1", 0, "g"), [group_of("g", 200)], id="of a group of higher priority"),
         ],
     )
-    def test_others_that_are_going_are_not_waited_for(self, going, groups):
+    def test_a_group_does_not_wait_for_other_terminating_pods(self, going, groups):
         nodes = [room("n1", 2), room("n2", 1)]
         placed = [one("low1", "n1"), one("low2", "n1"), self.going(*going)]
         found = FullCluster(nodes, placed, groups=groups, member=self.nominated("n1")).preempt()
@@ -397,7 +397,7 @@ class TestOngoing:
 
 
 class TestWholeDecision:
-    def test_the_message_of_the_group_ends_with_what_preemption_says(self):
+    def test_the_groups_message_ends_with_that_of_preemption(self):
         siege = FullCluster([room("n1", 1)], [one("low", "n1")])
         decision = decide(siege.planner, siege.members, NOW)
         assert isinstance(decision, GangRejection)
@@ -407,13 +407,13 @@ class TestWholeDecision:
         )
         assert isinstance(decision.preemption, GangPreemption)
 
-    def test_if_nobody_need_go_after_all_the_group_is_placed(self):
+    def test_a_group_that_fits_without_victims_after_all_is_placed(self):
         siege = FullCluster([room("n1", 1), room("n2", 1)], [one("low", "n1")])
         planner = siege.planner
         answers = [GangRejection(planner.group, "not this time"), planner.plan(siege.members)]
 
         class Fickle:
-            """A planner that finds a place at the second attempt only."""
+            """A planner whose second plan succeeds."""
 
             framework, cache, group = planner.framework, planner.cache, planner.group
 
@@ -422,9 +422,9 @@ class TestWholeDecision:
 
         assert isinstance(decide(Fickle(), siege.members, NOW), GangPlacement)
 
-    def test_a_plugin_that_fails_while_units_come_back_is_a_fault_and_all_are_back(self):
+    def test_a_plugin_that_fails_during_reprieve_is_a_fault_and_all_pods_are_restored(self):
         class Breaks(Plugin, FilterPlugin):
-            """Works until the cluster was empty once."""
+            """Works until it has seen the cluster empty."""
 
             name = "Breaks"
             emptied = False

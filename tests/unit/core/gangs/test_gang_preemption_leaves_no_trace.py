@@ -1,4 +1,4 @@
-"""Whatever is in the cluster: the search leaves it as it was, and asking only some filters again finds the same victims."""
+"""For random clusters: gang preemption leaves the cache as it was, and finds the same victims as when it runs all filters again."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def sieges(draw: st.DrawFn) -> FullCluster:
         siege.cache.nominator.add(pod, draw(st.sampled_from(list(NODES))))
     note(f"nominated: {[(n, [p.name for p in siege.cache.nominator.on(n)]) for n in NODES]}")
     if draw(st.booleans()):
-        other = parse_pod(make_pod("promised", requests={"cpu": "1"}, priority=draw(st.sampled_from((10, 200)))))
+        other = parse_pod(make_pod("nominated", requests={"cpu": "1"}, priority=draw(st.sampled_from((10, 200)))))
         siege.cache.nominator.add(other, draw(st.sampled_from(list(NODES))))
     return siege
 
 
-def everything(siege: FullCluster) -> dict[str, Any]:
-    """All that the cache and what watches it say, directly and in the answers of filters and scores."""
+def contents(siege: FullCluster) -> dict[str, Any]:
+    """The contents of the cache, and verdicts and scores that depend on its observers."""
     cache, table = siege.cache, siege.cache.table
     found: dict[str, Any] = {
         "nodes": {
@@ -120,12 +120,12 @@ def everything(siege: FullCluster) -> dict[str, Any]:
 
 @given(sieges())
 @settings(max_examples=60, deadline=None)
-def test_the_search_leaves_everything_as_it_was_and_asks_no_less_than_it_must(siege):
-    before = everything(siege)
+def test_preemption_leaves_the_cache_as_it_was_and_filters_all_affected_members(siege):
+    before = contents(siege)
     with mock.patch.object(gang_preemption, "THOROUGH", (False,)):
         found = siege.preempt()
     note(f"found {found}")
-    assert everything(siege) == before
+    assert contents(siege) == before
     with mock.patch.object(gang_preemption, "THOROUGH", (True,)):
         thorough = siege.preempt()
     note(f"thorough {thorough}")
@@ -133,4 +133,4 @@ def test_the_search_leaves_everything_as_it_was_and_asks_no_less_than_it_must(si
     if isinstance(found, GangPreemption):
         assert found.nominations == thorough.nominations
         assert [pod.name for pod in found.victims] == [pod.name for pod in thorough.victims]
-    assert everything(siege) == before
+    assert contents(siege) == before

@@ -1,4 +1,4 @@
-"""A single pod that preempts where there are pod groups: units, their priorities, and what filters see of other nodes."""
+"""A single pod that preempts members of pod groups: units, their priorities, and victims on other nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.objects.builders import make_pod
 
 
 def decide(nodes, placed, groups=(), budgets=(), **pod: Any) -> Rejection:
-    """What becomes of a pod of priority 100 that wants one CPU."""
+    """The decision for a pod of priority 100 that requests one CPU."""
     world = World(clock=lambda: NOW)
     world.fill({"nodes": nodes, "pods": placed, "podDisruptionBudgets": list(budgets)})
     for group in groups:
@@ -31,38 +31,38 @@ def decide(nodes, placed, groups=(), budgets=(), **pod: Any) -> Rejection:
     return decision
 
 
-def gone(decision: Rejection) -> tuple[str | None, list[str]]:
+def victims_of(decision: Rejection) -> tuple[str | None, list[str]]:
     return decision.nominated_node, [victim.name for victim in decision.victims]
 
 
 PAIR = [one("a", "n1", group="g"), one("b", "n2", group="g")]
 
 
-def test_a_group_that_goes_as_a_whole_goes_from_all_nodes():
+def test_a_whole_group_is_evicted_from_all_nodes():
     full = [one("high", "n2", 200)]
-    assert gone(decide([room("n1", 1), room("n2", 2)], [*PAIR, *full], [group_of("g", whole=True)])) == (
+    assert victims_of(decide([room("n1", 1), room("n2", 2)], [*PAIR, *full], [group_of("g", whole=True)])) == (
         "n1",
         ["a", "b"],
     )
 
 
-def test_pods_of_a_group_that_go_alone_go_alone():
-    node, victims = gone(decide([room("n1", 1), room("n2", 1)], PAIR, [group_of("g")]))
+def test_members_of_a_group_with_disruption_mode_single_are_evicted_alone():
+    node, victims = victims_of(decide([room("n1", 1), room("n2", 1)], PAIR, [group_of("g")]))
     assert (node, victims) in (("n1", ["a"]), ("n2", ["b"]))
 
 
-def test_a_group_that_is_not_there_or_not_served_makes_no_difference():
+def test_a_group_that_does_not_exist_or_is_not_served_is_ignored():
     for groups in ([], [group_of("other", whole=True)]):
-        assert len(gone(decide([room("n1", 1), room("n2", 1)], PAIR, groups))[1]) == 1
+        assert len(victims_of(decide([room("n1", 1), room("n2", 1)], PAIR, groups))[1]) == 1
 
 
-def test_a_node_with_one_lone_victim_costs_less_than_a_whole_group():
+def test_a_node_with_one_victim_is_preferred_to_one_with_a_whole_group():
     nodes = [room("n1", 1), room("n2", 1), room("n3", 1)]
     placed = [*PAIR, one("alone", "n3")]
-    assert gone(decide(nodes, placed, [group_of("g", 0, whole=True)])) == ("n3", ["alone"])
+    assert victims_of(decide(nodes, placed, [group_of("g", 0, whole=True)])) == ("n3", ["alone"])
 
 
-def test_a_group_comes_back_before_a_lone_pod_and_a_larger_one_before_a_smaller():
+def test_groups_are_reprieved_before_single_pods_and_larger_groups_first():
     placed = [
         one("alone", "n1"),
         one("small", "n1", group="small"),
@@ -73,49 +73,49 @@ def test_a_group_comes_back_before_a_lone_pod_and_a_larger_one_before_a_smaller(
     nodes = [room("n1", 3), room("n2", 1)]
     blocked = [one("high", "n2", 200)]
     nodes[1] = room("n2", 2)
-    assert gone(decide(nodes, [*placed, *blocked], groups)) == ("n1", ["alone"])
-    assert gone(decide(nodes, [*placed, *blocked], groups, requests={"cpu": "2"})) == ("n1", ["small", "alone"])
+    assert victims_of(decide(nodes, [*placed, *blocked], groups)) == ("n1", ["alone"])
+    assert victims_of(decide(nodes, [*placed, *blocked], groups, requests={"cpu": "2"})) == ("n1", ["small", "alone"])
 
 
 @pytest.mark.parametrize(
-    ("own", "groups", "goes"),
+    ("own", "groups", "evicted"),
     [
-        pytest.param(200, 50, True, id="pods of a group of lower priority go whatever they say"),
-        pytest.param(0, 200, False, id="pods of a group of higher priority stay whatever they say"),
+        pytest.param(200, 50, True, id="the group has a lower priority than its pods"),
+        pytest.param(0, 200, False, id="the group has a higher priority than its pods"),
     ],
 )
 @pytest.mark.parametrize("whole", [True, False], ids=["together", "alone"])
-def test_the_groups_priority_counts(own, groups, goes, whole):
+def test_the_priority_of_the_group_counts(own, groups, evicted, whole):
     placed = [one("a", "n1", own, group="g")]
-    assert bool(decide([room("n1", 1)], placed, [group_of("g", groups, whole=whole)]).victims) is goes
+    assert bool(decide([room("n1", 1)], placed, [group_of("g", groups, whole=whole)]).victims) is evicted
 
 
-def test_without_a_priority_of_its_own_a_whole_group_has_that_of_its_most_important_pod():
+def test_a_whole_group_without_a_priority_has_that_of_its_most_important_pod():
     placed = [one("a", "n1", 0, group="g"), one("b", "n2", 200, group="g")]
     assert not decide([room("n1", 1), room("n2", 1)], placed, [group_of("g", whole=True)]).victims
 
 
-def test_every_violation_of_a_whole_group_counts_against_its_node():
+def test_each_budget_violation_of_a_whole_group_counts_against_its_node():
     placed = [
         *(one(f"g{i}", f"n{i}", group="g", labels={"app": "db"}) for i in (1, 2)),
         one("alone", "n3", 50, labels={"app": "db"}),
     ]
     nodes = [room(f"n{i}", 1) for i in (1, 2, 3)]
     decision = decide(nodes, placed, [group_of("g", 0, whole=True)], [budget("db", 0, {"app": "db"})])
-    assert gone(decision) == ("n3", ["alone"])
+    assert victims_of(decision) == ("n3", ["alone"])
 
 
-def test_what_goes_elsewhere_with_its_group_is_no_longer_in_the_way():
+def test_filters_do_not_see_members_evicted_from_other_nodes():
     term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "noisy"}}}
     apart = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
     placed = [one("near", "n1", group="g"), one("noisy", "n2", group="g", labels={"app": "noisy"})]
     nodes = [room("n1", 1, "a"), room("n2", 1, "a")]
-    assert gone(decide(nodes, placed, [group_of("g", whole=True)], spec=apart))[1] == ["near", "noisy"]
-    # Going alone it would not help on n1, and on n2 the noisy one goes alone.
-    assert gone(decide(nodes, placed, [group_of("g")], spec=apart)) == ("n2", ["noisy"])
+    assert victims_of(decide(nodes, placed, [group_of("g", whole=True)], spec=apart))[1] == ["near", "noisy"]
+    # If members are evicted alone, no eviction helps on n1, and on n2 only the noisy pod is evicted.
+    assert victims_of(decide(nodes, placed, [group_of("g")], spec=apart)) == ("n2", ["noisy"])
 
 
-def test_disruptions_are_groups_that_go_whole_and_single_pods_of_others():
+def test_disruptions_are_whole_groups_and_single_members_of_other_groups():
     world = World()
     pods = [one("a", "n", group="g"), one("b", "n", group="g"), one("c", "n", group="h"), one("d", "n")]
     for group in (group_of("g", whole=True), group_of("h")):

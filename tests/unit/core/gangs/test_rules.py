@@ -1,4 +1,4 @@
-"""What a group must fulfil: agreement, counts, and resources in all."""
+"""The rules for a group: members agree, and `minResources` are free."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TestAgreement:
         ],
     )
     @pytest.mark.parametrize("placed", [pytest.param(True, id="placed"), pytest.param(False, id="waiting")])
-    def test_a_member_that_differs_is_named_wherever_it_is(self, other, problem, placed):
+    def test_a_member_that_differs_is_a_disagreement(self, other, problem, placed):
         group = parse_pod_group(PLUGINS_KIND, raw_group())
         first, odd = parse_pod(member("a", priority=0)), parse_pod(member("b", **{"priority": 0, **other}))
         waiting, there = ([first], [odd]) if placed else ([first, odd], [])
@@ -52,12 +52,12 @@ class TestShortage:
         ("size", "holder", "lacking"),
         [
             pytest.param("12", None, False, id="all of it is free"),
-            pytest.param("11", None, True, id="there is too little"),
-            pytest.param("12", make_pod("other", node="n", requests={"cpu": "4"}), True, id="others hold a part"),
-            pytest.param("12", member("a", node="n", requests={"cpu": "4"}), False, id="members hold a part"),
+            pytest.param("11", None, True, id="too little is free"),
+            pytest.param("12", make_pod("other", node="n", requests={"cpu": "4"}), True, id="another pod uses some"),
+            pytest.param("12", member("a", node="n", requests={"cpu": "4"}), False, id="a member uses some"),
         ],
     )
-    def test_what_is_free_and_what_members_hold_counts(self, size, holder, lacking):
+    def test_free_resources_and_those_of_members_count(self, size, holder, lacking):
         world = World()
         world.fill({"nodes": [make_node("n", allocatable={"cpu": size})], "pods": [holder] if holder else []})
         world.cache.set_object(PLUGINS_KIND, raw_group(minResources={"cpu": "12"}))

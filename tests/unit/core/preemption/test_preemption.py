@@ -39,12 +39,12 @@ def victims(decision):
     return decision.nominated_node, {victim.name for victim in decision.victims}
 
 
-def test_only_as_many_pods_go_as_must():
+def test_only_as_many_pods_as_needed_are_victims():
     pods = [placed("low", "a", 1), placed("lower", "a", 0)]
     assert victims(decide([small("a")], pods, urgent("1"))) == ("a", {"lower"})
 
 
-def test_pods_of_equal_priority_stay():
+def test_pods_of_equal_priority_are_no_victims():
     decision = decide([small("a")], [placed("equal", "a", 100, "2")], urgent())
     assert victims(decision) == ("", set())
     assert decision.message.endswith(
@@ -96,14 +96,14 @@ def test_the_cheaper_node_is_chosen(left, right):
     assert [c.node_name for c in acceptable([candidate("left", left), candidate("right", right)], NOW)] == ["right"]
 
 
-def test_the_node_whose_victims_started_last_is_chosen_and_no_start_means_now():
+def test_the_node_whose_victims_started_last_is_chosen_and_unstarted_pods_count_as_started_now():
     pods = [placed("old", "a", 0, "2"), placed("young", "b", 0, "2", "2023-06-01T00:00:00Z")]
     assert victims(decide([small("a"), small("b")], pods, urgent()))[0] == "b"
     pods[0] = placed("unstarted", "a", 0, "2", start=None)
     assert victims(decide([small("a"), small("b")], pods, urgent()))[0] == "a"
 
 
-def test_a_pod_whose_victim_is_still_going_does_not_preempt_again():
+def test_a_pod_whose_victim_is_still_terminating_does_not_preempt_again():
     going = placed("going", "a", 0, "2", metadata={"deletionTimestamp": "2023-01-01T00:00:00Z"})
     going["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
     decision = decide([small("a")], [going], urgent(status={"nominatedNodeName": "a"}))
@@ -111,12 +111,12 @@ def test_a_pod_whose_victim_is_still_going_does_not_preempt_again():
     assert decision.message.endswith("preemption: not eligible due to a terminating pod on the nominated node.")
 
 
-def test_room_that_is_promised_to_an_equal_or_greater_pod_is_not_taken():
-    promised = make_pod("promised", priority=200, requests={"cpu": "2"}, status={"nominatedNodeName": "a"})
-    decision = decide([small("a")], [], urgent("1"), nominated=[promised])
+def test_resources_for_a_nominated_pod_of_equal_or_higher_priority_are_not_taken():
+    nominated = make_pod("nominated", priority=200, requests={"cpu": "2"}, status={"nominatedNodeName": "a"})
+    decision = decide([small("a")], [], urgent("1"), nominated=[nominated])
     assert isinstance(decision, Rejection)
-    promised["spec"]["priority"] = 50
-    assert isinstance(decide([small("a")], [], urgent("1"), nominated=[promised]), Placement)
+    nominated["spec"]["priority"] = 50
+    assert isinstance(decide([small("a")], [], urgent("1"), nominated=[nominated]), Placement)
 
 
 def test_affinity_is_counted_again_without_the_victims():
@@ -132,14 +132,14 @@ def test_affinity_is_counted_again_without_the_victims():
     "budgets, violating",
     [
         pytest.param([budget("b", 1, {"app": "x"})], ["two"], id="a budget is used up in the order given"),
-        pytest.param([budget("b", 2, {"app": "x"})], [], id="a budget with room"),
-        pytest.param([budget("b", 0, {})], [], id="an empty selector concerns nobody"),
-        pytest.param([budget("b", 1, {"app": "x"}, disruptedPods={"one": "now"})], [], id="a pod already counted"),
+        pytest.param([budget("b", 2, {"app": "x"})], [], id="a budget that allows both evictions"),
+        pytest.param([budget("b", 0, {})], [], id="an empty selector selects no pod"),
+        pytest.param([budget("b", 1, {"app": "x"}, disruptedPods={"one": "now"})], [], id="a pod that the budget already counts as disrupted"),
         pytest.param([{**budget("b", 0, {"app": "x"}), "metadata": {"name": "b", "namespace": "other"}}], [], id="another namespace"),
         pytest.param([{"metadata": {"name": "b", "namespace": "default"}, "spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}}], [], id="a selector that is not valid"),
     ],
 )  # fmt: skip
-def test_budgets(budgets, violating):
+def test_budget_violations(budgets, violating):
     pods = [parse_pod(placed(name, "a", labels={"app": "x"})) for name in ("one", "two")]
     bare = parse_pod(placed("bare", "a"))
     found, others = split_by_budget([Unit((pod,), 0) for pod in (*pods, bare)], budgets)
@@ -150,17 +150,17 @@ def test_budgets(budgets, violating):
 @pytest.mark.parametrize(
     "args, field",
     [
-        pytest.param(DefaultPreemptionArgs(101, 1), "args.minCandidateNodesPercentage", id="more than all"),
-        pytest.param(DefaultPreemptionArgs(10, -1), "args.minCandidateNodesAbsolute", id="fewer than none"),
-        pytest.param(DefaultPreemptionArgs(0, 0), "args", id="none at all"),
+        pytest.param(DefaultPreemptionArgs(101, 1), "args.minCandidateNodesPercentage", id="more than 100 percent"),
+        pytest.param(DefaultPreemptionArgs(10, -1), "args.minCandidateNodesAbsolute", id="a negative number"),
+        pytest.param(DefaultPreemptionArgs(0, 0), "args", id="both are 0"),
     ],
 )
-def test_args_out_of_range_are_refused_naming_the_field(args, field):
+def test_args_out_of_range_are_rejected_with_the_name_of_the_field(args, field):
     assert [where for where, _ in args.validate("args")] == [field]
     assert not list(DefaultPreemptionArgs().validate("args"))
 
 
-def test_as_many_candidates_as_32_bits_hold_and_no_more():
+def test_numbers_of_candidates_are_limited_to_32_bits():
     with pytest.raises(ArgsError, match="minCandidateNodesAbsolute: 1099511627776 is greater than 2147483647"):
         decode_args(DefaultPreemptionArgs, {"minCandidateNodesAbsolute": 2**40}, "args")
 
@@ -173,7 +173,7 @@ def test_only_asynchronous_preemption_holds_the_preemptor(gate):
     assert (plugin.pre_enqueue(pod) is not None) is gate
 
 
-def test_a_port_is_free_in_the_dry_run_once_any_of_its_users_is_off():
+def test_a_port_is_free_in_the_dry_run_once_any_of_its_users_is_removed():
     port = {"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}}
     pods = [make_pod("low", node="a", priority=1, **port), make_pod("high", node="a", priority=200, **port)]
     assert victims(decide([small("a")], pods, make_pod("urgent", priority=100, **port))) == ("a", {"low"})
