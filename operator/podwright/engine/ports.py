@@ -94,7 +94,7 @@ class StatusWriter(Protocol):
         """Writes nothing more for the pod: it is deleted, or has a node."""
 
     def write(self, pod: PodInfo, verdict: Verdict | None, nominated_node: str | None) -> None:
-        """Sets the condition PodScheduled=False and `nominatedNodeName` ("" clears it); None leaves either as it is."""
+        """Sets the condition PodScheduled=False and `nominatedNodeName` ("" clears it); None leaves the field unchanged."""
 
 
 class GroupWriter(Protocol):

@@ -265,7 +265,7 @@ class Runtime:
     # Tasks
 
     def _spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        task = asyncio.create_task(_forever(name, work), name=f"podwright {name}")
+        task = asyncio.create_task(run_forever(name, work), name=f"podwright {name}")
         self._tasks.append(task)
         return task
 
@@ -299,7 +299,7 @@ class Runtime:
         await self.http.close()
 
 
-async def _forever(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def run_forever(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     while True:
         try:
             await work()

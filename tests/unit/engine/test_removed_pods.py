@@ -11,7 +11,6 @@ import pytest
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import KIND
 from podwright.engine import engine, memory
-from podwright.kube.runtime import _forever
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod_group
 
@@ -63,26 +62,6 @@ async def test_a_waiting_pod_gets_the_room_of_a_pod_that_the_watch_first_shows_f
         rig.engine.assigned.put({**on_node(raw, "a"), "status": {"phase": "Succeeded"}})
         await settle()
         assert rig.cluster.bound[-1] == ("waits", "a")
-
-
-async def test_a_task_restarts_when_part_of_its_work_was_cancelled_by_others(monkeypatch):
-    monkeypatch.setattr("podwright.kube.runtime.RESTART_SECONDS", 0)
-    rounds = 0
-
-    async def work() -> None:
-        nonlocal rounds
-        rounds += 1
-        part = asyncio.create_task(asyncio.sleep(60))
-        if rounds == 1:
-            part.cancel()
-        await part
-
-    task = asyncio.create_task(_forever("work", work))
-    await settle()
-    assert rounds == 2
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    assert task.cancelled()
 
 
 async def test_findings_about_nodes_do_not_keep_removed_pods_in_memory(monkeypatch):

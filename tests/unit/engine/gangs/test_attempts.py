@@ -137,9 +137,9 @@ class TestAllOrNothing:
                 "pod group preemption: No preemption victims found for incoming preemptor"
             )
             assert rig.groups.written == [("gang", "Unschedulable", message)]
-            said = {name: verdict.message for name, verdict, _ in rig.status.written}
-            assert said["p4"] == "0/2 nodes are available: 2 Insufficient cpu."
-            assert {said[f"p{i}"] for i in range(4)} == {message}
+            messages = {name: verdict.message for name, verdict, _ in rig.status.written}
+            assert messages["p4"] == "0/2 nodes are available: 2 Insufficient cpu."
+            assert {messages[f"p{i}"] for i in range(4)} == {message}
 
     async def test_room_for_the_last_member_places_all(self):
         rig = rig_with(nodes=2)

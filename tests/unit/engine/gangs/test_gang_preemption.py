@@ -260,7 +260,7 @@ class TestGroupsAsVictims:
     async def test_a_group_disrupted_as_a_whole_gets_one_condition(self):
         rig = full_nodes(group="victims")
         async with deciding(rig):
-            assert [said for said in rig.groups.written if said[1] == "DisruptionTarget"] == [
+            assert [each for each in rig.groups.written if each[1] == "DisruptionTarget"] == [
                 ("victims", "DisruptionTarget", "podwright: preempting to accommodate a higher priority podgroup")
             ]
             assert metric(rig, "scheduler_preemption_workload_disruptions_sum", preemptor="podgroup") == 1
