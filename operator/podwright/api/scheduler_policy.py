@@ -42,8 +42,12 @@ StrategyType = Literal[
     "NodeName",
     "Custom",
 ]
-WITH_RESOURCES: Final = ("LeastAllocated", "MostAllocated", "BalancedAllocation", "RequestedToCapacityRatio")
-"""The strategy types that take `resources`."""
+_STRATEGIES_WITH_RESOURCES: Final = (
+    "LeastAllocated",
+    "MostAllocated",
+    "BalancedAllocation",
+    "RequestedToCapacityRatio",
+)
 NAMELESS: Final = "?"
 """Stands for the name of a policy that has none."""
 UNSUPPORTED_FIELDS: Final = ("rules", "extenders")
@@ -229,8 +233,8 @@ class Strategy:
 
     RULES = (
         Rule(
-            cel=f"self.type in {list(WITH_RESOURCES)} || !has(self.resources) || size(self.resources) == 0",
-            holds=lambda self: self.type in WITH_RESOURCES or not self.resources,
+            cel=f"self.type in {list(_STRATEGIES_WITH_RESOURCES)} || !has(self.resources) || size(self.resources) == 0",
+            holds=lambda self: self.type in _STRATEGIES_WITH_RESOURCES or not self.resources,
             message="is not used by strategy type {self.type}",
             fallback="is not used by this strategy type",
             path=".resources",
