@@ -231,7 +231,6 @@ class Engine:
     def schedule_one(self, queued: QueuedPod) -> None:
         """One attempt at a popped pod, or at its pod group. Never raises: an error is a failed attempt."""
         started = self._sources.clock()
-        profile = queued.pod.scheduler_name
         try:
             policy = self.policies.of(queued.pod)
             if policy is None:
@@ -249,15 +248,15 @@ class Engine:
                 if isinstance(decision, Placement):
                     self.binding_executor.start(queued, policy, decision, started)
                 elif isinstance(decision, Rejection):
-                    self._failures.reject(queued, decision, policy.framework, profile, seconds)
+                    self._failures.reject(queued, decision, policy.framework, seconds)
                 else:
-                    self._failures.fail(queued, decision.message, profile, seconds)
+                    self._failures.fail(queued, decision.message, seconds)
         except Exception as error:
             log.exception("an attempt at pod %s failed", queued.pod.key)
             if self.cache.is_assumed(queued.uid) and not self.binding_cycles.has(queued.uid):
                 self.cache.forget(queued.uid)
             text = f"{type(error).__name__}: {error}"
-            self._failures.fail(queued, text, profile, self._sources.clock() - started)
+            self._failures.fail(queued, text, self._sources.clock() - started)
 
     def _skip(self, queued: QueuedPod) -> None:
         """Drops a pod that is being deleted."""

@@ -52,11 +52,9 @@ class Failures:
         self._metrics = ports.metrics
         self._preemptions = preemptions
 
-    def reject(
-        self, queued: QueuedPod, decision: Rejection, framework: Framework, profile: str, seconds: float
-    ) -> None:
-        """No node was feasible."""
-        self._metrics.attempt_took(UNSCHEDULABLE, profile, seconds)
+    def reject(self, queued: QueuedPod, decision: Rejection, framework: Framework, seconds: float) -> None:
+        """No node was feasible. `seconds`, here and below: how long the attempt took."""
+        self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
         if decision.post_filter_status is not None and any(
             p.name == DEFAULT_PREEMPTION for p in framework.post_filter_plugins
         ):
@@ -123,15 +121,13 @@ class Failures:
             self._nominate(queued.pod, nominated)
             self._publish(queued, REASON_UNSCHEDULABLE, message, nominated, once=once)
 
-    def reject_node(
-        self, queued: QueuedPod, status: Status, profile: str, seconds: float, *, permit_over: bool = False
-    ) -> None:
+    def reject_node(self, queued: QueuedPod, status: Status, seconds: float, *, permit_over: bool) -> None:
         """A plugin rejected the chosen node in Reserve or Permit, or with `permit_over` in PreBind or Bind.
 
         In Reserve or Permit this makes the pod unschedulable. Later, the pod is retried after its backoff, and condition and event
         carry the plugin's own message.
         """
-        self._metrics.attempt_took(UNSCHEDULABLE, profile, seconds)
+        self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
         if permit_over:
             self._queue.fault(queued)
             self._publish_if_queued(queued, REASON_UNSCHEDULABLE, status.message)
@@ -143,9 +139,9 @@ class Failures:
         message = f"0/1 nodes are available: {', '.join(reasons)}." if reasons else "0/1 nodes are available:"
         self._publish_if_queued(queued, REASON_UNSCHEDULABLE, message)
 
-    def fail(self, queued: QueuedPod, message: str, profile: str, seconds: float, *, once: bool = False) -> None:
+    def fail(self, queued: QueuedPod, message: str, seconds: float, *, once: bool = False) -> None:
         """The attempt failed with an error. `once`: see `reject_by`."""
-        self._metrics.attempt_took(ERROR, profile, seconds)
+        self._metrics.attempt_took(ERROR, queued.pod.scheduler_name, seconds)
         self._queue.fault(queued)
         if self._publish_if_queued(queued, SCHEDULER_ERROR, message, once=once):
             log.warning("pod %s: %s; trying again", queued.pod.key, message)

@@ -80,9 +80,7 @@ class BindingCycle:
         self.state = state
 
     def end(self, outcome: Outcome) -> None:
-        """The state that follows the outcome. Raises BindingCycleError in debug mode if the outcome may not come now."""
-        if self.debug:
-            debug.check_outcome(self.queued.pod.key, self.state, outcome)
+        """The state that follows the outcome, whose effects were carried out."""
         self.state, self.outcome = EFFECTS[outcome].state, outcome
 
     def stop(self, ending: Ending) -> bool:

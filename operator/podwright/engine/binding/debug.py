@@ -55,7 +55,7 @@ def check_effects(queued: QueuedPod, outcome: Outcome, cache: Cache, queue: Sche
     if assumed and outcome not in _MAY_STAY_ASSUMED:
         _violated(pod, f"still assumed after {outcome.name}")
     if assumed and outcome is Outcome.BOUND and unconfirmed != uid:
-        _violated(pod, "assumed and bound, but nobody waits for the confirmation")
+        _violated(pod, "assumed and bound, but not among the unconfirmed Bindings")
     if assumed and known is not None and known.place is not Place.IN_FLIGHT:
         _violated(pod, f"assumed and in the queue after {outcome.name}")
     if effects.queue is Queueing.DONE and known is queued:

@@ -78,12 +78,11 @@ class OutcomeEffects:
         if effects.queue is Queueing.RETRY or status is None:
             self._queue.fault(queued)
             return
-        profile, seconds = queued.pod.scheduler_name, self._clock() - cycle.started
+        seconds = self._clock() - cycle.started
         if effects.queue is Queueing.REJECT:
-            permit_over = cycle.state in PERMIT_OVER
-            self._failures.reject_node(queued, status, profile, seconds, permit_over=permit_over)
+            self._failures.reject_node(queued, status, seconds, permit_over=cycle.state in PERMIT_OVER)
         else:
-            self._failures.fail(queued, status.message or status.code.text, profile, seconds)
+            self._failures.fail(queued, status.message or status.code.text, seconds)
 
     def _report(self, cycle: BindingCycle, effects: Effects) -> None:
         if effects.report is Report.BOUND:

@@ -4,8 +4,8 @@
                          └─► WAITING ──────┘       └─► PRE_BINDING ─► PRE_BOUND ─────┘
 
 A cycle leaves this graph by an outcome. The outcome's row in `EFFECTS` says everything that happens to the pod, and names the final
-state: BOUND, REQUEUED, DROPPED or STOPPED. UNKNOWN is not the end: in READING_BACK the API server tells the real outcome. In
-RECOVERING, the effects of an outcome have raised an exception, and the pod is brought to a safe place.
+state: BOUND, REQUEUED, DROPPED or STOPPED. UNKNOWN leads to READING_BACK, where the pod in the API server gives the outcome. In
+RECOVERING, an exception has interrupted the effects of an outcome, and the pod is brought to a safe place.
 
     outcome           unreserve  forget  queue   report  room  confirm  then
     BOUND             -          -       done    bound   -     yes      BOUND
@@ -23,7 +23,7 @@ RECOVERING, the effects of an outcome have raised an exception, and the pod is b
     LOST              -          -       retry   -       -     -        REQUEUED
     ENDED             -          -       keep    -       -     -        STOPPED
 
-The columns are the fields of `Effects`. `executor` runs the cycle, `effects` carries the rows out, and `debug` asserts both.
+The columns are the fields of `Effects` (`room` is `free_room`). `executor` runs the cycle, `effects` carries the rows out, and `debug` asserts both.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class State(Enum):
     POST_BINDING = auto()
     """Bind has succeeded; the PostBind plugins run."""
     READING_BACK = auto()
-    """Nobody knows whether the Binding went through. The pod stays assumed until the API server answers."""
+    """Bind failed, but the Binding may have gone through. The pod stays assumed until the API server answers."""
     RECOVERING = auto()
-    """Carrying out the effects of an outcome has raised an exception. An assumed pod is read back."""
+    """An exception interrupted the effects of an outcome. A pod that is still assumed is read back."""
     BOUND = auto()
     """Final: we have bound the pod."""
     REQUEUED = auto()
@@ -66,12 +66,12 @@ class State(Enum):
     DROPPED = auto()
     """Final: the pod is gone, or another scheduler has bound it."""
     STOPPED = auto()
-    """Final: the cycle is over and has nothing to say about the pod."""
+    """Final: the pod is left as it is."""
 
 
 FINAL: Final = frozenset({State.BOUND, State.REQUEUED, State.DROPPED, State.STOPPED})
 NOT_STARTED: Final = frozenset({State.ASSUMED, State.RESERVED})
-"""The cycle is not registered and has no task: nobody else has seen the pod on its node."""
+"""The cycle is not registered and has no task, so no other decision has counted the pod on its node."""
 STOPPABLE: Final = frozenset(
     {State.ASSUMED, State.RESERVED, State.WAITING, State.PERMITTED, State.PRE_BINDING, State.PRE_BOUND}
 )
@@ -119,7 +119,7 @@ class Outcome(Enum):
     DELETED = auto()
     """The pod was deleted, or is being deleted, before its Binding was posted."""
     UNKNOWN = auto()
-    """Bind failed, so nobody knows whether the Binding went through."""
+    """Bind failed, but the Binding may have gone through."""
     BOUND_BY_ANOTHER = auto()
     """The API server refused our Binding, and the pod is on the node that we chose: another scheduler chose the same."""
     BOUND_ELSEWHERE = auto()
@@ -127,13 +127,13 @@ class Outcome(Enum):
     GONE = auto()
     """The pod no longer exists."""
     SHUTDOWN = auto()
-    """The process ends before the Binding was posted."""
+    """The process ends and the Binding was not posted."""
     INTERRUPTED = auto()
     """The task was cancelled while the Binding was with the API server. The pod stays assumed; the next process reads it."""
     LOST = auto()
-    """Carrying out the effects raised an exception, and left the pod neither in the queue nor on a node."""
+    """An exception interrupted the effects, and the pod is neither in the queue nor on a node."""
     ENDED = auto()
-    """Carrying out the effects raised an exception after the pod was in its place."""
+    """An exception interrupted the effects, but the pod is in the queue or on a node."""
 
 
 class Queueing(Enum):

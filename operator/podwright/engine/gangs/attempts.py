@@ -122,7 +122,7 @@ class Gangs:
                 continue
             if self._cache.is_assumed(member.uid):
                 self._cache.forget(member.uid)
-            self._failures.fail(member, message, member.pod.scheduler_name, seconds)
+            self._failures.fail(member, message, seconds)
 
     def _decide(self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy) -> GangDecision:
         if problem := self._foreign_pods.problem(group.key, members[0].pod.scheduler_name):
@@ -158,9 +158,7 @@ class Gangs:
             return False
         for rejection in decision.rejections:
             member = queued[rejection.pod.uid]
-            self._failures.reject(
-                member, rejection, policy.framework, member.pod.scheduler_name, self._clock() - started
-            )
+            self._failures.reject(member, rejection, policy.framework, self._clock() - started)
             # The minimum is placed. The next attempt, which follows at once, decides whether the rest preempts.
             self._queue.activate(member.uid)
         self._groups.scheduled(decision.group)
@@ -168,5 +166,5 @@ class Gangs:
 
     def _fault(self, decision: GangFault, members: Sequence[QueuedPod], seconds: float) -> None:
         for member in members:
-            self._failures.fail(member, decision.message, member.pod.scheduler_name, seconds, once=True)
+            self._failures.fail(member, decision.message, seconds, once=True)
         self._groups.not_scheduled(decision.group, Verdict(SCHEDULER_ERROR, decision.message))

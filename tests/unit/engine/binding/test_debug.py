@@ -98,14 +98,14 @@ async def test_effects_that_do_not_match_the_table_are_caught(monkeypatch, viola
     violations.clear()
 
 
-async def test_a_bound_pod_whose_confirmation_nobody_awaits_is_caught(monkeypatch, violations):
+async def test_a_bound_pod_that_is_not_among_the_unconfirmed_ones_is_caught(monkeypatch, violations):
     monkeypatch.setattr(UnconfirmedBindings, "add", lambda *_: None)
     rig = Rig()
     rig.node("a")
     rig.pod("web")
     async with deciding(rig):
         assert violations == [
-            "binding cycle of pod default/web: assumed and bound, but nobody waits for the confirmation"
+            "binding cycle of pod default/web: assumed and bound, but not among the unconfirmed Bindings"
         ]
     violations.clear()
 
