@@ -1,4 +1,4 @@
-"""An API server that says what a test tells it to, over real HTTP."""
+"""A scripted API server over real HTTP."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Request:
 
 @dataclass
 class Script:
-    """Answers are taken one by one from `answers`; when they run out, `default` answers."""
+    """Answers requests with `answers` in order, then with `default`, and records the requests."""
 
     answers: list[Answer] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Script:
         body = orjson.loads(text) if text else None
         self.requests.append(Request(request.method, request.path, dict(request.query), dict(request.headers), body))
         answer = self.answers.pop(0) if self.answers else self.default
-        assert answer is not None, f"nobody expected {request.method} {request.path_qs}"
+        assert answer is not None, f"unexpected request: {request.method} {request.path_qs}"
         return await answer(request)
 
     @property
@@ -50,7 +50,7 @@ class Script:
 
 
 def says(status: int = 200, body: Any = None, **headers: str) -> Answer:
-    """A plain answer; an int in place of a body makes a Status."""
+    """A response with a JSON body, by default a Status object."""
 
     async def answer(_request: web.Request) -> web.StreamResponse:
         content = body if body is not None else {"kind": "Status", "reason": f"R{status}", "message": f"says {status}"}
@@ -66,7 +66,7 @@ def page(*items: Any, version: int | None = None, following: str = "") -> Answer
 
 
 def hangs_up() -> Answer:
-    """The connection is cut before there is an answer."""
+    """Closes the connection without a response."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
@@ -78,7 +78,7 @@ def hangs_up() -> Answer:
 
 
 def streams(*lines: Any, then: Callable[[], Awaitable[None]] | None = None) -> Answer:
-    """A watch: each line an object, or bytes as they are; then it ends, or does `then` first."""
+    """A watch that sends lines, each an object or raw bytes, awaits `then`, and ends."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -105,7 +105,7 @@ async def forever() -> None:
 async def api(
     *answers: Answer, default: Answer | None = None, metrics: Metrics | None = None
 ) -> AsyncIterator[tuple[Http, Script]]:
-    """An `Http` and the script of the server that it talks to."""
+    """An `Http`, and the script of its server."""
     async with served(*answers, default=default) as (url, script):
         source = Source(lambda _now: Loaded(Credentials(url, None, (("Authorization", "Bearer t"),))), lambda: 0.0)
         http = Http(source, metrics)
@@ -117,7 +117,7 @@ async def api(
 
 @asynccontextmanager
 async def served(*answers: Answer, default: Answer | None = None) -> AsyncIterator[tuple[str, Script]]:
-    """The server alone: its URL and its script."""
+    """A server's URL and its script."""
     script = Script(list(answers), default=default)
     app = web.Application(client_max_size=1 << 24)
     app.router.add_route("*", "/{path:.*}", script.handle)

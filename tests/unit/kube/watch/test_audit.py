@@ -1,4 +1,4 @@
-"""The audit of a watch: what it did not tell of is found out, and what is only late is not."""
+"""The audit of a watch finds missed events, and leaves alone events that are only late."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class FakeReflector:
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch):
+def _short_waits(monkeypatch):
     monkeypatch.setattr(module, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(module, "LATE_SECONDS", 0.01)
 
@@ -68,34 +68,34 @@ def _quick(monkeypatch):
 @pytest.mark.parametrize(
     ("known", "listed", "missed"),
     [
-        pytest.param({"a": 1}, {"a": 1}, [], id="nothing"),
+        pytest.param({"a": 1}, {"a": 1}, [], id="nothing missed"),
         pytest.param({"a": 1, "b": 2}, {"a": 1}, ["b"], id="a deletion"),
         pytest.param({"a": 1}, {"a": 1, "b": 2}, ["b"], id="a new object"),
         pytest.param({"a": 1}, {"a": 5}, ["a"], id="a change"),
-        pytest.param({"a": 7}, {"a": 5}, [], id="nothing, the watch is ahead of the list"),
-        pytest.param({"a": 0}, {"a": 0}, [], id="nothing, versions are no numbers"),
+        pytest.param({"a": 7}, {"a": 5}, [], id="nothing missed, the watch is ahead of the list"),
+        pytest.param({"a": 0}, {"a": 0}, [], id="nothing missed, versions are not numbers"),
     ],
 )
-@pytest.mark.parametrize("watched", [9, 4], ids=["the watch is past the list", "the watch is silent"])
-async def test_what_the_watch_did_not_tell_of(known, listed, missed, watched):
+@pytest.mark.parametrize("watched", [9, 4], ids=["the watch is past the list", "the watch is behind the list"])
+async def test_missed_events_are_found(known, listed, missed, watched):
     reflector = FakeReflector(known, listed, watched=watched)
     assert await audit(reflector) == missed
     assert reflector.accepted == [METADATA_LIST]
     assert not reflector.collecting
 
 
-async def test_all_pages_count():
+async def test_all_pages_are_compared():
     reflector = FakeReflector({"a": 1, "b": 2, "c": 3}, {"a": 1}, {"b": 2})
     assert await audit(reflector) == ["c"]
 
 
-async def test_what_only_others_told_of_and_is_gone_is_found_too():
+async def test_a_deleted_object_from_another_source_is_found():
     reflector = FakeReflector({"a": 1}, {"a": 1})
     reflector.others = {"ghost"}
     assert await audit(reflector) == ["ghost"]
 
 
-async def test_what_comes_late_was_told(monkeypatch):
+async def test_late_events_are_not_missed(monkeypatch):
     monkeypatch.setattr(module, "LATE_SECONDS", 60.0)
     reflector = FakeReflector({"gone": 1, "old": 1}, {"old": 5, "new": 6, "brief": 7}, watched=1)
 
@@ -108,18 +108,18 @@ async def test_what_comes_late_was_told(monkeypatch):
     assert await audit(reflector) == []
 
 
-async def test_an_audit_beside_a_new_list_says_nothing(monkeypatch):
+async def test_a_relist_during_the_audit_makes_it_void(monkeypatch):
     reflector = FakeReflector({"a": 1}, {"a": 1, "short": 2}, watched=1)
 
     async def late(_seconds):
-        reflector.list_count += 1  # which did not see it any more
+        reflector.list_count += 1
 
     monkeypatch.setattr(module.asyncio, "sleep", late)
     assert await audit(reflector) == []
 
 
 @pytest.mark.parametrize("error", [ClusterError("away"), ZeroDivisionError("a bug")], ids=repr)
-async def test_an_audit_that_fails_does_no_harm(monkeypatch, error):
+async def test_auditing_continues_after_an_error(monkeypatch, error):
     wait = asyncio.sleep
     monkeypatch.setattr(module.asyncio, "sleep", lambda _: wait(0))
     reflector = FakeReflector({"a": 1}, {"a": 1})
@@ -140,7 +140,7 @@ async def test_an_audit_that_fails_does_no_harm(monkeypatch, error):
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_name_that_went_and_came_again_is_not_taken_for_gone(monkeypatch):
+async def test_an_object_that_was_created_again_is_not_missed(monkeypatch):
     reflector = FakeReflector({"a": 1}, {}, watched=1)
 
     async def late(_seconds):
@@ -150,7 +150,7 @@ async def test_a_name_that_went_and_came_again_is_not_taken_for_gone(monkeypatch
     assert await audit(reflector) == []
 
 
-async def test_it_goes_on_from_the_first_list_and_through_trouble(monkeypatch, caplog):
+async def test_it_starts_after_the_first_list_and_pauses_by_the_number_of_objects(monkeypatch, caplog):
     pauses = []
     wait = asyncio.sleep
 

@@ -1,4 +1,4 @@
-"""The audit of pending pods: what the watches have missed is taken in, what is gone is let go."""
+"""The audit of pending pods adds pods that the watches have missed, and drops pods that are gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def audit_of(http, rig):
     return PendingAudit(http, rig.engine.pending, lambda: [OURS])
 
 
-async def test_a_pod_that_the_watch_never_told_of_is_taken_in():
+async def test_a_pod_that_the_watch_missed_is_added():
     rig = Rig()
     rig.pod("known")
     pages = [page(ours("known"), following="more"), page(ours("missed"))]
@@ -29,7 +29,7 @@ async def test_a_pod_that_the_watch_never_told_of_is_taken_in():
     assert third.headers["Accept"] == "application/json"
 
 
-async def test_a_pod_that_is_pending_no_more_is_let_go():
+async def test_a_pod_that_is_no_longer_pending_is_dropped():
     rig = Rig()
     rig.pod("ghost")
     rig.pod("there")
@@ -39,7 +39,7 @@ async def test_a_pod_that_is_pending_no_more_is_let_go():
     assert rig.status.forgotten == ["default/ghost"]
 
 
-async def test_a_pod_that_comes_during_the_audit_stays():
+async def test_a_pod_that_arrives_during_the_audit_stays():
     rig = Rig()
 
     async def meanwhile(request):
@@ -51,18 +51,18 @@ async def test_a_pod_that_comes_during_the_audit_stays():
     assert rig.counts == {"active": 1}
 
 
-async def test_a_pod_that_is_being_bound_is_left_to_its_binding():
+async def test_a_pod_that_is_being_bound_is_not_dropped():
     rig = Rig()
     rig.node("n")
-    rig.pod("flying")
+    rig.pod("binding")
     rig.engine.cache.assume(rig.engine.queue.pop().pod, "n")
     async with api(page()) as (http, _):
         await audit_of(http, rig).audit()
-    assert rig.placed_on("flying") == "n"
-    assert rig.engine.queue.get("default/flying") is not None
+    assert rig.placed_on("binding") == "n"
+    assert rig.engine.queue.get("default/binding") is not None
 
 
-async def test_an_audit_that_fails_lets_nobody_go():
+async def test_an_audit_that_fails_drops_no_pod():
     rig = Rig()
     rig.pod("there")
     async with api(page(following="more"), says(410)) as (http, _):

@@ -1,4 +1,4 @@
-"""A reflector keeps a picture true: through pages, bookmarks, cuts, silence, 410 and garbage."""
+"""A reflector keeps its sink current: through pages, bookmarks, broken and silent watches, 410 and malformed events."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def _quick(monkeypatch):
     monkeypatch.setattr(module, "RETRY", replace(module.RETRY, shortest=0.001, longest=0.002))
 
 
-class Picture:
-    """A sink that notes what it is told."""
+class Recording:
+    """A sink that records the objects that exist, with their version, and the keys that were dropped."""
 
     def __init__(self) -> None:
-        self.there: dict[str, str] = {}
+        self.objects: dict[str, str] = {}
         self.dropped: list[str] = []
 
     def key(self, raw):
         return raw["metadata"]["name"]
 
     def put(self, raw):
-        self.there[self.key(raw)] = raw["metadata"]["resourceVersion"]
+        self.objects[self.key(raw)] = raw["metadata"]["resourceVersion"]
 
     def drop(self, key, raw):
-        self.there.pop(key, None)
+        self.objects.pop(key, None)
         self.dropped.append(key)
 
 
@@ -56,20 +56,20 @@ def expired():
 
 @asynccontextmanager
 async def reflecting(*answers, resource=NODE, default=None, sink=None, **options):
-    """A running reflector; when the answers run out its watch stays open, or the default is what it gets."""
-    picture = sink or Picture()
+    """A running reflector. After the answers its watch stays open, unless there is a default answer."""
+    sink = sink or Recording()
     async with api(*answers, default=default or streams(then=forever)) as (http, script):
-        reflector = Reflector(http, resource, picture, **options)
+        reflector = Reflector(http, resource, sink, **options)
         task = asyncio.create_task(reflector.run())
         try:
-            yield picture, script, reflector
+            yield sink, script, reflector
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
 
 def failures_in_a_row(monkeypatch):
-    """The number of failures on which each pause of the reflector is based."""
+    """Collects the number of failures that each pause is based on."""
     noted = []
     real = RetryPolicy.pause
     monkeypatch.setattr(
@@ -86,12 +86,12 @@ async def until(condition):
             await asyncio.sleep(0.005)
 
 
-async def test_lists_in_pages_then_watches_from_the_lists_version():
+async def test_it_lists_in_pages_and_then_watches_from_the_lists_version():
     first = page(item("a", 1), version=9, following="more")
     second = page(item("b", 2), version=9)
-    async with reflecting(first, second) as (picture, script, reflector):
+    async with reflecting(first, second) as (sink, script, reflector):
         await until(lambda: len(script.requests) == 3)
-        assert picture.there == {"a": "1", "b": "2"}
+        assert sink.objects == {"a": "1", "b": "2"}
         assert reflector.synced.is_set()
         one, two, watch = script.requests
         assert one.query == {"limit": "500"}
@@ -101,7 +101,7 @@ async def test_lists_in_pages_then_watches_from_the_lists_version():
         assert 300 <= int(watch.query["timeoutSeconds"]) < 600
 
 
-async def test_selectors_go_with_every_request():
+async def test_selectors_are_sent_with_every_request():
     options = {"field_selector": "spec.nodeName=", "label_selector": "app=web", "resource": POD}
     async with reflecting(page(version=1), **options) as (_, script, _r):
         await until(lambda: len(script.requests) == 2)
@@ -110,23 +110,23 @@ async def test_selectors_go_with_every_request():
             assert request.path == "/api/v1/pods"
 
 
-async def test_events_change_the_picture():
+async def test_watch_events_reach_the_sink():
     watch = streams(
         event("ADDED", item("b", 2)), event("MODIFIED", item("a", 3)), event("DELETED", item("b", 4)), then=forever
     )
-    async with reflecting(page(item("a", 1), version=1), watch) as (picture, *_):
-        await until(lambda: picture.dropped == ["b"])
-        assert picture.there == {"a": "3"}
+    async with reflecting(page(item("a", 1), version=1), watch) as (sink, *_):
+        await until(lambda: sink.dropped == ["b"])
+        assert sink.objects == {"a": "3"}
 
 
-async def test_goes_on_where_it_was_after_a_cut_and_by_a_bookmark():
+async def test_a_broken_watch_resumes_from_the_last_event_or_bookmark():
     async with reflecting(
         page(version=1),
         streams(event("ADDED", item("a", 5)), event("BOOKMARK", item("", 7))),
         hangs_up(),
         streams(event("ADDED", item("b", 8)), then=forever),
-    ) as (picture, script, reflector):
-        await until(lambda: "b" in picture.there)
+    ) as (sink, script, reflector):
+        await until(lambda: "b" in sink.objects)
         assert [r.query.get("resourceVersion") for r in script.requests[1:]] == ["1", "7", "7"]
         assert reflector.list_count == 1
 
@@ -134,45 +134,45 @@ async def test_goes_on_where_it_was_after_a_cut_and_by_a_bookmark():
 @pytest.mark.parametrize(
     "gone", [pytest.param(streams(expired()), id="within the watch"), pytest.param(says(410), id="at its start")]
 )
-async def test_after_410_it_lists_again_and_drops_what_vanished(gone):
+async def test_after_410_it_relists_and_drops_objects_that_vanished(gone):
     async with reflecting(
         page(item("a", 1), item("b", 1), version=1), gone, page(item("b", 1), item("c", 9), version=9)
-    ) as (picture, script, _):
+    ) as (sink, script, _):
         await until(lambda: len(script.requests) == 4)
-        assert picture.there == {"b": "1", "c": "9"}
-        assert picture.dropped == ["a"]
+        assert sink.objects == {"b": "1", "c": "9"}
+        assert sink.dropped == ["a"]
 
 
-async def test_after_410_between_pages_it_starts_over():
+async def test_after_410_between_pages_it_starts_the_list_again():
     async with reflecting(
         page(item("a", 1), version=1, following="more"), says(410), page(item("b", 2), version=2)
-    ) as (picture, script, reflector):
+    ) as (sink, script, reflector):
         await until(reflector.synced.is_set)
         assert "continue" not in script.requests[2].query
-        assert picture.there["b"] == "2"
+        assert sink.objects["b"] == "2"
 
 
-async def test_a_silent_watch_is_given_up_if_the_server_has_moved_on(monkeypatch):
+async def test_a_silent_watch_is_replaced_if_the_server_has_newer_versions(monkeypatch):
     monkeypatch.setattr(module, "SILENCE_SECONDS", 0.05)
     async with reflecting(
         page(version=9),
         streams(then=forever),
         page(version=10),
         streams(event("ADDED", item("a", 10)), then=forever),
-    ) as (picture, script, reflector):
-        await until(lambda: "a" in picture.there)
+    ) as (sink, script, reflector):
+        await until(lambda: "a" in sink.objects)
         probe, again = script.requests[2:4]
         assert (probe.query["resourceVersion"], probe.query["fieldSelector"]) == ("0", "metadata.name=nobody")
         assert (again.query["watch"], again.query["resourceVersion"]) == ("1", "9")
         assert reflector.list_count == 1
 
 
-async def test_a_silent_watch_goes_on_if_there_was_nothing_to_tell(monkeypatch):
-    """kube-apiserver sends no bookmark while a kind has not moved since its watch began."""
+async def test_a_silent_watch_continues_if_the_server_has_nothing_newer(monkeypatch):
+    """kube-apiserver sends no bookmark while a kind has not changed since its watch began."""
     monkeypatch.setattr(module, "SILENCE_SECONDS", 0.05)
     line = orjson.dumps(event("ADDED", item("a", 10))) + b"\n"
 
-    async def halting(request):
+    async def pausing(request):
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(line[:20])
@@ -182,26 +182,26 @@ async def test_a_silent_watch_goes_on_if_there_was_nothing_to_tell(monkeypatch):
         return response
 
     same = page(version=9)
-    async with reflecting(same, halting, same, same, default=same) as (picture, script, _):
-        await until(lambda: "a" in picture.there)
+    async with reflecting(same, pausing, same, same, default=same) as (sink, script, _):
+        await until(lambda: "a" in sink.objects)
         assert [request.query.get("watch") for request in script.requests[:4]] == [None, "1", None, None]
 
 
-@pytest.mark.parametrize("answer", [pytest.param(hangs_up(), id="no answer"), pytest.param(says(500), id="an error")])
-async def test_a_silent_watch_of_which_nothing_can_be_learned_is_given_up(monkeypatch, answer):
+@pytest.mark.parametrize("answer", [pytest.param(hangs_up(), id="no response"), pytest.param(says(500), id="an error")])
+async def test_a_silent_watch_is_replaced_if_the_server_cannot_be_asked(monkeypatch, answer):
     monkeypatch.setattr(module, "SILENCE_SECONDS", 0.05)
     async with reflecting(
         page(version=9), streams(then=forever), answer, streams(event("ADDED", item("a", 10)), then=forever)
-    ) as (picture, *_):
-        await until(lambda: "a" in picture.there)
+    ) as (sink, *_):
+        await until(lambda: "a" in sink.objects)
 
 
-async def test_server_errors_are_waited_out():
-    async with reflecting(says(500), says(503), says(403), page(item("a", 1), version=1)) as (picture, *_):
-        await until(lambda: "a" in picture.there)
+async def test_server_errors_are_retried():
+    async with reflecting(says(500), says(503), says(403), page(item("a", 1), version=1)) as (sink, *_):
+        await until(lambda: "a" in sink.objects)
 
 
-async def test_an_event_split_over_many_chunks_is_one_event():
+async def test_an_event_in_many_chunks_is_one_event():
     async def split(request):
         line = (
             b'{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"2","x":"' + b"y" * 500_000 + b'"}}}\n'
@@ -212,55 +212,55 @@ async def test_an_event_split_over_many_chunks_is_one_event():
 
         return await streams(*(line[i : i + 70_000] for i in range(0, len(line), 70_000)), then=forever)(request)
 
-    async with reflecting(page(version=1), split) as (picture, *_):
-        await until(lambda: picture.there == {"a": "2"})
+    async with reflecting(page(version=1), split) as (sink, *_):
+        await until(lambda: sink.objects == {"a": "2"})
 
 
 @pytest.mark.parametrize(
-    "garbage",
+    "line",
     [
-        pytest.param(b"<html>\n", id="no JSON"),
-        pytest.param(b"[]\n", id="no object"),
+        pytest.param(b"<html>\n", id="not JSON"),
+        pytest.param(b"[]\n", id="not an object"),
         pytest.param(b'{"type":"ADDED"}\n', id="no object in the event"),
         pytest.param(b'{"type":"ADDED","object":{"metadata":null}}\n', id="no metadata"),
-        pytest.param(b'{"type":"MODIFIED","object":[]}\n', id="a list for an object"),
+        pytest.param(b'{"type":"MODIFIED","object":[]}\n', id="a list in place of an object"),
     ],
 )
-async def test_garbage_in_a_watch_is_made_good_by_a_new_list(garbage):
-    async with reflecting(page(version=1), streams(garbage), page(item("a", 5), version=5)) as (picture, *_):
-        await until(lambda: picture.there == {"a": "5"})
+async def test_a_malformed_event_triggers_a_relist(line):
+    async with reflecting(page(version=1), streams(line), page(item("a", 5), version=5)) as (sink, *_):
+        await until(lambda: sink.objects == {"a": "5"})
 
 
-async def test_garbage_in_a_list_is_left_out():
-    async with reflecting(page({"metadata": None}, item("a", 1), "text", version=1)) as (picture, _, reflector):
+async def test_a_malformed_item_of_a_list_is_ignored():
+    async with reflecting(page({"metadata": None}, item("a", 1), "text", version=1)) as (sink, _, reflector):
         await until(reflector.synced.is_set)
-        assert picture.there == {"a": "1"}
+        assert sink.objects == {"a": "1"}
 
 
-class Held(Picture):
-    """A sink that is told of objects by others too."""
+class Shared(Recording):
+    """A sink that learns of objects from other sources too."""
 
     def held(self):
-        return set(self.there)
+        return set(self.objects)
 
 
-async def test_what_others_told_of_goes_too_when_a_list_lacks_it():
-    sink = Held()
+async def test_a_list_also_drops_objects_from_other_sources_that_it_lacks():
+    sink = Shared()
 
     async def meanwhile(request):
-        sink.there["new"] = "by somebody else, since the list was made"
+        sink.objects["new"] = "from another source, after the list was made"
         return await page(item("a", 3), version=3)(request)
 
     async def before(request):
-        sink.there["ghost"] = "by somebody else"
+        sink.objects["ghost"] = "from another source"
         return await streams(expired())(request)
 
-    async with reflecting(page(item("a", 1), version=1), before, meanwhile, sink=sink) as (picture, *_):
-        await until(lambda: "ghost" in picture.dropped)
-        assert picture.there.keys() == {"a", "new"}
+    async with reflecting(page(item("a", 1), version=1), before, meanwhile, sink=sink) as (sink, *_):
+        await until(lambda: "ghost" in sink.dropped)
+        assert sink.objects.keys() == {"a", "new"}
 
 
-async def test_a_watch_that_always_says_410_has_a_pause_that_grows(monkeypatch):
+async def test_the_pauses_after_repeated_410_grow(monkeypatch):
     monkeypatch.setattr(module, "RETRY", replace(module.RETRY, shortest=0.001, longest=1.0))
     failures = failures_in_a_row(monkeypatch)
     answers = [page(version=1), says(410)] * 6
@@ -269,26 +269,26 @@ async def test_a_watch_that_always_says_410_has_a_pause_that_grows(monkeypatch):
         assert failures[:5] == [1, 2, 3, 4, 5]
 
 
-async def test_the_pause_that_a_server_asks_for_has_an_end(monkeypatch):
+async def test_a_very_long_retry_after_is_cut_short(monkeypatch):
     monkeypatch.setattr(module, "RETRY", replace(module.RETRY, longest_retry_after=0.01))
     async with reflecting(page(version=1), says(429, **{"Retry-After": "86400"})) as (_, script, _r):
         await until(lambda: len(script.requests) == 3)
 
 
-async def test_what_the_watch_did_not_tell_of_is_made_good_by_a_new_list(monkeypatch):
+async def test_an_audit_that_finds_missed_events_triggers_a_relist(monkeypatch):
     monkeypatch.setattr(watch_audit, "SHORTEST_SECONDS", 0.01)
     monkeypatch.setattr(watch_audit, "LATE_SECONDS", 0.0)
-    truth = page(item("a", 5), item("c", 6), version=6)
-    lists = [page(item("a", 1), item("b", 1), version=1), streams(then=forever), truth, truth]
-    async with reflecting(*lists, default=truth) as (picture, script, reflector):
+    current_page = page(item("a", 5), item("c", 6), version=6)
+    lists = [page(item("a", 1), item("b", 1), version=1), streams(then=forever), current_page, current_page]
+    async with reflecting(*lists, default=current_page) as (sink, script, reflector):
         await until(lambda: reflector.list_count >= 2)
-        assert picture.there == {"a": "5", "c": "6"}
-        assert picture.dropped == ["b"]
+        assert sink.objects == {"a": "5", "c": "6"}
+        assert sink.dropped == ["b"]
         assert script.requests[2].headers["Accept"] == METADATA_LIST
 
 
-async def test_a_watch_that_takes_long_to_fail_has_a_pause_that_grows(monkeypatch):
-    """Like one to a server that has too much to do."""
+async def test_the_pauses_after_slow_failures_grow(monkeypatch):
+    """An overloaded server takes its time to refuse a watch."""
     monkeypatch.setattr(module, "QUICK_END_SECONDS", 0.01)
 
     async def slowly(request):
@@ -301,10 +301,10 @@ async def test_a_watch_that_takes_long_to_fail_has_a_pause_that_grows(monkeypatc
         assert failures[:3] == [1, 2, 3]
 
 
-async def test_a_doubt_while_the_watch_is_being_opened_does_not_wait_for_a_silence():
+async def test_a_relist_requested_while_the_watch_opens_happens_at_once():
     async def opening(request):
         reflector.request_relist()
         return await streams(then=forever)(request)
 
-    async with reflecting(page(version=1), opening, page(item("a", 5), version=5)) as (picture, _, reflector):
-        await until(lambda: "a" in picture.there)
+    async with reflecting(page(version=1), opening, page(item("a", 5), version=5)) as (sink, _, reflector):
+        await until(lambda: "a" in sink.objects)
