@@ -1,4 +1,4 @@
-"""Members of pod groups that ask for another scheduler: looked for where a group stays incomplete."""
+"""Members of pod groups that ask for another scheduler are found where a group stays incomplete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rig_with(members: int, min_count: int = 2) -> Rig:
     return rig
 
 
-async def test_a_group_that_stays_incomplete_is_told_who_asks_for_another_scheduler():
+async def test_the_status_of_an_incomplete_group_names_its_foreign_pods():
     rig = rig_with(1)
     pages = [page(make_pod("loner"), following="more"), page(theirs("b"))]
     async with api(*pages, page()) as (http, script):
@@ -47,7 +47,7 @@ async def test_a_group_that_stays_incomplete_is_told_who_asks_for_another_schedu
         assert len(rig.engine.foreign_pods) == 0
 
 
-async def test_where_somebody_was_found_it_is_looked_again_though_the_group_is_complete():
+async def test_namespaces_with_known_foreign_pods_are_listed_again():
     rig = rig_with(2)
     rig.engine.pending.put(theirs("b"))
     async with api(page()) as (http, script):
@@ -57,7 +57,7 @@ async def test_where_somebody_was_found_it_is_looked_again_though_the_group_is_c
 
 
 @pytest.mark.parametrize("members", [pytest.param(0, id="without members"), pytest.param(2, id="complete")])
-async def test_nobody_is_looked_for_in_groups_that_lack_nobody(members):
+async def test_namespaces_without_incomplete_groups_are_not_listed(members):
     rig = rig_with(members)
     async with api() as (http, script):
         lister = ForeignPodLister(http, rig.engine)
@@ -66,7 +66,7 @@ async def test_nobody_is_looked_for_in_groups_that_lack_nobody(members):
         assert script.requests == []
 
 
-async def test_a_look_that_fails_lets_nobody_go():
+async def test_a_round_that_fails_removes_no_foreign_pod():
     rig = rig_with(1)
     rig.engine.pending.put(theirs("b"))
     async with api(page(theirs("b"), following="more"), says(500)) as (http, _):

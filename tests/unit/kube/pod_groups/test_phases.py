@@ -1,4 +1,4 @@
-"""What a custom PodGroup's status should say, from the pods that come in."""
+"""The phase and the counts of a custom PodGroup, from the pods that come in."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ NOW = "2023-11-14T22:13:20Z"
         pytest.param("Pending", (3, 0, 0, 0, 0), "Scheduling", id="enough pods, no nodes"),
         pytest.param("Scheduling", (3, 2, 0, 0, 0), "Scheduling", id="some have nodes"),
         pytest.param("Scheduling", (4, 3, 1, 0, 0), "Scheduled", id="enough have nodes"),
-        pytest.param("Scheduled", (3, 3, 2, 1, 0), "Running", id="enough run or are done"),
-        pytest.param("Running", (4, 2, 2, 0, 0), "Unknown", id="some lost their node, and others wait in their place"),
-        pytest.param("Unknown", (4, 4, 4, 0, 0), "Running", id="back again"),
-        pytest.param("Running", (2, 2, 2, 0, 0), "Pending", id="some are gone"),
-        pytest.param("Running", (3, 3, 0, 3, 0), "Finished", id="all done"),
+        pytest.param("Scheduled", (3, 3, 2, 1, 0), "Running", id="enough run or have succeeded"),
+        pytest.param("Running", (4, 2, 2, 0, 0), "Unknown", id="some were replaced by pending pods"),
+        pytest.param("Unknown", (4, 4, 4, 0, 0), "Running", id="all run again"),
+        pytest.param("Running", (2, 2, 2, 0, 0), "Pending", id="some were deleted"),
+        pytest.param("Running", (3, 3, 0, 3, 0), "Finished", id="all succeeded"),
         pytest.param("Running", (3, 3, 2, 0, 1), "Failed", id="one failed"),
-        pytest.param("Running", (4, 4, 0, 3, 1), "Finished", id="enough are done, one failed beside them"),
+        pytest.param("Running", (4, 4, 0, 3, 1), "Finished", id="enough succeeded and one failed"),
         pytest.param("Scheduling", (3, 1, 0, 0, 1), "Scheduling", id="one failed before enough were placed"),
-        pytest.param("Finished", (0, 0, 0, 0, 0), "Finished", id="what has finished stays so"),
-        pytest.param("Failed", (3, 3, 3, 0, 0), "Failed", id="what has failed stays so"),
+        pytest.param("Finished", (0, 0, 0, 0, 0), "Finished", id="finished is final"),
+        pytest.param("Failed", (3, 3, 3, 0, 0), "Failed", id="failed is final"),
     ],
 )
 def test_the_phase_follows_from_the_counts(before, counts, wanted):
@@ -41,7 +41,7 @@ def test_the_phase_follows_from_the_counts(before, counts, wanted):
 
 
 class Setting:
-    """A rig with the group `ml/train` of three, and a writer that remembers what it is told."""
+    """A rig with the group `ml/train` of three, and a status writer that records."""
 
     def __init__(self):
         self.rig = Rig()
@@ -77,8 +77,8 @@ class Setting:
     def bound(self, name, phase="Pending", **options):
         self.assigned.put(self.pod(name, "n1", phase, **options))
 
-    def said(self):
-        """What is said now, if anything."""
+    def new_fields(self):
+        """The fields that are written now; None if none are."""
         count = len(self.written)
         self.phases.write_changes()
         return self.written[-1] if len(self.written) > count else None
@@ -92,34 +92,34 @@ def fields(phase, scheduled=0, running=0, succeeded=0, failed=0, **more):
 
 def test_a_group_from_its_first_pod_to_its_end():
     setting = Setting()
-    assert setting.said() == fields("Pending")
+    assert setting.new_fields() == fields("Pending")
     setting.waiting("a")
-    assert setting.said() == fields("Pending")
+    assert setting.new_fields() == fields("Pending")
     for name in "bc":
         setting.waiting(name)
-    assert setting.said() == fields("Scheduling")
+    assert setting.new_fields() == fields("Scheduling")
     for name in "abc":
         setting.bound(name)
-    assert setting.said() == fields("Scheduled", 3)
+    assert setting.new_fields() == fields("Scheduled", 3)
     for name in "abc":
         setting.bound(name, "Running")
-    assert setting.said() == fields("Running", 3, 3)
+    assert setting.new_fields() == fields("Running", 3, 3)
     for name in "abc":
         setting.bound(name, "Succeeded")
-    assert setting.said() == fields("Finished", 3, 0, 3)
+    assert setting.new_fields() == fields("Finished", 3, 0, 3)
     setting.assigned.drop("a", None)
-    assert setting.said() is None
+    assert setting.new_fields() is None
 
 
-def test_pods_that_finish_or_go_are_not_lost_from_the_counts():
+def test_members_that_finish_count_and_deleted_ones_do_not():
     setting = Setting()
     for name in "abcd":
         setting.bound(name, "Running")
     setting.bound("d", "Failed", labels={GROUP_LABEL: "another"})
     setting.assigned.drop("c", None)
-    assert setting.said() == fields("Pending", 2, 2)
+    assert setting.new_fields() == fields("Pending", 2, 2)
     setting.waiting("e")
-    said = setting.said()
+    said = setting.new_fields()
     assert (said["phase"], said["scheduled"], said["running"]) == ("Scheduling", 2, 2)
 
 
@@ -127,63 +127,63 @@ def test_a_pod_that_leaves_the_group_no_longer_counts():
     setting = Setting()
     for name in "abc":
         setting.bound(name, "Running")
-    assert setting.said() == fields("Running", 3, 3)
+    assert setting.new_fields() == fields("Running", 3, 3)
     setting.bound("c", "Running", labels={"app": "web"})
-    assert setting.said() == fields("Pending", 2, 2, scheduleStartTime=NOW)
+    assert setting.new_fields() == fields("Pending", 2, 2, scheduleStartTime=NOW)
 
 
-def test_nothing_is_said_while_nothing_changes():
+def test_nothing_is_written_while_nothing_changes():
     setting = Setting()
     setting.bound("a", "Running")
-    setting.said()
+    setting.new_fields()
     setting.bound("a", "Running")
     setting.bound("plain", "Running", labels={})
     setting.assigned.drop("plain", None)
-    assert setting.said() is None
+    assert setting.new_fields() is None
 
 
-def test_the_owners_are_named_once_and_for_all():
+def test_the_first_owners_stay():
     setting = Setting()
     setting.waiting("a", owner={"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "j"})
-    assert setting.said()["occupiedBy"] == "ml/job"
+    assert setting.new_fields()["occupiedBy"] == "ml/job"
     setting.rig.engine.pending.drop("a", None)
     setting.bound("b", owner={"apiVersion": "batch/v1", "kind": "Job", "name": "other", "uid": "o"})
-    assert setting.said()["occupiedBy"] == "ml/job"
+    assert setting.new_fields()["occupiedBy"] == "ml/job"
 
 
-def test_a_status_from_before_the_operator_started_is_gone_on_with():
+def test_a_status_from_before_the_start_is_continued():
     setting = Setting()
     setting.status = {"phase": "Running", "scheduleStartTime": "2020-01-01T00:00:00Z", "occupiedBy": "ml/job"}
     for name in "abc":
         setting.bound(name)
     setting.assigned.drop("c", None)
     setting.waiting("d")
-    said = setting.said()
+    said = setting.new_fields()
     assert (said["phase"], said["scheduleStartTime"]) == ("Unknown", "2020-01-01T00:00:00Z")
     assert said["occupiedBy"] == "ml/job"
 
 
-def test_a_namesake_does_not_inherit_the_end_of_a_group():
+def test_a_new_group_of_the_same_name_is_not_finished():
     setting = Setting()
     for name in "abc":
         setting.bound(name, "Succeeded")
-    assert setting.said()["phase"] == "Finished"
+    assert setting.new_fields()["phase"] == "Finished"
     for name in "abc":
         setting.assigned.drop(name, None)
     setting.group("g2")
-    assert setting.said() == fields("Pending")
+    assert setting.new_fields() == fields("Pending")
 
 
-def test_a_group_of_another_scheduler_is_left_to_it():
+def test_a_group_of_another_scheduler_is_not_written():
     setting = Setting()
     for name in "abc":
-        setting.bound(name, "Running", scheduler="somebody-else")
-    assert setting.said() is None
+        setting.bound(name, "Running", scheduler="another-scheduler")
+    assert setting.new_fields() is None
     setting.bound("d", "Running")
-    assert setting.said() == fields("Running", 4, 4)
+    assert setting.new_fields() == fields("Running", 4, 4)
 
 
-async def test_nothing_is_said_before_all_is_known(monkeypatch):
+async def test_nothing_is_written_before_the_caches_are_complete(monkeypatch):
     monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
     setting = Setting()
     setting.bound("a")
@@ -201,11 +201,11 @@ async def test_nothing_is_said_before_all_is_known(monkeypatch):
     await asyncio.gather(running, return_exceptions=True)
 
 
-def test_a_pod_that_makes_no_sense_is_passed_over():
+def test_an_invalid_pod_is_ignored():
     setting = Setting()
-    setting.said()
+    setting.new_fields()
     for wrong in ({"labels": [GROUP_LABEL]}, {"labels": {GROUP_LABEL: "train"}, "ownerReferences": [{}]}):
         raw = setting.pod("odd", "n1")
         raw["metadata"] |= wrong
         setting.assigned.put(raw)
-    assert setting.said() is None
+    assert setting.new_fields() is None

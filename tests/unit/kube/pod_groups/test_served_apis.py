@@ -1,4 +1,4 @@
-"""Which PodGroup APIs count: the best version that is served and may be read, as it comes and goes."""
+"""Discovery of PodGroup APIs: the best served and readable version is used, as it comes and goes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CUSTOM = f"{PLUGINS_API}/v1alpha1"
 
 
 class Server:
-    """An API server with these versions of pod groups, and rights to do what is not `forbidden`."""
+    """An API server with these versions of pod groups; RBAC allows all verbs but the `forbidden` ones."""
 
     def __init__(self, *served):
         self.served = set(served)
@@ -60,8 +60,8 @@ async def discovering(server, **gates):
             api_in_use.task.cancel()
 
 
-def counts(rig, **fields):
-    """Whether a pod that names a group waits for it."""
+def in_group(rig, **fields):
+    """Whether a pod with these fields is a member of a group."""
     return rig.engine.cache.groups.is_member(parse_pod(ours("p", **fields)))
 
 
@@ -69,43 +69,43 @@ def counts(rig, **fields):
     ("served", "version"),
     [
         pytest.param((V1BETA1, V1ALPHA3), "v1beta1", id="1.37"),
-        pytest.param((V1ALPHA3,), "v1alpha3", id="1.37 with alpha only"),
+        pytest.param((V1ALPHA3,), "v1alpha3", id="1.37, alpha only"),
         pytest.param((V1ALPHA2,), "v1alpha2", id="1.36"),
     ],
 )
-async def test_the_best_version_that_is_served_counts(served, version):
+async def test_the_best_served_version_is_used(served, version):
     async with discovering(Server(*served)) as (apis, rig, started):
-        assert not counts(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
+        assert not in_group(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
         assert await apis.discover()
         assert started == [("podgroups.scheduling.k8s.io", version)]
-        assert counts(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
-        assert not counts(rig, labels={GROUP_LABEL: "gang"})
+        assert in_group(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
+        assert not in_group(rig, labels={GROUP_LABEL: "gang"})
         assert not await apis.discover()
 
 
-async def test_nothing_counts_where_nothing_is_served():
+async def test_without_served_apis_pods_have_no_group():
     async with discovering(Server()) as (apis, rig, started):
         assert not await apis.discover()
         assert started == []
-        assert not counts(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
+        assert not in_group(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
 
 
-async def test_groups_count_once_they_may_be_read(caplog):
+async def test_groups_are_used_once_rbac_allows(caplog):
     server = Server(CUSTOM)
     server.forbidden = {"watch"}
     async with discovering(server) as (apis, rig, _):
         caplog.set_level("INFO")
         for _ in range(2):
             assert not await apis.discover()
-        assert not counts(rig, labels={GROUP_LABEL: "gang"})
+        assert not in_group(rig, labels={GROUP_LABEL: "gang"})
         problems = [record.getMessage() for record in caplog.records if "RBAC" in record.getMessage()]
         assert problems == ["pod groups of scheduling.x-k8s.io are off: RBAC does not let us watch them"]
         server.forbidden = set()
         assert await apis.discover()
-        assert counts(rig, labels={GROUP_LABEL: "gang"})
+        assert in_group(rig, labels={GROUP_LABEL: "gang"})
 
 
-async def test_a_gate_that_is_off_keeps_the_workload_api_out():
+async def test_the_workload_api_can_be_turned_off_by_its_gate():
     server = Server(V1BETA1, CUSTOM)
     async with discovering(server, GenericWorkload=False) as (apis, _, started):
         assert await apis.discover()
@@ -113,7 +113,7 @@ async def test_a_gate_that_is_off_keeps_the_workload_api_out():
         assert not [path for path in server.asked if WORKLOAD_API in path]
 
 
-async def test_an_api_is_let_go_when_it_is_missing_for_long_and_not_for_a_moment(monkeypatch):
+async def test_an_api_is_given_up_only_after_it_was_missing_for_long(monkeypatch):
     server = Server(CUSTOM)
     async with discovering(server) as (apis, rig, _):
         await apis.discover()
@@ -128,13 +128,13 @@ async def test_an_api_is_let_go_when_it_is_missing_for_long_and_not_for_a_moment
         assert await apis.discover()
         assert task.cancelling()
         assert len(groups.all()) == 0
-        assert not counts(rig, labels={GROUP_LABEL: "gang"})
+        assert not in_group(rig, labels={GROUP_LABEL: "gang"})
         server.served = {CUSTOM}
         assert await apis.discover()
-        assert counts(rig, labels={GROUP_LABEL: "gang"})
+        assert in_group(rig, labels={GROUP_LABEL: "gang"})
 
 
-async def test_another_version_takes_over_when_the_server_is_upgraded(monkeypatch):
+async def test_an_upgrade_of_the_server_replaces_the_version(monkeypatch):
     monkeypatch.setattr(module, "GONE_SECONDS", 0.0)
     server = Server(V1ALPHA2)
     async with discovering(server) as (apis, rig, started):
@@ -142,10 +142,10 @@ async def test_another_version_takes_over_when_the_server_is_upgraded(monkeypatc
         server.served = {V1BETA1}
         assert await apis.discover()
         assert [version for _, version in started] == ["v1alpha2", "v1beta1"]
-        assert counts(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
+        assert in_group(rig, spec={"schedulingGroup": {"podGroupName": "gang"}})
 
 
-async def test_a_crd_that_comes_or_goes_is_followed_at_once(monkeypatch):
+async def test_discovery_follows_the_crd_at_once(monkeypatch):
     monkeypatch.setattr(module, "CRD_POLL_SECONDS", 0.01)
     server = Server()
     crd = {"metadata": {"name": "podgroups.scheduling.x-k8s.io"}}
@@ -154,16 +154,16 @@ async def test_a_crd_that_comes_or_goes_is_followed_at_once(monkeypatch):
         apis.crd.put(crd)
         await asyncio.sleep(0.05)
         server.served = {CUSTOM}
-        await until(lambda: counts(rig, labels={GROUP_LABEL: "gang"}))
+        await until(lambda: in_group(rig, labels={GROUP_LABEL: "gang"}))
         apis.served[PLUGINS_KIND].reflector.synced.set()
         apis.crd.drop("podgroups.scheduling.x-k8s.io", None)
         server.served = set()
-        await until(lambda: not counts(rig, labels={GROUP_LABEL: "gang"}))
+        await until(lambda: not in_group(rig, labels={GROUP_LABEL: "gang"}))
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_crd_that_is_followed_already_is_not_asked_for_again_and_again():
+async def test_an_event_of_a_crd_in_use_triggers_no_requests():
     server = Server(CUSTOM)
     async with discovering(server) as (apis, _, _), asyncio.timeout(5):
         await apis.discover()
@@ -182,7 +182,7 @@ async def until(holds):
         await asyncio.sleep(0.01)
 
 
-# On the way into the store
+# The sink
 
 
 def custom_group(version="1", **status):
@@ -190,15 +190,15 @@ def custom_group(version="1", **status):
     return {"metadata": metadata, "spec": {"minMember": 2}, "status": status}
 
 
-def taking(kind, **options):
+def sink_of(kind, **options):
     rig = Rig()
     events = []
     rig.engine.queue.move = lambda event, before, after: events.append(event.label)
     return GroupSink(kind, rig.engine, PodGroupStatusWriter(None, lambda: 0.0), **options), rig, events
 
 
-def test_a_status_that_changes_moves_no_pod():
-    sink, rig, events = taking(PLUGINS_KIND)
+def test_a_status_change_moves_no_pod():
+    sink, rig, events = sink_of(PLUGINS_KIND)
     sink.put(custom_group())
     sink.put(custom_group("2", phase="Running", running=2))
     assert len(events) == 1
@@ -210,8 +210,8 @@ def test_a_status_that_changes_moves_no_pod():
     assert not rig.engine.cache.groups.all()
 
 
-def test_that_a_group_was_scheduled_once_is_taken_in():
-    sink, rig, _ = taking(KIND)
+def test_the_scheduled_condition_is_read():
+    sink, rig, _ = sink_of(KIND)
     sink.put(make_pod_group())
     scheduled = {"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled", "message": ""}
     sink.put({**make_pod_group(), "status": {"conditions": [scheduled]}})
@@ -220,8 +220,8 @@ def test_that_a_group_was_scheduled_once_is_taken_in():
 
 
 @pytest.mark.parametrize(("on", "key"), [pytest.param(True, "zone", id="on"), pytest.param(False, "", id="off")])
-def test_topology_constraints_count_where_their_gate_is_on(on, key):
-    sink, rig, _ = taking(KIND, with_topology=on)
+def test_topology_constraints_are_removed_without_their_gate(on, key):
+    sink, rig, _ = sink_of(KIND, with_topology=on)
     sink.put(make_pod_group(schedulingConstraints={"topology": [{"key": "zone"}]}))
     (group,) = rig.engine.cache.groups.all()
     assert group.topology_key == key
@@ -230,9 +230,9 @@ def test_topology_constraints_count_where_their_gate_is_on(on, key):
 @pytest.mark.parametrize(
     "wrong", [{"spec": None}, {"spec": []}, {"status": []}, {"status": {"conditions": "?"}}, {"spec": {"minMember": 0}}]
 )
-def test_an_object_that_makes_no_sense_stops_nobody(wrong):
+def test_an_invalid_group_does_not_stop_the_next_one(wrong):
     for with_topology in (True, False):
-        sink, rig, _ = taking(PLUGINS_KIND, with_topology=with_topology)
+        sink, rig, _ = sink_of(PLUGINS_KIND, with_topology=with_topology)
         sink.put(custom_group() | wrong)
         sink.put(custom_group("2"))
         assert [group.min_count for group in rig.engine.cache.groups.all()] == [2]

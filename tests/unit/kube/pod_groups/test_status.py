@@ -1,4 +1,4 @@
-"""The status of pod groups: written when it changes, not again, and never taken back."""
+"""The status of pod groups: written when it changes, not twice, and a scheduled group stays scheduled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def writing(*answers, version="v1beta1", default=None):
 
 
 async def echo(request):
-    """The object with the status that the patch brings."""
+    """Returns the object with the status of the patch."""
     patch = await request.json()
     name = request.path.split("/")[-2]
     raw = {"metadata": {"name": name, "namespace": "ml", "uid": patch["metadata"]["uid"]}, "status": patch["status"]}
@@ -51,11 +51,11 @@ def condition(status, reason, message, kind="PodGroupInitiallyScheduled", **fiel
     return {"type": kind, "status": status, "reason": reason, "message": message, "observedGeneration": 4, **fields}
 
 
-def waits(**fields):
+def waiting(**fields):
     return condition("False", NO_ROOM.reason, NO_ROOM.message, **fields)
 
 
-async def test_why_a_group_waits_is_patched_into_its_status():
+async def test_the_reason_why_a_group_waits_is_a_condition():
     raw = group()
     async with writing() as (writer, script):
         writer.seen(KIND, raw)
@@ -65,10 +65,10 @@ async def test_why_a_group_waits_is_patched_into_its_status():
         path = "/apis/scheduling.k8s.io/v1beta1/namespaces/ml/podgroups/train/status"
         assert (request.method, request.path) == ("PATCH", path)
         assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
-        assert request.body == {"metadata": {"uid": "u1"}, "status": {"conditions": [waits(lastTransitionTime=NOW)]}}
+        assert request.body == {"metadata": {"uid": "u1"}, "status": {"conditions": [waiting(lastTransitionTime=NOW)]}}
 
 
-async def test_v1alpha2_calls_the_condition_by_its_old_name():
+async def test_v1alpha2_uses_the_old_name_of_the_condition():
     raw = group()
     async with writing(version="v1alpha2") as (writer, script):
         writer.seen(KIND, raw)
@@ -80,19 +80,21 @@ async def test_v1alpha2_calls_the_condition_by_its_old_name():
         assert request.body["status"]["conditions"] == [wanted]
 
 
-@pytest.mark.parametrize("again", [pytest.param("written", id="by us"), pytest.param("seen", id="as the watch shows")])
-async def test_what_the_status_says_already_is_not_written_again(again):
-    raw = group(waits()) if again == "seen" else group()
+@pytest.mark.parametrize(
+    "source", [pytest.param("written", id="by our own write"), pytest.param("seen", id="by the watch")]
+)
+async def test_a_status_that_is_known_is_not_written_again(source):
+    raw = group(waiting()) if source == "seen" else group()
     async with writing() as (writer, script):
         writer.seen(KIND, raw)
         for _ in range(3):
             writer.not_scheduled(parse_pod_group(KIND, raw), NO_ROOM)
             await writer.flush(5)
-        assert len(script.requests) == (0 if again == "seen" else 1)
+        assert len(script.requests) == (0 if source == "seen" else 1)
 
 
-async def test_another_message_keeps_the_time_of_the_transition():
-    raw = group(waits(lastTransitionTime="2020-01-01T00:00:00Z"))
+async def test_a_new_message_keeps_the_transition_time():
+    raw = group(waiting(lastTransitionTime="2020-01-01T00:00:00Z"))
     async with writing() as (writer, script):
         writer.seen(KIND, raw)
         writer.not_scheduled(parse_pod_group(KIND, raw), Verdict("SchedulerError", "they disagree"))
@@ -104,11 +106,11 @@ async def test_another_message_keeps_the_time_of_the_transition():
 @pytest.mark.parametrize(
     ("raw", "first"),
     [
-        pytest.param(group(), True, id="as we know"),
-        pytest.param(group(condition("True", "Scheduled", "")), False, id="as its status says"),
+        pytest.param(group(), True, id="by our own write"),
+        pytest.param(group(condition("True", "Scheduled", "")), False, id="by its status"),
     ],
 )
-async def test_a_group_that_was_scheduled_once_stays_so(raw, first):
+async def test_a_group_that_was_scheduled_stays_scheduled(raw, first):
     async with writing() as (writer, script):
         writer.seen(KIND, raw)
         if first:
@@ -120,7 +122,7 @@ async def test_a_group_that_was_scheduled_once_stays_so(raw, first):
         assert [c["status"] for r in script.requests for c in r.body["status"]["conditions"]] == ["True"] * first
 
 
-async def test_a_namesake_starts_anew():
+async def test_another_group_of_the_same_name_starts_unscheduled():
     raw, other = group(condition("True", "Scheduled", "")), group(uid="u2")
     async with writing() as (writer, script):
         writer.seen(KIND, raw)
@@ -130,7 +132,7 @@ async def test_a_namesake_starts_anew():
         assert script.requests[0].body["metadata"] == {"uid": "u2"}
 
 
-async def test_of_several_wishes_the_newest_counts_and_disruption_stands_beside_them():
+async def test_the_newest_condition_of_each_type_is_written():
     raw = group()
     async with writing() as (writer, script):
         writer.seen(KIND, raw)
@@ -146,7 +148,7 @@ async def test_of_several_wishes_the_newest_counts_and_disruption_stands_beside_
         ]
 
 
-async def test_trouble_that_may_pass_is_tried_again(monkeypatch):
+async def test_errors_that_may_pass_are_retried(monkeypatch):
     monkeypatch.setattr(work_queue, "RETRY", replace(work_queue.RETRY, shortest=0.001))
     raw = group()
     async with writing(says(500), says(503)) as (writer, script):
@@ -156,7 +158,7 @@ async def test_trouble_that_may_pass_is_tried_again(monkeypatch):
         assert [request.body for request in script.requests] == [script.requests[0].body] * 3
 
 
-async def test_a_group_that_is_gone_is_let_go_and_a_refusal_is_said_once(caplog):
+async def test_a_refusal_is_logged_once_and_a_deleted_group_is_not_written(caplog):
     raw = group()
     async with writing(default=says(403)) as (writer, script):
         for version in range(3):
@@ -171,7 +173,7 @@ async def test_a_group_that_is_gone_is_let_go_and_a_refusal_is_said_once(caplog)
         assert len(script.requests) == 3
 
 
-async def test_fields_of_the_custom_resource_are_merged_and_not_insisted_on():
+async def test_fields_of_the_custom_resource_are_merged_and_changes_by_others_stay():
     raw = group(phase="Pending", running=0)
     key = "scheduling.x-k8s.io:ml/train"
     fields = {"phase": "Running", "running": 3, "failed": 0}
@@ -184,23 +186,23 @@ async def test_fields_of_the_custom_resource_are_merged_and_not_insisted_on():
         assert request.headers["Content-Type"] == "application/merge-patch+json"
         assert request.body == {"metadata": {"uid": "u1"}, "status": fields}
         assert writer.fields_of(key) == fields
-        writer.seen(PLUGINS_KIND, raw)  # somebody else's opinion
+        writer.seen(PLUGINS_KIND, raw)  # another client has changed it back
         writer.set_fields(key, fields)
         await writer.flush(5)
         assert len(script.requests) == 1
 
 
-async def test_conditions_of_the_custom_resource_are_all_written_as_one_list():
+async def test_conditions_of_the_custom_resource_are_written_as_a_whole_list():
     other = condition("True", "Because", "of another", "Other")
     raw = group(other)
     async with writing() as (writer, script):
         writer.seen(PLUGINS_KIND, raw)
         writer.not_scheduled(parse_pod_group(PLUGINS_KIND, raw), NO_ROOM)
         await writer.flush(5)
-        assert script.requests[0].body["status"]["conditions"] == [other, waits(lastTransitionTime=NOW)]
+        assert script.requests[0].body["status"]["conditions"] == [other, waiting(lastTransitionTime=NOW)]
 
 
-async def test_conditions_are_given_up_where_the_schema_has_none():
+async def test_conditions_are_not_written_if_the_schema_lacks_them():
     raw = group()
     pruned = {"metadata": raw["metadata"], "status": {"phase": "Pending"}}
     async with writing(default=says(200, pruned)) as (writer, script):

@@ -1,4 +1,4 @@
-"""Bindings: what is tried again, what ends the attempt, and what is looked into."""
+"""Bindings: which errors are retried, which end the binding, and when the pod is read back."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ READ = "GET /api/v1/namespaces/default/pods/web"
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch):
-    """Pauses take no time, and are noted."""
-    noted = []
+    """Retries without waiting; the pauses of the policy."""
+    pauses = []
     real = RetryPolicy.pause
-    monkeypatch.setattr(RetryPolicy, "pause", lambda *arguments: (noted.append(real(*arguments)), 0.0)[1])
-    return noted
+    monkeypatch.setattr(RetryPolicy, "pause", lambda *arguments: (pauses.append(real(*arguments)), 0.0)[1])
+    return pauses
 
 
 def placed(uid="u1", node="a"):
     return {"metadata": {"uid": uid}, "spec": {"nodeName": node}}
 
 
-async def test_a_binding_names_pod_uid_node_and_annotations():
+async def test_a_binding_has_the_pods_uid_the_node_and_the_annotations():
     async with api(says(201, {})) as (http, script):
         await Binder(http).bind(POD, "a", {"podwright.dev/decision": "{}"})
         (request,) = script.requests
@@ -48,22 +48,22 @@ async def test_a_binding_names_pod_uid_node_and_annotations():
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "failure",
     [
         pytest.param(says(429), id="too many requests"),
         pytest.param(says(500), id="an internal error"),
         pytest.param(says(503), id="unavailable"),
-        pytest.param(says(504), id="a timeout of the server's"),
+        pytest.param(says(504), id="a timeout of the server"),
         pytest.param(hangs_up(), id="a lost connection"),
     ],
 )
-async def test_trouble_that_may_pass_is_tried_again(trouble):
-    async with api(trouble, trouble, says(201, {})) as (http, script):
+async def test_errors_that_may_pass_are_retried(failure):
+    async with api(failure, failure, says(201, {})) as (http, script):
         await Binder(http).bind(POD, "a", {})
         assert script.asked == [BINDING] * 3
 
 
-async def test_the_pause_that_the_server_asks_for_is_kept_and_others_are_short(pauses):
+async def test_retry_after_is_honoured_and_other_pauses_are_short(pauses):
     async with api(says(429, **{"Retry-After": "3"}), says(500), says(201, {})) as (http, _):
         await Binder(http).bind(POD, "a", {})
     assert 3.0 <= pauses[0] <= 5.0
@@ -71,7 +71,7 @@ async def test_the_pause_that_the_server_asks_for_is_kept_and_others_are_short(p
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 422])
-async def test_a_clear_refusal_ends_the_attempt(status):
+async def test_a_refusal_is_not_retried(status):
     async with api(says(status)) as (http, script):
         with pytest.raises(ClusterError) as refused:
             await Binder(http).bind(POD, "a", {})
@@ -79,16 +79,18 @@ async def test_a_clear_refusal_ends_the_attempt(status):
         assert script.asked == [BINDING]
 
 
-async def test_it_gives_up_in_the_end():
+async def test_it_gives_up_after_the_last_attempt():
     async with api(default=says(500)) as (http, script):
         with pytest.raises(ClusterError, match="says 500"):
             await Binder(http).bind(POD, "a", {})
         assert script.asked == [BINDING] * RETRY.attempts
 
 
-@pytest.mark.parametrize("trouble", [pytest.param(says(500), id="500"), pytest.param(hangs_up(), id="cut off")])
-async def test_a_conflict_after_an_unclear_answer_is_looked_into(trouble):
-    async with api(trouble, says(409), says(200, placed())) as (http, script):
+@pytest.mark.parametrize(
+    "failure", [pytest.param(says(500), id="500"), pytest.param(hangs_up(), id="a lost connection")]
+)
+async def test_a_conflict_after_an_unknown_outcome_is_checked(failure):
+    async with api(failure, says(409), says(200, placed())) as (http, script):
         await Binder(http).bind(POD, "a", {})
         assert script.asked == [BINDING, BINDING, READ]
 
@@ -100,27 +102,27 @@ async def test_a_conflict_after_an_unclear_answer_is_looked_into(trouble):
         pytest.param(placed(uid="u2"), id="it is another pod"),
     ],
 )
-async def test_a_conflict_that_is_not_our_own_doing_stays_one(there):
+async def test_a_conflict_with_another_binding_is_an_error(there):
     async with api(says(500), says(409), says(200, there)) as (http, _):
         with pytest.raises(ClusterError) as refused:
             await Binder(http).bind(POD, "a", {})
         assert refused.value.status == 409
 
 
-async def test_a_conflict_after_429_is_not_our_doing():
+async def test_a_conflict_after_429_is_an_error():
     async with api(says(429), says(409)) as (http, script):
         with pytest.raises(ClusterError):
             await Binder(http).bind(POD, "a", {})
         assert script.asked == [BINDING] * 2
 
 
-async def test_an_unclear_answer_after_429_is_remembered():
+async def test_an_unknown_outcome_after_429_is_remembered():
     async with api(says(429), hangs_up(), says(409), says(200, placed())) as (http, script):
         await Binder(http).bind(POD, "a", {})
         assert script.asked == [BINDING, BINDING, BINDING, READ]
 
 
-async def test_a_binding_is_not_posted_again_when_its_node_is_gone_by_then():
+async def test_a_binding_is_not_retried_once_its_node_is_gone():
     asked = []
     async with api(says(429), says(500)) as (http, script):
         binder = Binder(

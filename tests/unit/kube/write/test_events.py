@@ -1,4 +1,4 @@
-"""Events: their form, series for what repeats, a bound on what waits, and patience with the API server."""
+"""Events: their form, series of repeated events, a bounded queue, and retries."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_an_event_has_kube_schedulers_form():
         }
 
 
-async def test_a_pod_that_could_not_be_parsed_can_be_regarded():
+async def test_an_event_can_regard_an_invalid_pod():
     async with recording() as (recorder, script, _):
         bad = Regarding("default", "bad", "u9", "3", "podwright")
         recorder.record(bad, "Warning", "FailedScheduling", "Scheduling", "no quantity")
@@ -73,7 +73,7 @@ async def test_a_pod_that_could_not_be_parsed_can_be_regarded():
         assert script.requests[0].body["regarding"]["name"] == "bad"
 
 
-async def test_another_object_than_a_pod_can_be_related():
+async def test_an_event_can_relate_to_a_pod_group():
     async with recording() as (recorder, script, _):
         group = Regarding("default", "gang", "u9", "7", "podwright", "PodGroup", "scheduling.k8s.io/v1beta1")
         recorder.record(POD, "Normal", "Preempted", "Preempting", "Preempted by podgroup u9 on node cluster", group)
@@ -89,7 +89,7 @@ async def test_another_object_than_a_pod_can_be_related():
         assert script.requests[0].body["reportingController"] == "podwright"
 
 
-async def test_what_repeats_becomes_a_series_and_is_then_only_counted():
+async def test_a_repeated_event_becomes_a_series_that_counts():
     async with recording() as (recorder, script, _):
         for _ in range(5):
             recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
@@ -101,16 +101,16 @@ async def test_what_repeats_becomes_a_series_and_is_then_only_counted():
         assert second.headers["Content-Type"] == "application/strategic-merge-patch+json"
 
 
-async def test_another_text_is_another_event_and_ends_the_series_of_the_one_before():
+async def test_a_new_text_is_a_new_event_and_ends_the_previous_series():
     async with recording() as (recorder, script, _):
         for note in ("no cpu", "no cpu", "no cpu", "no memory", "no memory"):
             recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", note)
             await recorder.flush(5)
-        told = [(r.method, r.body.get("note") or r.body["series"]["count"]) for r in script.requests]
-        assert told == [("POST", "no cpu"), ("PATCH", 2), ("PATCH", 3), ("POST", "no memory"), ("PATCH", 2)]
+        written = [(r.method, r.body.get("note") or r.body["series"]["count"]) for r in script.requests]
+        assert written == [("POST", "no cpu"), ("PATCH", 2), ("PATCH", 3), ("POST", "no memory"), ("PATCH", 2)]
 
 
-async def test_a_series_for_which_there_was_no_room_is_written_later():
+async def test_a_count_that_did_not_fit_into_the_queue_is_written_later():
     async with recording(queue_limit=1) as (recorder, script, _):
         recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
         await recorder.flush(5)
@@ -122,7 +122,7 @@ async def test_a_series_for_which_there_was_no_room_is_written_later():
         assert script.requests[-1].body["series"]["count"] == 2
 
 
-async def test_a_name_that_is_cut_is_still_a_name():
+async def test_a_shortened_name_is_valid():
     long = Regarding("default", "a" * 229 + "-" + "b" * 20, "u9", "3", "podwright")
     async with recording() as (recorder, script, _):
         recorder.record(long, "Normal", "Scheduled", "Binding", "fine")
@@ -130,7 +130,7 @@ async def test_a_name_that_is_cut_is_still_a_name():
         assert re.fullmatch(r"a{229}\.[0-9a-f]{16}", script.requests[0].body["metadata"]["name"])
 
 
-async def test_pods_and_reasons_are_told_apart():
+async def test_each_pod_and_reason_has_its_own_event():
     async with recording() as (recorder, script, _):
         recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
         recorder.record(OTHER, "Warning", "FailedScheduling", "Scheduling", "no room")
@@ -139,7 +139,7 @@ async def test_pods_and_reasons_are_told_apart():
         assert [request.method for request in script.requests] == ["POST"] * 3
 
 
-async def test_a_series_whose_event_has_expired_starts_anew():
+async def test_a_series_whose_event_has_expired_is_created_again():
     async with recording(says(201, {}), says(404)) as (recorder, script, _):
         for _ in range(2):
             recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
@@ -166,7 +166,7 @@ async def test_the_end_of_a_series_writes_its_count(monkeypatch):
         assert script.requests[-1].method == "POST"
 
 
-async def test_what_is_forgotten_ends_its_series_with_the_count_that_it_had():
+async def test_forgetting_a_pod_writes_the_counts_of_its_series():
     async with recording() as (recorder, script, _):
         for _ in range(4):
             recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
@@ -184,7 +184,7 @@ async def test_what_is_forgotten_ends_its_series_with_the_count_that_it_had():
 
 
 @pytest.mark.parametrize("step", [-86_400, 86_400], ids=["a day back", "a day ahead"])
-async def test_a_series_ends_when_it_is_quiet_whatever_the_wall_clock_says(monkeypatch, step):
+async def test_a_step_of_the_wall_clock_does_not_end_a_series(monkeypatch, step):
     monkeypatch.setattr(events, "SWEEP_SECONDS", 0.01)
     times = [0.0]
     async with recording(steady=lambda: times[0]) as (recorder, script, time):
@@ -202,7 +202,7 @@ async def test_a_series_ends_when_it_is_quiet_whatever_the_wall_clock_says(monke
         assert script.requests[-1].body["series"]["count"] == 4
 
 
-async def test_more_than_may_wait_is_dropped_and_counted():
+async def test_events_beyond_the_queue_limit_are_dropped_and_counted():
     async with api(default=says(201, {})) as (http, _):
         dropped = []
         recorder = EventRecorder(http, clock=lambda: 0.0, dropped=lambda: dropped.append(1), queue_limit=3)
@@ -211,7 +211,7 @@ async def test_more_than_may_wait_is_dropped_and_counted():
         assert len(dropped) == 2
 
 
-async def test_trouble_that_may_pass_is_tried_again_and_given_up_in_the_end(monkeypatch):
+async def test_errors_that_may_pass_are_retried_a_few_times(monkeypatch):
     monkeypatch.setattr(events, "RETRY", replace(events.RETRY, attempts=2))
     dropped = []
     async with recording(says(500), says(201, {}), says(500), says(500), dropped=lambda: dropped.append(1)) as (
@@ -230,14 +230,14 @@ async def test_trouble_that_may_pass_is_tried_again_and_given_up_in_the_end(monk
 
 
 @pytest.mark.parametrize("status", [403, 404, 422])
-async def test_a_refused_event_is_let_go(status):
+async def test_a_refused_event_is_not_retried(status):
     async with recording(says(status)) as (recorder, script, _):
         recorder.record(POD, "Normal", "Scheduled", "Binding", "one")
         await recorder.flush(5)
         assert len(script.requests) == 1
 
 
-async def test_posting_keeps_below_its_rate():
+async def test_posting_stays_below_its_rate():
     async with recording(per_second=50.0) as (recorder, script, _):
         started = asyncio.get_running_loop().time()
         for _ in range(15):
@@ -247,7 +247,7 @@ async def test_posting_keeps_below_its_rate():
         assert asyncio.get_running_loop().time() - started >= 14 / 50 - 0.05
 
 
-async def test_a_refusal_is_warned_of_once_for_each_reason_and_a_namespace_that_goes_is_none(caplog):
+async def test_each_reason_of_a_refusal_is_logged_once_and_a_terminating_namespace_is_not(caplog):
     terminating = {"reason": "Forbidden", "message": "unable to create: namespace a is being terminated"}
     forbidden = {"reason": "Forbidden", "message": "events is forbidden: cannot create resource"}
     invalid = {"reason": "Invalid", "message": "note: too long"}
@@ -258,5 +258,5 @@ async def test_a_refusal_is_warned_of_once_for_each_reason_and_a_namespace_that_
                 recorder.record(POD, "Normal", "Scheduled", "Binding", "assigned")
                 await recorder.flush(5)
         assert len(script.requests) == len(answers)
-    warned = [record.getMessage().rpartition("reason): ")[2] for record in caplog.records]
-    assert warned == [forbidden["message"], invalid["message"]]
+    logged = [record.getMessage().rpartition("reason): ")[2] for record in caplog.records]
+    assert logged == [forbidden["message"], invalid["message"]]

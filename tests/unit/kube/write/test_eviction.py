@@ -1,4 +1,4 @@
-"""Eviction: marked, deleted by uid, told; and what has begun is reported truly."""
+"""Eviction: the victim is marked, deleted by uid, and gets an event; the outcome is reported."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ PREEMPTOR = parse_pod(make_pod("high", uid="u2", spec={"schedulerName": "podwrig
 
 
 async def evict(*answers, victim=VICTIM, preemptor=PREEMPTOR, where="a"):
-    """What was asked of the server, what was told, and whether the deletion has begun."""
+    """The server's script, the recorded events, and the reported outcomes: whether the victim is deleted."""
     async with api(*answers) as (http, script):
-        recorder, begun = FakeRecorder(), []
+        recorder, outcomes = FakeRecorder(), []
         evictor = PodEvictor(http, recorder, lambda: 1_700_000_000.0)
-        evictor.evict(victim, preemptor, where, begun.append)
+        evictor.evict(victim, preemptor, where, outcomes.append)
         await asyncio.gather(*evictor.tasks)
-        return script, recorder.events, begun
+        return script, recorder.events, outcomes
 
 
-async def test_a_victim_is_marked_deleted_by_its_uid_and_told():
-    script, told, begun = await evict(says(200, {}), says(200, {}))
+async def test_a_victim_is_marked_deleted_by_uid_and_gets_an_event():
+    script, events, outcomes = await evict(says(200, {}), says(200, {}))
     assert script.asked == [
         "PATCH /api/v1/namespaces/default/pods/low/status",
         "DELETE /api/v1/namespaces/default/pods/low",
@@ -48,11 +48,11 @@ async def test_a_victim_is_marked_deleted_by_its_uid_and_told():
         }
     ]
     assert deletion["preconditions"] == {"uid": "u1"}
-    assert told == [("low", "Preempted", "Preempted by pod u2 on node a")]
-    assert begun == [True]
+    assert events == [("low", "Preempted", "Preempted by pod u2 on node a")]
+    assert outcomes == [True]
 
 
-async def test_a_victim_that_was_marked_before_keeps_the_time_of_it():
+async def test_a_victim_that_was_marked_before_keeps_its_transition_time():
     marked = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}
     script, _, _ = await evict(says(200, {}), says(200, {}), victim=parse_pod(make_pod("low", status=marked)))
     (condition,) = script.requests[0].body["status"]["conditions"]
@@ -60,12 +60,12 @@ async def test_a_victim_that_was_marked_before_keeps_the_time_of_it():
     assert "observedGeneration" not in condition
 
 
-async def test_a_pod_group_that_preempts_is_called_so():
+async def test_a_preempting_pod_group_is_named():
     group = Regarding("default", "gang", "u9", "7", "podwright", "PodGroup", "scheduling.k8s.io/v1beta1")
-    script, told, _ = await evict(says(200, {}), says(200, {}), preemptor=group, where="cluster")
+    script, events, _ = await evict(says(200, {}), says(200, {}), preemptor=group, where="cluster")
     (condition,) = script.requests[0].body["status"]["conditions"]
     assert condition["message"] == "podwright: preempting to accommodate a higher priority podgroup"
-    assert told == [("low", "Preempted", "Preempted by podgroup u9 on node cluster")]
+    assert events == [("low", "Preempted", "Preempted by podgroup u9 on node cluster")]
 
 
 IMMUTABLE = {"reason": "Invalid", "message": 'Pod "low" is invalid: metadata.uid: field is immutable'}
@@ -75,56 +75,56 @@ IMMUTABLE = {"reason": "Invalid", "message": 'Pod "low" is invalid: metadata.uid
     "answers",
     [
         pytest.param([says(404)], id="it is gone"),
-        pytest.param([says(422, IMMUTABLE)], id="another one has its name"),
-        pytest.param([says(200, {}), says(409)], id="another one has had its name since"),
+        pytest.param([says(422, IMMUTABLE)], id="another pod has its name"),
+        pytest.param([says(200, {}), says(409)], id="another pod has taken its name"),
     ],
 )
-async def test_a_victim_that_went_without_our_doing_is_not_told_of(answers):
-    script, told, going = await evict(*answers)
-    assert (told, going) == ([], [True])
+async def test_a_victim_that_others_deleted_gets_no_event(answers):
+    script, events, outcomes = await evict(*answers)
+    assert (events, outcomes) == ([], [True])
     assert len(script.requests) == len(answers)
 
 
-async def test_a_mark_that_met_another_change_is_made_again():
-    script, told, going = await evict(says(409), says(200, {}), says(200, {}))
+async def test_a_mark_that_conflicts_is_written_again():
+    script, events, outcomes = await evict(says(409), says(200, {}), says(200, {}))
     assert len(script.requests) == 3
-    assert (len(told), going) == (1, [True])
+    assert (len(events), outcomes) == (1, [True])
 
 
-async def test_one_that_is_being_deleted_already_is_left_alone():
+async def test_a_terminating_victim_is_left_alone():
     terminating = parse_pod(make_pod("low", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
-    script, told, begun = await evict(victim=terminating)
-    assert (script.asked, told, begun) == ([], [], [True])
+    script, events, outcomes = await evict(victim=terminating)
+    assert (script.asked, events, outcomes) == ([], [], [True])
 
 
-async def test_trouble_that_may_pass_is_tried_again(monkeypatch):
-    script, _, begun = await evict(says(500), says(200, {}), says(503), says(200, {}), says(200, {}))
+async def test_errors_that_may_pass_are_retried():
+    script, _, outcomes = await evict(says(500), says(200, {}), says(503), says(200, {}), says(200, {}))
     assert len(script.requests) == 5
-    assert begun == [True]
+    assert outcomes == [True]
 
 
-async def test_a_refusal_is_reported(monkeypatch):
+async def test_a_refusal_is_reported_as_not_deleted(monkeypatch):
     monkeypatch.setattr(eviction, "RETRY", replace(eviction.RETRY, attempts=2))
-    _, told, begun = await evict(says(403))
-    assert (told, begun) == ([], [False])
+    _, events, outcomes = await evict(says(403))
+    assert (events, outcomes) == ([], [False])
 
 
 @pytest.mark.parametrize(
     ("answers", "ours"),
     [
-        pytest.param([says(200, {}), hangs_up(), says(404)], True, id="the deletion went through, its answer was lost"),
-        pytest.param([hangs_up(), says(404)], False, id="somebody else deleted it before we asked"),
+        pytest.param([says(200, {}), hangs_up(), says(404)], True, id="the response to our deletion was lost"),
+        pytest.param([hangs_up(), says(404)], False, id="another client deleted it before our request"),
     ],
 )
-async def test_a_deletion_without_an_answer_is_looked_into(answers, ours):
-    script, told, going = await evict(*answers)
-    assert going == [True]
-    assert bool(told) is ours
+async def test_a_lost_response_does_not_hide_who_deleted_the_victim(answers, ours):
+    script, events, outcomes = await evict(*answers)
+    assert outcomes == [True]
+    assert bool(events) is ours
     assert len(script.requests) == len(answers)
 
 
-class TestTheEnd:
-    async def test_what_has_begun_is_finished(self):
+class TestFinish:
+    async def test_started_evictions_are_finished(self):
         marked, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow(request):
@@ -133,17 +133,17 @@ class TestTheEnd:
             return await says(200, {})(request)
 
         async with api(slow, says(200, {})) as (http, script):
-            evictor, begun = PodEvictor(http, FakeRecorder(), lambda: 0.0), []
-            evictor.evict(VICTIM, PREEMPTOR, "a", begun.append)
+            evictor, outcomes = PodEvictor(http, FakeRecorder(), lambda: 0.0), []
+            evictor.evict(VICTIM, PREEMPTOR, "a", outcomes.append)
             await marked.wait()
             finishing = asyncio.create_task(evictor.finish(60))
             await asyncio.sleep(0)
             go_on.set()
             await finishing
             assert [request.method for request in script.requests] == ["PATCH", "DELETE"]
-            assert begun == [True]
+            assert outcomes == [True]
 
-    async def test_what_has_not_begun_is_left_to_the_next_process(self, monkeypatch):
+    async def test_evictions_that_have_not_started_are_cancelled(self, monkeypatch):
         monkeypatch.setattr(eviction, "MAX_CONCURRENT", 1)
         marked, go_on = asyncio.Event(), asyncio.Event()
 
@@ -153,18 +153,18 @@ class TestTheEnd:
             return await says(200, {})(request)
 
         async with api(slow, default=says(200, {})) as (http, script):
-            evictor, begun = PodEvictor(http, FakeRecorder(), lambda: 0.0), []
+            evictor, outcomes = PodEvictor(http, FakeRecorder(), lambda: 0.0), []
             for _ in range(3):
-                evictor.evict(VICTIM, PREEMPTOR, "a", begun.append)
+                evictor.evict(VICTIM, PREEMPTOR, "a", outcomes.append)
             await marked.wait()
             finishing = asyncio.create_task(evictor.finish(60))
             await asyncio.sleep(0)
             go_on.set()
             await finishing
             assert [request.method for request in script.requests] == ["PATCH", "DELETE"]
-            assert sorted(begun) == [False, False, True]
+            assert sorted(outcomes) == [False, False, True]
 
-    async def test_what_takes_too_long_is_given_up(self):
+    async def test_evictions_that_outlast_the_grace_are_cancelled(self):
         arrived = asyncio.Event()
 
         async def slow(_request):
@@ -172,9 +172,9 @@ class TestTheEnd:
             await asyncio.Event().wait()
 
         async with api(slow) as (http, _):
-            evictor, begun = PodEvictor(http, FakeRecorder(), lambda: 0.0), []
-            evictor.evict(VICTIM, PREEMPTOR, "a", begun.append)
+            evictor, outcomes = PodEvictor(http, FakeRecorder(), lambda: 0.0), []
+            evictor.evict(VICTIM, PREEMPTOR, "a", outcomes.append)
             await arrived.wait()
             await evictor.finish(0)
-            assert begun == [False]
+            assert outcomes == [False]
             assert not evictor.tasks

@@ -1,4 +1,4 @@
-"""The status of pending pods: written when it changes, not again, and the newest wish counts."""
+"""The status of pending pods: written when it changes, not twice, and the newest change wins."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def scheduled(verdict, **fields):
     return {"type": "PodScheduled", "status": "False", "reason": verdict.reason, "message": verdict.message, **fields}
 
 
-async def test_a_verdict_is_patched_with_the_generation_it_is_about():
+async def test_a_verdict_is_patched_with_its_generation():
     raw = pending()
     async with writing() as (writer, script):
         writer.seen("u1", raw)
@@ -55,18 +55,20 @@ async def test_a_verdict_is_patched_with_the_generation_it_is_about():
         }
 
 
-@pytest.mark.parametrize("again", [pytest.param("written", id="by us"), pytest.param("seen", id="as the watch shows")])
-async def test_what_the_status_says_already_is_not_written_again(again):
+@pytest.mark.parametrize(
+    "source", [pytest.param("written", id="by our own write"), pytest.param("seen", id="by the watch")]
+)
+async def test_a_status_that_is_known_is_not_written_again(source):
     async with writing() as (writer, script):
-        raw = pending(conditions=[scheduled(NO_ROOM)]) if again == "seen" else pending()
+        raw = pending(conditions=[scheduled(NO_ROOM)]) if source == "seen" else pending()
         writer.seen("u1", raw)
         for _ in range(3):
             writer.write(parse_pod(raw), NO_ROOM, None)
             await writer.flush(5)
-        assert len(script.requests) == (0 if again == "seen" else 1)
+        assert len(script.requests) == (0 if source == "seen" else 1)
 
 
-async def test_another_text_keeps_the_time_of_the_transition():
+async def test_a_new_message_keeps_the_transition_time():
     raw = pending(conditions=[scheduled(NO_ROOM, lastTransitionTime="2020-01-01T00:00:00Z")])
     async with writing() as (writer, script):
         writer.seen("u1", raw)
@@ -88,7 +90,7 @@ async def test_a_nomination_is_written_and_cleared():
         assert written == [{"nominatedNodeName": "a"}, {"nominatedNodeName": None}]
 
 
-async def test_of_several_wishes_the_newest_counts():
+async def test_the_newest_of_several_changes_is_written():
     raw = pending()
     async with writing() as (writer, script):
         writer.seen("u1", raw)
@@ -111,7 +113,7 @@ async def test_nothing_is_written_for_a_pod_that_is_no_longer_pending():
         assert script.requests == []
 
 
-async def test_trouble_that_may_pass_is_tried_again(monkeypatch):
+async def test_errors_that_may_pass_are_retried(monkeypatch):
     monkeypatch.setattr(work_queue, "RETRY", replace(work_queue.RETRY, shortest=0.001))
     raw = pending()
     async with writing(says(500), says(503)) as (writer, script):
@@ -129,8 +131,8 @@ async def until_asked(script, times):
             await asyncio.sleep(0.005)
 
 
-async def test_a_pod_that_changed_meanwhile_is_written_to_as_it_is_now(monkeypatch):
-    """It may have been bound: then the watch takes it away, and the verdict with it."""
+async def test_after_a_conflict_the_patch_names_the_current_version(monkeypatch):
+    """If the pod was bound meanwhile, the watch removes it, and no patch follows."""
     monkeypatch.setattr(work_queue, "RETRY", replace(work_queue.RETRY, shortest=0.001))
     raw = pending()
 
@@ -146,7 +148,7 @@ async def test_a_pod_that_changed_meanwhile_is_written_to_as_it_is_now(monkeypat
         assert versions == ["1", "7"]
 
 
-async def test_after_a_write_the_next_one_is_to_the_version_that_came_of_it():
+async def test_a_write_names_the_version_that_the_previous_one_returned():
     raw = pending()
     async with writing(default=says(200, {"metadata": {"resourceVersion": "8"}})) as (writer, script):
         writer.seen("u1", raw)
@@ -156,11 +158,11 @@ async def test_after_a_write_the_next_one_is_to_the_version_that_came_of_it():
         assert [request.body["metadata"]["resourceVersion"] for request in script.requests] == ["1", "8"]
 
 
-async def test_what_is_taken_back_while_it_is_being_written_is_written_once_more():
+async def test_a_nomination_that_is_cleared_while_it_is_written_is_cleared_afterwards():
     raw = pending()
 
     async def meanwhile(request):
-        writer.seen("u1", raw)  # somebody labels the pod, and the watch shows it without what is being written
+        writer.seen("u1", raw)  # a label was added: the watch shows the pod without our write
         writer.write(parse_pod(raw), None, "")
         return await says(200, {"metadata": {"resourceVersion": "8"}})(request)
 
@@ -173,7 +175,7 @@ async def test_what_is_taken_back_while_it_is_being_written_is_written_once_more
         assert [request.body["status"]["nominatedNodeName"] for request in script.requests] == ["a", None]
 
 
-async def test_another_pod_of_its_name_is_left_alone(caplog):
+async def test_another_pod_of_the_same_name_is_not_written_to(caplog):
     raw = pending()
     immutable = 'Pod "web" is invalid: metadata.uid: Invalid value: "u1": field is immutable'
     async with writing(says(422, {"reason": "Invalid", "message": immutable})) as (writer, script):
@@ -185,26 +187,26 @@ async def test_another_pod_of_its_name_is_left_alone(caplog):
         assert caplog.records == []
 
 
-async def test_the_pause_that_the_server_asks_for_is_kept(monkeypatch):
+async def test_retry_after_is_honoured(monkeypatch):
     monkeypatch.setattr(work_queue, "RETRY", replace(work_queue.RETRY, shortest=0.001))
     pauses = []
     loop = asyncio.get_running_loop()
     later = loop.call_later
 
-    def noted(seconds, *work):
+    def record_pause(seconds, *work):
         pauses.append(seconds)
         return later(min(seconds, 0.001), *work)
 
     raw = pending()
     async with writing(says(429, **{"Retry-After": "17"})) as (writer, script):
         writer.seen("u1", raw)
-        monkeypatch.setattr(loop, "call_later", noted)
+        monkeypatch.setattr(loop, "call_later", record_pause)
         writer.write(parse_pod(raw), NO_ROOM, None)
         await until_asked(script, 2)
         assert 17.0 in pauses
 
 
-async def test_an_error_of_another_kind_leaves_the_verdict_unsaid(monkeypatch):
+async def test_a_verdict_is_written_after_an_unexpected_error(monkeypatch):
     raw = pending()
     async with writing() as (writer, script):
         writer.seen("u1", raw)
@@ -218,7 +220,7 @@ async def test_an_error_of_another_kind_leaves_the_verdict_unsaid(monkeypatch):
 
 
 @pytest.mark.parametrize("refusal", [403, 404, 422])
-async def test_a_refusal_is_not_tried_again(refusal):
+async def test_a_refusal_is_not_retried(refusal):
     raw = pending()
     async with writing(says(refusal)) as (writer, script):
         writer.seen("u1", raw)
@@ -238,7 +240,7 @@ async def test_a_long_outage_loses_no_status(monkeypatch):
         assert len(script.requests) == 13
 
 
-async def test_writes_of_one_pod_are_made_one_after_the_other():
+async def test_writes_of_one_pod_do_not_overlap():
     raw = pending()
     answered = asyncio.Event()
 
@@ -256,11 +258,11 @@ async def test_writes_of_one_pod_are_made_one_after_the_other():
         writer.seen("u1", raw)
         writer.write(parse_pod(raw), NO_ROOM, None)
         await writer.flush(5)
-        said = [request.body["status"]["conditions"][0]["message"] for request in script.requests]
-        assert said == [NO_ROOM.message, "newer"]
+        written = [request.body["status"]["conditions"][0]["message"] for request in script.requests]
+        assert written == [NO_ROOM.message, "newer"]
 
 
-async def test_what_a_failed_write_said_is_said_by_the_next_one(monkeypatch):
+async def test_a_newer_change_absorbs_a_failed_one(monkeypatch):
     monkeypatch.setattr(work_queue, "RETRY", replace(work_queue.RETRY, shortest=0.001))
     raw = pending()
 
