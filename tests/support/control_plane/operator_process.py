@@ -18,6 +18,7 @@ import yaml
 
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
+from podwright.engine.binding import debug
 from podwright.testing import ControlPlane, Process, wait_until
 from podwright.testing.processes import ProcessError, free_port
 
@@ -74,6 +75,20 @@ class Operator:
         return self.process.log.read_bytes()[self.log_begins :].decode()
 
 
+_logs: dict[Path, int] = {}
+"""How many bytes of each operator's log `binding_cycle_violations` has read."""
+
+
+def binding_cycle_violations() -> list[str]:
+    """New log lines of all operators about violations that debug mode caught (see podwright/engine/binding/debug.py)."""
+    found: list[str] = []
+    for path in [path for path in _logs if path.exists()]:
+        text = path.read_bytes()[_logs[path] :]
+        _logs[path] += len(text)
+        found += [line for line in text.decode(errors="replace").splitlines() if debug.PREFIX in line]
+    return found
+
+
 def install(cluster: ControlPlane) -> None:
     """What `kubectl apply -k manifests/base` brings; without controllers no Deployment comes to life."""
     cluster.apply(BASE)
@@ -102,6 +117,7 @@ def start(
     earlier = {path: path.stat().st_size for path in cluster.logs.glob("*.log")}
     process = cluster.start_process(name, [*WAYS[way], *arguments], settings)
     operator = Operator(process, port, earlier.get(process.log, 0))
+    _logs.setdefault(process.log, operator.log_begins)
     if ready:
         wait_ready(operator)
     return operator

@@ -20,6 +20,8 @@ from podwright.engine.binding.states import EFFECTS, TRANSITIONS, Outcome, Queue
 log = logging.getLogger(__name__)
 
 VARIABLE: Final = "PODWRIGHT_DEBUG"
+PREFIX: Final = "binding cycle of pod"
+"""How each line in the log about a violation begins."""
 _MAY_STAY_ASSUMED: Final = frozenset({Outcome.BOUND, Outcome.UNKNOWN, Outcome.INTERRUPTED, Outcome.ENDED})
 
 
@@ -73,6 +75,6 @@ def check_closed(pod: str, *, registered: bool, holds_capacity: bool) -> None:
 
 
 def _violated(pod: str, text: str) -> NoReturn:
-    message = f"binding cycle of pod {pod}: {text}"
+    message = f"{PREFIX} {pod}: {text}"
     log.critical("%s", message)
     raise BindingCycleError(message)
