@@ -1,7 +1,7 @@
-"""The process of `podwright run`: the runtime first, and Kopf beside it as soon as there is time for it.
+"""The process of `podwright run`: starts the runtime first, then Kopf beside it.
 
-Kopf watches policies, and pending pods if it was asked to. Importing it takes as long as all the rest of the start, so
-where pods come in without it, it waits until the first rush is over; policies were listed before the first decision.
+Kopf watches policies, and pending pods with `--pod-intake=kopf`. Importing it takes as long as the rest of the start. With
+`--pod-intake=watch` it therefore starts only after the first burst of decisions; the runtime lists policies before the first decision.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from podwright.kube.signals import catch_signals
 
 log = logging.getLogger(__name__)
 
-RUSH_SECONDS: Final = 10.0
-"""How long Kopf waits for the first rush at most."""
-QUIET_SECONDS: Final = 2.0
-"""What is left after the last decision: bindings and their events."""
-KOPF_ENDS_SECONDS: Final = 2.0
-"""How long Kopf may take to end once all else has. It only watches; a watch that was broken it would wait for, for 5 s at least."""
+FIRST_BURST_SECONDS: Final = 10.0
+"""How long Kopf waits for the first burst of decisions at most."""
+SETTLE_SECONDS: Final = 2.0
+"""How long it waits after the last of these decisions, for bindings and their events."""
+KOPF_STOP_SECONDS: Final = 2.0
+"""How long Kopf may take to stop after everything else. It only watches, and can wait 5 s or more for a broken watch."""
 
 
 async def run(options: Options) -> None:
-    """Runs until SIGTERM or SIGINT. Raises ConfigError, AccessError and OSError if it cannot start."""
+    """Runs until SIGTERM or SIGINT. Raises ConfigError, AccessError, RegistryError and OSError if it cannot start."""
     stop = asyncio.Event()
     catch_signals(stop)
     runtime = Runtime(options)
@@ -40,11 +40,11 @@ async def run(options: Options) -> None:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             await starting
-            keeping = asyncio.create_task(_keep_kopf(stop, runtime), name="podwright Kopf")
+            kopf = asyncio.create_task(_run_kopf(stop, runtime), name="podwright Kopf")
             await stopping
-            log.info("stopping: bindings under way are finished first")
+            log.info("stopping; bindings under way finish first")
             await runtime.stop()
-            await _kopf_has_ended(keeping)
+            await _wait_for_kopf(kopf)
         else:
             starting.cancel()
     finally:
@@ -52,37 +52,37 @@ async def run(options: Options) -> None:
         await runtime.stop()
 
 
-async def _kopf_has_ended(keeping: asyncio.Task[None]) -> None:
-    done, _ = await asyncio.wait({keeping}, timeout=KOPF_ENDS_SECONDS)
+async def _wait_for_kopf(kopf: asyncio.Task[None]) -> None:
+    done, _ = await asyncio.wait({kopf}, timeout=KOPF_STOP_SECONDS)
     if done:
-        await keeping
+        await kopf
     else:
-        log.info("Kopf takes its time to end; nothing waits for it")
-        keeping.cancel()
+        log.info("Kopf did not stop in time; ending without it")
+        kopf.cancel()
 
 
-async def _keep_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
-    if runtime.options.pod_intake != "kopf":
-        await _rush_is_over(stop, runtime)
+async def _run_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
+    if not runtime.kopf_watches_pods:
+        await _wait_for_first_burst(stop, runtime)
     if not stop.is_set():
-        operator = await asyncio.to_thread(import_kopfs_side)
-        await operator.accompany(stop, runtime)
+        supervisor = await asyncio.to_thread(import_supervisor)
+        await supervisor.supervise(stop, runtime)
 
 
-async def _rush_is_over(stop: asyncio.Event, runtime: Runtime) -> None:
+async def _wait_for_first_burst(stop: asyncio.Event, runtime: Runtime) -> None:
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(RUSH_SECONDS):
+        async with asyncio.timeout(FIRST_BURST_SECONDS):
             await runtime.engine.first_idle.wait()
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(QUIET_SECONDS):
+        async with asyncio.timeout(SETTLE_SECONDS):
             await stop.wait()
 
 
-def import_kopfs_side() -> ModuleType:
-    """The module that runs Kopf.
+def import_supervisor() -> ModuleType:
+    """Imports `controllers/supervisor.py`, and with it Kopf.
 
-    Kopf imports the client library where there is one, to know objects of its classes. It gets none from us, and would
-    spend 18 MB and a quarter of a second on it.
+    Kopf imports the Kubernetes client library if it is installed, to recognize its objects. Podwright passes it none, and the import
+    would take 18 MB and a quarter of a second.
     """
     with _hidden("kubernetes"):
         return importlib.import_module("podwright.controllers.supervisor")
@@ -90,11 +90,11 @@ def import_kopfs_side() -> ModuleType:
 
 @contextlib.contextmanager
 def _hidden(name: str) -> Iterator[None]:
-    """A package that was not imported yet cannot be, meanwhile."""
+    """Importing the package fails meanwhile, unless it was imported before."""
     if name in sys.modules:
         yield
         return
-    sys.modules[name] = None  # type: ignore[assignment]  # what makes an import fail
+    sys.modules[name] = None  # type: ignore[assignment]  # makes an import fail
     try:
         yield
     finally:

@@ -1,9 +1,11 @@
-"""The Kopf side: `kopf run --all-namespaces -m podwright.controllers`. Nothing is decided here.
+"""The Kopf side of the operator. It decides nothing: handlers hand raw objects to the runtime (`kube/runtime.py`).
 
-`startup` is imported here and registers what Kopf does at its start and end; when it starts, it imports the handlers of what
-we may watch: `pods` and `policies`. They hand raw objects to the `process`, whose runtime is the same with and without Kopf.
+There are two ways to run it:
+  * `kopf run --all-namespaces -m podwright.controllers`: Kopf is the process; `plain_kopf` starts the runtime when Kopf starts.
+  * `podwright run`: the runtime is the process; `supervisor` runs Kopf beside it, and again if it fails.
+Both register the same handlers (`handlers`).
 """
 
-from podwright.controllers import startup
+from podwright.controllers import plain_kopf
 
-__all__ = ["startup"]
+__all__ = ["plain_kopf"]

@@ -1,6 +1,6 @@
-"""Kopf's settings: fast for many small events, deaf to faults that pass, and leaving no trace on any object.
+"""Kopf's settings: fast for many small events, patient with failing requests, and no annotations or finalizers on objects.
 
-Where a figure comes from is in docs/adr; never set `worker_limit`, which would make throughput a matter of `idle_timeout`.
+docs/adr says where the figures come from. Do not set `worker_limit`: throughput would then depend on `idle_timeout`.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ import kopf
 from podwright.kube.runtime import Runtime
 
 WORKER_IDLE_SECONDS: Final = 0.1
-"""Nearer to 0 workers exit before they have processed anything; much more costs memory in bursts."""
+"""A worker with a much shorter timeout exits before it has processed anything; a much longer one costs memory in bursts."""
+FIRST_BACKOFF: Final = 0.2
 LONGEST_BACKOFF: Final = 10.0
+"""Seconds."""
 
 
 class EndlessBackoffs(Iterable[float]):
-    """Seconds between tries that never run out: Kopf ends the process when they do."""
+    """Seconds between attempts. They never run out: Kopf would end the process when they do."""
 
     def __iter__(self) -> Iterator[float]:
-        pause = 0.2
+        pause = FIRST_BACKOFF
         while True:
             yield pause
             pause = min(LONGEST_BACKOFF, 2 * pause)
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
-    """Remembers nothing of an object, so Kopf writes nothing to it and copies nothing of it."""
+    """Stores no last-seen state, so Kopf neither writes it to objects nor copies it."""
 
     def build(self, **_: Any) -> kopf.BodyEssence:
         return kopf.BodyEssence()
@@ -42,7 +44,7 @@ class NoDiffBase(kopf.DiffBaseStorage):
 
 
 class NoProgress(kopf.ProgressStorage):
-    """Remembers nothing of handlers."""
+    """Stores no progress of handlers."""
 
     def fetch(self, **_: Any) -> kopf.ProgressRecord | None:
         return None
@@ -61,7 +63,7 @@ class NoProgress(kopf.ProgressStorage):
 
 
 def configure(settings: kopf.OperatorSettings, runtime: Runtime) -> None:
-    """Sets up Kopf for a runtime that has started."""
+    """Configures Kopf for a runtime that has started."""
     settings.peering.standalone = True
     settings.posting.enabled = False
     settings.persistence.diffbase_storage = NoDiffBase()
@@ -72,5 +74,5 @@ def configure(settings: kopf.OperatorSettings, runtime: Runtime) -> None:
     settings.watching.chunk_size = 500
     settings.watching.field_selectors["pods"] = runtime.pending_selector
     settings.scanning.disabled = not runtime.crds_watchable
-    # One line of INFO for each event that was handled is no news.
+    # Kopf logs a line at INFO for each event that is handled.
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)

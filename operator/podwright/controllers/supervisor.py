@@ -1,6 +1,6 @@
-"""Kopf inside `podwright run`: started again when it fails, while the runtime, which is only lent to it, lives on.
+"""Kopf inside `podwright run`: it is started again when it fails, and the runtime goes on meanwhile.
 
-`cli/scheduler` imports this when there is time for it: Kopf takes longer to import than the rest takes to start.
+`cli/scheduler.py` imports this module late, because importing Kopf takes longer than the rest of the start.
 """
 
 from __future__ import annotations
@@ -12,27 +12,30 @@ from typing import Any, Final
 
 import kopf
 
-from podwright.controllers.process import process
+from podwright.controllers import handlers
+from podwright.controllers.login import KopfLogin
+from podwright.controllers.settings import configure
 from podwright.kube.runtime import Runtime
 from podwright.kube.signals import catch_signals
 
 log = logging.getLogger(__name__)
 
 RESTART_SECONDS: Final = (0.5, 30.0)
-END_SECONDS: Final = 7.0
-"""How long Kopf may take to end; it waits 5 s for its watches."""
-STEADY_SECONDS: Final = 60.0
-"""Kopf that ran for so long failed for a new reason."""
+"""The shortest and the longest pause before a restart; each pause is twice the one before."""
+STOP_SECONDS: Final = 7.0
+"""How long Kopf may take to stop; it waits 5 s for its watches."""
+STABLE_SECONDS: Final = 60.0
+"""After Kopf has run this long, the pauses begin with the shortest again."""
 
 
-class NotKopfs(Collection["asyncio.Task[Any]"]):
-    """All tasks that Kopf must not cancel when it ends: those from before it, and ours by their names."""
+class ProtectedTasks(Collection["asyncio.Task[Any]"]):
+    """The tasks that Kopf must not cancel when it stops: those older than Kopf, and the runtime's own, which it knows by name."""
 
     def __init__(self) -> None:
-        self._before = asyncio.all_tasks()
+        self._older = asyncio.all_tasks()
 
     def __contains__(self, task: object) -> bool:
-        return task in self._before or (isinstance(task, asyncio.Task) and task.get_name().startswith("podwright "))
+        return task in self._older or (isinstance(task, asyncio.Task) and task.get_name().startswith("podwright "))
 
     def __iter__(self) -> Iterator[asyncio.Task[Any]]:
         return iter(task for task in asyncio.all_tasks() if task in self)
@@ -41,82 +44,85 @@ class NotKopfs(Collection["asyncio.Task[Any]"]):
         return sum(1 for _ in self)
 
 
-async def accompany(stop: asyncio.Event, runtime: Runtime) -> None:
-    """Keeps Kopf running beside a runtime that has started, until `stop` is set."""
-    asyncio.get_running_loop().set_exception_handler(_complain)
-    process.lend(runtime)
-    await _keep_kopf(stop, runtime)
-
-
-async def _keep_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
-    """Returns when `stop` is set. The last thing that Kopf does is to end in peace with its watches."""
-    if runtime.options.pod_intake != "kopf" and not runtime.policies_allowed:
-        await _first_of(stop, runtime.policies.appeared)
+async def supervise(stop: asyncio.Event, runtime: Runtime) -> None:
+    """Runs Kopf beside a runtime that has started, until `stop` is set."""
+    asyncio.get_running_loop().set_exception_handler(handle_loop_error)
+    login = KopfLogin(runtime.source)
+    appeared = runtime.policies.appeared
+    if not runtime.kopf_watches_pods and not runtime.policies.readable:
+        await _first_of(stop, appeared)
     pause, longest = RESTART_SECONDS
     clock = asyncio.get_running_loop().time
     while not stop.is_set():
         started = clock()
-        stale = runtime.policies.appeared
+        appeared.clear()
         try:
-            await _run_kopf(stop, stale)
+            await _run_kopf(stop, runtime, login)
         except Exception as error:
-            log.exception("Kopf ended: %s", type(error).__name__)
+            log.exception("Kopf failed: %s", type(error).__name__)
         if stop.is_set():
             return
-        if stale.is_set():
-            log.info("SchedulerPolicies can be watched now: Kopf starts again")
+        if appeared.is_set():
+            log.info("SchedulerPolicies can be watched now; restarting Kopf")
             continue
-        pause = RESTART_SECONDS[0] if clock() > started + STEADY_SECONDS else min(longest, 2 * pause)
-        log.warning("starting Kopf again in %g s; scheduling goes on", pause)
+        pause = RESTART_SECONDS[0] if clock() > started + STABLE_SECONDS else min(longest, 2 * pause)
+        log.warning("restarting Kopf in %g s; scheduling goes on", pause)
         try:
             await asyncio.wait_for(stop.wait(), pause)
         except TimeoutError:
             continue
 
 
-async def _run_kopf(stop: asyncio.Event, stale: asyncio.Event) -> None:
-    """Until `stop` or `stale` is set, or Kopf fails."""
-    others = NotKopfs()
-    stale.clear()
-    ends = asyncio.Event()
-    relay = asyncio.create_task(_relay((stop, stale), ends), name="podwright end of Kopf")
+async def _run_kopf(stop: asyncio.Event, runtime: Runtime, login: KopfLogin) -> None:
+    """Returns when `stop` is set or policies have appeared. Raises the error with which Kopf failed."""
+    protected = ProtectedTasks()
+    settings, registry = kopf.OperatorSettings(), kopf.OperatorRegistry()
+    configure(settings, runtime)
+    handlers.register_login(registry, login)
+    handlers.register_watches(registry, runtime)
+    stop_kopf = asyncio.Event()
+    relay = asyncio.create_task(
+        _set_after(stop_kopf, stop, runtime.policies.appeared), name="podwright stop signal for Kopf"
+    )
     try:
-        tasks = await kopf.spawn_tasks(standalone=True, clusterwide=True, stop_flag=ends)
-        catch_signals(stop)  # Kopf has taken them for itself
-        await _see_to_its_end(tasks, others)
+        tasks = await kopf.spawn_tasks(
+            settings=settings, registry=registry, standalone=True, clusterwide=True, stop_flag=stop_kopf
+        )
+        catch_signals(stop)  # Kopf has replaced the handlers with its own
+        await _wait_for_kopf(tasks, protected)
     finally:
         relay.cancel()
 
 
-async def _see_to_its_end(tasks: Collection[asyncio.Task[Any]], others: NotKopfs) -> None:
-    """Until one of Kopf's root tasks ends, and then all of them have, or END_SECONDS are over. Raises what Kopf failed of.
+async def _wait_for_kopf(tasks: Collection[asyncio.Task[Any]], protected: ProtectedTasks) -> None:
+    """Returns when Kopf has stopped. STOP_SECONDS after one of its root tasks has ended, the others are cancelled.
 
-    A watch that is cut while Kopf ends asks for a new login, and nobody is left to answer it.
+    Without that limit, Kopf can hang: a watch that breaks while Kopf stops asks for a new login, which nothing answers any more.
     """
-    runner = asyncio.create_task(kopf.run_tasks(tasks, ignored=others), name="podwright Kopf")
+    runner = asyncio.create_task(kopf.run_tasks(tasks, ignored=protected), name="podwright Kopf")
     await asyncio.wait({runner, *tasks}, return_when=asyncio.FIRST_COMPLETED)
     failed = [task for task in tasks if task.done() and not task.cancelled() and task.exception() is not None]
-    await asyncio.wait({runner}, timeout=END_SECONDS)
+    await asyncio.wait({runner}, timeout=STOP_SECONDS)
     if runner.done():
         return runner.result()
-    log.warning("Kopf does not end by itself; it is left behind")
+    log.warning("Kopf did not stop in time; cancelling its tasks")
     for task in asyncio.all_tasks():
-        if task is runner or task not in others:
+        if task is runner or task not in protected:
             task.cancel()
     for task in failed:
         task.result()
     return None
 
 
-async def _relay(causes: Collection[asyncio.Event], effect: asyncio.Event) -> None:
+async def _set_after(effect: asyncio.Event, *causes: asyncio.Event) -> None:
     """Sets `effect` once one of the causes is set."""
     await _first_of(*causes)
     effect.set()
 
 
 async def _first_of(*events: asyncio.Event) -> None:
-    """Returns once one of them is set."""
-    waiting = [asyncio.create_task(event.wait(), name="podwright end of Kopf") for event in events]
+    """Returns once one of the events is set."""
+    waiting = [asyncio.create_task(event.wait(), name="podwright event for Kopf") for event in events]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -124,8 +130,8 @@ async def _first_of(*events: asyncio.Event) -> None:
             task.cancel()
 
 
-def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Passes on what the loop has to complain of, but for Kopf's watches: they cannot be closed in the midst of an event."""
+def handle_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Handles errors of the event loop as by default, except for Kopf's generators, which cannot be closed during an event."""
     generator = context.get("asyncgen")
     if generator is not None and "kopf" in generator.ag_code.co_filename:
         log.debug("%s", context.get("message"))

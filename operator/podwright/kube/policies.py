@@ -1,7 +1,7 @@
-"""SchedulerPolicies: taken in, put in force, and told about in their status, which we patch ourselves.
+"""The controller of SchedulerPolicies: applies them to the engine and writes their status.
 
-Events may come in any order and again; `apply` and `remove` are idempotent. Status is written by a task of its own, anew for
-all policies whenever what is in force changed, since one policy can shadow another.
+Events may come in any order and repeatedly: `apply` and `remove` are idempotent. A background task writes the statuses. It computes
+those of all policies after every change, because one policy can shadow another.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.api.policy_set import ApplyResult
@@ -20,99 +21,118 @@ from podwright.kube.client.errors import is_not_found
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON_PATCH
 from podwright.kube.client.pages import list_objects
-from podwright.kube.client.retry import RetryPolicy
+from podwright.kube.client.retry import RetryPolicy, retry_until_answered
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import POLICY
 
 log = logging.getLogger(__name__)
 
 STATUS_RETRY: Final = RetryPolicy(shortest=1.0, longest=1.0)
-RECONCILE_SECONDS: Final = 10.0
-ASK_SECONDS: Final = 30.0
-"""How often it is asked whether RBAC lets us read policies by now."""
+RELIST_SECONDS: Final = 10.0
+ACCESS_SECONDS: Final = 30.0
+"""How often the controller asks whether RBAC allows it to read policies, as long as it does not."""
+
+Raw = Mapping[str, Any]
 
 
-class PolicyKeeper:
-    """See the module. `names_served` is called with scheduler names that are newly served."""
+@dataclass(slots=True)
+class _Applied:
+    """The version of a policy that was applied last, and its status on the API server."""
+
+    result: ApplyResult
+    uid: str
+    status: Raw
+
+
+class PolicyController:
+    """See the module. `on_names_served` is called with scheduler names that no policy served before."""
 
     def __init__(
         self,
         http: Http,
         engine: Engine,
         clock: Callable[[], float],
-        names_served: Callable[[frozenset[str]], None],
+        on_names_served: Callable[[frozenset[str]], None],
     ) -> None:
+        """`clock` gives seconds since the epoch."""
+        self.readable = False
+        """Whether RBAC allows us to list and watch policies; their kind may still be missing."""
+        self.appeared = asyncio.Event()
+        """Set when policies can be watched that could not be before. Whoever watches them clears it and watches again."""
         self._http = http
         self._engine = engine
         self._clock = clock
-        self._names_served = names_served
-        self._statuses: dict[str, Mapping[str, Any]] = {}
-        self._outcomes: dict[str, ApplyResult] = {}
-        self._uids: dict[str, str] = {}
-        self._gone_meanwhile: set[str] = set()
-        """Uids of policies that went while a list was under way, which may be older than that."""
+        self._on_names_served = on_names_served
+        self._applied: dict[str, _Applied] = {}
+        self._deleted_during_list: set[str] = set()
+        """Uids. The list may be older than the deletion."""
         self._changed = asyncio.Event()
-        self.appeared = asyncio.Event()
-        """Set when the kind is served, or may be read, that was not before: who watches should look again."""
         self._served: bool | None = None
 
     def take_event(self, event: Mapping[str, Any]) -> None:
-        """A watch event as it came; its type is None for what a list brought."""
+        """Handles a raw watch event; its type is None for an object from a list."""
         if event["type"] == "DELETED":
             name, uid = str(event["object"]["metadata"]["name"]), _uid_of(event["object"])
-            self._gone_meanwhile.add(uid)
-            if self._uids.get(name, uid) == uid:  # else a list has brought the next one of its name already
+            self._deleted_during_list.add(uid)
+            known = self._applied.get(name)
+            if known is None or known.uid == uid:  # else a list has already brought a new policy of that name
                 self.remove(name)
         else:
             self.apply(event["object"])
 
-    def apply(self, raw: Mapping[str, Any]) -> None:
-        """The policy is there, or changed. Never raises for what is in the object."""
+    def apply(self, raw: Raw) -> None:
+        """Applies a policy that was created or updated. Never raises, whatever the object contains."""
         policies = self._engine.policies.policy_set
         version, names = policies.version, policies.scheduler_names
-        outcome = self._engine.policies.apply(raw)
+        result = self._engine.policies.apply(raw)
         status = raw.get("status")
-        self._statuses[outcome.name] = status if isinstance(status, Mapping) else {}
-        self._uids[outcome.name] = _uid_of(raw)
-        known = self._outcomes.get(outcome.name)
-        self._outcomes[outcome.name] = outcome
-        if known != outcome:
+        known = self._applied.get(result.name)
+        self._applied[result.name] = _Applied(result, _uid_of(raw), status if isinstance(status, Mapping) else {})
+        if known is None or known.result != result:
             log.log(
-                logging.INFO if outcome.accepted else logging.WARNING,
+                logging.INFO if result.accepted else logging.WARNING,
                 "policy %s, generation %d: %s",
-                outcome.name,
-                outcome.generation,
-                outcome.message,
+                result.name,
+                result.generation,
+                result.message,
             )
-        self._follow(version, names)
+        self._announce(version, names)
 
     def remove(self, name: str) -> None:
-        """The policy is gone."""
+        """Removes a policy that was deleted."""
         policies = self._engine.policies.policy_set
         version, names = policies.version, policies.scheduler_names
         self._engine.policies.remove(name)
-        self._statuses.pop(name, None)
-        self._uids.pop(name, None)
-        if self._outcomes.pop(name, None) is not None:
-            log.info("policy %s is gone", name)
-        self._follow(version, names)
+        if self._applied.pop(name, None) is not None:
+            log.info("policy %s was deleted", name)
+        self._announce(version, names)
 
-    def _follow(self, version: int, names: frozenset[str]) -> None:
+    def _announce(self, version: int, names: frozenset[str]) -> None:
+        """Has the statuses written, and tells the engine of a change since `version`, when `names` were served."""
         self._changed.set()
         policies = self._engine.policies.policy_set
         if policies.version == version:
             return
         self._engine.activate_all()
         if added := policies.scheduler_names - names:
-            self._names_served(added)
+            self._on_names_served(added)
 
-    async def load(self) -> None:
-        """Takes in all policies as they are now, and forgets those that are no more. Raises ClusterError.
+    async def start(self) -> None:
+        """Applies all policies, or logs why they cannot be read. Raises ClusterError."""
+        self.readable = await self._may_read()
+        problem = await access.access_problem(self._http, POLICY)
+        if problem is not None:
+            log.warning("SchedulerPolicies are off (%s): the built-in default policy decides", problem)
+        if self.readable:
+            await self.relist()
 
-        What a watch brought meanwhile may be newer than the list, and stays.
+    async def relist(self) -> None:
+        """Applies all policies on the API server, and removes all others. Raises ClusterError.
+
+        Events that come during the list may be newer than it, and win.
         """
-        before = dict.fromkeys(self._outcomes, "") | self._uids
-        self._gone_meanwhile.clear()
+        before = {name: known.uid for name, known in self._applied.items()}
+        self._deleted_during_list.clear()
         try:
             items = [raw async for raw in list_objects(self._http, POLICY.collection)]
         except ClusterError as error:
@@ -125,81 +145,90 @@ class PolicyKeeper:
             self._served = True
         for raw in items:
             name, uid = raw["metadata"]["name"], _uid_of(raw)
-            if uid in self._gone_meanwhile:
+            if uid in self._deleted_during_list:
                 continue
-            known = self._outcomes.get(name)
-            older = known is not None and known.generation > raw["metadata"].get("generation", 0)
-            if not older or self._uids.get(name) != uid:
+            known = self._applied.get(name)
+            older = known is not None and known.result.generation > raw["metadata"].get("generation", 0)
+            if known is None or not older or known.uid != uid:
                 self.apply(raw)
             before.pop(name, None)
         for name, uid in before.items():
-            if self._uids.get(name, "") == uid:  # else another one has come since
+            known = self._applied.get(name)
+            if known is not None and known.uid == uid:  # else a new policy of that name was created during the list
                 self.remove(name)
 
-    async def allowed(self) -> bool:
-        """Whether RBAC lets us read policies, be their kind there or not. Raises ClusterError."""
-        return all([await access.is_allowed(self._http, POLICY, verb) for verb in access.READ])
+    async def run_relists(self) -> None:
+        """Relists every RELIST_SECONDS, from the moment that RBAC allows it, until it is cancelled.
 
-    async def until_allowed(self) -> None:
-        """Returns when RBAC lets us read policies; asks now and then."""
-        while True:
-            await asyncio.sleep(ASK_SECONDS)
-            try:
-                if await self.allowed():
-                    return
-            except ClusterError as error:
-                log.info("cannot ask whether policies may be read: %s", error)
-
-    async def reconcile(self) -> None:
-        """Loads again now and then: Kopf neither tells what vanished while a watch was broken nor, at times, that the kind
-        has come.
+        Kopf does not report deletions that happen while its watch is broken, and sometimes misses that the kind was installed.
         """
+        if not self.readable:
+            await self.wait_until_readable()
+            await retry_until_answered("policies", self.relist)
+            log.info("SchedulerPolicies can be read now")
+            self.readable = True
+            self.appeared.set()
         while True:
-            await asyncio.sleep(RECONCILE_SECONDS)
+            await asyncio.sleep(RELIST_SECONDS)
             try:
-                await self.load()
+                await self.relist()
             except ClusterError as error:
                 log.info("cannot list policies: %s", error)
 
-    async def run(self) -> None:
-        """Writes statuses, until it is cancelled."""
+    async def wait_until_readable(self) -> None:
+        """Returns when RBAC allows us to read policies; asks every ACCESS_SECONDS."""
+        while True:
+            await asyncio.sleep(ACCESS_SECONDS)
+            try:
+                if await self._may_read():
+                    return
+            except ClusterError as error:
+                log.info("cannot ask whether policies can be read: %s", error)
+
+    async def _may_read(self) -> bool:
+        return all([await access.is_allowed(self._http, POLICY, verb) for verb in access.READ])
+
+    async def run_status_writes(self) -> None:
+        """Writes the statuses after each change, until it is cancelled."""
         while True:
             await self._changed.wait()
             self._changed.clear()
-            if not await self._write_all():
+            if not await self._write_statuses():
                 await asyncio.sleep(STATUS_RETRY.pause(1))
                 self._changed.set()
 
-    async def _write_all(self) -> bool:
-        """Whether every status is as it should be."""
+    async def _write_statuses(self) -> bool:
+        """Writes the statuses that have changed. False if a write has to be repeated."""
         done = True
-        for name, outcome in list(self._outcomes.items()):
-            before = self._statuses.get(name)
-            policies = self._engine.policies.policy_set
-            status = status_of(policies, outcome, before, rfc3339(self._clock()))
-            if status == before or name not in self._outcomes:
+        for name in list(self._applied):
+            applied = self._applied.get(name)
+            if applied is None:
+                continue
+            now = rfc3339(self._clock())
+            status = status_of(self._engine.policies.policy_set, applied.result, applied.status, now)
+            if status == applied.status:
                 continue
             try:
                 await self._http.call(
-                    "PATCH", POLICY.path(name, subresource="status"), self._change(name, status), JSON_PATCH
+                    "PATCH", POLICY.path(name, subresource="status"), _patch(applied, status), JSON_PATCH
                 )
             except ClusterError as error:
                 if not is_not_found(error):
                     log.warning("cannot write the status of policy %s: %s", name, error)
                     done = done and error.status in (403, 422)
                 continue
-            if self._outcomes.get(name) is outcome:
-                self._statuses[name] = status
+            applied.status = status
         return done
 
-    def _change(self, name: str, status: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The patch that puts the status in place of what is there, fields of an older lastAccepted included.
 
-        It fails where another policy has taken the name: what one remembers is nothing for its namesake.
-        """
-        same = [{"op": "test", "path": "/metadata/uid", "value": uid}] if (uid := self._uids.get(name)) else []
-        return [*same, {"op": "add", "path": "/status", "value": status}]
+def _patch(applied: _Applied, status: Raw) -> list[dict[str, Any]]:
+    """Replaces the whole status, so that no field of an older lastAccepted remains.
+
+    It fails if another policy has taken the name: `lastAccepted` of one policy must not pass to its successor.
+    """
+    same = [{"op": "test", "path": "/metadata/uid", "value": applied.uid}] if applied.uid else []
+    return [*same, {"op": "add", "path": "/status", "value": status}]
 
 
-def _uid_of(raw: Mapping[str, Any]) -> str:
+def _uid_of(raw: Raw) -> str:
     return str((raw.get("metadata") or {}).get("uid") or "")

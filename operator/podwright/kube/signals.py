@@ -1,4 +1,4 @@
-"""The signals that end the process in good order."""
+"""The signals that stop the process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 
 
 def catch_signals(stop: asyncio.Event) -> None:
-    """SIGTERM and SIGINT set `stop` from now on. Called in the event loop's thread."""
+    """From now on SIGTERM and SIGINT set `stop`. Must be called in the thread of the event loop."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)

@@ -1,4 +1,4 @@
-"""What `podwright run` imports, and when: each in a process of its own."""
+"""What `podwright run` imports, and when. Each case is a process."""
 
 import subprocess
 import sys
@@ -14,17 +14,17 @@ import pytest
             id="neither Kopf nor the client library before the first decision",
         ),
         pytest.param(
-            "import podwright.cli.scheduler as s; s.import_kopfs_side(); import kubernetes.client\n"
+            "import podwright.cli.scheduler as s; s.import_supervisor(); import kubernetes.client\n"
             "assert 'kopf' in sys.modules and kubernetes.client.V1Pod",
             id="the client library can be imported after Kopf",
         ),
         pytest.param(
-            "import podwright.cli.scheduler as s; s.import_kopfs_side()\n"
+            "import podwright.cli.scheduler as s; s.import_supervisor()\n"
             "assert 'kopf' in sys.modules and 'kubernetes' not in sys.modules",
-            id="Kopf does not bring the client library",
+            id="Kopf does not import the client library",
         ),
     ],
 )
-def test_imports_of_the_operator(program):
+def test_what_podwright_run_imports_and_when(program):
     done = subprocess.run([sys.executable, "-c", f"import sys\n{program}"], capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr

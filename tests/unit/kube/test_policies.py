@@ -1,29 +1,52 @@
-"""Policies taken in and told about: in any order, again and again, with a status that is written when it changes."""
+"""The controller of policies: events in any order and repeatedly, and a status that is written when it changes."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import pytest
 
+from podwright.engine.engine import Engine
 from podwright.kube import policies as module
 from podwright.kube.client.retry import RetryPolicy
-from podwright.kube.policies import PolicyKeeper
+from podwright.kube.policies import PolicyController
 from support.engine.kit import Rig
-from support.http.kit import api, says
+from support.http.kit import Script, api, says
+
+
+@dataclass
+class Controlled:
+    """A controller, the API server that it talks to, and what it has done to the engine."""
+
+    controller: PolicyController
+    script: Script
+    engine: Engine
+    names_served: list[frozenset[str]]
+
+    @property
+    def active(self):
+        return self.engine.policies.policy_set.active
+
+    async def requests(self, count):
+        """The requests, of which there must be this many."""
+        async with asyncio.timeout(5):
+            while len(self.script.requests) < count:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        await asyncio.sleep(0.02)
+        assert len(self.script.requests) == count
+        return self.script.requests
 
 
 @asynccontextmanager
-async def keeping(*answers, default=None):
-    rig, served = Rig(), []
+async def controlled(*answers, default=None):
+    engine, served = Rig().engine, []
     async with api(*answers, default=default or says(200, {})) as (http, script):
-        keeper = PolicyKeeper(http, rig.engine, lambda: 1_700_000_000.0, served.append)
-        keeper.served_names = served
-        keeper.engine = rig.engine
-        task = asyncio.create_task(keeper.run())
+        controller = PolicyController(http, engine, lambda: 1_700_000_000.0, served.append)
+        task = asyncio.create_task(controller.run_status_writes())
         try:
-            yield keeper, script
+            yield Controlled(controller, script, engine, served)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -37,15 +60,6 @@ def policy(name="p", generation=1, uid="u", strategy=None, status=None, **spec):
     return {**raw, "status": status} if status is not None else raw
 
 
-async def requests(script, count):
-    async with asyncio.timeout(5):
-        while len(script.requests) < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-    await asyncio.sleep(0.02)
-    assert len(script.requests) == count
-    return script.requests
-
-
 def status_in(request):
     test, change = request.body
     assert (test["op"], test["path"], change["op"], change["path"]) == ("test", "/metadata/uid", "add", "/status")
@@ -56,187 +70,187 @@ def accepted(request):
     return {c["type"]: c["status"] for c in status_in(request)["conditions"]}["Accepted"]
 
 
-async def test_a_good_policy_is_in_force_and_says_so():
-    async with keeping() as (keeper, script):
-        keeper.take_event({"type": "ADDED", "object": policy()})
-        assert [p.name for p in keeper.engine.policies.policy_set.active] == ["p"]
-        (request,) = await requests(script, 1)
+async def test_a_valid_policy_becomes_active_and_its_status_is_accepted():
+    async with controlled() as world:
+        world.controller.take_event({"type": "ADDED", "object": policy()})
+        assert [p.name for p in world.active] == ["p"]
+        (request,) = await world.requests(1)
         assert (request.method, request.path) == ("PATCH", "/apis/podwright.dev/v1alpha1/schedulerpolicies/p/status")
         assert accepted(request) == "True"
 
 
-async def test_the_status_is_not_written_again():
-    async with keeping() as (keeper, script):
-        keeper.apply(policy())
-        (request,) = await requests(script, 1)
-        keeper.take_event({"type": "MODIFIED", "object": policy(status=status_in(request))})
-        keeper.take_event({"type": None, "object": policy(status=status_in(request))})
-        await requests(script, 1)
+async def test_an_unchanged_status_is_not_written_again():
+    async with controlled() as world:
+        world.controller.apply(policy())
+        (request,) = await world.requests(1)
+        world.controller.take_event({"type": "MODIFIED", "object": policy(status=status_in(request))})
+        world.controller.take_event({"type": None, "object": policy(status=status_in(request))})
+        await world.requests(1)
 
 
-async def test_what_was_accepted_last_is_remembered_whole_and_for_this_policy_alone():
-    async with keeping() as (keeper, script):
-        keeper.apply(policy(match={"podSelector": {"matchLabels": {"x": "1"}}}))
-        keeper.apply(policy(generation=2))
-        keeper.apply(policy(generation=3, strategy="Guess"))
-        (request,) = await requests(script, 1)
+async def test_the_last_accepted_spec_replaces_the_one_before_and_is_tied_to_the_uid():
+    async with controlled() as world:
+        world.controller.apply(policy(match={"podSelector": {"matchLabels": {"x": "1"}}}))
+        world.controller.apply(policy(generation=2))
+        world.controller.apply(policy(generation=3, strategy="Guess"))
+        (request,) = await world.requests(1)
         assert request.headers["Content-Type"] == "application/json-patch+json"
         assert request.body[0]["value"] == "u"
         assert status_in(request)["lastAccepted"] == {"generation": 2, "spec": {"strategy": {"type": "Random"}}}
 
 
-async def test_after_a_restart_it_stays_in_force_and_nothing_is_written():
-    async with keeping() as (keeper, script):
-        keeper.apply(policy())
-        keeper.apply(policy(generation=2, strategy="Guess"))
-        status = status_in((await requests(script, 1))[0])
-    async with keeping(listed(policy(generation=2, strategy="Guess", status=status))) as (keeper, script):
-        await keeper.load()
-        assert [p.generation for p in keeper.engine.policies.policy_set.active] == [1]
-        await requests(script, 1)
+async def test_after_a_restart_the_last_accepted_generation_is_active_and_nothing_is_written():
+    async with controlled() as world:
+        world.controller.apply(policy())
+        world.controller.apply(policy(generation=2, strategy="Guess"))
+        status = status_in((await world.requests(1))[0])
+    async with controlled(listed(policy(generation=2, strategy="Guess", status=status))) as world:
+        await world.controller.relist()
+        assert [p.generation for p in world.active] == [1]
+        await world.requests(1)
 
 
 async def test_rights_that_are_granted_later_are_noticed(monkeypatch, caplog):
-    monkeypatch.setattr(module, "ASK_SECONDS", 0.001)
+    monkeypatch.setattr(module, "ACCESS_SECONDS", 0.001)
     no, yes = (says(201, {"status": {"allowed": allowed}}) for allowed in (False, True))
-    async with keeping(no, no, says(422), yes, no, yes, yes) as (keeper, script):
+    async with controlled(no, no, says(422), yes, no, yes, yes) as world:
         caplog.set_level("INFO")
-        await keeper.until_allowed()
-        asked = [request.body["spec"]["resourceAttributes"]["verb"] for request in script.requests]
+        await world.controller.wait_until_readable()
+        asked = [request.body["spec"]["resourceAttributes"]["verb"] for request in world.script.requests]
         assert asked == ["list", "watch", "list", "list", "watch", "list", "watch"]
-    assert "cannot ask whether policies may be read" in caplog.text
+    assert "cannot ask whether policies can be read" in caplog.text
 
 
-async def test_a_bad_generation_is_reported_and_the_good_one_stays():
-    async with keeping() as (keeper, script):
-        keeper.apply(policy())
-        await requests(script, 1)
-        keeper.apply(policy(generation=2, strategy="Guess"))
-        _, second = await requests(script, 2)
+async def test_an_invalid_generation_is_reported_and_the_valid_one_stays_active():
+    async with controlled() as world:
+        world.controller.apply(policy())
+        await world.requests(1)
+        world.controller.apply(policy(generation=2, strategy="Guess"))
+        _, second = await world.requests(2)
         assert accepted(second) == "False"
-        assert [p.generation for p in keeper.engine.policies.policy_set.active] == [1]
+        assert [p.generation for p in world.active] == [1]
 
 
-async def test_one_that_shadows_another_changes_the_status_of_both():
-    async with keeping() as (keeper, script):
-        keeper.apply(policy("z"))
-        await requests(script, 1)
-        keeper.apply(policy("a"))
-        written = await requests(script, 3)
+async def test_a_policy_that_shadows_another_changes_the_status_of_both():
+    async with controlled() as world:
+        world.controller.apply(policy("z"))
+        await world.requests(1)
+        world.controller.apply(policy("a"))
+        written = await world.requests(3)
         assert {request.path.split("/")[-2] for request in written[1:]} == {"a", "z"}
 
 
-async def test_a_deleted_policy_is_forgotten():
-    async with keeping() as (keeper, _):
-        keeper.apply(policy())
-        keeper.take_event({"type": "DELETED", "object": policy()})
-        assert keeper.engine.policies.policy_set.active == []
+async def test_a_deleted_policy_is_not_active():
+    async with controlled() as world:
+        world.controller.apply(policy())
+        world.controller.take_event({"type": "DELETED", "object": policy()})
+        assert world.active == []
 
 
-async def test_names_that_come_to_be_served_are_told_once():
-    async with keeping() as (keeper, _):
-        keeper.apply(policy(schedulerName="other"))
-        keeper.apply(policy("q", schedulerName="other"))
-        assert keeper.served_names == [frozenset({"other"})]
+async def test_newly_served_names_are_reported_once():
+    async with controlled() as world:
+        world.controller.apply(policy(schedulerName="other"))
+        world.controller.apply(policy("q", schedulerName="other"))
+        assert world.names_served == [frozenset({"other"})]
 
 
 @pytest.mark.parametrize("status", [500, 409, 429])
-async def test_a_status_that_could_not_be_written_is_tried_again(monkeypatch, status):
+async def test_a_failed_status_write_is_retried(monkeypatch, status):
     monkeypatch.setattr(module, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=0.01))
-    async with keeping(says(status)) as (keeper, script):
-        keeper.apply(policy())
-        first, second = await requests(script, 2)
+    async with controlled(says(status)) as world:
+        world.controller.apply(policy())
+        first, second = await world.requests(2)
         assert first.body == second.body
 
 
 @pytest.mark.parametrize("status", [403, 404, 422])
-async def test_a_status_that_will_not_be_taken_is_let_go(monkeypatch, status):
+async def test_a_rejected_status_write_is_not_retried(monkeypatch, status):
     monkeypatch.setattr(module, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=0.01))
-    async with keeping(default=says(status)) as (keeper, script):
-        keeper.apply(policy())
-        await requests(script, 1)
+    async with controlled(default=says(status)) as world:
+        world.controller.apply(policy())
+        await world.requests(1)
 
 
 def listed(*items):
     return says(200, {"metadata": {}, "items": list(items)})
 
 
-class TestLoading:
-    async def test_what_is_there_comes_into_force_and_what_is_not_goes(self):
-        async with keeping(listed(policy("a"), policy("b")), default=listed(policy("b"))) as (keeper, _):
-            await keeper.load()
-            assert {p.name for p in keeper.engine.policies.policy_set.active} == {"a", "b"}
-            await keeper.load()
-            assert {p.name for p in keeper.engine.policies.policy_set.active} == {"b"}
+class TestRelisting:
+    async def test_listed_policies_are_applied_and_missing_ones_removed(self):
+        async with controlled(listed(policy("a"), policy("b")), default=listed(policy("b"))) as world:
+            await world.controller.relist()
+            assert {p.name for p in world.active} == {"a", "b"}
+            await world.controller.relist()
+            assert {p.name for p in world.active} == {"b"}
 
-    async def test_without_the_kind_there_is_no_policy(self):
-        async with keeping(listed(policy("a")), default=says(404)) as (keeper, _):
-            await keeper.load()
-            await keeper.load()
-            assert keeper.engine.policies.policy_set.active == []
-            assert not keeper.appeared.is_set()
+    async def test_without_the_kind_there_are_no_policies(self):
+        async with controlled(listed(policy("a")), default=says(404)) as world:
+            await world.controller.relist()
+            await world.controller.relist()
+            assert world.active == []
+            assert not world.controller.appeared.is_set()
 
-    async def test_it_is_told_when_the_kind_appears(self):
-        async with keeping(says(404), default=listed(policy("a"))) as (keeper, _):
-            await keeper.load()
-            assert not keeper.appeared.is_set()
-            await keeper.load()
-            assert keeper.appeared.is_set()
+    async def test_watchers_are_told_when_the_kind_appears(self):
+        async with controlled(says(404), default=listed(policy("a"))) as world:
+            await world.controller.relist()
+            assert not world.controller.appeared.is_set()
+            await world.controller.relist()
+            assert world.controller.appeared.is_set()
 
-    async def test_a_list_that_is_older_than_the_watch_changes_nothing(self):
-        async with keeping() as (keeper, script):
-            keeper.apply(policy("a", generation=3))
-            await requests(script, 1)
+    async def test_events_during_the_list_win(self):
+        async with controlled() as world:
+            world.controller.apply(policy("a", generation=3))
+            await world.requests(1)
 
             async def slow(_request):
-                keeper.apply(policy("new"))
+                world.controller.apply(policy("new"))
                 return await listed(policy("a", generation=2))(_request)
 
-            script.answers.append(slow)
-            await keeper.load()
-            assert {p.name: p.generation for p in keeper.engine.policies.policy_set.active} == {"a": 3, "new": 1}
+            world.script.answers.append(slow)
+            await world.controller.relist()
+            assert {p.name: p.generation for p in world.active} == {"a": 3, "new": 1}
 
-    async def test_one_that_was_made_again_under_its_name_is_taken(self):
-        async with keeping() as (keeper, script):
-            keeper.apply(policy("a", generation=3))
-            await requests(script, 1)
-            script.answers.append(listed(policy("a", generation=1, uid="other")))
-            await keeper.load()
-            assert [p.source.uid for p in keeper.engine.policies.policy_set.active] == ["other"]
+    async def test_a_policy_recreated_under_its_name_is_applied(self):
+        async with controlled() as world:
+            world.controller.apply(policy("a", generation=3))
+            await world.requests(1)
+            world.script.answers.append(listed(policy("a", generation=1, uid="other")))
+            await world.controller.relist()
+            assert [p.source.uid for p in world.active] == ["other"]
 
-    async def test_one_that_went_while_it_was_listed_does_not_come_back(self):
-        async with keeping() as (keeper, script):
-            keeper.apply(policy("a"))
-            await requests(script, 1)
+    async def test_a_policy_deleted_during_the_list_stays_deleted(self):
+        async with controlled() as world:
+            world.controller.apply(policy("a"))
+            await world.requests(1)
 
             async def slow(_request):
-                keeper.take_event({"type": "DELETED", "object": policy("a")})
-                keeper.take_event({"type": "ADDED", "object": policy("b", uid="b")})
+                world.controller.take_event({"type": "DELETED", "object": policy("a")})
+                world.controller.take_event({"type": "ADDED", "object": policy("b", uid="b")})
                 return await listed(policy("a"), policy("b", uid="b"))(_request)
 
-            script.answers.append(slow)
-            await keeper.load()
-            assert [p.name for p in keeper.engine.policies.policy_set.active] == ["b"]
+            world.script.answers.append(slow)
+            await world.controller.relist()
+            assert [p.name for p in world.active] == ["b"]
 
-    async def test_one_that_took_the_place_of_one_that_was_listed_stays(self):
-        async with keeping() as (keeper, script):
-            keeper.apply(policy("a"))
-            await requests(script, 1)
+    async def test_a_policy_recreated_during_the_list_stays(self):
+        async with controlled() as world:
+            world.controller.apply(policy("a"))
+            await world.requests(1)
 
             async def slow(_request):
-                keeper.take_event({"type": "DELETED", "object": policy("a")})
-                keeper.take_event({"type": "ADDED", "object": policy("a", uid="next")})
+                world.controller.take_event({"type": "DELETED", "object": policy("a")})
+                world.controller.take_event({"type": "ADDED", "object": policy("a", uid="next")})
                 return await listed(policy("a"))(_request)
 
-            script.answers.append(slow)
-            await keeper.load()
-            assert [p.source.uid for p in keeper.engine.policies.policy_set.active] == ["next"]
+            world.script.answers.append(slow)
+            await world.controller.relist()
+            assert [p.source.uid for p in world.active] == ["next"]
 
-    async def test_the_end_of_one_does_not_take_its_namesake_that_a_list_brought(self):
-        async with keeping() as (keeper, script):
-            keeper.apply(policy("a"))
-            await requests(script, 1)
-            script.answers.append(listed(policy("a", uid="next")))
-            await keeper.load()
-            keeper.take_event({"type": "DELETED", "object": policy("a")})
-            assert [p.source.uid for p in keeper.engine.policies.policy_set.active] == ["next"]
+    async def test_a_late_deletion_does_not_remove_the_recreated_policy(self):
+        async with controlled() as world:
+            world.controller.apply(policy("a"))
+            await world.requests(1)
+            world.script.answers.append(listed(policy("a", uid="next")))
+            await world.controller.relist()
+            world.controller.take_event({"type": "DELETED", "object": policy("a")})
+            assert [p.source.uid for p in world.active] == ["next"]

@@ -1,4 +1,4 @@
-"""The start and the end of a runtime, on an API server in memory whose answers can be held back."""
+"""The start and the stop of a runtime, on an API server in memory that can hold back its answers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from podwright.kube import runtime as module
+from podwright.kube import background
+from podwright.kube.client import retry
 from podwright.kube.options import Options
-from podwright.kube.runtime import Runtime, for_bindings
+from podwright.kube.runtime import Runtime, binding_seconds
 from podwright.sandbox import Sandbox
+from podwright.sandbox.server import Server as ApiServer
 from support.engine.kit import settle
 from support.http.kit import without_pauses
 
@@ -24,36 +26,41 @@ Request = tuple[str, str, str]
 
 
 class Server:
-    """The sandbox, and a hand on what it is asked."""
+    """The sandbox. It records its requests, can hold some of them back, and can change them."""
 
-    def __init__(self, kubeconfig) -> None:
+    def __init__(self, kubeconfig, monkeypatch) -> None:
+        async def handle(request, answer):
+            return await self._handle(request, answer)
+
+        class Observed(ApiServer):
+            async def handle(self, request):
+                return await handle(request, super().handle)
+
+        monkeypatch.setattr("podwright.sandbox.runner.Server", Observed)
         self.sandbox = Sandbox(delay=0, controllers=False)
         self.asked: list[Request] = []
+        self.change = lambda request: request
+        """Makes the request that is answered instead."""
         self._path = kubeconfig
         self._only: Callable[[Request], bool] = lambda _request: False
         self._held: list[Request] = []
         self._released = asyncio.Event()
-        self._answer = self.sandbox._server.handle
-        self.sandbox._server.handle = self._handle
 
-    async def _handle(self, request):
-        what = (
-            request.method,
-            request.path,
-            "" if "watch" in request.query else request.query.get("fieldSelector", "*"),
-        )
+    async def _handle(self, request, answer):
+        selector = "" if "watch" in request.query else request.query.get("fieldSelector", "*")
+        what = (request.method, request.path, selector)
         self.asked.append(what)
         if self._only(what):
             self._held.append(what)
             await self._released.wait()
-        return await self._answer(request)
+        return await answer(self.change(request))
 
     def hold(self, only: Callable[[Request], bool]) -> None:
-        """From now on these come no further, until `release`."""
+        """Holds these requests back from now on, until `release`."""
         self._only, self._held, self._released = only, [], asyncio.Event()
 
     async def holds(self) -> None:
-        """Returns once something is held."""
+        """Returns once a request is held back."""
         await until(lambda: self._held)
 
     def release(self) -> None:
@@ -75,17 +82,17 @@ class Server:
 
     @property
     def bound(self) -> list[str]:
-        """Names in the order of their Bindings, of pods that may be gone since."""
+        """The names of pods in the order of their Bindings, deleted pods included."""
         return [path.split("/")[-2] for method, path, _ in self.asked if method == "POST" and path.endswith("/binding")]
 
     def read(self, name: str) -> dict:
         return self.sandbox.cluster.store["pods"].entries["default", name].obj
 
-    def there(self) -> set[str]:
+    def pod_names(self) -> set[str]:
         return {name for _, name in self.sandbox.cluster.store["pods"].entries}
 
     def runtime(self, **options) -> Runtime:
-        """It is the caller's to start and to stop."""
+        """A runtime; the caller starts and stops it."""
         return Runtime(Options(kubeconfig=str(self.sandbox.write_kubeconfig(self._path)), **options))
 
 
@@ -97,15 +104,15 @@ async def until(holds: Callable[[], object]) -> None:
 
 @pytest.fixture
 async def server(tmp_path, monkeypatch) -> AsyncIterator[Server]:
-    monkeypatch.setattr(gc, "freeze", lambda: None)  # the tests that follow are no part of this process's caches
-    server = Server(tmp_path / "kubeconfig")
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # it would keep the garbage of this test for ever
+    server = Server(tmp_path / "kubeconfig", monkeypatch)
     async with server.sandbox:
         yield server
 
 
 @asynccontextmanager
 async def running(server: Server, *, started: bool = True, **options) -> AsyncIterator[Runtime]:
-    """`started`: decisions are made within."""
+    """A running runtime. With `started`, it has begun to decide."""
     runtime = server.runtime(**options)
     await runtime.start()
     try:
@@ -121,18 +128,18 @@ def lists(plural: str, selector: str = "*") -> Callable[[Request], bool]:
     return lambda request: request[0] == "GET" and request[1].endswith(f"/{plural}") and request[2].startswith(selector)
 
 
-class TestTheStart:
+class TestStart:
     @pytest.mark.parametrize(
         ("intake", "held", "missing"),
         [
             pytest.param("watch", lists("nodes"), "nodes", id="nodes"),
-            pytest.param("watch", lists("pods", "spec.nodeName!="), "assigned pods", id="pods that have a node"),
-            pytest.param("watch", lists("pods", PENDING), "pending pods", id="pending pods, by a watch of our own"),
-            pytest.param("kopf", lists("pods", PENDING), "pending pods", id="pending pods, by way of Kopf"),
+            pytest.param("watch", lists("pods", "spec.nodeName!="), "assigned pods", id="assigned pods"),
+            pytest.param("watch", lists("pods", PENDING), "pending pods", id="pending pods, through a reflector"),
+            pytest.param("kopf", lists("pods", PENDING), "pending pods", id="pending pods, through Kopf"),
             pytest.param("kopf", lists("persistentvolumes"), "persistentvolumes", id="volumes"),
         ],
     )
-    async def test_nothing_is_decided_before_these_are_known(self, server, intake, held, missing):
+    async def test_nothing_is_decided_before_the_first_lists_are_complete(self, server, intake, held, missing):
         server.node("a")
         raw = server.pod("web")
         server.hold(held)
@@ -147,7 +154,7 @@ class TestTheStart:
             await until(lambda: server.bound == ["web"])
             assert runtime.missing() == []
 
-    async def test_the_most_important_pod_is_first_although_kopf_shows_it_last(self, server):
+    async def test_the_most_important_pod_is_bound_first_though_kopf_shows_it_last(self, server):
         server.node("a", pods=1)
         server.create("priorityclasses.scheduling.k8s.io", "high", value=1000)
         low = server.pod("low")
@@ -157,26 +164,25 @@ class TestTheStart:
             await until(lambda: server.bound)
             await until(runtime.engine.first_idle.is_set)
             assert server.bound == ["high"]
-            assert server.there() == {"low", "high"}
+            assert server.pod_names() == {"low", "high"}
 
-    async def test_pending_pods_are_asked_for_until_there_is_an_answer(self, server, monkeypatch):
-        monkeypatch.setattr(module, "START_RETRY", without_pauses(module.START_RETRY))
-        monkeypatch.setattr(module, "RESTART_SECONDS", 3600)
+    async def test_the_list_of_pending_pods_is_retried_until_it_succeeds(self, server, monkeypatch):
+        monkeypatch.setattr(retry, "ANY_CLUSTER_ERROR", without_pauses(retry.ANY_CLUSTER_ERROR))
+        monkeypatch.setattr(background, "RESTART_SECONDS", 3600)
         server.node("a")
         server.pod("web")
-        troubles = Counter[str]()
-        answer = server._answer
+        failures = Counter[str]()
 
-        async def troubled(request):
-            if request.query.get("fieldSelector", "").startswith(PENDING) and troubles["500"] < 12:
-                troubles["500"] += 1
-                request = request.clone(rel_url="/no/such/path")
-            return await answer(request)
+        def fail(request):
+            if request.query.get("fieldSelector", "").startswith(PENDING) and failures["500"] < 12:
+                failures["500"] += 1
+                return request.clone(rel_url="/no/such/path")
+            return request
 
-        server._answer = troubled
+        server.change = fail
         async with running(server, pod_intake="kopf"):
             await until(lambda: server.bound == ["web"])
-            assert troubles["500"] == 12
+            assert failures["500"] == 12
 
 
 DEFAULT = {"type": "Default"}
@@ -189,7 +195,7 @@ def policy(scheduler: str, strategy=DEFAULT, **spec) -> dict:
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
 @pytest.mark.parametrize("name", ["another-name", "default-scheduler"])
-async def test_pods_of_a_name_that_is_served_again_are_looked_for(server, name, intake):
+async def test_pods_of_newly_served_names_are_listed(server, name, intake):
     server.node("a")
     async with running(server, pod_intake=intake) as runtime:
         server.pod("first", name)
@@ -197,8 +203,8 @@ async def test_pods_of_a_name_that_is_served_again_are_looked_for(server, name, 
         await until(lambda: server.bound == ["first"])
         runtime.policies.remove("more")
         uid = server.pod("between", name)["metadata"]["uid"]
-        if intake == "watch" or name == "default-scheduler":  # else Kopf is who watches
-            await until(lambda: any(uid in reflector.known for reflector in runtime._reflectors.values()))
+        if intake == "watch" or name == "default-scheduler":  # else only Kopf would see it
+            await until(lambda: runtime.watches.knows(uid))
         assert not runtime.pending.knows(uid)
         runtime.policies.apply(policy(name))
         await until(lambda: server.bound == ["first", "between"])
@@ -208,21 +214,21 @@ def is_binding(request: Request) -> bool:
     return request[0] == "POST" and request[1].endswith("/binding")
 
 
-class TestTheEnd:
+class TestStop:
     @pytest.mark.parametrize(
         ("grace", "seconds"),
         [
-            pytest.param(60, 57, id="a few seconds are kept to tell what became of them"),
-            pytest.param(20, 17, id="whatever the grace"),
-            pytest.param(6, 3, id="but no more than half"),
+            pytest.param(60, 57, id="three seconds are kept for events and statuses"),
+            pytest.param(20, 17, id="of any longer grace period"),
+            pytest.param(6, 3, id="but at most half"),
             pytest.param(1, 0.5, id="of a short one"),
-            pytest.param(0, 0, id="none of none"),
+            pytest.param(0, 0, id="no grace period"),
         ],
     )
-    async def test_bindings_get_most_of_the_grace(self, server, monkeypatch, grace, seconds):
+    async def test_bindings_get_most_of_the_grace_period(self, server, monkeypatch, grace, seconds):
         given = {}
         async with running(server, pod_intake="watch", grace=grace) as runtime:
-            for name, part in (("bindings", runtime.engine), ("evictions", runtime._evictor)):
+            for name, part in (("bindings", runtime.engine), ("evictions", runtime.parts.evictor)):
                 real = part.stop if name == "bindings" else part.finish
 
                 async def spy(seconds, name=name, real=real):
@@ -231,9 +237,9 @@ class TestTheEnd:
 
                 monkeypatch.setattr(part, "stop" if name == "bindings" else "finish", spy)
         assert given == {"bindings": seconds, "evictions": seconds}
-        assert for_bindings(grace) == seconds
+        assert binding_seconds(grace) == seconds
 
-    async def test_what_is_under_way_is_finished_and_nothing_more_is_decided(self, server):
+    async def test_bindings_under_way_finish_and_nothing_more_is_decided(self, server):
         server.node("a")
         async with running(server, pod_intake="watch", grace=60) as runtime:
             server.hold(is_binding)
@@ -247,12 +253,12 @@ class TestTheEnd:
             server.release()
             await stopping
         assert server.bound == ["first"]
-        told = [entry.obj for entry in server.sandbox.cluster.store["events"].entries.values()]
-        assert [(event["reason"], event["message"]) for event in told] == [
+        events = [entry.obj for entry in server.sandbox.cluster.store["events"].entries.values()]
+        assert [(event["reason"], event["message"]) for event in events] == [
             ("Scheduled", "Successfully assigned default/first to a")
         ]
 
-    async def test_a_victim_that_is_marked_is_deleted(self, server):
+    async def test_an_eviction_under_way_finishes(self, server):
         server.node("a", pods=1)
         server.create("priorityclasses.scheduling.k8s.io", "high", value=1000)
         async with running(server, pod_intake="watch", grace=60) as runtime:
@@ -269,7 +275,7 @@ class TestTheEnd:
             asked = [(method, path) for method, path, _ in server.asked]
             assert ("DELETE", "/api/v1/namespaces/default/pods/low") in asked
 
-    async def test_who_waits_in_permit_is_let_go_at_once_and_keeps_no_promise(self, server, tmp_path):
+    async def test_pods_waiting_in_permit_are_rejected_at_once_and_lose_their_nomination(self, server, tmp_path):
         plugins = tmp_path / "plugins"
         plugins.mkdir()
         (plugins / "waiter.py").write_text(WAITER)

@@ -10,14 +10,18 @@ always made without it: `run` does so itself, and hot paths (bindings, events) s
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_never
 
+from podwright.core.framework.interface import ClusterError
 from podwright.kube.client.errors import is_retryable, retry_after
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -94,3 +98,16 @@ class RetryPolicy:
             reraise=True,
         )
         return await retrying(attempt)
+
+
+ANY_CLUSTER_ERROR: Final = RetryPolicy(
+    shortest=0.2, longest=5.0, longest_retry_after=5.0, retries=lambda error: isinstance(error, ClusterError)
+)
+
+
+async def retry_until_answered(what: str, work: Callable[[], Awaitable[T]]) -> T:
+    """Repeats `work` while it raises ClusterError, and returns its result. `what` names it in the log.
+
+    For requests without whose answer the scheduler cannot go on.
+    """
+    return await ANY_CLUSTER_ERROR.run(work, on_retry=lambda error: log.warning("%s: %s; trying again", what, error))

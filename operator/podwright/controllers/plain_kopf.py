@@ -1,0 +1,56 @@
+"""Plain `kopf run`: the runtime starts and stops with Kopf. Importing this module registers its handlers with Kopf.
+
+Its options come from PODWRIGHT_ environment variables (docs/options.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import kopf
+
+from podwright.controllers import handlers
+from podwright.controllers.login import KopfLogin
+from podwright.controllers.settings import configure
+from podwright.core.framework.registry import RegistryError
+from podwright.kube.client.errors import AccessError, ConfigError
+from podwright.kube.option_values import OptionsError
+from podwright.kube.options import Options
+from podwright.kube.runtime import Runtime
+
+
+class PlainKopf:
+    """Holds the runtime of the process while Kopf runs."""
+
+    def __init__(self) -> None:
+        self._runtime: Runtime | None = None
+
+    async def start(self, settings: kopf.OperatorSettings, registry: kopf.OperatorRegistry) -> None:
+        """Starts the runtime, then configures Kopf for it. Raises kopf.PermanentError, which ends Kopf."""
+        try:
+            runtime = self._runtime = Runtime(Options.from_environment())
+            await runtime.start()
+        except (AccessError, ConfigError, OptionsError, RegistryError, OSError) as error:
+            # Kopf would retry the start after any other error, and a retry cannot help here.
+            raise kopf.PermanentError(str(error)) from error
+        configure(settings, runtime)
+        handlers.register_login(registry, KopfLogin(runtime.source))
+        handlers.register_watches(registry, runtime)
+
+    async def stop(self) -> None:
+        """Stops the runtime, if there is one."""
+        if self._runtime is not None:
+            await self._runtime.stop()
+
+
+_operator: Final = PlainKopf()
+
+
+@kopf.on.startup()
+async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
+    await _operator.start(settings, kopf.get_default_registry())
+
+
+@kopf.on.cleanup()
+async def stop(**_: Any) -> None:
+    await _operator.stop()

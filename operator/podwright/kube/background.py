@@ -1,0 +1,58 @@
+"""Background tasks: they run until they are cancelled, and are restarted when they fail. What they work on is kept meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
+
+log = logging.getLogger(__name__)
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+RESTART_SECONDS: Final = 1.0
+
+
+class BackgroundTasks:
+    """Tasks that run until they are cancelled, and are restarted whenever they end or fail."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, name: str, work: Work) -> asyncio.Task[None]:
+        """Runs `work` as a task."""
+        # Kopf recognizes the tasks that it must not cancel by this prefix (controllers/supervisor.py).
+        task = asyncio.create_task(run_forever(name, work), name=f"podwright {name}")
+        self._tasks.append(task)
+        return task
+
+    async def stop(self) -> None:
+        """Cancels all tasks and waits for their end."""
+        await cancel(self._tasks)
+
+
+async def run_forever(name: str, work: Work) -> None:
+    """Runs `work` again and again until this task is cancelled. `name` names it in the log."""
+    while True:
+        try:
+            await work()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Only a part of the work was cancelled: when Kopf stops, it cancels every task that it takes for its own.
+            log.warning("%s was interrupted; restarting it", name)
+        except Exception:
+            log.exception("%s failed; restarting it", name)
+        await asyncio.sleep(RESTART_SECONDS)
+
+
+async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancels the tasks and waits for their end."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,145 @@
+"""The parts of a runtime that need the API server's version, built in one place.
+
+The engine decides; around it are the controllers that feed it and the writers that carry out its decisions. `Runtime` connects before
+it builds them, and starts and stops them.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from podwright.api.compile import Classes
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.features import AUTOMATIC, Features
+from podwright.core.framework.profile import ProfileError
+from podwright.core.framework.registry import RegistryError
+from podwright.core.objects.pod import PodInfo
+from podwright.engine.engine import Engine, EngineOptions
+from podwright.engine.metrics.metrics import EVENTS_DROPPED, Metrics
+from podwright.engine.ports import Ports
+from podwright.engine.state import Sources
+from podwright.kube.api_cluster import ApiCluster
+from podwright.kube.background import BackgroundTasks
+from podwright.kube.client.http import Http
+from podwright.kube.options import Options
+from podwright.kube.pod_groups.foreign_pods import ForeignPodLister
+from podwright.kube.pod_groups.phases import PodGroupPhases
+from podwright.kube.pod_groups.served_apis import ServedPodGroupApis
+from podwright.kube.pod_groups.status import PodGroupStatusWriter
+from podwright.kube.policies import PolicyController
+from podwright.kube.watch.newly_served import NewlyServedNames
+from podwright.kube.watch.pending_audit import PendingAudit
+from podwright.kube.watch.watches import Watches
+from podwright.kube.write.events import EventRecorder
+from podwright.kube.write.eviction import PodEvictor
+from podwright.kube.write.pod_status import PodStatusWriter
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What the parts are built on: it does not need the API server's version."""
+
+    options: Options
+    classes: Classes
+    """The plugins."""
+    http: Http
+    metrics: Metrics
+    tasks: BackgroundTasks
+    watches: Watches
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """See the module."""
+
+    engine: Engine
+    events: EventRecorder
+    pod_status: PodStatusWriter
+    group_status: PodGroupStatusWriter
+    evictor: PodEvictor
+    policies: PolicyController
+    newly_served: NewlyServedNames
+    pod_groups: ServedPodGroupApis
+    group_phases: PodGroupPhases
+    pending_audit: PendingAudit
+    foreign_pods: ForeignPodLister
+
+
+def build_parts(base: Base, server_minor: int | None) -> Parts:
+    """`server_minor`: the API server's minor version. Raises RegistryError if the built-in policy cannot be built."""
+    http, metrics, wall = base.http, base.metrics, time.time
+
+    # What the engine needs
+    features = enabled_features(base.options, server_minor)
+    sources = Sources(time.monotonic, wall, _random_below(random.Random()))
+    events = EventRecorder(http, clock=wall, dropped=lambda: metrics.count(EVENTS_DROPPED), steady=time.monotonic)
+    pod_status = PodStatusWriter(http, wall)
+    group_status = PodGroupStatusWriter(http, wall)
+    evictor = PodEvictor(http, events, wall)
+
+    def reason_not_to_bind(pod: PodInfo, node_name: str) -> str:
+        return engine.reason_not_to_bind(pod, node_name)
+
+    ports = Ports(
+        cluster=ApiCluster(http, reason_not_to_bind),
+        recorder=events,
+        status=pod_status,
+        evictor=evictor,
+        groups=group_status,
+        metrics=metrics,
+    )
+    options = EngineOptions(base.options.scheduler_name, base.options.queue_sort, base.options.waits)
+    try:
+        engine = Engine(base.classes, features, ports, sources, options)
+    except (PluginError, ProfileError) as error:
+        raise RegistryError([f"the built-in policy cannot be built: {error}"]) from error
+
+    # What feeds it
+    newly_served = NewlyServedNames(http, base.watches, engine.pending)
+    policies = PolicyController(http, engine, wall, newly_served.add)
+    pod_groups = ServedPodGroupApis(
+        http,
+        engine,
+        writer=group_status,
+        start=lambda name, reflector: base.tasks.start(name, reflector.run),
+        gates=features,
+    )
+    return Parts(
+        engine=engine,
+        events=events,
+        pod_status=pod_status,
+        group_status=group_status,
+        evictor=evictor,
+        policies=policies,
+        newly_served=newly_served,
+        pod_groups=pod_groups,
+        group_phases=PodGroupPhases(engine, group_status, wall),
+        pending_audit=PendingAudit(http, engine.pending, lambda: engine.policies.policy_set.scheduler_names),
+        foreign_pods=ForeignPodLister(http, engine),
+    )
+
+
+def enabled_features(options: Options, server_minor: int | None) -> Features:
+    """The feature gates that are on. Those that are set but have no effect are logged."""
+    features = Features({**AUTOMATIC, **options.feature_gates}, server_minor)
+    if features.without_effect:
+        log.warning("these feature gates have no effect in this version: %s", ", ".join(features.without_effect))
+    if features.lacking:
+        log.info(
+            "these feature gates are off because Kubernetes 1.%s does not support them: %s",
+            server_minor,
+            ", ".join(features.lacking),
+        )
+    return features
+
+
+def _random_below(source: random.Random) -> Callable[[int], int]:
+    """A random number from 0 to n - 1, faster than `randrange`."""
+    draw = source.random
+    return lambda n: int(draw() * n)

@@ -1,0 +1,48 @@
+"""The watches of a runtime: its reflectors, by name. The scheduler decides nothing before the first list of each is complete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from podwright.kube.client.http import Http
+from podwright.kube.kinds import Resource
+from podwright.kube.watch.reflector import Reflector, Sink
+
+StartTask = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], asyncio.Task[None]]
+"""(name, work) → a task that runs the work until it is cancelled."""
+
+
+class Watches:
+    """See the module."""
+
+    def __init__(self, http: Http, start_task: StartTask) -> None:
+        self._http = http
+        self._start_task = start_task
+        self._reflectors: dict[str, Reflector] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._reflectors
+
+    def start(self, name: str, resource: Resource, sink: Sink, field_selector: str = "") -> None:
+        """Watches a kind. `name` names the watch in the log and in answers of the health server."""
+        reflector = Reflector(self._http, resource, sink, field_selector=field_selector)
+        self._reflectors[name] = reflector
+        self._start_task(name, reflector.run)
+
+    def add(self, reflectors: Mapping[str, Reflector]) -> None:
+        """Adds reflectors that are running already."""
+        self._reflectors.update(reflectors)
+
+    def missing(self) -> list[str]:
+        """The names of those whose first list is not complete."""
+        return [name for name, reflector in self._reflectors.items() if not reflector.synced.is_set()]
+
+    def knows(self, key: str) -> bool:
+        """Whether one of the watches has an object of this key."""
+        return any(key in reflector.known for reflector in self._reflectors.values())
+
+    async def wait_until_synced(self) -> None:
+        """Returns when the first list of each is complete."""
+        await asyncio.gather(*(reflector.synced.wait() for reflector in self._reflectors.values()))

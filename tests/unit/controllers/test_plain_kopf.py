@@ -1,0 +1,40 @@
+"""Plain `kopf run`: the runtime starts and stops with Kopf."""
+
+from __future__ import annotations
+
+import kopf
+import pytest
+
+from podwright.controllers import plain_kopf
+from podwright.controllers.plain_kopf import PlainKopf
+from podwright.kube.client.errors import AccessError
+from podwright.kube.option_values import OptionsError
+from support.controllers.kit import FakeRuntime, record_handlers
+
+
+async def test_kopf_starts_the_runtime_and_then_registers_what_it_watches(monkeypatch):
+    handlers, runtime, settings, operator = (
+        record_handlers(monkeypatch),
+        FakeRuntime(),
+        kopf.OperatorSettings(),
+        PlainKopf(),
+    )
+    monkeypatch.setattr(plain_kopf, "Runtime", lambda _options: runtime)
+    await operator.start(settings, kopf.OperatorRegistry())
+    assert runtime.calls == ["start"]
+    assert [handler.kind for handler in handlers] == ["login", "event", "event"]
+    assert settings.watching.field_selectors["pods"] == runtime.pending_selector
+    await operator.stop()
+    assert runtime.calls == ["start", "stop"]
+
+
+@pytest.mark.parametrize("error", [AccessError("nodes: forbidden"), OptionsError("nonsense"), OSError("port in use")])
+async def test_an_error_that_a_retry_cannot_help_ends_kopf(monkeypatch, error):
+    def refuse(_options):
+        raise error
+
+    monkeypatch.setattr(plain_kopf, "Runtime", refuse)
+    operator = PlainKopf()
+    with pytest.raises(kopf.PermanentError, match=str(error)):
+        await operator.start(kopf.OperatorSettings(), kopf.OperatorRegistry())
+    await operator.stop()

@@ -1,0 +1,70 @@
+"""What the parts make of the options: feature gates, and how long pods wait."""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.registry import RegistryError
+from podwright.core.objects.pod import parse_pod
+from podwright.core.plugins import PLUGINS
+from podwright.engine.metrics.metrics import Metrics
+from podwright.kube.background import BackgroundTasks
+from podwright.kube.options import Options
+from podwright.kube.parts import Base, build_parts, enabled_features
+from podwright.kube.watch.watches import Watches
+from support.http.kit import api
+from support.objects.builders import make_pod
+
+
+@asynccontextmanager
+async def base(classes=PLUGINS, **options):
+    async with api() as (http, _):
+        tasks = BackgroundTasks()
+        yield Base(Options(**options), classes, http, Metrics(time.monotonic), tasks, Watches(http, tasks.start))
+
+
+@pytest.mark.parametrize(
+    "gates, warnings",
+    [
+        pytest.param({}, [], id="the defaults"),
+        pytest.param({"GenericWorkload": False, "VolumeLimitScaling": False}, [], id="gates with an effect"),
+        pytest.param(
+            {"SchedulerAsyncAPICalls": True, "DRAExtendedResource": False},
+            ["these feature gates have no effect in this version: SchedulerAsyncAPICalls, DRAExtendedResource"],
+            id="gates without effect",
+        ),
+    ],
+)
+def test_gates_without_effect_are_logged(gates, warnings, caplog):
+    enabled_features(Options(feature_gates=gates), 37)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == warnings
+
+
+def test_gates_that_the_server_does_not_support_are_off_and_logged(caplog):
+    caplog.set_level("INFO")
+    features = enabled_features(Options(), 34)
+    assert not features.enabled("NodeDeclaredFeatures")
+    assert "Kubernetes 1.34 does not support them" in caplog.text
+
+
+async def test_pods_wait_as_long_as_the_options_say():
+    async with base(pod_initial_backoff_seconds=7) as given:
+        queue = build_parts(given, 37).engine.queue
+    queue.add(parse_pod(make_pod("web")))
+    queued = queue.pop()
+    queue.fault(queued)
+    assert queued.backoff_until == int(queued.timestamp + 7)
+
+
+async def test_a_built_in_policy_that_cannot_be_built_is_an_error_of_the_plugins(monkeypatch):
+    def broken(*_):
+        raise PluginError("PrioritySort", "less", "broken")
+
+    monkeypatch.setattr("podwright.kube.parts.Engine", broken)
+    async with base() as given:
+        with pytest.raises(RegistryError, match="the built-in policy cannot be built"):
+            build_parts(given, 37)
