@@ -5,15 +5,17 @@ An attempt is measured if its CycleState carries an observer; others pay one `is
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, TypeVarTuple
+from inspect import signature
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, TypeVarTuple, cast
 
 from podwright.core.framework.contract import call
 from podwright.core.framework.interface import CycleState, ExtensionPoint
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.profile import Point, Profile
 from podwright.core.framework.status import Code, Status
+from podwright.core.objects.pod import PodInfo
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -82,11 +84,7 @@ def observed(name: str) -> Callable[[_Method[F, P, T]], _Method[F, P, T]]:
     """Decorates a method of the framework that runs all plugins of an extension point. `name`: kube-scheduler's name of it."""
 
     def decorate(method: _Method[F, P, T]) -> _Method[F, P, T]:
-        @wraps(method)
-        def run(framework: F, state: CycleState, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            observer = state.observer
-            if observer is None:
-                return method(framework, state, *args, **kwargs)
+        def measured(observer: Observer, framework: F, state: CycleState, /, *args: P.args, **kwargs: P.kwargs) -> T:
             started, status = observer.start(), Code.ERROR.text
             try:
                 answer = method(framework, state, *args, **kwargs)
@@ -95,7 +93,7 @@ def observed(name: str) -> Callable[[_Method[F, P, T]], _Method[F, P, T]]:
             finally:
                 observer.point_ended(started, framework.profile.scheduler_name, name, status)
 
-        return run
+        return _if_observed(method, measured)
 
     return decorate
 
@@ -104,7 +102,9 @@ def observed_async(name: str) -> Callable[[_Method[F, P, Awaitable[T]]], _Method
     """`observed` for the asynchronous points."""
 
     def decorate(method: _Method[F, P, Awaitable[T]]) -> _Method[F, P, Awaitable[T]]:
-        async def measured(observer: Observer, framework: F, state: CycleState, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def measured(
+            observer: Observer, framework: F, state: CycleState, /, *args: P.args, **kwargs: P.kwargs
+        ) -> T:
             started, status = observer.start(), Code.ERROR.text
             try:
                 answer = await method(framework, state, *args, **kwargs)
@@ -113,15 +113,35 @@ def observed_async(name: str) -> Callable[[_Method[F, P, Awaitable[T]]], _Method
             finally:
                 observer.point_ended(started, framework.profile.scheduler_name, name, status)
 
-        @wraps(method)
-        def run(framework: F, state: CycleState, /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-            if state.observer is None:
-                return method(framework, state, *args, **kwargs)
-            return measured(state.observer, framework, state, *args, **kwargs)
-
-        return run
+        return _if_observed(method, measured)
 
     return decorate
+
+
+def _if_observed(method: _Method[F, P, T], measured: Callable[..., T]) -> _Method[F, P, T]:
+    """Calls `measured` in measured attempts, else `method`.
+
+    It has one signature for each number of arguments, because to pass on `*args` takes longer than some plugins do.
+    """
+    plain: Callable[..., T] = method
+
+    def two(self: F, state: CycleState, pod: PodInfo) -> T:
+        observer = state.observer
+        return plain(self, state, pod) if observer is None else measured(observer, self, state, pod)
+
+    def three(self: F, state: CycleState, pod: PodInfo, third: Any) -> T:
+        observer = state.observer
+        return plain(self, state, pod, third) if observer is None else measured(observer, self, state, pod, third)
+
+    def four(self: F, state: CycleState, pod: PodInfo, third: Any, fourth: Any = None) -> T:
+        observer = state.observer
+        if observer is None:
+            return plain(self, state, pod, third, fourth)
+        return measured(observer, self, state, pod, third, fourth)
+
+    by_arguments: Mapping[int, Callable[..., T]] = {2: two, 3: three, 4: four}
+    arguments = len(signature(method).parameters) - 1
+    return cast(_Method[F, P, T], wraps(method)(by_arguments[arguments]))
 
 
 def point_name(point: Point) -> str:
