@@ -1,7 +1,8 @@
-"""Framework: the plugins of one profile, built and run.
+"""The framework: runs the plugins of one profile at each extension point.
 
-All points go through `contract`, which turns exceptions and nonsense into a PluginError naming the plugin. Filters and scores run
-over all nodes at once where a plugin can, node by node where it cannot or where only a few nodes are in question.
+`contract` checks each answer, and turns an exception or a wrong answer into a PluginError with the plugin's name. Filters and
+scores run over all nodes at once if the plugin has `filter_all` or `score_all`. Otherwise, and where only a few nodes matter, they
+run node by node. `BuiltPlugins` builds the plugins.
 """
 
 from __future__ import annotations
@@ -13,41 +14,31 @@ from typing import Any, TypeVarTuple
 import numpy as np
 
 from podwright.core.framework import contract
-from podwright.core.framework.cluster_events import EventHint
+from podwright.core.framework.built_plugins import BuiltPlugins
 from podwright.core.framework.contract import call
 from podwright.core.framework.diagnosis import NodeDiagnosis, Stage
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import (
-    BindPlugin,
     Bools,
     CycleState,
     DomainPlugin,
-    EnqueueExtensions,
     ExtensionPoint,
     Feasible,
     FilterPlugin,
     FilterResult,
     Handle,
     Int64s,
-    PermitPlugin,
     Plugin,
-    PostBindPlugin,
-    PostFilterPlugin,
     PostFilterResult,
     PreBindPlugin,
-    PreEnqueuePlugin,
-    PreFilterExtensions,
     PreFilterPlugin,
     PreFilterResult,
-    PreScorePlugin,
-    QueueSortPlugin,
-    ReservePlugin,
     Scope,
     ScorePlugin,
 )
-from podwright.core.framework.observed import Call, awaited, caller_of, observed, observed_async, point_name
-from podwright.core.framework.observer import NO_OBSERVER, Observer, PluginNames
-from podwright.core.framework.profile import Point, Profile, expand
+from podwright.core.framework.observed import Call, awaited, caller_of, observed, observed_async
+from podwright.core.framework.observer import NO_OBSERVER, Observer
+from podwright.core.framework.profile import Point, Profile
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
 from podwright.core.framework.verdict_cache import NodeVerdicts, VerdictCache
 from podwright.core.objects.pod import PodInfo
@@ -66,8 +57,8 @@ class PreFilterOutcome:
     narrowed_by: tuple[str, ...]
 
 
-class Framework:
-    """One profile's plugins. Raises ProfileError for a profile that cannot work."""
+class Framework(BuiltPlugins):
+    """Runs the plugins of one profile."""
 
     def __init__(
         self,
@@ -76,69 +67,17 @@ class Framework:
         handle: Handle,
         observer: Observer = NO_OBSERVER,
     ) -> None:
-        """`observer`: learns of every attempt; whether an attempt's plugins are measured is up to its CycleState."""
-        self.profile = profile
-        self.handle = handle
+        """`observer` learns of every attempt; an attempt's plugins are measured only if its CycleState carries an observer.
+
+        Raises ProfileError for a profile that cannot work, and PluginError for a plugin that cannot be built.
+        """
+        super().__init__(profile, classes, handle)
         self.observer = observer
-        expanded = expand(profile.plugins, classes)
-        self.plugins: dict[str, Any] = {
-            name: self._build(classes[name], profile.args.get(name), handle) for name in expanded.names
-        }
+        self._verdicts: VerdictCache[Status | None] = VerdictCache()
         for plugin in self.plugins.values():
             if isinstance(plugin, Plugin):
                 plugin.attach(self)
-        self._points = points = {
-            point: tuple(self.plugins[name] for name in names) for point, names in expanded.points.items()
-        }
-        # `expand` lists a plugin at a point only if it is a subclass of the point's class.
-        self.pre_enqueue_plugins: tuple[PreEnqueuePlugin, ...] = points[Point.PRE_ENQUEUE]
-        self.queue_sort_plugins: tuple[QueueSortPlugin, ...] = points[Point.QUEUE_SORT]
-        self.pre_filter_plugins: tuple[PreFilterPlugin, ...] = points[Point.PRE_FILTER]
-        self.filter_plugins: tuple[FilterPlugin, ...] = points[Point.FILTER]
-        self.post_filter_plugins: tuple[PostFilterPlugin, ...] = points[Point.POST_FILTER]
-        self.pre_score_plugins: tuple[PreScorePlugin, ...] = points[Point.PRE_SCORE]
-        self.score_plugins: tuple[ScorePlugin, ...] = points[Point.SCORE]
-        self.reserve_plugins: tuple[ReservePlugin, ...] = points[Point.RESERVE]
-        self.permit_plugins: tuple[PermitPlugin, ...] = points[Point.PERMIT]
-        self.pre_bind_plugins: tuple[PreBindPlugin, ...] = points[Point.PRE_BIND]
-        self.bind_plugins: tuple[BindPlugin, ...] = points[Point.BIND]
-        self.post_bind_plugins: tuple[PostBindPlugin, ...] = points[Point.POST_BIND]
-        self.plugin_names = PluginNames(
-            profile.scheduler_name, {point_name(point): names for point, names in expanded.points.items()}
-        )
-        self.weights = expanded.weights
-        disabled = {name: plugin for name, plugin in classes.items() if name not in self.plugins}
-        hinting = self.plugins | {
-            name: self._build(plugin, None, handle)
-            for name, plugin in disabled.items()
-            if getattr(plugin, "hints_when_disabled", False)
-        }
-        self.hints: Mapping[str, Sequence[EventHint]] = {
-            name: contract.hints_of(plugin) for name, plugin in hinting.items() if isinstance(plugin, EnqueueExtensions)
-        }
-        self._disabled_checks: Sequence[tuple[Any, Callable[..., Status | None]]] = tuple(
-            (plugin, plugin.pre_filter_disabled)
-            for name, plugin in classes.items()
-            if name not in expanded.points[Point.PRE_FILTER]
-            and getattr(plugin, "pre_filter_disabled", None) is not None
-        )
-        self._extended = tuple(p for p in self.pre_filter_plugins if isinstance(p, PreFilterExtensions))
-        self._beyond_node = frozenset(p.name for p in self.filter_plugins if p.scope > Scope.NODE_PODS)
-        self._verdicts: VerdictCache[Status | None] = VerdictCache()
         observer.framework_built(self.plugin_names)
-
-    @staticmethod
-    def _build(plugin: type[Any], args: Any, handle: Handle) -> Any:
-        if args is None and plugin.args_type is not None:
-            args = plugin.args_type()
-        try:
-            return plugin(args, handle)
-        except (Exception, SystemExit) as error:
-            raise PluginError(plugin.name, "constructor", f"{type(error).__name__}: {error}") from error
-
-    def at(self, *points: Point) -> Sequence[ExtensionPoint]:
-        """The plugins of these points, for callers that need no more than their names and classes."""
-        return [plugin for point in points for plugin in self._points[point]]
 
     # Queue
 
@@ -165,7 +104,7 @@ class Framework:
         narrowed_by: list[str] = []
         rejection: Status | None = None
         for disabled, check in self._disabled_checks:
-            verdict = run(disabled, Point.PRE_FILTER, check, pod, self.handle.cache)
+            verdict = call(disabled, Point.PRE_FILTER, check, pod, self.handle.cache)
             if (status := contract.status_of(disabled, Point.PRE_FILTER, verdict)) is not None:
                 return PreFilterOutcome(status, None, ())
         for plugin in self.pre_filter_plugins:
@@ -297,13 +236,13 @@ class Framework:
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
         """Keeps the state of PreFilter true after `added` was put on `node` in a dry run."""
-        for plugin in self._extended:
+        for plugin in self._pre_filter_extensions:
             if plugin.name not in state.skip_filter:
                 self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.add_pod, state, pod, added, node))
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
         """Keeps the state of PreFilter true after `removed` was taken off `node` in a dry run."""
-        for plugin in self._extended:
+        for plugin in self._pre_filter_extensions:
             if plugin.name not in state.skip_filter:
                 self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.remove_pod, state, pod, removed, node))
 

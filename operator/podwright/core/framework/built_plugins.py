@@ -1,0 +1,110 @@
+"""The plugins of one profile, built: one typed tuple for each extension point, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from podwright.core.framework import contract
+from podwright.core.framework.cluster_events import EventHint
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.interface import (
+    BindPlugin,
+    EnqueueExtensions,
+    ExtensionPoint,
+    FilterPlugin,
+    Handle,
+    PermitPlugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    Scope,
+    ScorePlugin,
+)
+from podwright.core.framework.observed import point_name
+from podwright.core.framework.observer import PluginNames
+from podwright.core.framework.profile import ExpandedProfile, Point, Profile, expand
+from podwright.core.framework.status import Status
+
+
+class BuiltPlugins:
+    """The base of the framework. Raises ProfileError for a profile that cannot work, PluginError for a plugin that cannot be built."""
+
+    def __init__(self, profile: Profile, classes: Mapping[str, type[Any]], handle: Handle) -> None:
+        self.profile = profile
+        self.handle = handle
+        expanded = expand(profile.plugins, classes)
+        self.weights = expanded.weights
+        self.plugins: dict[str, Any] = {
+            name: _build(classes[name], profile.args.get(name), handle) for name in expanded.names
+        }
+        self.plugin_names = PluginNames(
+            profile.scheduler_name, {point_name(point): names for point, names in expanded.points.items()}
+        )
+        self._points = points = {
+            point: tuple(self.plugins[name] for name in names) for point, names in expanded.points.items()
+        }
+        # `expand` lists a plugin at a point only if it is a subclass of the point's class.
+        self.pre_enqueue_plugins: tuple[PreEnqueuePlugin, ...] = points[Point.PRE_ENQUEUE]
+        self.queue_sort_plugins: tuple[QueueSortPlugin, ...] = points[Point.QUEUE_SORT]
+        self.pre_filter_plugins: tuple[PreFilterPlugin, ...] = points[Point.PRE_FILTER]
+        self.filter_plugins: tuple[FilterPlugin, ...] = points[Point.FILTER]
+        self.post_filter_plugins: tuple[PostFilterPlugin, ...] = points[Point.POST_FILTER]
+        self.pre_score_plugins: tuple[PreScorePlugin, ...] = points[Point.PRE_SCORE]
+        self.score_plugins: tuple[ScorePlugin, ...] = points[Point.SCORE]
+        self.reserve_plugins: tuple[ReservePlugin, ...] = points[Point.RESERVE]
+        self.permit_plugins: tuple[PermitPlugin, ...] = points[Point.PERMIT]
+        self.pre_bind_plugins: tuple[PreBindPlugin, ...] = points[Point.PRE_BIND]
+        self.bind_plugins: tuple[BindPlugin, ...] = points[Point.BIND]
+        self.post_bind_plugins: tuple[PostBindPlugin, ...] = points[Point.POST_BIND]
+        self.hints: Mapping[str, Sequence[EventHint]] = _hints(self.plugins, classes, handle)
+        """Queueing hints by plugin name."""
+        self._pre_filter_extensions = tuple(p for p in self.pre_filter_plugins if isinstance(p, PreFilterExtensions))
+        self._disabled_checks = _disabled_checks(expanded, classes)
+        self._beyond_node = frozenset(p.name for p in self.filter_plugins if p.scope > Scope.NODE_PODS)
+
+    def at(self, *points: Point) -> Sequence[ExtensionPoint]:
+        """The plugins of these points, for callers that need only their names and classes."""
+        return [plugin for point in points for plugin in self._points[point]]
+
+
+def _build(plugin: type[Any], args: Any, handle: Handle) -> Any:
+    if args is None and plugin.args_type is not None:
+        args = plugin.args_type()
+    try:
+        return plugin(args, handle)
+    except (Exception, SystemExit) as error:
+        raise PluginError(plugin.name, "constructor", f"{type(error).__name__}: {error}") from error
+
+
+def _hints(
+    plugins: Mapping[str, Any], classes: Mapping[str, type[Any]], handle: Handle
+) -> Mapping[str, Sequence[EventHint]]:
+    """Those of the profile's plugins, and of plugins that give hints even if the profile does not enable them."""
+    disabled = {
+        name: _build(plugin, None, handle)
+        for name, plugin in classes.items()
+        if name not in plugins and getattr(plugin, "hints_when_disabled", False)
+    }
+    return {
+        name: contract.hints_of(plugin)
+        for name, plugin in (disabled | dict(plugins)).items()
+        if isinstance(plugin, EnqueueExtensions)
+    }
+
+
+def _disabled_checks(
+    expanded: ExpandedProfile, classes: Mapping[str, type[Any]]
+) -> Sequence[tuple[Any, Callable[..., Status | None]]]:
+    """The classes of plugins that the profile does not run in PreFilter, with the check that they make instead."""
+    return tuple(
+        (plugin, plugin.pre_filter_disabled)
+        for name, plugin in classes.items()
+        if name not in expanded.points[Point.PRE_FILTER] and getattr(plugin, "pre_filter_disabled", None) is not None
+    )
