@@ -1,5 +1,10 @@
-"""The ports' real side: everything that talks to the API server over HTTP.
+"""The real side of the engine's ports: everything that talks to the API server, by package.
 
-`credentials` is the one source of who we are, `http` the one holder of sessions; `reflector` brings objects in, `bindings`,
-`status`, `events` and `eviction` write; `cluster` is the `Cluster` that plugins see; `runtime` puts it all together.
+* `client/`: requests, errors, retries, lists, credentials.
+* `watch/`: objects in; `write/`: Bindings, statuses, events and evictions out.
+* `pod_groups/`: the PodGroup APIs, from discovery to status.
+* `serve/`: our own HTTP server, with health and metrics.
+* `api_cluster`: the `Cluster` that plugins call; `policies`: SchedulerPolicies and their status.
+* `runtime`: puts everything together. `options`, `kinds`, `signals`: what it is started with, the kinds it reads and writes,
+  and how it ends.
 """

@@ -9,17 +9,23 @@ from typing import Final
 
 from podwright.cli.demo.objects import Json
 from podwright.core.framework.interface import ClusterError
-from podwright.kube.client.errors import ApiError
+from podwright.kube.client.errors import ApiError, status_of
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON, MERGE_PATCH
+from podwright.kube.client.pages import list_objects
+from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import BY_KIND, Resource
 
-PAGE: Final = 500
-NOT_NOW: Final = (429, 503)
-"""What a server says that is busy, or that has not got used to a new kind yet."""
 POLL_SECONDS: Final = 0.1
 MOST_SECONDS: Final = 30.0
 """How long anything may take before the demo says that it did not happen."""
+RETRY: Final = RetryPolicy(
+    shortest=POLL_SECONDS,
+    longest=POLL_SECONDS,
+    seconds=MOST_SECONDS,
+    retries=lambda error: status_of(error) in (429, 503),
+)
+"""A busy API server answers 429 or 503, and so does one that is not yet ready for a new kind."""
 
 
 class DemoError(Exception):
@@ -39,17 +45,8 @@ class Api:
     async def _call(
         self, method: str, path: str, body: Json | None = None, how: str = JSON, params: Mapping[str, str] | None = None
     ) -> Json:
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + MOST_SECONDS
-        while True:
-            try:
-                answer: Json = await self._http.call(method, path, body, content_type=how, params=params)
-            except ApiError as error:
-                if error.status not in NOT_NOW or loop.time() > ends:
-                    raise
-                await asyncio.sleep(error.retry_after or POLL_SECONDS)
-            else:
-                return answer
+        answer: Json = await RETRY.run(lambda: self._http.call(method, path, body, content_type=how, params=params))
+        return answer
 
     async def create(self, raw: Json) -> Json:
         """The object as it was created."""
@@ -58,16 +55,12 @@ class Api:
         return await self._call("POST", path, raw)
 
     async def list(self, resource: Resource, namespace: str = "") -> list[Json]:
-        """All objects, in pages; of one namespace if it is given."""
-        items: list[Json] = []
-        params = {"limit": str(PAGE)}
-        while True:
-            page = await self._call("GET", collection(resource, namespace), params=params)
-            items += page["items"]
-            token = page["metadata"].get("continue")
-            if not token:
-                return items
-            params = params | {"continue": token}
+        """All objects, or those of one namespace."""
+
+        async def collect() -> list[Json]:
+            return [raw async for raw in list_objects(self._http, collection(resource, namespace))]
+
+        return await RETRY.run(collect)
 
     async def merge(self, resource: Resource, name: str, change: Json) -> Json:
         """The object after a merge patch."""

@@ -16,7 +16,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_never
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_after_delay,
+    stop_any,
+)
 
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.client.errors import is_retryable, retry_after
@@ -34,6 +41,8 @@ class RetryPolicy:
     longest: float
     attempts: int | None = None
     """The first one included; None: no limit."""
+    seconds: float | None = None
+    """No attempt starts later than this after the first failure; None: no limit."""
     retries: Callable[[BaseException], bool] = is_retryable
     """Whether an error is worth another attempt."""
     jitter: tuple[float, float] = (1.0, 1.0)
@@ -93,7 +102,10 @@ class RetryPolicy:
         retrying = AsyncRetrying(
             retry=retry_if_exception(self.retries),
             wait=lambda state: self.pause(state.attempt_number, error_of(state)),
-            stop=stop_never if self.attempts is None else stop_after_attempt(self.attempts),
+            stop=stop_any(
+                *(() if self.attempts is None else (stop_after_attempt(self.attempts),)),
+                *(() if self.seconds is None else (stop_after_delay(self.seconds),)),
+            ),
             before_sleep=before_sleep,
             reraise=True,
         )

@@ -66,9 +66,16 @@ async def test_resume_raises_a_first_error_that_is_not_retryable():
     assert work.calls == 0
 
 
-async def test_a_policy_without_attempts_never_gives_up():
+async def test_a_policy_without_limits_never_gives_up():
     work = Work(*[UNAVAILABLE] * 50)
     assert await RetryPolicy(shortest=0.0, longest=0.0).run(work) == "done"
+
+
+async def test_a_policy_with_a_time_limit_gives_up():
+    work = Work(*[UNAVAILABLE] * 1000)
+    with pytest.raises(ApiError):
+        await RetryPolicy(shortest=0.01, longest=0.01, seconds=0.05).run(work)
+    assert 2 <= work.calls <= 7
 
 
 @pytest.mark.parametrize("when", ["in the work", "in the pause"])
