@@ -47,7 +47,7 @@ def test_errors_in_watches_end_kopf_but_not_the_scheduler(arena: Arena) -> None:
         arena.pods(20, "after")
         arena.wait_bound(60)
         arena.wait_calm()
-        assert "starting Kopf again" in operator.log()
+        assert "restarting Kopf" in operator.log()
     arena.verify()
     arena.tell(pods=60, faults=dict(proxy.injected), seconds_to_recover=f"{arena.ledger.latest() - began:.1f}")
 

@@ -51,7 +51,7 @@ def test_policies_come_into_force_once_they_may_be_read(cluster, namespace, role
         cluster.client.create(pod("after", namespace, scheduler=OURS))
         kit.wait_bound(cluster, namespace, 2, 20)
         assert kit.decision(cluster.client.read(pod("after", namespace)))["policy"] == "early"
-        wait_until(lambda: "Kopf starts again" in operator.log() or intake == "watch", 20, "Kopf watches them, too")
+        wait_until(lambda: "restarting Kopf" in operator.log() or intake == "watch", 20, "Kopf watches them, too")
         cluster.client.create(_policy("late"))
         wait_until(lambda: _accepted(cluster, "late"), 30, "and so is one that comes now")
     assert operator.process.returncode == 0

@@ -55,7 +55,7 @@ ONE_MORE_KIND = """
 import asyncio, pathlib, sys
 from podwright.core.objects import watched_kinds as registry
 
-entry = registry.WatchedKind("RuntimeClass", "node.k8s.io", "v1", "runtimeClasses", namespaced=False)
+entry = registry.WatchedKind("RuntimeClass", "node.k8s.io", "v1", "runtimeClasses", namespaced=False, spec_fields=("kept",))
 registry.STORED_KINDS += (entry,)
 registry.WATCHED_KINDS += (entry,)
 
@@ -65,7 +65,7 @@ from podwright.kube.runtime import Runtime
 from podwright.sandbox import Sandbox
 from podwright.simulator.world import World
 
-RAW = {"metadata": {"name": "a"}, "spec": {"any": 1}}
+RAW = {"metadata": {"name": "a"}, "spec": {"kept": 1, "dropped": 2}}
 
 async def main():
     async with Sandbox(delay=0, controllers=False) as sandbox:
@@ -76,7 +76,7 @@ async def main():
         async with asyncio.timeout(20):
             while runtime.missing():
                 await asyncio.sleep(0.01)
-        assert runtime.engine.cache.store.get("RuntimeClass", "a")["spec"] == {"any": 1}
+        assert runtime.engine.cache.store.get("RuntimeClass", "a")["spec"] == {"kept": 1}
         await runtime.stop()
 
 asyncio.run(main())

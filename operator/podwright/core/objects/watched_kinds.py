@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 Object = Mapping[str, Any]
@@ -65,7 +66,6 @@ STORED_KINDS: Final = (
 
 WATCHED_KINDS: Final = (NODE_KIND, POD_KIND, *STORED_KINDS)
 
-_SPEC_FIELDS: Final = {watched.kind: watched.spec_fields for watched in STORED_KINDS if watched.spec_fields}
 _VERSIONS: Final = ("resourceVersion", "generation")
 
 
@@ -75,8 +75,8 @@ def trimmed(kind: str, raw: Object) -> Object:
     metadata = dict(raw["metadata"])
     metadata.pop("managedFields", None)
     kept["metadata"] = metadata
-    fields = _SPEC_FIELDS.get(kind)
-    if fields is not None:
+    fields = _spec_fields(kind)
+    if fields:
         kept.pop("status", None)
         spec = raw.get("spec")
         if isinstance(spec, Mapping):
@@ -92,6 +92,11 @@ def unchanged(kind: str, before: Object, after: Object) -> bool:
     old, new = before["metadata"], after["metadata"]
     if old.get("resourceVersion") == new.get("resourceVersion"):
         return before == after
-    if kind not in _SPEC_FIELDS or before.get("spec") != after.get("spec"):
+    if not _spec_fields(kind) or before.get("spec") != after.get("spec"):
         return False
     return {k: v for k, v in old.items() if k not in _VERSIONS} == {k: v for k, v in new.items() if k not in _VERSIONS}
+
+
+@cache
+def _spec_fields(kind: str) -> tuple[str, ...]:
+    return next((watched.spec_fields for watched in STORED_KINDS if watched.kind == kind), ())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from podwright.core.objects.watched_kinds import trimmed, unchanged
 from podwright.core.state.object_store import key_of
 from podwright.engine.active_policies import ActivePolicies
 from podwright.engine.intake.object_changes import object_event
@@ -14,8 +15,6 @@ from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
 
 NAMESPACE: Final = "Namespace"
-SELECTOR_ONLY: Final = ("ReplicaSet", "StatefulSet", "ReplicationController")
-"""Kinds of which only the selector is needed."""
 
 
 class Objects(Stream):
@@ -32,13 +31,13 @@ class Objects(Stream):
     def put(self, raw: Raw) -> None:
         started = self._metrics.start()
         try:
-            trimmed = _trimmed(self._kind, raw)
-            namespace, name = key_of(trimmed)
+            after = trimmed(self._kind, raw)
+            namespace, name = key_of(after)
             before = self._cache.store.get(self._kind, name, namespace)
-            if before is not None and _same(self._kind, before, trimmed):
+            if before is not None and unchanged(self._kind, before, after):
                 return
-            self._set(trimmed)
-            self._happened(object_event(self._kind, before, trimmed), before, trimmed, started)
+            self._set(after)
+            self._happened(object_event(self._kind, before, after), before, after, started)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._invalid_objects.report(self._kind, name_of(raw), error)
 
@@ -82,28 +81,3 @@ class Namespaces(Objects):
         for pod, policy in before:
             if self._policies.of(pod) is not policy:
                 self._queue.reconsider(pod.uid)
-
-
-def _trimmed(kind: str, raw: Raw) -> Raw:
-    """The object without managed fields and, for controllers, without status and pod template."""
-    kept = dict(raw)
-    metadata = dict(raw["metadata"])
-    metadata.pop("managedFields", None)
-    kept["metadata"] = metadata
-    if kind in SELECTOR_ONLY:
-        kept.pop("status", None)
-        spec = raw.get("spec")
-        if isinstance(spec, Mapping):
-            kept["spec"] = {"selector": spec.get("selector")}
-    return kept
-
-
-def _same(kind: str, before: Raw, after: Raw) -> bool:
-    """Whether nothing that we keep has changed. For objects that plugins may update, a new resourceVersion is a change."""
-    if before["metadata"].get("resourceVersion") == after["metadata"].get("resourceVersion"):
-        return before == after
-    if kind not in SELECTOR_ONLY or before.get("spec") != after.get("spec"):
-        return False
-    ignored = ("resourceVersion", "generation")
-    old, new = before["metadata"], after["metadata"]
-    return {k: v for k, v in old.items() if k not in ignored} == {k: v for k, v in new.items() if k not in ignored}
