@@ -21,7 +21,7 @@ from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.metrics.metrics import ERROR, PREEMPTION_ATTEMPTS, UNSCHEDULABLE
 from podwright.engine.ports import SCHEDULER_ERROR, Ports, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
-from podwright.engine.preemption import DEFAULT_PREEMPTION, Preemptions
+from podwright.engine.preemption import Preemptions
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
@@ -55,9 +55,7 @@ class Failures:
     def reject(self, queued: QueuedPod, decision: Rejection, framework: Framework, seconds: float) -> None:
         """No node was feasible. `seconds`, here and below: how long the attempt took."""
         self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
-        if decision.post_filter_status is not None and any(
-            p.name == DEFAULT_PREEMPTION for p in framework.post_filter_plugins
-        ):
+        if decision.post_filter_status is not None and any(p.preempts for p in framework.post_filter_plugins):
             self._metrics.count(PREEMPTION_ATTEMPTS)
         self._queue.reject(queued, decision.status_plugins, decision.pending_plugins)
         if self._queue.get(queued.uid) is not queued:

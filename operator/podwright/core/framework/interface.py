@@ -34,7 +34,6 @@ Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 Slots = NDArray[np.intp]
 A = TypeVar("A", bound=np.generic)
-Result = TypeVar("Result")
 
 MAX_SCORE = 100
 """The highest score after normalisation; the lowest is 0."""
@@ -348,6 +347,9 @@ class ResourceFilter(FilterPlugin):
 
 
 class PostFilterPlugin(ExtensionPoint):
+    preempts: ClassVar[bool] = False
+    """Whether the plugin preempts. Its calls then count as preemption attempts, and pod groups of its profiles preempt, too."""
+
     @abstractmethod
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
@@ -356,14 +358,6 @@ class PostFilterPlugin(ExtensionPoint):
 
     def clear_cache(self) -> None:
         """Drops cached results, so that old pods can be freed. Called while the scheduler is idle."""
-
-
-class PodGroupPostFilterPlugin(PostFilterPlugin):
-    """A PostFilter plugin that allows pod groups to preempt. Pod groups of a profile without one do not preempt."""
-
-    @abstractmethod
-    def pod_group_post_filter(self, preempt: Callable[[], Result]) -> Result:
-        """Runs `preempt`, the search for victims in core/gangs, and returns its result."""
 
 
 class PreScorePlugin(ExtensionPoint):

@@ -14,7 +14,6 @@ from typing import Final
 
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import PodGroupPostFilterPlugin
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
 from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption
@@ -47,16 +46,14 @@ def preempt(
     """The victims to evict for the group's waiting `pods` to fit, or why no eviction helps. Leaves the cache as it was.
 
     `replan` plans the group on the cache at the time of the call. `now`: seconds since the epoch. Returns a placement if the new
-    plan needs no victims. The group's own message ends with the texts. Without a PodGroupPostFilterPlugin in the profile a group
-    does not preempt: a Status without text.
+    plan needs no victims. The group's own message ends with the texts. If no PostFilter plugin of the profile preempts, a
+    group does not either: a Status without text.
     """
-    plugins = (plugin for plugin in framework.post_filter_plugins if isinstance(plugin, PodGroupPostFilterPlugin))
-    plugin = next(plugins, None)
-    if plugin is None or not pods:
+    if not pods or not any(plugin.preempts for plugin in framework.post_filter_plugins):
         return unschedulable()
     observer = framework.observer
     started = observer.start()
-    found = plugin.pod_group_post_filter(lambda: _preempt(framework, cache, group, pods, replan, now))
+    found = _preempt(framework, cache, group, pods, replan, now)
     result = (found.code if isinstance(found, Status) else Code.SUCCESS).text
     observer.group_preemption_ended(result)
     if _has_searched(found):

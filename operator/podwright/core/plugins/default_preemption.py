@@ -5,7 +5,7 @@ It decides; whoever runs the cycle evicts the victims and nominates the pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -20,10 +20,9 @@ from podwright.core.framework.interface import (
     EnqueueExtensions,
     Handle,
     Plugin,
-    PodGroupPostFilterPlugin,
+    PostFilterPlugin,
     PostFilterResult,
     PreEnqueuePlugin,
-    Result,
 )
 from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
@@ -56,10 +55,11 @@ class DefaultPreemptionArgs:
             yield where, "minCandidateNodesPercentage and minCandidateNodesAbsolute must not both be 0"
 
 
-class DefaultPreemption(Plugin, PreEnqueuePlugin, PodGroupPostFilterPlugin, EnqueueExtensions):
+class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
     """See the module."""
 
     name: ClassVar[str] = "DefaultPreemption"
+    preempts = True
     args_type = DefaultPreemptionArgs
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -106,9 +106,6 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PodGroupPostFilterPlugin, Enqu
             self._observer.victims_searched(started, "pod", code.text)
         reasons = (f"preemption: {status.message}",) if status.reasons else ()
         return result, Status(status.code, reasons)
-
-    def pod_group_post_filter(self, preempt: Callable[[], Result]) -> Result:
-        return preempt()
 
     def _preempt(
         self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis
