@@ -1,8 +1,8 @@
-"""Filtering by required pod affinity: what PreFilter keeps, for one node and for all of them.
+"""Filtering by required pod affinity: the PreFilter state, and verdicts on one node and on all nodes.
 
-Three things are counted by (topology key, domain): pods that match all of the pod's required terms, pods that match one
-of its required anti-affinity terms, and required anti-affinity terms of placed pods that match the pod. Invariant:
-`filter` and `filter_all` agree, and after `update` so do they with a recount.
+Three numbers are counted by topology key and domain: pods that match all of the pod's required terms, pods that match one of its
+required anti-affinity terms, and required anti-affinity terms of placed pods that match the pod. Invariants: `filter` and
+`filter_all` agree, and counts after `update` equal a recount.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ STATUSES: Final = (_AFFINITY, _ANTI_AFFINITY, _EXISTING)
 SumsByKey = Mapping[str, Sequence[Sums]]
 
 
-class Counted:
-    """What counts in the cluster for one pod, found when first asked for; dry runs share it."""
+class ClusterCounts:
+    """The counts in the cluster for one pod. Computed on first use, and shared by dry runs."""
 
     def __init__(self, index: PodIndex, pod: PodInfo, existing: Groups) -> None:
         self.index = index
@@ -66,13 +66,13 @@ class Counted:
         return found
 
     @cached_property
-    def selfish(self) -> bool:
-        """The pod matches all of its own required terms."""
+    def matches_itself(self) -> bool:
+        """Whether the pod matches all of its own required terms."""
         return matches_all(self.index, self.pod.pod_affinity.required, self.pod)
 
 
-class Tally:
-    """Counts by topology key and domain, with what a dry run changed."""
+class DomainCounts:
+    """Counts by topology key and domain, and the changes of a dry run."""
 
     __slots__ = ("_changes", "_find", "_index")
 
@@ -83,9 +83,9 @@ class Tally:
         self._find = find
         self._changes = changes
 
-    def clone(self) -> Tally:
+    def clone(self) -> DomainCounts:
         changes = None if self._changes is None else {key: dict(changed) for key, changed in self._changes.items()}
-        return Tally(self._index, self._find, changes)
+        return DomainCounts(self._index, self._find, changes)
 
     def update(self, key: str, node: NodeInfo, delta: int) -> None:
         if key not in node.present.labels:
@@ -98,20 +98,20 @@ class Tally:
 
     @property
     def keys(self) -> Iterable[str]:
-        """The topology keys for which anything may be counted."""
+        """The topology keys that may have counts."""
         found = self._find().keys()
         return found if self._changes is None else dict.fromkeys((*found, *self._changes))
 
     @property
     def empty(self) -> bool:
-        """Nothing is counted anywhere."""
+        """Whether all counts are 0."""
         total = sum(sums.total for group in self._find().values() for sums in group)
         if self._changes is not None:
             total += sum(delta for changed in self._changes.values() for delta in changed.values())
         return total == 0
 
     def at(self, key: str, node: NodeInfo) -> int:
-        """What is counted in the domain of a node that has the label."""
+        """The count in the domain of a node that has the label."""
         domain = int(self._index.domains(key).of_node[node.slot])
         count = sum(int(sums.values[domain]) for sums in self._find().get(key, ()))
         if self._changes is not None:
@@ -119,12 +119,12 @@ class Tally:
         return count
 
     def somewhere(self, node: NodeInfo) -> bool:
-        """Something is counted in one of the node's domains."""
+        """Whether one of the node's domains has a count above 0."""
         labels = node.present.labels
         return any(key in labels and self.at(key, node) > 0 for key in self.keys)
 
     def column(self, key: str) -> Bools:
-        """bool[nodes]: something is counted in the node's domain of this key."""
+        """bool[nodes]: whether the node's domain of this key has a count above 0."""
         domains = self._index.domains(key)
         found = self._find().get(key, ())
         changed = None if self._changes is None else self._changes.get(key)
@@ -138,7 +138,7 @@ class Tally:
         return (values > 0)[domains.of_node]
 
     def anywhere(self) -> Bools | None:
-        """bool[nodes]: something is counted in one of the node's domains; None for nowhere at all."""
+        """bool[nodes]: whether one of the node's domains has a count above 0. None: no node's has."""
         found: Bools | None = None
         for key in self.keys:
             column = self.column(key)
@@ -147,16 +147,18 @@ class Tally:
 
 
 class PreFilterState:
-    """The three tallies of one pod."""
+    """The three counts of one pod."""
 
     __slots__ = ("_affinity", "_anti_affinity", "_counted", "_existing")
 
-    def __init__(self, counted: Counted, tallies: tuple[Tally, Tally, Tally] | None = None) -> None:
+    def __init__(
+        self, counted: ClusterCounts, tallies: tuple[DomainCounts, DomainCounts, DomainCounts] | None = None
+    ) -> None:
         self._counted = counted
         self._affinity, self._anti_affinity, self._existing = tallies or (
-            Tally(counted.index, lambda: counted.affinity),
-            Tally(counted.index, lambda: counted.anti_affinity),
-            Tally(counted.index, lambda: counted.existing),
+            DomainCounts(counted.index, lambda: counted.affinity),
+            DomainCounts(counted.index, lambda: counted.anti_affinity),
+            DomainCounts(counted.index, lambda: counted.existing),
         )
 
     def clone(self) -> PreFilterState:
@@ -164,7 +166,7 @@ class PreFilterState:
         return PreFilterState(self._counted, tallies)
 
     def update(self, other: PodInfo, node: NodeInfo, delta: int) -> None:
-        """`other` was put on the node (delta 1) or taken off (-1)."""
+        """A dry run added `other` to the node (delta 1) or removed it (-1)."""
         index, pod = self._counted.index, self._counted.pod
         own = pod.pod_affinity
         if other.pod_affinity.anti_required:
@@ -180,7 +182,7 @@ class PreFilterState:
                 self._anti_affinity.update(term.topology_key, node, delta)
 
     def filter(self, node: NodeInfo) -> Status | None:
-        """The first rule that the node breaks: the pod's affinity, its anti-affinity, that of placed pods."""
+        """The first violated rule: the pod's affinity, its anti-affinity, the anti-affinity of placed pods."""
         if not self._attracted(node):
             return _AFFINITY
         if self._anti_affinity.somewhere(node):
@@ -196,11 +198,11 @@ class PreFilterState:
 
     @property
     def _first_of_group(self) -> bool:
-        """No pod matches the required terms, and the pod itself does: it may be the first of its kind."""
-        return self._affinity.empty and self._counted.selfish
+        """Whether no placed pod matches the required terms, but the pod itself does: then it may be the first of its group."""
+        return self._affinity.empty and self._counted.matches_itself
 
     def filter_all(self) -> FilterResult | None:
-        """The same for all nodes; None if all pass."""
+        """The verdict on all nodes; None if all pass."""
         attracted = self._attracted_all() if self._counted.pod.pod_affinity.required else None
         repelled = self._anti_affinity.anywhere()
         refused = self._existing.anywhere()
@@ -211,7 +213,7 @@ class PreFilterState:
         return None if ok is None else FilterResult(ok, lambda: (_codes(len(ok), attracted, repelled), STATUSES))
 
     def _attracted_all(self) -> Bools:
-        """bool[nodes]: the pod's required terms hold; never on nodes that lack a key."""
+        """bool[nodes]: whether the required terms hold. They do not on nodes that lack a key."""
         keys = list(dict.fromkeys(term.topology_key for term in self._counted.pod.pod_affinity.required))
         if self._first_of_group:
             found = [self._counted.index.domains(key) for key in keys]
@@ -222,12 +224,12 @@ class PreFilterState:
 
 
 def matches_all(index: PodIndex, terms: Sequence[PodAffinityTerm], pod: PodInfo) -> bool:
-    """Whether a pod matches all of a pending pod's terms; no terms are matched by none."""
+    """Whether a pod matches all of these terms. False if there are no terms."""
     return bool(terms) and all(index.picks(term, pod) for term in terms)
 
 
 def _codes(rows: int, attracted: Bools | None, repelled: Bools | None) -> NDArray[np.int8]:
-    """int8[nodes]: positions in STATUSES for nodes that were rejected."""
+    """int8[nodes]: indices into STATUSES, for rejected nodes."""
     codes = np.full(rows, 2, np.int8)
     if repelled is not None:
         codes[repelled] = 1

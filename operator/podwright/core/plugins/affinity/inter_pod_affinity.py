@@ -1,8 +1,8 @@
-"""InterPodAffinity: pods that want to be near other pods, or away from them, and placed pods that want it of this one.
+"""InterPodAffinity: places pods near other pods or away from them, as their own terms and those of placed pods demand.
 
-Required terms filter, preferred ones score. What placed pods match, and what terms they carry, comes from
-`cache.pods_index` and is repaired, not counted again. Next: `_affinity_filtering`, `_affinity_scoring`. Source: the
-Kubernetes documentation, "Assigning Pods to Nodes", "Inter-pod affinity and anti-affinity".
+Required terms filter, preferred terms score. `cache.pods_index` knows which placed pods match and which terms they have; it
+updates its counts as pods change. Next: `filtering`, `scoring`. Source: the Kubernetes documentation, "Assigning Pods to Nodes",
+"Inter-pod affinity and anti-affinity".
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from podwright.core.framework.status import SKIP, Status
 from podwright.core.objects.affinity import NO_POD_AFFINITY, PodAffinityTerm
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.affinity.filtering import Counted, PreFilterState, matches_all
+from podwright.core.plugins.affinity.filtering import ClusterCounts, PreFilterState, matches_all
 from podwright.core.plugins.affinity.scoring import PreScoreState, normalize, weighted_sums
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -43,9 +43,10 @@ _SCORE: Final = "PreScoreInterPodAffinity"
 
 @dataclass(frozen=True)
 class InterPodAffinityArgs:
-    """`hardPodAffinityWeight`: what a placed pod's required affinity to this pod adds to a score.
+    """The args of InterPodAffinity.
 
-    `ignorePreferredTermsOfExistingPods`: pods without preferred terms of their own are not scored.
+    `hardPodAffinityWeight`: the weight of a placed pod's required affinity term in scores. `ignorePreferredTermsOfExistingPods`: do
+    not score pods that have no preferred terms themselves.
     """
 
     hard_pod_affinity_weight: int = 1
@@ -89,10 +90,10 @@ class InterPodAffinity(
         return placed.pod_affinity is not NO_POD_AFFINITY
 
     def influence(self, pod: PodInfo, other: PodInfo) -> frozenset[str] | None:
-        """Namespaces are not compared: this may name too many domains.
+        """Does not compare namespaces, so it may name too many domains.
 
-        Another pod that a required affinity picks matters everywhere, because without any such pod the first one of a
-        group passes by matching its own terms.
+        A pod that matches a required affinity term matters everywhere: as long as no pod matches, the first pod of a group passes
+        because it matches its own terms.
         """
         own, theirs = pod.pod_affinity, other.pod_affinity
         if any(term.selector.matches(other.labels) for term in own.required):
@@ -111,7 +112,7 @@ class InterPodAffinity(
         own = pod.pod_affinity
         if own is NO_POD_AFFINITY and not existing:
             return SKIP
-        counted = Counted(self._index, pod, existing)
+        counted = ClusterCounts(self._index, pod, existing)
         if not own.required and not own.anti_required and not counted.existing:
             return SKIP
         state.data[_FILTER] = PreFilterState(counted)
@@ -161,9 +162,9 @@ class InterPodAffinity(
         )
 
     def _assigned_pod_hint(self, pod: PodInfo, before: PodInfo | None, after: PodInfo | None) -> Hint:
-        """A pod came that the waiting one wants near, or one is gone that it, or that one, kept away from.
+        """Helps if a pod came that matches the affinity, or a pod left with which anti-affinity conflicted.
 
-        Namespace selectors go by the namespaces' labels here, too; kube-scheduler overlooks such pods.
+        Unlike kube-scheduler's hint, this also evaluates namespace selectors by the labels of namespaces.
         """
         if not all(other is None or other.node_name or other.nominated_node_name for other in (before, after)):
             return Hint.SKIP
@@ -186,7 +187,7 @@ class InterPodAffinity(
         return any(self._index.picks(term, other) for term in terms)
 
     def _node_hint(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:
-        """A node came or moved to another domain of a term; for anti-affinity, also one that left all domains."""
+        """Helps if a node was added or changed its domain of a term; for anti-affinity also if it left all domains."""
         own = pod.pod_affinity
         for term in own.required:
             value = after.labels.get(term.topology_key)

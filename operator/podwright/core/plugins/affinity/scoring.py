@@ -1,8 +1,8 @@
 """Scoring by preferred pod affinity: weights summed by topology key and domain.
 
-A node's raw score adds up, over its domains, the weights of the pod's own preferred terms for each placed pod that they
-match, and those of placed pods' terms that match the pod (hardPodAffinityWeight for required ones); anti-affinity counts
-negative. Normalisation maps least to greatest onto 0 to 100.
+A node's raw score sums weights over its domains: the weight of each preferred term of the pod, once for each placed pod that
+matches it, and the weights of placed pods' terms that match the pod (hardPodAffinityWeight for required terms). Anti-affinity counts as
+negative. Normalisation maps the lowest score to 0 and the highest to 100.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WeightedSums = Mapping[str, list[tuple[Sums, int]]]
 
 
 class PreScoreState:
-    """Sums with their weights, by topology key; those that are 0 everywhere are left out."""
+    """The sums and their weights by topology key, without sums that are 0 everywhere."""
 
     __slots__ = ("_index", "_sums")
 
@@ -51,7 +51,7 @@ class PreScoreState:
 
 
 def weighted_sums(index: PodIndex, pod: PodInfo, matched: MatchedTerms, hard_weight: int) -> WeightedSums:
-    """All that scores the pod, from its own terms and those of placed pods; empty if nothing does."""
+    """The sums that score the pod, from its own terms and those of placed pods. Empty if no term matches."""
     found: dict[str, list[tuple[Sums, int]]] = {}
     for sums, key, weight in _contributions(index, pod, matched, hard_weight):
         if sums.total:
@@ -74,9 +74,9 @@ def _contributions(
 
 
 def normalize(scores: Int64s) -> Int64s | int:
-    """int64[feasible]: 100 · (score - least) / (greatest - least), truncated; 0 where all are equal."""
-    least, greatest = int(np.min(scores)), int(np.max(scores))
-    if least == greatest:
+    """int64[feasible]: 100 · (score - lowest) / (highest - lowest), truncated; 0 if all are equal."""
+    lowest, highest = int(np.min(scores)), int(np.max(scores))
+    if lowest == highest:
         return 0
-    normal: Int64s = (MAX_SCORE * ((scores - least) / (greatest - least))).astype(np.int64)
+    normal: Int64s = (MAX_SCORE * ((scores - lowest) / (highest - lowest))).astype(np.int64)
     return normal

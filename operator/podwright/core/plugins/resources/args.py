@@ -1,4 +1,4 @@
-"""What the args of both resource plugins have in common."""
+"""The args that both resource plugins share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from podwright.core.objects.resources import CPU, MEMORY
 
 @dataclass(frozen=True, slots=True)
 class ResourceSpec:
-    """A resource that counts in a score. A weight of 0 is 1, as if it were not given."""
+    """A resource that a plugin scores, and its weight. Weight 0 means not given, and becomes 1."""
 
     name: str = ""
     weight: int = 1

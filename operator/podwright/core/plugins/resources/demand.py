@@ -1,4 +1,4 @@
-"""What one pod adds to the resources that a plugin scores."""
+"""The amounts that a pod adds to the resources that a plugin scores."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from podwright.core.plugins.resources.rows import Floats
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The resources that count for a pod: their `places` in the plugin's list, their names, what the pod adds."""
+    """The scored resources of a pod: their indices in the plugin's list, their names, and the amounts that the pod adds."""
 
     places: tuple[int, ...]
     resources: tuple[str, ...]
     amounts: tuple[int, ...]
 
     def column(self, factor: float) -> Floats:
-        """float64[resources, 1]: the amounts, times a factor."""
+        """float64[resources, 1]: the amounts times a factor."""
         return np.array([[amount * factor] for amount in self.amounts])
 
     def of_nothing(self) -> Demand:
-        """The same resources, for a pod that adds nothing."""
+        """The same resources with amounts of 0."""
         return Demand(self.places, self.resources, (0,) * len(self.amounts))
 
 
 class ScoredResources:
-    """The resources of a plugin's args. Those that the scheduler keeps no account of never count."""
+    """The resources in a plugin's args. Resources that the scheduler does not count are never scored."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
@@ -39,7 +39,7 @@ class ScoredResources:
         self._resources = tuple(name for _, name in self._counted)
 
     def demand(self, amounts: Mapping[str, int]) -> Demand:
-        """Of scalar resources only those count that the pod requests."""
+        """The demand of a pod with these requests. A scalar resource is only scored if the pod requests it."""
         wanted = tuple([amounts.get(name, 0) for name in self._resources])
         if not self._scalar or 0 not in wanted:
             return Demand(self._places, self._resources, wanted)

@@ -1,11 +1,10 @@
-"""NodeResourcesBalancedAllocation: prefers nodes on which the pod makes resources more evenly used than they were.
+"""NodeResourcesBalancedAllocation: prefers nodes where the pod balances the use of resources.
 
-A node's balance is (1 - d) · 100, truncated, d being the standard deviation of the used fractions of its resources.
-The score is 50 + (50 + balance with the pod - balance without it) / 2. It takes real requests, without scoring's
-defaults, and is skipped for pods that request none of its resources. Source: the Kubernetes documentation, "Scheduler
-Configuration".
+A node's balance is (1 - d) · 100, truncated, where d is the standard deviation of the used fractions of its resources. The score is
+50 + (50 + balance with the pod - balance without it) / 2. It uses real requests, without scoring's defaults. The plugin skips
+pods that request none of its resources. Source: the Kubernetes documentation, "Scheduler Configuration".
 
-The fractions are float64 and are worked out in the same order for one node and for many, so that truncation agrees.
+The fractions are float64. They are computed in the same order for one node and for many, so that truncation agrees.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import Requests
 from podwright.core.plugins.resources.args import DEFAULT_RESOURCES, ResourceSpec
 from podwright.core.plugins.resources.demand import Demand, ScoredResources
-from podwright.core.plugins.resources.kept_rows import KeptRows
-from podwright.core.plugins.resources.recipe import ScoreRecipe, Scratch
+from podwright.core.plugins.resources.row_cache import RowCache
 from podwright.core.plugins.resources.rows import Floats, ResourceRows, Rows, used_of
+from podwright.core.plugins.resources.score_formula import ScoreFormula, Scratch
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 
 
 @dataclass(frozen=True, slots=True)
 class NodeResourcesBalancedAllocationArgs:
-    """The resources to balance; none: CPU and memory. Weights can only be 1."""
+    """The resources to balance; by default CPU and memory. All weights must be 1."""
 
     resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
 
@@ -51,7 +50,7 @@ class NodeResourcesBalancedAllocationArgs:
             object.__setattr__(self, "resources", DEFAULT_RESOURCES)
 
     def validate(self, where: str) -> Iterable[tuple[str, str]]:
-        """What kube-scheduler would refuse, as (field path, problem)."""
+        """The problems that kube-scheduler would report, as (field path, problem)."""
         seen = set()
         for i, resource in enumerate(self.resources):
             if resource.name in seen:
@@ -73,8 +72,8 @@ class NodeResourcesBalancedAllocation(Plugin, PreScorePlugin, ScorePlugin):
         super().__init__(args, handle)
         self._resources = ScoredResources([resource.name for resource in args.resources])
         self._columns = ResourceRows(handle.cache, self._resources.names, _used, defaults=False)
-        self._scores = KeptRows(handle.cache, np.int64)
-        self._before = KeptRows(handle.cache, np.float64)
+        self._scores = RowCache(handle.cache, np.int64)
+        self._before = RowCache(handle.cache, np.float64)
         self._scratch = Scratch(1.0)
 
     def pre_score(self, _state: CycleState, pod: PodInfo, _feasible: Feasible) -> Status | None:
@@ -87,18 +86,18 @@ class NodeResourcesBalancedAllocation(Plugin, PreScorePlugin, ScorePlugin):
 
     def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
         requests = pod.requests
-        return feasible.take(self._scores.get(requests, lambda: self._recipe(requests)))
+        return feasible.take(self._scores.get(requests, lambda: self._formula(requests)))
 
-    def _recipe(self, requests: Requests) -> ScoreRecipe:
+    def _formula(self, requests: Requests) -> ScoreFormula:
         demand = self._resources.demand(requests.amounts)
         return _BalanceScore(self.handle.cache, self._columns, demand, self._before, self._scratch)
 
 
-class _BalanceScore(ScoreRecipe):
+class _BalanceScore(ScoreFormula):
     __slots__ = ("_before", "_demand", "_scratch", "_without")
 
     def __init__(
-        self, cache: Cache, columns: ResourceRows, demand: Demand, before: KeptRows[np.float64], scratch: Scratch
+        self, cache: Cache, columns: ResourceRows, demand: Demand, before: RowCache[np.float64], scratch: Scratch
     ) -> None:
         super().__init__(cache, columns)
         self._demand = demand
@@ -111,7 +110,7 @@ class _BalanceScore(ScoreRecipe):
 
     def write(self, rows: Rows, slots: Slots | None, out: Int64s) -> None:
         before = self._before.get(
-            self._demand.places, lambda: _BalanceRecipe(self._without, self._columns, self._scratch)
+            self._demand.places, lambda: _BalanceFormula(self._without, self._columns, self._scratch)
         )
         balance = _balances(self._demand, rows, self._scratch)
         balance -= before if slots is None else before[slots]
@@ -119,8 +118,8 @@ class _BalanceScore(ScoreRecipe):
         np.copyto(out, balance, casting="unsafe")
 
 
-class _BalanceRecipe:
-    """The balance of nodes as they are, less 150, for `KeptRows`."""
+class _BalanceFormula:
+    """The balance of nodes without the pod, minus 150, as a formula for `RowCache`."""
 
     __slots__ = ("_columns", "_demand", "_scratch")
 
@@ -130,7 +129,7 @@ class _BalanceRecipe:
         self._scratch = scratch
 
     def all(self, out: Floats) -> None:
-        np.subtract(_balances(self._demand, self._columns.everything(), self._scratch), 150.0, out=out)
+        np.subtract(_balances(self._demand, self._columns.all_rows(), self._scratch), 150.0, out=out)
 
     def some(self, slots: Slots) -> Floats:
         return _balances(self._demand, self._columns.some(slots), self._scratch) - 150.0
@@ -152,7 +151,7 @@ def _score(demand: Demand, without: Demand, node: NodeInfo) -> int:
 
 
 def _fractions(demand: Demand, node: NodeInfo) -> list[float]:
-    """The used fraction of each resource that the node has, at most 1."""
+    """The used fraction of each resource of the node, capped at 1."""
     fractions = []
     for resource, amount in zip(demand.resources, demand.amounts, strict=True):
         capacity = node.allocatable(resource)
@@ -183,7 +182,7 @@ def _balance(fractions: list[float]) -> int:
 
 
 def _balances(demand: Demand, rows: Rows, scratch: Scratch) -> Floats:
-    """float64[rows], whole numbers, to be used before `scratch` is used again."""
+    """float64[rows], whole numbers. The result is in `scratch`, so it is only valid until the next use of `scratch`."""
     if len(demand.places) < 2:
         return np.full(rows.length, 100.0)
     rows = rows.of(demand.places)

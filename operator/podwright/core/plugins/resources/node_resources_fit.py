@@ -1,11 +1,10 @@
-"""NodeResourcesFit: a node must have free what the pod requests; scores by how full the pod leaves it.
+"""NodeResourcesFit: rejects nodes without enough free resources, and scores nodes by their utilisation with the pod.
 
-Filtering compares requests with allocatable amounts, resource by resource, and counts pods. It takes a pod's spec
-alone. Scoring has defaults for containers that request no CPU or memory, and one of three strategies: see
-`_resource_strategies` for the arithmetic. Source: the Kubernetes documentation, "Scheduler
-Configuration" and "Resource Bin Packing".
+Filtering compares the pod's requests with the free amount of each resource, and the number of pods with its limit. Scoring assumes
+defaults for containers that request no CPU or memory, and uses one of three strategies: see `strategies`. Source: the Kubernetes
+documentation, "Scheduler Configuration" and "Resource Bin Packing".
 
-An extended resource that a DeviceClass stands for is compared like any other: DynamicResources says the rest.
+Extended resources that a DeviceClass provides are compared like all others; DynamicResources handles the devices.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY, PODS, Requests, is_extended_resource, is_qualified_name
 from podwright.core.plugins.resources.args import DEFAULT_RESOURCES, ResourceSpec
 from podwright.core.plugins.resources.demand import Demand
-from podwright.core.plugins.resources.kept_rows import KeptRows
-from podwright.core.plugins.resources.recipe import ScoreRecipe
+from podwright.core.plugins.resources.row_cache import RowCache
 from podwright.core.plugins.resources.rows import ResourceRows, Rows
+from podwright.core.plugins.resources.score_formula import ScoreFormula
 from podwright.core.plugins.resources.strategies import (
     SIMPLE,
     RequestedToCapacityRatio,
@@ -57,19 +56,19 @@ _TOO_MANY_PODS: Final = "Too many pods"
 _RATIO: Final = "RequestedToCapacityRatio"
 _STRATEGIES: Final = (*SIMPLE, _RATIO)
 _NAME_RULE: Final = "must be a qualified name: letters, digits, '-', '_' and '.', at most 63, with an optional DNS domain and '/' before"
-Asked = Sequence[tuple[str, int]]
+CheckedRequests = Sequence[tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedToCapacityRatioParam:
-    """The curve from utilisation to score."""
+    """The curve that maps utilisation to score."""
 
     shape: tuple[UtilizationShapePoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringStrategy:
-    """`type`: LeastAllocated, MostAllocated or RequestedToCapacityRatio. No resources: CPU and memory."""
+    """`type`: LeastAllocated, MostAllocated or RequestedToCapacityRatio. Empty `resources` mean CPU and memory."""
 
     type: str = ""
     resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
@@ -80,7 +79,7 @@ class ScoringStrategy:
             object.__setattr__(self, "resources", DEFAULT_RESOURCES)
 
     def problems(self, where: str) -> Iterable[tuple[str, str]]:
-        """What is wrong, as (field path, problem)."""
+        """The problems, as (field path, problem)."""
         if self.type not in _STRATEGIES:
             listed = ", ".join(f'"{name}"' for name in sorted(_STRATEGIES))
             yield f"{where}.type", f'Unsupported value: "{self.type}": supported values: {listed}'
@@ -100,14 +99,14 @@ class ScoringStrategy:
 
 @dataclass(frozen=True, slots=True)
 class NodeResourcesFitArgs:
-    """`ignored_resources` and `ignored_resource_groups` (the part before the slash) name extended resources."""
+    """`ignored_resources` and `ignored_resource_groups` (the part before the slash) are extended resources that the filter ignores."""
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
     scoring_strategy: ScoringStrategy = field(default=ScoringStrategy("LeastAllocated"))
 
     def validate(self, where: str) -> Iterable[tuple[str, str]]:
-        """What kube-scheduler would refuse, as (field path, problem)."""
+        """The problems that kube-scheduler would report, as (field path, problem)."""
         for i, name in enumerate(self.ignored_resources):
             if not is_qualified_name(name):
                 yield f"{where}.ignoredResources[{i}]", f'Invalid value: "{name}": {_NAME_RULE}'
@@ -121,7 +120,7 @@ class NodeResourcesFitArgs:
 
 
 def strategy_of(args: ScoringStrategy) -> Strategy:
-    """The strategy that valid args ask for."""
+    """The strategy for valid args."""
     if args.requested_to_capacity_ratio is not None:
         return RequestedToCapacityRatio(args.resources, curve_of(args.requested_to_capacity_ratio.shape))
     return SIMPLE[args.type](args.resources)
@@ -142,8 +141,8 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
         self._strategy = strategy_of(args.scoring_strategy)
         self._columns = ResourceRows(handle.cache, self._strategy.resources.names, self._strategy.base, defaults=True)
         self._free = ResourceRows(handle.cache, (PODS, CPU, MEMORY), _free, defaults=False)
-        self._fitting = KeptRows(handle.cache, np.bool_)
-        self._scores = KeptRows(handle.cache, np.int64)
+        self._fitting = RowCache(handle.cache, np.bool_)
+        self._scores = RowCache(handle.cache, np.int64)
 
     def hints(self) -> Sequence[EventHint]:
         hints = [
@@ -171,11 +170,11 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
     def filter_all(self, _state: CycleState, pod: PodInfo, _table: NodeTable) -> FilterResult:
         requests = pod.requests
         asked = self.checked_requests(requests)
-        ok = self._fitting.get(requests, lambda: _FitRecipe(self.handle.cache, self._free, asked))
+        ok = self._fitting.get(requests, lambda: _FitFormula(self.handle.cache, self._free, asked))
         return FilterResult(ok, _Explanation(self.handle.cache, asked))
 
-    def checked_requests(self, requests: Requests) -> Asked:
-        """What a node must have free of each resource, the ignored ones left out."""
+    def checked_requests(self, requests: Requests) -> CheckedRequests:
+        """The requested amount of each resource, without ignored resources."""
         if not self._ignored and not self._ignored_groups:
             return requests.asked
         return [pair for pair in requests.asked if not self._ignores(pair[0])]
@@ -195,12 +194,12 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
 
     def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
         requests = pod.requests
-        return feasible.take(self._scores.get(requests, lambda: self._recipe(requests)))
+        return feasible.take(self._scores.get(requests, lambda: self._formula(requests)))
 
     def _demand(self, requests: Requests) -> Demand:
         return self._strategy.resources.demand(requests.pending)
 
-    def _recipe(self, requests: Requests) -> ScoreRecipe:
+    def _formula(self, requests: Requests) -> ScoreFormula:
         return _FitScore(self.handle.cache, self._columns, self._strategy, self._demand(requests))
 
 
@@ -211,9 +210,9 @@ def _free(allocatable: Any, used: Any) -> Any:
 # One node
 
 
-def _verdict(asked: Asked, node: NodeInfo) -> Status | None:
+def _verdict(asked: CheckedRequests, node: NodeInfo) -> Status | None:
     reasons = []
-    hopeless = False
+    beyond_capacity = False
     if len(node.pods) + 1 > node.allocatable(PODS):
         reasons.append(_TOO_MANY_PODS)
     requested = node.requested
@@ -221,16 +220,16 @@ def _verdict(asked: Asked, node: NodeInfo) -> Status | None:
         capacity = node.allocatable(resource)
         if amount > capacity - requested.get(resource, 0):
             reasons.append(f"Insufficient {resource}")
-            hopeless = hopeless or amount > capacity
+            beyond_capacity = beyond_capacity or amount > capacity
     if not reasons:
         return None
-    return unresolvable(*reasons) if hopeless else unschedulable(*reasons)
+    return unresolvable(*reasons) if beyond_capacity else unschedulable(*reasons)
 
 
 # All nodes
 
 
-class _FitScore(ScoreRecipe):
+class _FitScore(ScoreFormula):
     __slots__ = ("_demand", "_strategy")
 
     def __init__(self, cache: Cache, columns: ResourceRows, strategy: Strategy, demand: Demand) -> None:
@@ -245,12 +244,12 @@ class _FitScore(ScoreRecipe):
         self._strategy.of_rows(self._demand, rows, out)
 
 
-class _FitRecipe:
-    """Which nodes have room, for `KeptRows`. `columns` has what is free of pods, CPU and memory."""
+class _FitFormula:
+    """Which nodes have room, as a formula for `RowCache`. `columns` are the free pods, CPU and memory of all nodes."""
 
     __slots__ = ("_asked", "_cache", "_columns", "_others", "_table", "_wanted")
 
-    def __init__(self, cache: Cache, columns: ResourceRows, asked: Asked) -> None:
+    def __init__(self, cache: Cache, columns: ResourceRows, asked: CheckedRequests) -> None:
         self._cache = cache
         self._table = cache.table
         self._columns = columns
@@ -260,7 +259,7 @@ class _FitRecipe:
         self._others = amounts
 
     def all(self, out: Bools) -> None:
-        self._compare(self._columns.everything(), out)
+        self._compare(self._columns.all_rows(), out)
         table = self._table
         for resource, amount in self._others.items():
             out &= table.allocatable(resource) - table.requested(resource) >= amount
@@ -295,9 +294,9 @@ class _FitRecipe:
 
 
 class _Explanation:
-    """Why nodes are rejected, worked out once and on demand: int[nodes] codes and the statuses that they index."""
+    """Why nodes are rejected: int[nodes] codes and the statuses that they index. Computed on the first call."""
 
-    def __init__(self, cache: Cache, asked: Asked) -> None:
+    def __init__(self, cache: Cache, asked: CheckedRequests) -> None:
         self._cache = cache
         self._asked = asked
         self._known: tuple[NDArray[Any], Sequence[Status]] | None = None
@@ -308,7 +307,7 @@ class _Explanation:
         return self._known
 
     def _explain(self) -> tuple[NDArray[Any], Sequence[Status]]:
-        """Two bits a resource tell nodes apart; one node of each kind then stands for all of it."""
+        """Gives each node a code of two bits per resource, and takes the status of one node for all nodes with the same code."""
         table = self._cache.table
         codes = (table.pods >= table.allowed_pods).astype(np.int64)
         for i, (resource, amount) in enumerate(self._asked):
@@ -333,7 +332,7 @@ def _pod_deleted(_pod: PodInfo, before: PodInfo, _after: None) -> Hint:
 
 
 def _pod_scaled_down(pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
-    """Whether a placed pod now takes less of something that the waiting pod wants."""
+    """Helps if a placed pod now requests less of a resource that the waiting pod requests."""
     was, now = before.requests.amounts, after.requests.amounts
     wanted = [name for name, amount in pod.requests.amounts.items() if amount]
     less = after.node_name and any(was.get(name, 0) > now.get(name, 0) for name in wanted)
@@ -341,7 +340,7 @@ def _pod_scaled_down(pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
 
 
 def _node_changed(pod: PodInfo, before: Node | None, after: Node) -> Hint:
-    """Whether the node, if it were empty, has room for the pod, and more of what the pod needs than before."""
+    """Helps if the empty node would have room for the pod, and has more of a resource that the pod needs than before."""
     asked = pod.requests.asked
     if after.allocatable.get(PODS, 0) < 1 or _lacks(after.allocatable, asked):
         return Hint.SKIP
@@ -351,5 +350,5 @@ def _node_changed(pod: PodInfo, before: Node | None, after: Node) -> Hint:
     return Hint.QUEUE if more else Hint.SKIP
 
 
-def _lacks(allocatable: Mapping[str, int], asked: Asked) -> bool:
+def _lacks(allocatable: Mapping[str, int], asked: CheckedRequests) -> bool:
     return any(amount > allocatable.get(name, 0) for name, amount in asked)

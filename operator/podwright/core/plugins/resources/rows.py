@@ -1,9 +1,8 @@
-"""Allocatable and used amounts of the resources that a plugin scores, as float64 columns ready for its formula.
+"""Allocatable and used amounts of the resources that a plugin scores, as float64 columns prepared for its formula.
 
-float64 holds whole numbers up to 2⁵³ exactly, and a quotient up to 100 of such numbers, truncated, is int64's own as
-long as the divisor is below 2⁴⁶ (64 Ti): one part in 2⁴⁶ is the least by which a quotient can miss a whole number, and
-half a unit in the last place of 100 is less. Nodes with more than that of anything are listed as `oversized`, for the
-caller to compute in whole numbers.
+float64 holds whole numbers up to 2⁵³ exactly. A truncated quotient of up to 100 of such numbers equals the int64 result if the divisor
+is below 2⁴⁶ (64 Ti): a quotient that is not whole is at least 1/2⁴⁶ away from a whole number, and the rounding error is smaller.
+Nodes with more than 2⁴⁶ of a resource are `oversized`. The caller computes them in whole numbers.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ Floats = NDArray[np.float64]
 
 OVERSIZE: Final = 2**46
 FEW: Final = 32
-"""Up to so many changed rows are written one by one."""
+"""Up to this many changed rows are written one by one."""
 
 Base = Callable[[Any, Any], Any]
-"""(allocatable, used) to the part of a formula that does not depend on the pod, for numbers and arrays."""
+"""(allocatable, used) → the part of a formula that does not depend on the pod. Works on numbers and arrays."""
 
 
 class Rows(NamedTuple):
-    """Some rows. Arrays are float64[resources, rows].
+    """Some rows of the table. All arrays are float64[resources, rows].
 
-    `base` is what `Base` made of them. A missing resource has `allocatable` 1; `present` is 0 there and 1 elsewhere,
-    or None where no node lacks anything.
+    `base` is the result of `Base`. `present` is 0 where a node lacks a resource and 1 elsewhere; None if no node lacks any. `allocatable`
+    is 1 where the resource is missing.
     """
 
     base: Floats
@@ -46,7 +45,7 @@ class Rows(NamedTuple):
         return int(self.base.shape[1])
 
     def of(self, places: Sequence[int]) -> Rows:
-        """Only these resources, in this order."""
+        """The rows of these resources only, in this order."""
         if len(places) == len(self.base):
             return self
         chosen = list(places)
@@ -55,7 +54,7 @@ class Rows(NamedTuple):
 
 
 def used_of(node: NodeInfo, resource: str, *, defaults: bool) -> int:
-    """What the node's pods use, with scoring's defaults for CPU and memory or without."""
+    """The amount that the node's pods use. `defaults`: with scoring's defaults for CPU and memory."""
     if defaults:
         if resource == CPU:
             return node.scoring_cpu
@@ -67,7 +66,7 @@ def used_of(node: NodeInfo, resource: str, *, defaults: bool) -> int:
 
 
 class ResourceRows:
-    """See the module. `resources` may hold PODS, which counts pods."""
+    """See the module. `resources` may include PODS, the number of pods."""
 
     def __init__(self, cache: Cache, resources: Sequence[str], base: Base, *, defaults: bool) -> None:
         self._cache = cache
@@ -82,8 +81,8 @@ class ResourceRows:
         self._rows = Rows(np.empty((0, 0)), np.empty((0, 0)), None)
         self.oversized: set[int] = set()
 
-    def everything(self) -> Rows:
-        """All rows of the table, current; holes count as empty nodes."""
+    def all_rows(self) -> Rows:
+        """All rows of the table, current. Empty rows count as nodes without resources."""
         self._sync()
         return self._rows
 
@@ -150,7 +149,7 @@ class ResourceRows:
             column[slot] = base(node.allocatable.get(resource, 0), used_of(info, resource, defaults=defaults))
 
     def _write_node(self, slot: int, node: Node | None) -> None:
-        """Writes what depends on the node itself."""
+        """Writes the values that depend on the node alone."""
         self._nodes[slot] = node
         self.oversized.discard(slot)
         for i, resource in enumerate(self._resources):

@@ -1,7 +1,7 @@
 """NodeResourcesFit's scoring strategies: each in int64 arithmetic for one node, and in float64 for many.
 
-`of_node` is the rule; `of_rows` gives the same for rows whose amounts are not oversized (see `_resource_rows`).
-Divisions truncate and products wrap, as Go's do. Source: the Kubernetes documentation, "Resource Bin Packing".
+`of_node` defines the score. `of_rows` gives the same result for rows that are not oversized (see `rows`). Divisions truncate
+and products wrap, as in Go. Source: the Kubernetes documentation, "Resource Bin Packing".
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import numpy as np
 from podwright.core.framework.interface import MAX_SCORE, Int64s
 from podwright.core.plugins.resources.args import ResourceSpec
 from podwright.core.plugins.resources.demand import Demand, ScoredResources
-from podwright.core.plugins.resources.recipe import Scratch
 from podwright.core.plugins.resources.rows import Floats, Rows, used_of
+from podwright.core.plugins.resources.score_formula import Scratch
 from podwright.core.state.nodeinfo import NodeInfo
 
 _INT64: Final = 1 << 63
 
 
 def int64(number: int) -> int:
-    """The number as it is left after an overflow of int64."""
+    """The number after overflow of int64."""
     return number if -_INT64 <= number < _INT64 else (number + _INT64) % (2 * _INT64) - _INT64
 
 
 def quotient(dividend: int, divisor: int) -> int:
-    """Truncated towards zero; the divisor is above 0."""
+    """The quotient, truncated towards zero. The divisor must be positive."""
     return dividend // divisor if dividend >= 0 else -(-dividend // divisor)
 
 
@@ -36,7 +36,7 @@ class Strategy(ABC):
     """See the module."""
 
     bound: float
-    """What the score of a resource is held to."""
+    """The bound of a resource's score: the minimum for LeastAllocated, the maximum for MostAllocated."""
 
     def __init__(self, resources: Sequence[ResourceSpec]) -> None:
         self.resources = ScoredResources([resource.name for resource in resources])
@@ -52,11 +52,11 @@ class Strategy(ABC):
 
     @abstractmethod
     def of_resource(self, requested: int, capacity: int) -> int:
-        """The score of one resource; `requested` has the pod, `capacity` is above 0."""
+        """The score of one resource. `requested` includes the pod; `capacity` is positive."""
 
     @abstractmethod
     def _percent(self, demand: Demand, rows: Rows) -> Floats:
-        """float64[resources, rows], whole numbers: `of_resource` of each, or how full it is. May be written to."""
+        """float64[resources, rows]: `of_resource` of each, or its utilisation, as whole numbers. The caller may write to it."""
 
     def of_node(self, demand: Demand, node: NodeInfo) -> int:
         """The score of one node. Resources that the node lacks do not count."""
@@ -94,7 +94,7 @@ class Strategy(ABC):
 
 
 def _sum(rows: Floats) -> Floats:
-    """The sum over resources, written into the first one's row."""
+    """The sum over resources. Overwrites the first row."""
     total: Floats = rows[0]
     for row in rows[1:]:
         total += row
@@ -102,7 +102,7 @@ def _sum(rows: Floats) -> Floats:
 
 
 class LeastAllocated(Strategy):
-    """The more is left, the better."""
+    """Prefers nodes with more free resources."""
 
     bound = 0.0
 
@@ -125,7 +125,7 @@ class LeastAllocated(Strategy):
 
 
 class MostAllocated(Strategy):
-    """The more is used, the better."""
+    """Prefers nodes with more used resources."""
 
     bound = 100.0
 
@@ -146,7 +146,7 @@ class MostAllocated(Strategy):
 
 
 class RequestedToCapacityRatio(MostAllocated):
-    """The score is read off a curve over the utilisation. A resource that scores 0 does not count."""
+    """A curve maps utilisation to the score. Resources that score 0 do not count."""
 
     def __init__(self, resources: Sequence[ResourceSpec], curve: Sequence[int]) -> None:
         super().__init__(resources)

@@ -18,7 +18,7 @@ _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 
 @dataclass(frozen=True)
 class DefaultConstraint:
-    """A v1.TopologySpreadConstraint for pods that have none of their own; its selector is found for each pod."""
+    """A v1.TopologySpreadConstraint for pods that have none of their own. Each pod gets its own selector."""
 
     max_skew: int = field(metadata=INT32)
     topology_key: str
@@ -43,7 +43,7 @@ class DefaultConstraint:
 
 @dataclass(frozen=True)
 class PodTopologySpreadArgs:
-    """`defaultConstraints` hold for pods without constraints; `defaultingType` System stands for a built-in list."""
+    """`defaultConstraints` apply to pods without constraints. `defaultingType` System means a built-in list."""
 
     default_constraints: tuple[DefaultConstraint, ...] = ()
     defaulting_type: str = "System"
@@ -69,7 +69,7 @@ class PodTopologySpreadArgs:
 
     @property
     def constraints(self) -> tuple[DefaultConstraint, ...]:
-        """What holds for pods without constraints."""
+        """The constraints of pods that have none of their own."""
         return SYSTEM_DEFAULTS if self.defaulting_type == "System" else self.default_constraints
 
 

@@ -1,7 +1,7 @@
-"""Which spread constraints hold for a pod: its own, or the profile's defaults with a selector found for the pod.
+"""The spread constraints of a pod: its own, or the profile's defaults with a selector for the pod.
 
-Resolved constraints are kept per source object, so that pods of one template get the same objects and what is counted
-for one serves all. Source: the Kubernetes documentation, "Pod Topology Spread Constraints".
+Resolved constraints are cached, so that pods of one template get the same objects and share the counts of matching pods.
+Source: the Kubernetes documentation, "Pod Topology Spread Constraints".
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from podwright.core.state.object_store import Object, ObjectStore
 from podwright.core.state.podindex import Picker
 from podwright.core.state.podindex.selecting import SelectorIndex
 
-_KEPT: Final = 1024
+_MAX_CACHED: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constraint:
-    """A constraint with its final selector: matchLabelKeys merged in, feature gates applied."""
+    """A constraint after `matchLabelKeys` and feature gates are applied."""
 
     max_skew: int
     topology_key: str
@@ -39,11 +39,11 @@ class Constraint:
 
     @property
     def per_node(self) -> bool:
-        """Its domains are single nodes, by the well-known label."""
+        """Whether each node is a domain of its own."""
         return self.topology_key == HOSTNAME
 
     def pickers(self, namespace: str) -> tuple[Picker, ...]:
-        """What counts existing pods of the namespace: an empty selector counts none."""
+        """Counts the matching pods of the namespace. An empty selector counts none."""
         selector = self.selector
         return (Picker(_NO_POD if selector.empty else selector, frozenset((namespace,))),)
 
@@ -53,7 +53,7 @@ _NO_POD: Final = LabelSelector((), nothing=True)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constraints:
-    """Constraints of one kind (hard or soft) that hold for a pod. `own`: they are the pod's, no defaults."""
+    """The hard or the soft constraints of a pod. `own`: they come from the pod, not from the defaults."""
 
     items: tuple[Constraint, ...]
     own: bool
@@ -72,7 +72,7 @@ _Labels = tuple[tuple[str, str], ...]
 
 
 class Resolver:
-    """Finds the constraints of pods for one profile."""
+    """Finds the constraints of pods, for one profile."""
 
     def __init__(self, args: PodTopologySpreadArgs, features: Features, store: ObjectStore) -> None:
         self._inclusion = features.enabled("NodeInclusionPolicyInPodTopologySpread")
@@ -84,7 +84,7 @@ class Resolver:
         self._defaulted: OrderedDict[LabelSelector, _Both] = OrderedDict()
 
     def hard(self, pod: PodInfo) -> Constraints:
-        """The constraints that a node must not break."""
+        """The constraints that filter nodes."""
         if pod.spread is not NO_SPREAD:
             return self._of_pod(pod)[0]
         return self._of_defaults(pod)[0] if self._default_hard else NONE
@@ -102,7 +102,7 @@ class Resolver:
         labels = self._chosen_labels(pod)
         both = variants.get(labels)
         if both is None:
-            if len(variants) >= _KEPT:
+            if len(variants) >= _MAX_CACHED:
                 variants.clear()
             chosen = dict(labels)
             both = variants[labels] = (
@@ -135,7 +135,7 @@ class Resolver:
         both = self._defaulted.get(selector)
         if both is None:
             both = self._defaulted[selector] = self._default(selector)
-            if len(self._defaulted) > _KEPT:
+            if len(self._defaulted) > _MAX_CACHED:
                 self._defaulted.popitem(last=False)
         else:
             self._defaulted.move_to_end(selector)
@@ -158,9 +158,9 @@ class Resolver:
 
 
 def _requiring(selector: LabelSelector, labels: Mapping[str, str]) -> LabelSelector:
-    """The selector with these labels required, too: itself if it requires them already, or matches nothing.
+    """The selector, which also requires these labels. Unchanged if it requires them already, or matches nothing.
 
-    The same object for the same input as long as somebody holds it, so that profiles share what is counted.
+    Equal inputs give the same object while it is in use, so that profiles share counts.
     """
     if selector.nothing or not labels:
         return selector
@@ -180,7 +180,7 @@ _required: Final[WeakValueDictionary[tuple[LabelSelector, frozenset[tuple[str, s
 
 
 class DefaultSelectors:
-    """The selector that default constraints get for a pod: those of its Services and its controller, joined."""
+    """The selectors of default constraints: for each pod those of its Services and its controller, combined."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -188,7 +188,7 @@ class DefaultSelectors:
         self._services: dict[str, SelectorIndex[LabelSelector]] = {}
 
     def of(self, pod: PodInfo) -> LabelSelector:
-        """EVERYTHING if neither a Service nor a known controller selects anything."""
+        """The selector for this pod; EVERYTHING if no Service and no known controller selects the pod."""
         labels = self._service_labels(pod.namespace, pod.labels)
         further = EVERYTHING
         owner = pod.owner
@@ -226,7 +226,7 @@ class DefaultSelectors:
 
 
 def _plain_selector(controller: Object | None) -> Mapping[str, str] | None:
-    """`spec.selector` as labels; None without one, or if it is no map of strings."""
+    """`spec.selector` as labels; None if it is missing or not a map of strings."""
     selector = None if controller is None else (controller.get("spec") or {}).get("selector")
     if not isinstance(selector, Mapping) or not all(isinstance(value, str) for value in selector.values()):
         return None
@@ -234,7 +234,7 @@ def _plain_selector(controller: Object | None) -> Mapping[str, str] | None:
 
 
 def _selector_of(controller: Object | None) -> LabelSelector:
-    """`spec.selector` of a ReplicaSet or StatefulSet. One that is missing or not valid adds nothing."""
+    """`spec.selector` of a ReplicaSet or StatefulSet; EVERYTHING if it is missing or invalid."""
     selector = None if controller is None else (controller.get("spec") or {}).get("selector")
     if selector is None:
         return EVERYTHING

@@ -1,7 +1,7 @@
-"""Filtering by spread constraints: what PreFilter keeps, for one node and for all of them.
+"""Filtering by spread constraints: the PreFilter state, and verdicts on one node and on all nodes.
 
-A node passes a constraint if the matching pods in its domain, the pod itself included, exceed those of the least domain
-by no more than maxSkew. Invariant: `filter` and `filter_all` agree, and after `update` so do they with a recount.
+A node passes a constraint if its domain has at most maxSkew matching pods more than the domain with the fewest, counting the pod
+itself. Invariants: `filter` and `filter_all` agree, and counts after `update` equal a recount.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STATUSES: Final = (_NO_LABEL, _SKEWED)
 
 
 def eligibility_of(pod: PodInfo, constraint: Constraint, keys: tuple[str, ...], *, compare: bool) -> Eligibility:
-    """Which nodes count for a constraint: those with all `keys` that its inclusion policies admit."""
+    """The nodes that count for a constraint: those that have all `keys` and that its inclusion policies admit."""
     if keys == (constraint.topology_key,):
         keys = ()
     return Eligibility(
@@ -38,13 +38,13 @@ def eligibility_of(pod: PodInfo, constraint: Constraint, keys: tuple[str, ...], 
 
 
 def required_affinity(pod: PodInfo) -> NodeAffinity | None:
-    """The pod's node affinity if it rules nodes out."""
+    """The pod's node affinity if it can reject nodes; otherwise None."""
     affinity = pod.node_affinity
     return affinity if affinity.node_selector or affinity.required is not None else None
 
 
-class Counted:
-    """What a pod's hard constraints count in the cluster, found when first asked for; dry runs share it."""
+class ClusterCounts:
+    """The counts in the cluster for a pod's hard constraints. Computed on first use, and shared by dry runs."""
 
     def __init__(self, index: PodIndex, pod: PodInfo, constraints: Constraints, *, compare: bool) -> None:
         self._index = index
@@ -67,17 +67,17 @@ class Counted:
         )
 
     @cached_property
-    def selves(self) -> tuple[int, ...]:
-        """1 for each constraint whose selector matches the pod itself, else 0."""
+    def self_matches(self) -> tuple[int, ...]:
+        """For each constraint 1 if its selector matches the pod itself, else 0."""
         return tuple(int(constraint.selector.matches(self._pod.labels)) for constraint in self.constraints)
 
 
 class PreFilterState:
-    """The sums, and by how much a dry run changed them: domain to difference, for each constraint."""
+    """The sums, and the changes of a dry run: for each constraint the difference by domain."""
 
     __slots__ = ("_changes", "_counted", "_limits")
 
-    def __init__(self, counted: Counted, changes: tuple[dict[int, int], ...] | None = None) -> None:
+    def __init__(self, counted: ClusterCounts, changes: tuple[dict[int, int], ...] | None = None) -> None:
         self._counted = counted
         self._changes = changes
         self._limits: tuple[int, ...] | None = None
@@ -87,7 +87,7 @@ class PreFilterState:
         return PreFilterState(self._counted, changes)
 
     def update(self, pod: PodInfo, other: PodInfo, node: NodeInfo, delta: int) -> None:
-        """`other` was put on the node (delta 1) or taken off (-1). As in kube-scheduler, terminating ones count here."""
+        """A dry run added `other` to the node (delta 1) or removed it (-1). As in kube-scheduler, terminating pods count here."""
         if other.namespace != pod.namespace:
             return
         counted = self._counted
@@ -102,7 +102,7 @@ class PreFilterState:
             self._limits = None
 
     def filter(self, node: NodeInfo) -> Status | None:
-        """The verdict of the first constraint that the node breaks."""
+        """The verdict of the first violated constraint."""
         labels = node.present.labels
         limits = self.limits
         for i, constraint in enumerate(self._counted.constraints):
@@ -118,7 +118,7 @@ class PreFilterState:
         return None
 
     def filter_all(self) -> FilterResult:
-        """The same for all nodes."""
+        """The verdict on all nodes."""
         verdicts: list[tuple[Domains, Bools]] = []
         limits = self.limits
         for i, sums in enumerate(self._counted.sums):
@@ -137,17 +137,17 @@ class PreFilterState:
 
     @property
     def limits(self) -> tuple[int, ...]:
-        """The most matching pods that a domain may have, for each constraint, so that one more keeps the skew."""
+        """For each constraint the maximum number of matching pods in a domain that can take one more."""
         if self._limits is None:
             counted = self._counted
             self._limits = tuple(
-                constraint.max_skew + self._least(i, constraint) - counted.selves[i]
+                constraint.max_skew + self._least(i, constraint) - counted.self_matches[i]
                 for i, constraint in enumerate(counted.constraints)
             )
         return self._limits
 
     def _least(self, i: int, constraint: Constraint) -> int:
-        """The global minimum: 0 where there are fewer domains than minDomains."""
+        """The global minimum; 0 if there are fewer domains than minDomains."""
         sums = self._counted.sums[i]
         if len(sums.domains.ids) < constraint.min_domains:
             return 0
@@ -155,7 +155,7 @@ class PreFilterState:
 
 
 def _codes(verdicts: list[tuple[Domains, Bools]]) -> NDArray[np.int8]:
-    """int8[nodes]: positions in STATUSES for the first constraint that a node breaks."""
+    """int8[nodes]: indices into STATUSES for the first constraint that each node violates."""
     codes = np.zeros(len(verdicts[0][1]), np.int8)
     undecided = np.ones(len(codes), np.bool_)
     for domains, fit in verdicts:

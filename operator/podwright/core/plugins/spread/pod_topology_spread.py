@@ -1,8 +1,8 @@
-"""PodTopologySpread: keeps pods that match a selector spread over topology domains.
+"""PodTopologySpread: spreads the pods that match a selector over topology domains.
 
-Hard constraints (DoNotSchedule) filter, soft ones (ScheduleAnyway) score; pods without constraints get the profile's
-defaults. Counts come from `cache.pods_index` and are repaired, not counted again. Next: `_spread_filtering`,
-`_spread_scoring`, `_spread_constraints`. Source: the Kubernetes documentation, "Pod Topology Spread Constraints".
+Hard constraints (DoNotSchedule) filter, soft ones (ScheduleAnyway) score. Pods without constraints get the profile's defaults.
+`cache.pods_index` counts matching pods and updates the counts as pods change. Next: `constraints`, `filtering`, `scoring`. Source:
+the Kubernetes documentation, "Pod Topology Spread Constraints".
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.spread.args import PodTopologySpreadArgs
 from podwright.core.plugins.spread.constraints import Constraints, Resolver
-from podwright.core.plugins.spread.filtering import Counted, PreFilterState
+from podwright.core.plugins.spread.filtering import ClusterCounts, PreFilterState
 from podwright.core.plugins.spread.scoring import PreScoreState
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -71,13 +71,13 @@ class PodTopologySpread(
     # Scope
 
     def looks_beyond_node(self, pod: PodInfo) -> bool:
-        """Whether the pod has constraints of any kind, its own or default ones."""
+        """Whether the pod has constraints, hard or soft, its own or default ones."""
         return bool(self._resolver.hard(pod) or self._resolver.soft(pod))
 
     def influence(self, pod: PodInfo, other: PodInfo) -> frozenset[str] | None:
-        """One more pod in a domain increases the skew of that domain only.
+        """One more pod in a domain increases only the skew of that domain.
 
-        The selectors of default constraints, and labels that `matchLabelKeys` adds, are not compared: this may name too many domains.
+        Ignores the selectors of default constraints and the labels from `matchLabelKeys`, so it may name too many domains.
         """
         if pod.namespace != other.namespace:
             return frozenset()
@@ -93,7 +93,7 @@ class PodTopologySpread(
         constraints = self._resolver.hard(pod)
         if not constraints:
             return SKIP
-        counted = Counted(self.handle.cache.pods_index, pod, constraints, compare=self._compare)
+        counted = ClusterCounts(self.handle.cache.pods_index, pod, constraints, compare=self._compare)
         state.data[_FILTER] = PreFilterState(counted)
         return None
 
@@ -147,7 +147,7 @@ class PodTopologySpread(
         )
 
     def _assigned_pod_hint(self, pod: PodInfo, before: PodInfo | None, after: PodInfo | None) -> Hint:
-        """A pod of the namespace that is counted came or went, or became one that is, or no longer is."""
+        """Helps if a pod that counts came or left, or a pod of the namespace started or ceased to match."""
         for other in (before, after):
             if other is not None and not (_on_a_node(other) and other.namespace == pod.namespace):
                 return Hint.SKIP
@@ -166,7 +166,7 @@ class PodTopologySpread(
         return _label_hint(constraints, before.labels, after.labels)
 
     def _node_hint(self, pod: PodInfo, before: Node | None, after: Node | None) -> Hint:
-        """The set of nodes with all keys changed, or their domains or taints did."""
+        """Helps if the node gained or lost a topology key, changed its domain or its taints, came or left."""
         keys = self._resolver.hard(pod).keys
         had = before is not None and all(key in before.labels for key in keys)
         has = after is not None and all(key in after.labels for key in keys)

@@ -1,8 +1,8 @@
-"""Scoring by soft spread constraints: what PreScore keeps, raw scores and their normalisation.
+"""Scoring by soft spread constraints: the PreScore state, raw scores and their normalisation.
 
-A node's raw score is the sum over the constraints of the matching pods in its domain, times a weight that grows with the
-number of domains; fewer is better. Only domains of feasible nodes make up that number. Nodes without one of the
-keys are ignored (score 0), but not with the System default constraints.
+A node's raw score is a sum over the constraints: the number of matching pods in the node's domain, times a weight that grows with
+the number of domains that have feasible nodes. Lower is better. Nodes that lack one of the keys score 0, except with the System
+default constraints.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HALF: Final = 0.5
 
 
 class PreScoreState:
-    """What the scores of one pod come from, found when first asked for."""
+    """The counts and weights behind the scores of one pod, computed on first use."""
 
     def __init__(
         self,
@@ -72,15 +72,15 @@ class PreScoreState:
         return scores
 
     def normalize(self, scores: Int64s) -> Int64s:
-        """int64[feasible]: 100 · (greatest + least - score) / greatest; ignored nodes get 0."""
+        """int64[feasible]: 100 · (highest + lowest - score) / highest; ignored nodes get 0."""
         counting = scores if self.ignored is None else scores[~self.ignored]
         if not len(counting):
             return np.zeros(len(scores), np.int64)
-        greatest, least = max(0, int(np.max(counting))), int(np.min(counting))
-        if greatest == 0:
+        highest, lowest = max(0, int(np.max(counting))), int(np.min(counting))
+        if highest == 0:
             normal = np.full(len(scores), MAX_SCORE, np.int64)
         else:
-            normal = MAX_SCORE * (greatest + least - scores) // greatest
+            normal = MAX_SCORE * (highest + lowest - scores) // highest
         if self.ignored is not None:
             normal[self.ignored] = 0
         return normal
@@ -99,7 +99,7 @@ class PreScoreState:
 
     @cached_property
     def _domains(self) -> tuple[Domains, ...]:
-        """For each constraint the domains of all nodes that have its key."""
+        """For each constraint the domains of the nodes that have its key."""
         return tuple(self._index.domains(key) for key in self._constraints.keys)
 
     @cached_property
@@ -111,7 +111,7 @@ class PreScoreState:
 
     @cached_property
     def _sums(self) -> tuple[Sums | None, ...]:
-        """Matching pods by domain; None where each node counts by itself."""
+        """For each constraint the matching pods by domain; None if each node is a domain."""
         return tuple(
             None if constraint.per_node else self._sum(counter, constraint)
             for counter, constraint in zip(self._counters, self._constraints.items, strict=True)
@@ -132,7 +132,7 @@ class PreScoreState:
         )
 
     def _size(self, constraint: Constraint, domains: Domains) -> int:
-        """How many domains the feasible nodes that count are in."""
+        """The number of domains of feasible nodes, without ignored nodes."""
         feasible, ignored = self._feasible, self.ignored
         if constraint.per_node:
             return len(feasible) - (0 if ignored is None else int(np.count_nonzero(ignored)))
@@ -143,14 +143,14 @@ class PreScoreState:
         return size if self._all_keys else size + self._one_more_without_label(domains)
 
     def _one_more_without_label(self, domains: Domains) -> int:
-        """1 if nodes without the label are a domain of their own: that of the empty value, if no node has it."""
+        """1 if nodes without the label add a domain, that of the empty value; 0 if a node has this value anyway."""
         rows = self._feasible.take(domains.of_node)
         if domains.full or not (rows == domains.count).any():
             return 0
         return int(domains.empty == domains.count or not (rows == domains.empty).any())
 
     def _part(self, i: int, constraint: Constraint) -> Floats:
-        """float64[feasible]: what one constraint adds to the score."""
+        """float64[feasible]: the part of the score from one constraint."""
         feasible, domains, sums = self._feasible, self._domains[i], self._sums[i]
         added = constraint.max_skew - 1
         if sums is None:

@@ -1,6 +1,6 @@
 """NodeVolumeLimits: a node takes no more volumes of a CSI driver than its CSINode says.
 
-Counted are the distinct volumes of the node's pods and of its VolumeAttachments, in-tree volumes as the CSI volumes that
+ClusterCounts are the distinct volumes of the node's pods and of its VolumeAttachments, in-tree volumes as the CSI volumes that
 replace them; claims that are still unbound count for the driver that will provision them. With VolumeLimitScaling a
 driver that says so (spec.preventPodSchedulingIfMissing) must be on the node. A placed pod's volume that cannot be
 understood is not counted, where kube-scheduler would give up. Source: "Node-specific Volume Limits".

@@ -45,7 +45,7 @@ from podwright.core.objects.volumes import (
     share_claim,
 )
 from podwright.core.plugins.volumes import hints as _volume_hints
-from podwright.core.plugins.volumes.api_writes import AssumedPlan, BindingError
+from podwright.core.plugins.volumes.assumed_plan import AssumedPlan, BindingError
 from podwright.core.plugins.volumes.matching import NO_MATCH, NO_SPACE, Plan, UnboundClaims
 from podwright.core.plugins.volumes.node_affinity import affinity_mask, affinity_on
 from podwright.core.state.columns.table import NodeTable

@@ -10,7 +10,7 @@ from podwright.core.framework.interface import CycleState
 from podwright.core.framework.shape import UtilizationShapePoint, curve_of
 from podwright.core.framework.status import Code
 from podwright.core.objects.pod import parse_pod
-from podwright.core.plugins.resources import kept_rows as _kept_rows
+from podwright.core.plugins.resources import row_cache
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from support.objects.builders import make_node, make_pod
 from support.plugins.kit import build, make_cache, pending, pre_filter, raw_scores, scores, verdicts
@@ -88,7 +88,7 @@ def test_a_node_must_have_free_what_the_pod_asks_for(pod, pods, reasons):
             {"cpu": "10", FPGA: "1"},
             [{"cpu": "1"}],
             Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
-            id="one resource more than the node has is enough to be hopeless",
+            id="one resource more than the node has is enough to be beyond_capacity",
         ),
     ],
 )
@@ -381,7 +381,7 @@ def test_all_nodes_at_once_are_judged_as_one_by_one_whatever_happened(args, hist
 
 
 def test_what_is_kept_is_bounded_and_right_when_it_is_made_anew(monkeypatch):
-    monkeypatch.setattr(_kept_rows, "MAX_KEPT", 3)
+    monkeypatch.setattr(row_cache, "MAX_ARRAYS", 3)
     cache = make_cache([make_node(f"n{i}") for i in range(4)])
     plugin = build(NodeResourcesFit, cache)
     pods = [pending(requests={"cpu": f"{i + 1}"}) for i in range(8)]

@@ -1,4 +1,4 @@
-"""One pod's score as a recipe for `_kept_rows`: all rows or some in float64, single and oversized ones by the rule itself."""
+"""A pod's score as a formula for `row_cache`: in float64 for many rows, in whole numbers for one node and oversized ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 
 
-class ScoreRecipe(ABC):
+class ScoreFormula(ABC):
     """See the module."""
 
     __slots__ = ("_cache", "_columns")
@@ -23,14 +23,14 @@ class ScoreRecipe(ABC):
 
     @abstractmethod
     def one(self, node: NodeInfo) -> int:
-        """The rule."""
+        """The score of one node, which defines the others."""
 
     @abstractmethod
     def write(self, rows: Rows, slots: Slots | None, out: Int64s) -> None:
-        """The same for these rows (`slots` None: all of them)."""
+        """Writes the scores of these rows. `slots` None: of all rows."""
 
     def all(self, out: Int64s) -> None:
-        self.write(self._columns.everything(), None, out)
+        self.write(self._columns.all_rows(), None, out)
         for slot in self._columns.oversized:
             out[slot] = self.one(self._cache.node_at(slot))
 
@@ -45,7 +45,7 @@ class ScoreRecipe(ABC):
 
 
 class Scratch:
-    """A float64[resources, rows] to write to, and one full of a bound to compare with; used again by every pod.
+    """Two reusable arrays, float64[resources, rows]: one to write to, and one that is filled with a bound.
 
     NumPy takes the minimum or maximum of two arrays three times as fast as that of an array and a number.
     """
@@ -57,7 +57,7 @@ class Scratch:
         self._terms = self._bounds = np.empty((0, 0))
 
     def get(self, resources: int, rows: int) -> tuple[Floats, Floats]:
-        """(what may be written to, the bounds); neither is cleared."""
+        """(the array to write to, which may contain anything, the bounds)."""
         terms = self._terms
         if terms.shape == (resources, rows):
             return terms, self._bounds

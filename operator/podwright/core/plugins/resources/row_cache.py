@@ -1,0 +1,119 @@
+"""Arrays over all nodes, one for each kind of request, kept between decisions and updated where rows changed.
+
+A decision changes one row. So the array for pods of a known template is current after a few rows are computed again. A formula has
+three ways to compute equal values: all rows at once, some rows at once, or one node. The arrays are bounded in bytes. New
+arrays reuse the memory of the oldest one, so pods that all differ allocate nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.framework.interface import Slots
+from podwright.core.state.cache import Cache
+from podwright.core.state.nodeinfo import NodeInfo
+
+T = TypeVar("T", bound=np.generic)
+
+MAX_BYTES: Final = 4 << 20
+MAX_ARRAYS: Final = 64
+ONE_BY_ONE: Final = 8
+"""Up to this many changed rows are computed node by node."""
+
+
+class RowFormula(Protocol):
+    """How to compute the values. Values of empty rows are ignored."""
+
+    def all(self, out: NDArray[Any]) -> None:
+        """Writes all rows."""
+
+    def some(self, slots: Slots) -> NDArray[Any]:
+        """The values of these rows."""
+
+    def one(self, node: NodeInfo) -> Any:
+        """The value of one node."""
+
+
+@dataclass(slots=True)
+class _Array(Generic[T]):
+    formula: RowFormula
+    values: NDArray[T]
+    view: NDArray[T]
+    seq: int
+
+
+class RowCache(Generic[T]):
+    """See the module. The arrays that it returns are read-only, and valid until the cache changes."""
+
+    def __init__(self, cache: Cache, dtype: type[T]) -> None:
+        self._cache = cache
+        self._dtype = dtype
+        self._item_size = np.dtype(dtype).itemsize
+        self._size = -1
+        self._limit = MAX_ARRAYS
+        self._arrays: OrderedDict[Hashable, _Array[T]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def get(self, key: Hashable, make: Callable[[], RowFormula]) -> NDArray[T]:
+        """dtype[nodes]: the current array for the key. `make` creates the formula of a new key."""
+        table = self._cache.table
+        log = table.usage_changes
+        seq = log.seq
+        array = self._arrays.get(key)
+        if array is None:
+            array = self._new(key, make(), table.size)
+        else:
+            self._arrays.move_to_end(key)
+            if array.seq == seq:
+                return array.view
+            if len(array.values) != table.size:
+                array = self._new(key, array.formula, table.size)
+            elif self._update(array, log.since(array.seq)):
+                array.seq = seq
+                return array.view
+        array.formula.all(array.values)
+        array.seq = seq
+        return array.view
+
+    def _update(self, array: _Array[T], changed: Sequence[int] | None) -> bool:
+        if changed is None:
+            return False
+        slots = set(changed)
+        if len(slots) <= ONE_BY_ONE:
+            table, values = self._cache.table, array.values
+            for slot in slots:
+                if table.nodes[slot] is not None:
+                    values[slot] = array.formula.one(self._cache.node_at(slot))
+            return True
+        if len(slots) > len(array.values) // 8:
+            return False
+        rows = np.fromiter(slots, np.intp, len(slots))
+        array.values[rows] = array.formula.some(rows)
+        return True
+
+    def _new(self, key: Hashable, formula: RowFormula, size: int) -> _Array[T]:
+        """An array for the key. At the limit it takes over the array of the least recently used key."""
+        self._arrays.pop(key, None)
+        if size != self._size:
+            self._size = size
+            self._limit = max(2, min(MAX_ARRAYS, MAX_BYTES // (self._item_size * max(size, 1))))
+        oldest = None
+        while len(self._arrays) >= self._limit:
+            oldest = self._arrays.popitem(last=False)[1]
+        if oldest is not None and len(oldest.values) == size:
+            oldest.formula = formula
+            self._arrays[key] = oldest
+            return oldest
+        values = np.empty(size, self._dtype)
+        view = values.view()
+        view.flags.writeable = False
+        array = self._arrays[key] = _Array(formula, values, view, -1)
+        return array
