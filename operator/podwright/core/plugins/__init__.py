@@ -1,4 +1,10 @@
-"""The table of all in-tree plugins. A new one is one file here and one line below."""
+"""The in-tree plugins. A new plugin needs a file in this package, and its class in the table below.
+
+`core/framework/interface.py` is the contract of plugins. What the core must know of a plugin, such as its scope, the plugin declares
+itself. `DEFAULT_PLUGINS` in `core/framework/profile.py` lists the plugins that are enabled by default.
+
+Plugins with helpers have packages: `affinity`, `spread`, `volumes` and `resources`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""DefaultPreemption: when no node is feasible, the node where evicting pods of lower priority costs least.
+"""DefaultPreemption: if no node is feasible, finds the node where evicting pods of lower priority costs least.
 
-It decides; whoever runs the cycle evicts the victims and nominates the pod.
+The plugin only decides. The engine evicts the victims and nominates the pod.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ GROUP_WAITING: Final = "waiting for the preemption for this pod group to be fini
 
 @dataclass(frozen=True, slots=True)
 class DefaultPreemptionArgs:
-    """How many candidate nodes are enough: a percentage of the nodes where preemption may help, and a least number."""
+    """How many candidate nodes to find: a percentage of the nodes where preemption may help, and a minimum."""
 
     min_candidate_nodes_percentage: int = field(default=10, metadata=INT32)
     min_candidate_nodes_absolute: int = field(default=100, metadata=INT32)
@@ -76,7 +76,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         self._observer = framework.observer
 
     def started(self, preemptor: str) -> None:
-        """The victims of the pod or group are being evicted: it waits in PreEnqueue until `finished`."""
+        """Evictions for the pod or group start. It waits in PreEnqueue until `finished`."""
         if self._holds:
             self._preempting.add(preemptor)
 
@@ -94,7 +94,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         return unresolvable(WAITING) if pod.uid in self._preempting else None
 
     def hints(self) -> Sequence[EventHint]:
-        # The eviction itself is no news to the pod; other plugins' hints see the deletion of its victims.
+        # No requeue here: the hints of the plugins that rejected the pod react to the deletion of its victims.
         return (EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), lambda _pod, _before, _after: Hint.SKIP),)
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Any) -> tuple[PostFilterResult | None, Status]:
@@ -124,7 +124,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         if pod.preemption_policy == "Never":
             return NEVER
         cache = self.handle.cache
-        # Our own nomination may not have come back from the API server yet.
+        # The watch may not have delivered our own nomination yet.
         nominated = cache.present(cache.nominator.node_of(pod.uid) or pod.nominated_node_name)
         if nominated is None:
             return ""
@@ -202,6 +202,6 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
 
 
 def _stands_alone(node: NodeInfo) -> bool:
-    """Who goes depends on the pods of the node alone: on no other member of a group, nor on what time it is."""
+    """Whether the victims depend on the pods of the node alone: on no other member of a group, and not on the time."""
     pods = node.pods.values()
     return not any(pod.group for pod in pods) and len({pod.start_time is None for pod in pods}) < 2

@@ -1,4 +1,7 @@
-"""DeferredPodScheduling: known by name and off by default, as in kube-scheduler. It would make room for a pod whose in-place resize its node cannot grant yet; a profile that enables it is refused."""
+"""DeferredPodScheduling: known by name only; a profile that enables it is refused.
+
+In kube-scheduler, where it is off by default, it makes room for a pod whose node cannot grant an in-place resize yet.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""DynamicResources: this version does not allocate devices, and holds back the pods that need some.
+"""DynamicResources: rejects pods that need devices, because this version does not allocate devices.
 
-Such pods have `spec.resourceClaims`, or ask for an extended resource that a DeviceClass stands for and no node offers. For
-all others the plugin is what kube-scheduler's is for pods without claims: Filter is skipped and every node scores 0.
+Such pods have `spec.resourceClaims`, or request an extended resource that a DeviceClass provides and no node offers. Profiles that
+disable the plugin reject them, too, because they must not be bound without their devices. For other pods the plugin does what
+kube-scheduler's does for pods without claims: it skips Filter and scores all nodes 0.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ from podwright.core.state.nodeinfo import NodeInfo
 _STATE: Final = "DynamicResources"
 _DEVICE_CLASS: Final = "DeviceClass"
 _IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
-"""The extended resource that every DeviceClass stands for is this and its name."""
+"""Each DeviceClass provides the extended resource with this prefix and its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicResourcesArgs:
-    """How long the search for devices on one node and the wait for them may take. Nothing is searched for: without effect."""
+    """Timeouts for the search for devices on a node and for binding them. Checked, but without effect in this version."""
 
     filter_timeout: str = "10s"
     binding_timeout: str = "600s"
 
     def validate(self, where: str) -> Iterable[tuple[str, str]]:
-        """What kube-scheduler would refuse, as (field path, problem)."""
+        """The problems that kube-scheduler would report, as (field path, problem)."""
         yield from _too_short(self.filter_timeout, 0.0, f"{where}.filterTimeout", "must be zero or positive")
         yield from _too_short(self.binding_timeout, 1.0, f"{where}.bindingTimeout", "must be at least 1 second")
 
@@ -93,7 +94,7 @@ class DynamicResources(Plugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, 
         return _rejection(pod, self.handle.cache)
 
     def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
-        """Reached only where PreFilter is disabled; then a pod that needs devices fits nowhere."""
+        """Only called if the profile disables PreFilter. A pod that needs devices then fits no node."""
         status = _rejection(pod, self.handle.cache)
         if status is None:
             return None
@@ -102,7 +103,7 @@ class DynamicResources(Plugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, 
     def post_filter(
         self, state: CycleState, _pod: PodInfo, _diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        """Like kube-scheduler's it fails where another plugin rejected the pod before its own PreFilter ran."""
+        """Fails, as in kube-scheduler, if another plugin rejected the pod before this plugin's PreFilter ran."""
         if self._enabled and _STATE not in state.data:
             return None, Status(Code.ERROR, ("not found",))
         return None, unschedulable()
@@ -119,7 +120,7 @@ def _hint(pod: PodInfo, _before: Any, _after: Any) -> Hint:
 
 
 def _rejection(pod: PodInfo, cache: Cache) -> Status | None:
-    """Why the pod must wait: it has resource claims, or asks for what a DeviceClass stands for and no node offers."""
+    """Why the pod is rejected: it has resource claims, or requests a resource that a DeviceClass provides and no node offers."""
     if pod.resource_claims:
         claims = ", ".join(pod.resource_claims)
         return unresolvable(f"this version of Podwright does not allocate devices, and the pod has claims ({claims})")
@@ -137,7 +138,7 @@ def _rejection(pod: PodInfo, cache: Cache) -> Status | None:
 
 
 def _class_of(resource: str, cache: Cache) -> str:
-    """The DeviceClass that an extended resource stands for, or an empty string."""
+    """The name of the DeviceClass that provides an extended resource; empty if none does."""
     for raw in cache.store.list(_DEVICE_CLASS):
         name = str(raw["metadata"]["name"])
         if resource in (_IMPLICIT + name, (raw.get("spec") or {}).get("extendedResourceName")):

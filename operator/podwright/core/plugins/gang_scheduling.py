@@ -1,7 +1,7 @@
-"""GangScheduling: the pods of a pod group wait until enough of them exist, and none is bound before enough have a node.
+"""GangScheduling: members of a pod group wait until enough of them exist, and in Permit until enough have a node.
 
-That they get their nodes together is the planner's work (core/gangs). Off in kube-scheduler unless its gate GenericWorkload
-is on; here part of the default profile, and without a pod group it does nothing.
+The gang planner (core/gangs) places them together. kube-scheduler enables the plugin with the gate GenericWorkload; here it is in the
+default profile. It does nothing for pods without a pod group.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from podwright.core.objects.resources import is_qualified_name
 from podwright.core.state.object_store import key_of
 
 PERMIT_SECONDS: Final = 300.0
-"""How long members wait for the others where the group does not say."""
+"""How long members wait for the others if the group does not set a timeout."""
 TOO_FEW: Final = "waiting for minCount pods from a gang to appear in scheduling queue"
 WAITING: Final = "waiting for minCount pods from a gang to be scheduled"
 
 
 @dataclass(frozen=True, slots=True)
 class GangSchedulingArgs:
-    """`topologyKey`: a node label; groups are placed in as few of its domains as they need. Empty: wherever they fit."""
+    """`topologyKey`: a node label. Groups are placed in as few of its domains as possible. Empty: no preference."""
 
     topology_key: str = field(default="", metadata={"name": "topologyKey"})
 
@@ -75,36 +75,36 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
 
     def hints(self) -> Sequence[EventHint]:
         group_events = [
-            EventHint(ClusterEvent(kind, action), look)
+            EventHint(ClusterEvent(kind, action), hint)
             for kind in (KIND, PLUGINS_KIND)
-            for action, look in ((Action.ADD, _is_its_group(kind)), (Action.UPDATE, _needs_fewer(kind)))
+            for action, hint in ((Action.ADD, _group_added(kind)), (Action.UPDATE, _group_changed(kind)))
         ]
         return (
-            EventHint(ClusterEvent(UNSCHEDULED_POD, Action.ADD), _is_a_member),
-            EventHint(ClusterEvent(POD, Action.UPDATE_POD_LABEL), _names_another),
+            EventHint(ClusterEvent(UNSCHEDULED_POD, Action.ADD), _group_member_added),
+            EventHint(ClusterEvent(POD, Action.UPDATE_POD_LABEL), _changed_group),
             *group_events,
         )
 
 
-def _is_a_member(pod: PodInfo, _before: Any, after: Any) -> Hint:
+def _group_member_added(pod: PodInfo, _before: Any, after: Any) -> Hint:
     return Hint.QUEUE if pod.group and after is not None and after.group == pod.group else Hint.SKIP
 
 
-def _names_another(_pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
+def _changed_group(_pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
     return Hint.SKIP if before.group == after.group else Hint.QUEUE
 
 
-def _is_its_group(kind: str) -> Any:
-    def look(pod: PodInfo, _before: Any, after: Mapping[str, Any]) -> Hint:
+def _group_added(kind: str) -> Any:
+    def hint(pod: PodInfo, _before: Any, after: Mapping[str, Any]) -> Hint:
         return Hint.QUEUE if group_key(APIS[kind], *key_of(after)) == pod.group else Hint.SKIP
 
-    return look
+    return hint
 
 
-def _needs_fewer(kind: str) -> Any:
-    """Only fewer members, or resources, to wait for may help."""
+def _group_changed(kind: str) -> Any:
+    """Helps if the group now needs fewer members, or other resources."""
 
-    def look(pod: PodInfo, before: Mapping[str, Any], after: Mapping[str, Any]) -> Hint:
+    def hint(pod: PodInfo, before: Mapping[str, Any], after: Mapping[str, Any]) -> Hint:
         if group_key(APIS[kind], *key_of(after)) != pod.group:
             return Hint.SKIP
         old, new = _parsed(kind, before), _parsed(kind, after)
@@ -113,7 +113,7 @@ def _needs_fewer(kind: str) -> Any:
         helped = old is None or new.min_count < old.min_count or new.min_resources != old.min_resources
         return Hint.QUEUE if helped else Hint.SKIP
 
-    return look
+    return hint
 
 
 def _parsed(kind: str, raw: Mapping[str, Any]) -> PodGroup | None:

@@ -1,8 +1,8 @@
-"""ImageLocality: nodes that have the pod's images already score higher, the more so the larger and the more common those are.
+"""ImageLocality: prefers nodes that already have the pod's images. Larger and more widespread images count more.
 
-Each image counts its size times the share of all nodes that have it. The sum lies between 23 MiB (score 0) and 1000 MiB per
-image of the pod (100). One size counts for an image name: that of the first node which reported it. `ImageIndex` keeps
-sizes and counts; the scores of a set of images are a column, kept until a node changes.
+Each image adds its size times the share of nodes that have it. A sum of 23 MiB or less scores 0; 1000 MiB per image of the pod or
+more scores 100. The size of an image is the one that the first node reported. `ImageIndex` holds sizes and counts. The scores
+of a set of images are a column, which is kept until a node changes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ImageIndex:
         self._known: dict[str, list[int]] = {}
 
     def contribution(self, name: str, nodes: int) -> int:
-        """What the image adds, in bytes, on a node that has it: its size times the share of nodes that have it."""
+        """The bytes that the image adds on a node that has it: its size times the share of nodes that have it."""
         size, having = self._known.get(name, (0, 0))
         return int(float(size) * (having / nodes)) if having else 0
 
@@ -58,13 +58,13 @@ class ImageIndex:
             self._known.setdefault(name, [size, 0])[1] += 1
 
     def pod_added(self, pod: PodInfo, slot: int) -> None:
-        """Pods do not change what images a node has: the kubelet reports that."""
+        """Ignored: the kubelet reports the images of a node."""
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
         """See pod_added."""
 
     def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
-        """Images have nothing to do with namespaces."""
+        """Ignored: images do not depend on namespaces."""
 
 
 class ImageLocality(Plugin, ScorePlugin):
@@ -96,7 +96,7 @@ class ImageLocality(Plugin, ScorePlugin):
         return scores if isinstance(scores, int) else feasible.take(scores)
 
     def _column(self, table: NodeTable, images: PodImages) -> Int64s | int:
-        """int64[nodes], or 0 where no node has any of the images."""
+        """int64[nodes], or 0 if no node has any of the images."""
         known = [name for name in _names(images) if self._index.has(name)]
         if not known:
             return 0
@@ -107,12 +107,12 @@ class ImageLocality(Plugin, ScorePlugin):
         return (found.clip(_LEAST, greatest) - _LEAST) * MAX_SCORE // (greatest - _LEAST)
 
     def _having(self, name: str) -> Int64s:
-        """int64[nodes]: 1 where the node has the image."""
+        """int64[nodes]: 1 if the node has the image, else 0."""
         return self.handle.cache.derived.get(("image", name), lambda node: name in node.images, np.int64)
 
 
 def _names(images: PodImages) -> list[str]:
-    """The image names, each as often as the pod uses it, with the tag that an untagged name means."""
+    """The image names, repeated as often as the pod uses them, with the default tag added to untagged names."""
     return [_tagged(name) for names in (images.init_containers, images.containers, images.volumes) for name in names]
 
 

@@ -1,7 +1,7 @@
 """NodeAffinity: nodeSelector, required and preferred node affinity, and the `addedAffinity` of the profile.
 
-A pod that can only go to nodes it names (metadata.name in matchFields, as DaemonSet pods do) is narrowed to those in
-PreFilter, so that no column is built for a selector that one pod has. Source: the Kubernetes documentation, "Assigning
+If a pod can only go to nodes that it names (metadata.name in matchFields, as in pods of DaemonSets), PreFilter returns these names. So
+no column is built for a selector that only one pod has. Source: the Kubernetes documentation, "Assigning
 Pods to Nodes".
 """
 
@@ -47,7 +47,7 @@ _ENFORCED: Final = unresolvable("node(s) didn't match scheduler-enforced node af
 _CONFLICT: Final = unresolvable("pod affinity terms conflict")
 
 
-# The types of addedAffinity have all its fields, so that no other is taken; what they mean is told by `node_affinity_of`.
+# These types only check the field names of addedAffinity. `node_affinity_of` parses the values.
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class AddedAffinity:
 
 @dataclass(frozen=True)
 class NodeAffinityArgs:
-    """`addedAffinity`: a v1.NodeAffinity that holds for every pod of the profile, besides the pod's own."""
+    """`addedAffinity`: a v1.NodeAffinity that applies to every pod of the profile, in addition to the pod's own."""
 
     added_affinity: AddedAffinity | None = None
 
@@ -184,7 +184,7 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
 
 
 def _named_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
-    """The only nodes that the terms can match by their metadata.name fields; None if a term does not name any."""
+    """The only nodes that the terms can match, by their metadata.name fields. None if a term does not restrict the name."""
     names: frozenset[str] = frozenset()
     for term in terms:
         wanted = [requirement.values for requirement in term.fields if requirement.operator == "In"]

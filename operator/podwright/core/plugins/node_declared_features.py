@@ -1,6 +1,6 @@
-"""NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes to nodes that declare it in `status.declaredFeatures`.
+"""NodeDeclaredFeatures: pods that need features of the kubelet fit nodes that declare them in `status.declaredFeatures`.
 
-What a pod needs is read from the pod itself; most need nothing. Source: the Kubernetes documentation, "Node Declared
+The needed features follow from the pod's spec. Most pods need none. Source: the Kubernetes documentation, "Node Declared
 Features".
 """
 

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node in `spec.nodeName` goes to that node only."""
+"""NodeName: a pod with `spec.nodeName` fits that node only."""
 
 from __future__ import annotations
 

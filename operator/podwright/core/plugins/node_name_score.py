@@ -1,7 +1,7 @@
-"""NodeNameScore: the first of the feasible nodes' names in byte order gets 100, the last one 0, the others lie evenly between.
+"""NodeNameScore: prefers nodes whose names come first in byte order.
 
-With n feasible nodes, the one with k feasible names after it gets 100 · k // (n - 1); a single one gets 100. Before
-normalisation the score is how many names of the whole cluster come after the node's. (NodeName is a filter.)
+Of n feasible nodes, the one with k feasible names after its own scores 100 · k // (n - 1); a single node scores 100. The raw score
+is the number of names in the whole cluster that come after the node's. (The plugin NodeName is a filter.)
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NodeNameScore(Plugin, ScorePlugin):
         return ranked
 
     def _column(self, table: NodeTable) -> Int64s:
-        """int64[nodes]: how many names come after the node's; kept until nodes come or go."""
+        """int64[nodes]: the number of names after each node's. Kept until nodes are added or removed."""
         if self._epoch != table.epoch:
             self._epoch = table.epoch
             if self._names != table.names:

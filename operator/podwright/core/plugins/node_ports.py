@@ -1,7 +1,7 @@
-"""NodePorts: a host port is used once per address and protocol on a node.
+"""NodePorts: rejects nodes where a host port of the pod is in use with the same address and protocol.
 
-`PortIndex` knows where each port is in use, so that a pod looks only at the nodes that use one of its ports. The address
-0.0.0.0 stands for all addresses; `::` is an address like any other.
+`PortIndex` knows the nodes that use each port, so the filter only checks nodes that use one of the pod's ports. The address 0.0.0.0
+means all addresses; `::` is treated as a single address.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _TAKEN: Final = unschedulable("node(s) didn't have free ports for the requested 
 
 
 class PortIndex:
-    """Which rows use which host port, by protocol and port, then address: how often per row."""
+    """How often each row of the node table uses a host port, by (protocol, port), then by address."""
 
     def __init__(self) -> None:
         self._used: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
 
     def conflicting(self, port: HostPort) -> Iterator[Collection[int]]:
-        """Groups of rows where the port is taken; a row may be in several."""
+        """Groups of rows where the port is in use. A row may be in several groups."""
         addresses = self._used.get((port.protocol, port.port), {})
         if port.ip == WILDCARD:
             yield from addresses.values()
@@ -68,10 +68,10 @@ class PortIndex:
                 del self._used[port.protocol, port.port]
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
-        """Nodes themselves use no ports."""
+        """Ignored: nodes themselves use no ports."""
 
     def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
-        """Ports have nothing to do with namespaces."""
+        """Ignored: ports do not depend on namespaces."""
 
 
 class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):

@@ -1,7 +1,7 @@
-"""NodeUnschedulable: a cordoned node takes only pods that tolerate the cordon.
+"""NodeUnschedulable: rejects cordoned nodes for pods that do not tolerate them.
 
-The toleration must cover the taint node.kubernetes.io/unschedulable with effect NoSchedule and an empty value, whether or
-not the node carries that taint.
+The pod must tolerate the taint node.kubernetes.io/unschedulable with effect NoSchedule and an empty value, even if the node does not
+have this taint.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""PodGroupPodsCount: known by name, so that a profile of kube-scheduler's can be taken over.
+"""PodGroupPodsCount: known by name only, so that profiles of kube-scheduler that enable it are valid.
 
-That the domain which takes most of a pod group's pods is preferred is the planner's work (core/gangs), whether a profile
-names this plugin or not.
+In all profiles the gang planner (core/gangs) does its work: it prefers the domain that takes most pods of a group.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PrioritySort: greater priority first, then whoever has waited longer."""
+"""PrioritySort: higher priority first, then the pod that entered the queue earlier."""
 
 from __future__ import annotations
 

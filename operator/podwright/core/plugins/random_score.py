@@ -1,7 +1,7 @@
-"""RandomScore: a score that has nothing to do with the node, the same for the same pod and node.
+"""RandomScore: a pseudo-random score, always the same for the same pod and node.
 
-The score is a hash of the pod's uid and the node's name, spread evenly over 0 to 100. So any node is as likely as another,
-a decision can be repeated, and nothing random is needed in the core.
+The score is a hash of the pod's uid and the node's name, uniform over 0 to 100. So all nodes are equally likely, decisions are
+reproducible, and the core needs no random source.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod with scheduling gates waits outside the queue until all are removed."""
+"""SchedulingGates: keeps pods with scheduling gates out of the active queue until all gates are removed."""
 
 from __future__ import annotations
 

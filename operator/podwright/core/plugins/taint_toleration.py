@@ -1,7 +1,7 @@
-"""TaintToleration: NoSchedule and NoExecute taints keep out pods that do not tolerate them, PreferNoSchedule ones count against a node.
+"""TaintToleration: rejects nodes with NoSchedule or NoExecute taints that the pod does not tolerate.
 
-What a list of tolerations makes of the nodes is a column, kept as long as pods with that list come; where no taint in the
-cluster bites, no node is looked at. Source: the Kubernetes documentation, "Taints and Tolerations".
+Each PreferNoSchedule taint that the pod does not tolerate lowers the score. For each list of tolerations the result is a column, which is
+kept for further pods. If the pod tolerates all taints in the cluster, no column is computed. Source: the Kubernetes documentation, "Taints and Tolerations".
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
 _UNTOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")
-_KEPT: Final = 4096
+_MAX_CACHED: Final = 4096
 
 
-class _Bite(NamedTuple):
-    """Whether any of the first `known` distinct taint lists has taints that are not tolerated."""
+class _UntoleratedTaints(NamedTuple):
+    """Whether any of the first `known` distinct taint lists has untolerated taints: hard ones, and PreferNoSchedule ones."""
 
     known: int
-    forbids: bool
-    dislikes: bool
+    hard: bool
+    soft: bool
 
 
 class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
@@ -60,7 +60,7 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._compare = handle.features.enabled("TaintTolerationComparisonOperators")
-        self._bites: dict[Tolerations, _Bite] = {}
+        self._by_tolerations: dict[Tolerations, _UntoleratedTaints] = {}
 
     def hints(self) -> Sequence[EventHint]:
         return (
@@ -78,7 +78,7 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
         return pod.tolerations
 
     def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
-        if not self._bite(pod.tolerations, table).forbids:
+        if not self._untolerated_taints(pod.tolerations, table).hard:
             return None
         column = tolerated_column(self.handle.cache.derived, pod.tolerations, compare=self._compare)
         return rejected_alike(column, _UNTOLERATED)
@@ -90,7 +90,7 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
         return count_disliked(node.present.taints, pod.tolerations, compare=self._compare)
 
     def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s | int:
-        if not self._bite(pod.tolerations, feasible.table).dislikes:
+        if not self._untolerated_taints(pod.tolerations, feasible.table).soft:
             return 0
         return feasible.take(dislike_column(self.handle.cache.derived, pod.tolerations, compare=self._compare))
 
@@ -100,19 +100,19 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
     def _tolerates(self, pod: PodInfo, node: Node) -> bool:
         return tolerates_all(node.taints, pod.tolerations, compare=self._compare)
 
-    def _bite(self, tolerations: Tolerations, table: NodeTable) -> _Bite:
+    def _untolerated_taints(self, tolerations: Tolerations, table: NodeTable) -> _UntoleratedTaints:
         sets = table.taint_sets
-        bite = self._bites.get(tolerations)
-        if bite is not None and bite.known == len(sets):
-            return bite
-        if len(self._bites) >= _KEPT:
-            self._bites.clear()
-        bite = self._bites[tolerations] = _Bite(
+        found = self._by_tolerations.get(tolerations)
+        if found is not None and found.known == len(sets):
+            return found
+        if len(self._by_tolerations) >= _MAX_CACHED:
+            self._by_tolerations.clear()
+        found = self._by_tolerations[tolerations] = _UntoleratedTaints(
             len(sets),
-            forbids=any(not tolerates_all(taints, tolerations, compare=self._compare) for taints in sets),
-            dislikes=any(count_disliked(taints, tolerations, compare=self._compare) for taints in sets),
+            hard=any(not tolerates_all(taints, tolerations, compare=self._compare) for taints in sets),
+            soft=any(count_disliked(taints, tolerations, compare=self._compare) for taints in sets),
         )
-        return bite
+        return found
 
     def _node_hint(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:
         kept_out = before is None or not self._tolerates(pod, before)

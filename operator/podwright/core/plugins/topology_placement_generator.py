@@ -1,7 +1,7 @@
-"""TopologyPlacementGenerator: known by name, so that a profile of kube-scheduler's can be taken over, and for its hints.
+"""TopologyPlacementGenerator: queueing hints for pod groups with a topology constraint.
 
-That a pod group stays in one domain of its topology constraint is the planner's work (core/gangs), whether a profile names
-this plugin or not; so are its hints. kube-scheduler's has none, which means that every event counts there.
+In all profiles the gang planner (core/gangs) does the plugin's work: it places such a group into one domain. So the hints count in
+all profiles, too. kube-scheduler's plugin has no hints, so every event requeues such a group there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from podwright.core.objects.pod import PodInfo
 
 
 class TopologyPlacementGenerator(Plugin, EnqueueExtensions):
-    """See the module. What filters of members wait for is named by these: the group is rejected by them, too."""
+    """See the module. The filters that reject members also reject the group, so their hints count for it as well."""
 
     name = "TopologyPlacementGenerator"
     hints_when_disabled = True
@@ -28,7 +28,7 @@ class TopologyPlacementGenerator(Plugin, EnqueueExtensions):
         )
 
     def _node_hint(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:
-        """Whether a domain of the group's key got a node, or a node in one has more of something."""
+        """Helps if a node joined a domain of the group's topology key, or a node in a domain has more of a resource."""
         group = self.handle.cache.groups.of(pod)
         key = "" if group is None else group.topology_key
         if not key or key not in after.labels:

@@ -210,7 +210,7 @@ def _deviation_of_two(fractions: Floats, present: Floats | None) -> Floats:
 
 
 def _deviation_of_many(fractions: Floats, present: Floats | None) -> Floats:
-    """Row by row what `_balance` does; a resource that is missing adds 0 to each sum and is not counted."""
+    """The same as `_balance` for all rows. A missing resource adds 0 to each sum and is not counted."""
     there = np.ones_like(fractions) if present is None else present
     count = there.sum(axis=0)
     divisor = np.maximum(count, 1.0)
@@ -223,7 +223,7 @@ def _deviation_of_many(fractions: Floats, present: Floats | None) -> Floats:
 
 
 def _sum(rows: Floats) -> Floats:
-    """The sum over the first axis, strictly one after the other."""
+    """The sum over the first axis, added in order."""
     total = np.zeros(rows.shape[1])
     for row in rows:
         total += row

@@ -1,7 +1,7 @@
-"""Carrying out a plan: assume its volumes and claims, write them to the API server, wait until all is bound.
+"""Carries out a plan: assumes its volumes and claims, writes them to the API server, and waits until all claims are bound.
 
-Invariant: whatever fails, no assumed version outlives it, unless the API server has accepted the write (the watch then
-replaces it); writes are not rolled back. Source: kube-scheduler's volume binder (AssumePodVolumes, BindPodVolumes).
+Invariant: after a failure no assumed version remains, unless the API server has accepted the write; then the watch replaces it. Writes
+are not rolled back. Source: kube-scheduler's volume binder (AssumePodVolumes, BindPodVolumes).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from podwright.core.state.object_store import Object, key_of
 from podwright.core.state.volumes.assumed import AssumedObjects, version_of
 
 RECHECK_SECONDS: Final = 1.0
-"""How long one wait lasts at most, after which everything is looked at again."""
+"""The longest single wait. After it, all volumes and claims are checked again."""
 
 _VOLUME: Final = "PersistentVolume"
 _CLAIM: Final = "PersistentVolumeClaim"
 
 
 class BindingError(Exception):
-    """The volumes could not be bound; the pod has to be scheduled again."""
+    """The volumes could not be bound. The pod must be scheduled again."""
 
 
 class AssumedPlan:
-    """A plan whose changes are assumed: `volumes` are (volume, claim) to write, `claims` those to write."""
+    """A plan whose changes are assumed, but not yet written."""
 
     def __init__(self, plan: Plan, node_name: str, handle: Handle) -> None:
-        """Assumes all of it, or nothing. Raises BindingError."""
+        """Assumes the whole plan, or nothing. Raises BindingError."""
         self._handle = handle
         self._node_name = node_name
         index = handle.cache.volumes.index
@@ -61,7 +61,7 @@ class AssumedPlan:
             raise BindingError(str(error)) from error
 
     def revert(self) -> None:
-        """Drops what is still assumed. May be called again."""
+        """Drops the assumed versions that are not written yet. May be called repeatedly."""
         self._revert_from(0, 0)
 
     async def write(self, pod: PodInfo, timeout: float) -> None:
@@ -71,7 +71,7 @@ class AssumedPlan:
         while (pending := self._pending(pod)) is not None:
             if left <= 0:
                 raise BindingError("binding volumes: context deadline exceeded")
-            # Added up from what was waited: the wall clock may step meanwhile.
+            # Counts the time waited instead of reading the clock, which may step.
             step = min(left, RECHECK_SECONDS)
             await self._wait(pod, pending, step)
             left -= step
@@ -110,9 +110,9 @@ class AssumedPlan:
             raise BindingError(f"binding volumes: {error}") from error
 
     def _pending(self, pod: PodInfo) -> tuple[str, Object] | None:
-        """An object that is to change before all is bound, by kind; None: all is bound. Raises BindingError.
+        """(kind, object) of an object that must still change; None if all claims are bound. Raises BindingError.
 
-        Looks at what the watch has shown, not at what is assumed.
+        Reads the versions that the watch has delivered, not the assumed ones.
         """
         cache = self._handle.cache
         there = cache.present(self._node_name)
@@ -178,7 +178,7 @@ class AssumedPlan:
 
 
 def bound_volume(binding: Binding) -> Object:
-    """The volume, bound to the claim: a changed copy, or the volume itself if it is so already."""
+    """The volume, bound to the claim: a changed copy, or the volume itself if it is bound to the claim already."""
     volume, claim = binding.volume, binding.claim
     raw = volume.raw
     if volume.claim is None or (volume.claim.namespace, volume.claim.name, volume.claim.uid) != (
@@ -208,7 +208,7 @@ def with_annotation(raw: Object, name: str, value: str) -> Object:
 
 
 def _older(seen: Object, written: Object) -> bool:
-    """Whether the watch has yet to show what was written."""
+    """Whether the watch has not yet delivered the written version."""
     ours, theirs = version_of(written), version_of(seen)
     return ours.isdigit() and theirs.isdigit() and int(theirs) < int(ours)
 

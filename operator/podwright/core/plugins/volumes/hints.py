@@ -1,4 +1,4 @@
-"""Which changes of storage objects may help a pod that VolumeBinding rejected."""
+"""Queueing hints of VolumeBinding: which changes of storage objects may help a rejected pod."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def after_csi_node_changed(_pod: PodInfo, before: Object | None, after: Object) 
 
 
 def after_csi_driver_changed(pod: PodInfo, before: Object, after: Object) -> Hint:
-    """Helps if the driver no longer tracks capacity, and the pod uses it directly."""
+    """Helps if the driver stopped tracking capacity, and the pod uses the driver directly."""
     name = key_of(after)[1]
     if not any(part_of(volume, "csi").get("driver") == name for volume in pod.volumes):
         return Hint.SKIP

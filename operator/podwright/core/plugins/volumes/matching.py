@@ -1,7 +1,7 @@
-"""Which volumes a pod's unbound claims would get on a node: static ones to bind, or new ones to provision.
+"""Plans the volumes of a pod's unbound claims on a node: static volumes to bind, or new ones to provision.
 
-Invariant: the outcome depends on nothing of a node but its name (where a claim has a selected node) and the labels in
-`UnboundClaims.keys`, so that nodes with equal labels share one plan. Source: kube-scheduler's volume binder; the
+Invariant: a plan depends only on the node's labels in `UnboundClaims.keys`, and on its name if a claim has a selected node. So
+nodes with equal labels share one plan. Source: kube-scheduler's volume binder; the
 Kubernetes documentation, "Storage Capacity".
 """
 
@@ -28,7 +28,7 @@ NO_MATCH: Final = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE: Final = "node(s) did not have enough free storage"
 
 _Ranked = tuple[int, PersistentVolume, bool]
-"""Place in the order, volume, and whether the label it is filed under is all that it asks for."""
+"""(rank by capacity, volume, whether the label under which it is indexed is its only requirement)"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +41,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Provision:
-    """A claim for which a volume will be made; `capacity` is where, if the driver says what is free."""
+    """A claim for which a volume is provisioned. `capacity`: the storage it comes from, if the driver tracks capacity."""
 
     claim: PersistentVolumeClaim
     capacity: StorageCapacity | None
@@ -49,24 +49,24 @@ class Provision:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What would be done on a node for the claims that are not bound yet; `reason` says why it cannot be."""
+    """The bindings and provisions for the unbound claims on a node. `reason`: why there is no plan; empty if there is one."""
 
     bindings: tuple[Binding, ...] = ()
     provisions: tuple[Provision, ...] = ()
     reason: str = ""
 
     def usage(self) -> Mapping[str, tuple[int, int]]:
-        """By storage class: bytes requested and bytes there, of the static volumes or else of the places for new ones.
+        """(requested, available) bytes by storage class: of static volumes or, if there are none, of capacities for new ones.
 
-        Several new volumes of a class come out of the same capacity.
+        All new volumes of a class share one capacity.
         """
         classes: dict[str, tuple[int, int]] = {}
         for binding in self.bindings:
             name = str(part_of(binding.volume.raw, "spec").get("storageClassName") or "")
-            requested, there = classes.get(name, (0, 0))
+            requested, available = classes.get(name, (0, 0))
             classes[name] = (
                 requested + round_up(binding.claim.request or 0),
-                there + round_up(binding.volume.capacity),
+                available + round_up(binding.volume.capacity),
             )
         if self.bindings:
             return classes
@@ -74,33 +74,33 @@ class Plan:
             if provision.capacity is not None:
                 name = provision.claim.storage_class
                 requested, _ = classes.get(name, (0, 0))
-                there = round_up(provision.capacity.capacity)
-                classes[name] = (requested + round_up(provision.claim.request or 0), there)
+                available = round_up(provision.capacity.capacity)
+                classes[name] = (requested + round_up(provision.claim.request or 0), available)
         return classes
 
 
 class _Candidates:
-    """The static volumes that may serve one claim, smallest first, found by the node labels that they ask for."""
+    """The static volumes that fit one claim, smallest first, indexed by the node labels that they require."""
 
     def __init__(self, claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume]) -> None:
         self.claim = claim
         self.reserved: PersistentVolume | None = None
-        """The volume that is kept for the claim: it, or none."""
+        """The volume that is reserved for the claim. If there is one, the claim takes no other."""
         self.keys: set[str] = set()
         self._anywhere: list[_Ranked] = []
         self._by_label: dict[str, dict[str, list[_Ranked]]] = {}
-        fitting = [volume for volume in volumes if _may_hold(claim, volume)]
+        fitting = [volume for volume in volumes if _fits_claim(claim, volume)]
         reserved = [volume for volume in fitting if claim.reserved_by(volume)]
         if reserved:
             self.reserved = reserved[0]
             self._depends_on(self.reserved)
             return
-        free = [volume for volume in fitting if _may_be_taken(claim, volume)]
+        free = [volume for volume in fitting if _is_free_for(claim, volume)]
         for rank, volume in enumerate(sorted(free, key=_capacity_of)):
-            self._file(rank, volume)
+            self._add(rank, volume)
 
     def best(self, labels: Labels, taken: set[str]) -> PersistentVolume | None:
-        """The volume to use on a node with these labels."""
+        """The volume to use on a node with these labels. None: no volume is left."""
         if self.reserved is not None:
             return self.reserved if _reachable(self.reserved, labels) else None
         found: _Ranked | None = None
@@ -120,16 +120,16 @@ class _Candidates:
             if value is not None:
                 yield by_value.get(value, ())
 
-    def _file(self, rank: int, volume: PersistentVolume) -> None:
+    def _add(self, rank: int, volume: PersistentVolume) -> None:
         self._depends_on(volume)
         terms = () if volume.affinity is None else volume.affinity.terms
         if len(terms) == 1:
             for requirement in terms[0]:
                 if requirement.operator == "In":
                     entry = (rank, volume, len(terms[0]) == 1)
-                    shelf = self._by_label.setdefault(requirement.key, {})
+                    by_value = self._by_label.setdefault(requirement.key, {})
                     for value in requirement.values:
-                        shelf.setdefault(value, []).append(entry)
+                        by_value.setdefault(value, []).append(entry)
                     return
         self._anywhere.append((rank, volume, volume.affinity is None))
 
@@ -139,11 +139,11 @@ class _Candidates:
 
 
 class UnboundClaims:
-    """The claims of one pod whose volumes are chosen together with the node. Reads everything once."""
+    """The claims of one pod whose volumes are chosen together with the node. Reads the stored objects only once."""
 
     def __init__(self, claims: Sequence[PersistentVolumeClaim], index: VolumeIndex, store: ObjectStore) -> None:
         self.selected_nodes = frozenset(claim.selected_node for claim in claims if claim.selected_node is not None)
-        """Where claims are already being provisioned; more than one: nowhere."""
+        """The nodes for which claims are already being provisioned. With more than one, no node fits."""
         self._selected = [claim for claim in claims if claim.selected_node is not None]
         to_match = [claim for claim in claims if claim.selected_node is None]
         self._candidates = [_Candidates(claim, index.candidates(claim)) for claim in sorted(to_match, key=_request_of)]
@@ -156,7 +156,7 @@ class UnboundClaims:
         self._order = tuple(sorted(self.keys))
 
     def plan(self, node_name: str, labels: Labels) -> Plan:
-        """What would be done on this node."""
+        """The plan for this node."""
         if any(node_name != selected for selected in self.selected_nodes):
             return _NO_MATCH
         signature = tuple(labels.get(key) for key in self._order)
@@ -214,8 +214,8 @@ _NO_MATCH: Final = Plan(reason=NO_MATCH)
 _NO_SPACE: Final = Plan(reason=NO_SPACE)
 
 
-def _may_hold(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """What holds even for the volume that is kept for the claim."""
+def _fits_claim(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    """The conditions that also apply to the volume that is reserved for the claim."""
     return (
         volume.capacity >= (claim.request or 0)
         and volume.volume_mode == claim.volume_mode
@@ -224,7 +224,7 @@ def _may_hold(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
     )
 
 
-def _may_be_taken(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+def _is_free_for(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
     return (
         volume.available
         and claim.access_modes <= volume.access_modes

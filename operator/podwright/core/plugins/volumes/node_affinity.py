@@ -1,7 +1,7 @@
-"""Where a volume can be reached from: its node affinity, per node and as a column.
+"""The nodes that can reach a volume, by its node affinity: per node and as a column.
 
-The affinity of an in-tree volume is that of its CSI volume on nodes where a driver has taken over the plugin; a
-CSINode's annotation says so. Source: kube-scheduler's volume binder.
+On nodes where a CSI driver has replaced an in-tree plugin, the affinity of its volumes is that of the equivalent CSI volumes. An
+annotation of the CSINode lists the replaced plugins. Source: kube-scheduler's volume binder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from podwright.core.state.object_store import ObjectStore, key_of
 
 
 def affinity_on(volume: PersistentVolume, node_name: str, store: ObjectStore) -> VolumeAffinity | None:
-    """The volume's affinity as it holds for a node. Raises MigrationError."""
+    """The volume's affinity on this node. Raises MigrationError."""
     kind = kind_of(part_of(volume.raw, "spec"))
     if kind is None or not kind.translated:
         return volume.affinity
@@ -28,7 +28,7 @@ def affinity_on(volume: PersistentVolume, node_name: str, store: ObjectStore) ->
 
 
 def affinity_mask(volume: PersistentVolume, table: NodeTable, store: ObjectStore) -> Bools | None:
-    """bool[nodes]: the nodes that reach the volume; None: all. Raises MigrationError."""
+    """bool[nodes]: the nodes that can reach the volume; None: all. Raises MigrationError."""
     mask = None if volume.affinity is None else _column(volume.affinity, table)
     kind = kind_of(part_of(volume.raw, "spec"))
     if kind is None or not kind.translated:
@@ -43,7 +43,7 @@ def affinity_mask(volume: PersistentVolume, table: NodeTable, store: ObjectStore
 
 
 def _column(affinity: VolumeAffinity, table: NodeTable) -> Bools:
-    """Computed anew each time, a few µs a requirement: volumes with affinities of their own are many."""
+    """bool[nodes]. Not cached, because many volumes have an affinity of their own; takes a few µs per requirement."""
     column = np.zeros(table.size, np.bool_)
     for term in affinity.terms:
         fits = np.ones(table.size, np.bool_)

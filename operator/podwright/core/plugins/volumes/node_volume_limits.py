@@ -1,9 +1,9 @@
-"""NodeVolumeLimits: a node takes no more volumes of a CSI driver than its CSINode says.
+"""NodeVolumeLimits: a node takes at most as many volumes of a CSI driver as its CSINode allows.
 
-ClusterCounts are the distinct volumes of the node's pods and of its VolumeAttachments, in-tree volumes as the CSI volumes that
-replace them; claims that are still unbound count for the driver that will provision them. With VolumeLimitScaling a
-driver that says so (spec.preventPodSchedulingIfMissing) must be on the node. A placed pod's volume that cannot be
-understood is not counted, where kube-scheduler would give up. Source: "Node-specific Volume Limits".
+The distinct volumes of the node's pods and of its VolumeAttachments count. In-tree volumes count as the CSI volumes that replace
+them, unbound claims for the driver that will provision them. With VolumeLimitScaling, a driver with
+spec.preventPodSchedulingIfMissing must be installed on the node. Unlike kube-scheduler, which fails the attempt, this plugin does not count
+invalid volumes of placed pods. Source: "Node-specific Volume Limits".
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _EXCEEDED: Final = unschedulable("node(s) exceed max volume count")
 
 @dataclass(frozen=True, slots=True)
 class _NewVolume:
-    """A CSI volume that the pod brings. `migrated`: an in-tree one, which counts only on nodes that have a CSINode."""
+    """A CSI volume of the pending pod. `migrated`: it is an in-tree volume, which counts only on nodes that have a CSINode."""
 
     volume: CsiVolume
     migrated: bool
 
 
 class _UnfitVolumeError(Exception):
-    """The pod's volumes cannot be told. `status` says why; `only_with_csi_node`: and only on nodes with a CSINode."""
+    """The pod's volumes cannot be determined. `status` says why. `only_with_csi_node`: other nodes do not reject the pod."""
 
     def __init__(self, status: Status, *, only_with_csi_node: bool = False) -> None:
         super().__init__(status.message)
@@ -118,7 +118,7 @@ class NodeVolumeLimits(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions)
         return _verdict(missing, full, table)
 
     def _over_limit(self, driver: str, volumes: Sequence[_NewVolume], table: NodeTable) -> Bools | None:
-        """bool[nodes]: the node's limit would be exceeded. A node that has a limit has a CSINode: all volumes count."""
+        """bool[nodes]: whether the pod would exceed the node's limit. Nodes with a limit have a CSINode, so all volumes count."""
         attached = self.handle.cache.volumes.attached
         limits = attached.limits(driver, table.size)
         if limits is None:
@@ -140,7 +140,7 @@ class NodeVolumeLimits(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions)
         return FilterResult(~concerned, lambda: (np.zeros(table.size, np.int8), (unfit.status,)))
 
     def _volumes_of(self, pod: PodInfo) -> Iterator[_NewVolume]:
-        """The CSI volumes that a pending pod brings. Raises _UnfitVolumeError."""
+        """The CSI volumes of a pending pod. Raises _UnfitVolumeError."""
         index = self.handle.cache.volumes.index
         for name, ephemeral in claims_of(pod):
             if not name:
@@ -213,7 +213,7 @@ def _not_installed(driver: str) -> Status:
 
 
 def _counts(pod: PodInfo) -> bool:
-    """Whether the pod has a volume that may be a CSI volume."""
+    """Whether any volume of the pod may be a CSI volume."""
     return any(True for _ in claims_of(pod)) or any(kind_of(volume) is not None for volume in pod.volumes)
 
 
@@ -231,7 +231,7 @@ def _after_claim_added(pod: PodInfo, _before: None, after: Object) -> Hint:
 
 
 def _after_attachment_deleted(pod: PodInfo, before: Object, _after: None) -> Hint:
-    """Any claim of the pod, but no ephemeral volume, may have waited for it; so may the driver's in-tree volumes."""
+    """Helps pods with claims, except those of ephemeral volumes, and pods with in-tree volumes of the same driver."""
     if any(not ephemeral for _, ephemeral in claims_of(pod)):
         return Hint.QUEUE
     kinds = [kind for volume in pod.volumes if (kind := kind_of(volume)) is not None]

@@ -1,8 +1,8 @@
-"""VolumeBinding: a pod goes where its volumes can be had, and claims that wait for it are bound or provisioned there.
+"""VolumeBinding: chooses nodes that can reach the pod's volumes, and binds or provisions the volumes of waiting claims.
 
-PreFilter sorts the claims; Filter checks the node affinity of bound volumes and plans the others (_volume_matching);
-Reserve assumes the plan of the chosen node and PreBind writes it and waits (_volume_writes). Source: the Kubernetes
-documentation, "Storage Classes" (volume binding mode) and "Storage Capacity".
+PreFilter sorts the claims. Filter checks the node affinity of bound volumes and plans the others (`matching`). Reserve assumes the plan
+of the chosen node; PreBind writes it and waits (`assumed_plan`). Source: the Kubernetes documentation, "Storage Classes" (volume
+binding mode) and "Storage Capacity".
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def _verdict(bound: tuple[str, ...], planned: tuple[str, ...]) -> Status:
 
 
 _VERDICTS: Final = tuple(_verdict(bound, planned) for bound in _BOUND_REASONS for planned in _PLAN_REASONS)
-"""By 3 · (index in _BOUND_REASONS) + (index in _PLAN_REASONS); the first is success and never looked at."""
+"""Indexed by 3 · (index in _BOUND_REASONS) + (index in _PLAN_REASONS). The first entry means success and is not used."""
 _PLAN_CODES: Final = {"": 0, NO_MATCH: 1, NO_SPACE: 2}
 
 
 @dataclass(frozen=True)
 class VolumeBindingArgs:
-    """`bindTimeoutSeconds`: how long PreBind waits for the volumes. `shape`: the score by utilization of the storage."""
+    """`bindTimeoutSeconds`: how long PreBind waits for volumes to be bound. `shape`: maps the utilisation of storage to a score."""
 
     bind_timeout_seconds: int = 600
     shape: tuple[UtilizationShapePoint, ...] = _DEFAULT_SHAPE
@@ -91,21 +91,21 @@ class VolumeBindingArgs:
 
 @dataclass(slots=True, eq=False)
 class _Claims:
-    """The pod's claims, and what became of them in this cycle. Shared by clones of the cycle's state."""
+    """The pod's claims and their plans in this scheduling cycle. Clones of the cycle state share it."""
 
     bound: tuple[PersistentVolumeClaim, ...]
     unbound: UnboundClaims | None
-    """None: everything was bound in PreFilter."""
+    """None: all claims were bound in PreFilter."""
     grouping: _Grouping | None = None
     all_bound: bool = False
     assumed: AssumedPlan | None = None
     scores: dict[int, int] = field(default_factory=dict)
-    """By identity of a plan, which `unbound` keeps alive."""
+    """Scores by `id` of a plan. `unbound` keeps the plans alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Grouping:
-    """Nodes by plan: `plans[group_of[slot]]` is the row's. Holds for one `epoch` of the table."""
+    """The plan of each row: `plans[group_of[slot]]`. Valid for one `epoch` of the table."""
 
     epoch: int
     group_of: np.ndarray[tuple[int], np.dtype[np.intp]]
@@ -203,7 +203,7 @@ class VolumeBinding(
         return FilterResult(codes == 0, lambda: (codes, _VERDICTS))
 
     def _unusable(self, pod: PodInfo) -> str:
-        """Why a claim of the pod cannot be used at all, or an empty string."""
+        """Why one of the pod's claims cannot be used; empty if all can."""
         index = self.handle.cache.volumes.index
         for name, ephemeral in claims_of(pod):
             claim = index.stored_claim(pod.namespace, name)
@@ -233,7 +233,7 @@ class VolumeBinding(
         return (index.volume(claim.volume_name) for claim in claims)
 
     def _bound_code(self, claims: Sequence[PersistentVolumeClaim], node: Node) -> int:
-        """The index in _BOUND_REASONS: the first claim that fails decides."""
+        """The index in _BOUND_REASONS of the first claim that fails; 0 if none does."""
         for volume in self._bound_volumes(claims):
             if volume is None:
                 return 2
@@ -333,7 +333,7 @@ class VolumeBinding(
 
 
 def _group(unbound: UnboundClaims, table: NodeTable) -> _Grouping:
-    """One plan for all nodes with equal labels; only one node is worth a look where it is selected already."""
+    """Groups nodes with equal labels, which share a plan. If claims have selected nodes, only these nodes get a plan."""
     slots = np.zeros(table.size, np.intp)
     if unbound.selected_nodes:
         plans = [unbound.plan("", {})]
@@ -355,7 +355,7 @@ def _group(unbound: UnboundClaims, table: NodeTable) -> _Grouping:
 
 
 def _utilization_score(plan: Plan, curve: Sequence[int]) -> int:
-    """The mean over the storage classes, rounded half up; `curve` is the score by percent of utilization."""
+    """The mean score over the storage classes, rounded half up. `curve`: the score by percent of utilisation."""
     usage = plan.usage()
     if not usage:
         return 0

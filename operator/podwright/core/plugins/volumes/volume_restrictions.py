@@ -1,4 +1,4 @@
-"""VolumeRestrictions: disks that one node can mount only once, and claims that only one pod in the cluster may use.
+"""VolumeRestrictions: protects disks that a node can mount only once, and claims that only one pod in the cluster may use.
 
 Source: the Kubernetes documentation, "Persistent Volumes" (access modes), and the exclusive use of GCE persistent disks,
 EBS volumes, iSCSI targets and RBD images.
@@ -42,7 +42,7 @@ _CLAIM: Final = "PersistentVolumeClaim"
 
 @dataclass(slots=True)
 class _Restrictions:
-    """The pod's ReadWriteOncePod claims, and how many uses of them by other pods stand in the way."""
+    """The pod's ReadWriteOncePod claims, and how often other pods use them."""
 
     claims: frozenset[str]
     conflicts: int
@@ -51,7 +51,7 @@ class _Restrictions:
         return _Restrictions(self.claims, self.conflicts)
 
     def adjust(self, pod: PodInfo, sign: int) -> None:
-        """Counts by name alone, as kube-scheduler does."""
+        """Adds or subtracts a pod. Compares claims by name alone, as kube-scheduler does."""
         self.conflicts += sign * sum(name in self.claims for name, ephemeral in claims_of(pod) if not ephemeral)
 
 
@@ -72,10 +72,10 @@ class VolumeRestrictions(Plugin, DomainPlugin, PreFilterPlugin, PreFilterExtensi
         return bool(pod.volumes)
 
     def influence(self, pod: PodInfo, other: PodInfo) -> frozenset[str] | None:
-        """A claim in use matters on every node, a disk in use only where it is mounted."""
+        """A claim in use matters on every node, a disk in use only on the node that mounts it."""
         if share_claim(pod, other):
             return None
-        return frozenset((HOSTNAME,)) if _in_the_way(pod, (other,)) else frozenset()
+        return frozenset((HOSTNAME,)) if _conflicts(pod, (other,)) else frozenset()
 
     def influence_key(self, pod: PodInfo) -> Hashable:
         exclusive = pod.uid if any(map(_is_exclusive, pod.volumes)) else ""
@@ -110,7 +110,7 @@ class VolumeRestrictions(Plugin, DomainPlugin, PreFilterPlugin, PreFilterExtensi
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        if _in_the_way(pod, node.pods.values()):
+        if _conflicts(pod, node.pods.values()):
             return _DISK
         return _IN_USE if state.data[self.name].conflicts > 0 else None
 
@@ -130,7 +130,7 @@ def _is_exclusive(volume: Object) -> bool:
     return any(volume.get(kind) is not None for kind in EXCLUSIVE)
 
 
-def _in_the_way(pod: PodInfo, others: Iterable[PodInfo]) -> bool:
+def _conflicts(pod: PodInfo, others: Iterable[PodInfo]) -> bool:
     return any(
         conflict(volume, mounted)
         for volume in pod.volumes
@@ -143,7 +143,7 @@ def _in_the_way(pod: PodInfo, others: Iterable[PodInfo]) -> bool:
 def _after_pod_deleted(pod: PodInfo, before: PodInfo, _after: None) -> Hint:
     if before.namespace != pod.namespace:
         return Hint.SKIP
-    if _in_the_way(pod, (before,)):
+    if _conflicts(pod, (before,)):
         return Hint.QUEUE
     wanted = {name for name, ephemeral in claims_of(pod) if not ephemeral}
     mounted = {name for name, ephemeral in claims_of(before) if not ephemeral}

@@ -1,6 +1,6 @@
-"""VolumeZone: a pod goes where the zone and region labels of its volumes allow.
+"""VolumeZone: rejects nodes outside the zones and regions of the pod's volumes.
 
-A node without any such label takes every volume. A volume's old (beta) label is also compared with the node's new one.
+Nodes without zone and region labels fit all volumes. If a node lacks the old (beta) label of a volume, its new label is compared.
 Source: the Kubernetes documentation, "Running in multiple zones".
 """
 
@@ -43,14 +43,14 @@ from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.object_store import Object, key_of
 
 Topology = tuple[str, frozenset[str]]
-"""A label of a volume, and the values that it allows."""
+"""(label of a volume, the values that it allows)"""
 
 _CONFLICT: Final = unresolvable("node(s) had no available volume zone")
 _NEW_NAMES: Final = {BETA_ZONE: ZONE, BETA_REGION: REGION}
 
 
 class VolumeZone(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
-    """See the module. Only claims count that the pod names; ephemeral volumes are left to VolumeBinding."""
+    """See the module. Ephemeral volumes are left to VolumeBinding."""
 
     name = "VolumeZone"
     scope = Scope.NODE
@@ -94,7 +94,7 @@ class VolumeZone(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         return rejected_alike(ok, _CONFLICT)
 
     def _volume_of(self, namespace: str, name: str) -> PersistentVolume | Status | None:
-        """The volume behind a claim, None while it waits for its first consumer, or why there is none."""
+        """The volume of a claim, None if the claim waits for its first consumer, or a status that says why it has none."""
         index = self.handle.cache.volumes.index
         if not name:
             return unresolvable("PersistentVolumeClaim had no name")
