@@ -50,7 +50,9 @@ Ts = TypeVarTuple("Ts")
 
 @dataclass(frozen=True, slots=True)
 class PreFilterOutcome:
-    """`status`: None, or the rejection of the pod as a whole. `node_names`: the only nodes to look at, or None."""
+    """`status`: the rejection of the pod, or None. `node_names`: the only nodes to filter; None: all. `narrowed_by`: the plugins that
+    named them.
+    """
 
     status: Status | None
     node_names: frozenset[str] | None
@@ -82,7 +84,7 @@ class Framework(BuiltPlugins):
     # Queue
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """The first rejection, or None. A pod without one may be scheduled."""
+        """Runs PreEnqueue. The first rejection, or None if the pod may be scheduled."""
         for plugin in self.pre_enqueue_plugins:
             answer = call(plugin, Point.PRE_ENQUEUE, plugin.pre_enqueue, pod)
             status = contract.status_of(plugin, Point.PRE_ENQUEUE, answer)
@@ -98,7 +100,7 @@ class Framework(BuiltPlugins):
 
     @observed("PreFilter")
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterOutcome:
-        """All PreFilter plugins, until one rejects the pod for good."""
+        """Runs the PreFilter plugins until one rejects the pod as UnschedulableAndUnresolvable."""
         run = caller_of(state)
         names: frozenset[str] | None = None
         narrowed_by: list[str] = []
@@ -130,7 +132,7 @@ class Framework(BuiltPlugins):
 
     @observed("Filter")
     def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable, diagnosis: NodeDiagnosis) -> Bools:
-        """bool[nodes]: the nodes that pass every filter. Rejections go into the diagnosis as stages."""
+        """Runs the filters over all nodes. bool[nodes]: the nodes that pass; the rejections are added to the diagnosis as stages."""
         run = caller_of(state)
         alive = table.valid
         count = table.count
@@ -176,7 +178,7 @@ class Framework(BuiltPlugins):
             raise PluginError(plugin.name, Point.FILTER.key, status.message or status.code.text)
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """All filters on one node: the first rejection, or None."""
+        """Runs the filters on one node. The first rejection, or None."""
         for plugin in self.filter_plugins:
             if plugin.name in state.skip_filter:
                 continue
@@ -188,9 +190,9 @@ class Framework(BuiltPlugins):
         return None
 
     def filter_node_with_nominated(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """`filter_node` with the pods of equal or higher priority that are nominated to the node, then without.
+        """Runs `filter_node` with the pods of equal or higher priority that are nominated to the node, then without them.
 
-        Both must pass: a nominated pod may never come, and what its presence satisfies must hold without it, too.
+        The pod must pass both: a nominated pod may never arrive, so the node must be feasible without it, too.
         """
         others = self.nominated_before(pod, node.name)
         if others:
@@ -204,7 +206,7 @@ class Framework(BuiltPlugins):
         return self.filter_node(state, pod, node)
 
     def verdict_key(self, state: CycleState, pod: PodInfo) -> Hashable | None:
-        """What the verdicts on a node depend on besides the node, the pods on it and those nominated to it.
+        """What verdicts on a node depend on, besides the node, the pods on it and the pods nominated to it.
 
         None: a filter for this pod does not allow its verdicts to be cached.
         """
@@ -230,18 +232,18 @@ class Framework(BuiltPlugins):
         return self._verdicts.of(self.verdict_key(state, pod))
 
     def nominated_before(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]:
-        """Pods nominated to the node that go before this one."""
+        """The pods nominated to the node that this pod must leave room for."""
         nominated = self.handle.cache.nominator.on(node_name)
         return [other for other in nominated if other.priority >= pod.priority and other.uid != pod.uid]
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
-        """Keeps the state of PreFilter true after `added` was put on `node` in a dry run."""
+        """Updates the state of PreFilter after a dry run added `added` to `node`."""
         for plugin in self._pre_filter_extensions:
             if plugin.name not in state.skip_filter:
                 self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.add_pod, state, pod, added, node))
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
-        """Keeps the state of PreFilter true after `removed` was taken off `node` in a dry run."""
+        """Updates the state of PreFilter after a dry run removed `removed` from `node`."""
         for plugin in self._pre_filter_extensions:
             if plugin.name not in state.skip_filter:
                 self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.remove_pod, state, pod, removed, node))
@@ -256,7 +258,7 @@ class Framework(BuiltPlugins):
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        """PostFilter plugins until one succeeds, fails, or says that nothing will help."""
+        """Runs the PostFilter plugins until one returns Success, UnschedulableAndUnresolvable or an error."""
         run = caller_of(state)
         result: PostFilterResult | None = None
         reasons: list[str] = []
@@ -277,7 +279,7 @@ class Framework(BuiltPlugins):
 
     @observed("PreScore")
     def pre_score(self, state: CycleState, pod: PodInfo, feasible: Feasible) -> None:
-        """All PreScore plugins; `score` calls it. One that says Skip does not score."""
+        """Runs the PreScore plugins; `score` calls this. A plugin that returns Skip does not score."""
         run = caller_of(state)
         for plugin in self.pre_score_plugins:
             answer = run(plugin, Point.PRE_SCORE, plugin.pre_score, state, pod, feasible)
@@ -291,7 +293,7 @@ class Framework(BuiltPlugins):
     def score(
         self, state: CycleState, pod: PodInfo, feasible: Feasible, details: dict[str, Int64s] | None = None
     ) -> Int64s:
-        """int64[feasible]: the weighted sum over all score plugins. `details` gets each plugin's normalised scores."""
+        """int64[feasible]: the weighted sum of the scores of all plugins. Fills `details` with each plugin's normalised scores."""
         self.pre_score(state, pod, feasible)
         run = caller_of(state)
         total = np.zeros(len(feasible), np.int64)
@@ -337,7 +339,7 @@ class Framework(BuiltPlugins):
 
     @observed("Reserve")
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """All Reserve plugins; the first failure, after which everything is unreserved again."""
+        """Runs the Reserve plugins. At the first failure it unreserves with all of them, and returns the failure."""
         run = caller_of(state)
         for plugin in self.reserve_plugins:
             try:
@@ -353,7 +355,7 @@ class Framework(BuiltPlugins):
 
     @observed("Unreserve")
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Sequence[PluginError]:
-        """All Reserve plugins in reverse order, whatever one of them does. Returns the faults."""
+        """Runs Unreserve of all Reserve plugins in reverse order, even if some fail. Returns their errors."""
         run = caller_of(state)
         faults = []
         for plugin in reversed(self.reserve_plugins):
@@ -365,7 +367,7 @@ class Framework(BuiltPlugins):
 
     @observed("Permit")
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, Mapping[str, float]]:
-        """None: approved; a rejection; or Wait, with the timeout in seconds of each plugin that wants to wait."""
+        """Runs the Permit plugins. None: approved; a rejection; or Wait, with the timeout in seconds of each plugin that waits."""
         run = caller_of(state)
         waits: dict[str, float] = {}
         for plugin in self.permit_plugins:
@@ -381,7 +383,7 @@ class Framework(BuiltPlugins):
     # Bind
 
     def pre_bind_pre_flights(self, state: CycleState, pod: PodInfo, node_name: str) -> Sequence[PreBindPlugin]:
-        """The PreBind plugins that have work to do for this pod."""
+        """The PreBind plugins whose PreBindPreFlight did not skip this pod."""
         run = caller_of(state)
         return [
             plugin
@@ -397,7 +399,7 @@ class Framework(BuiltPlugins):
 
     @observed_async("PreBind")
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """All PreBind plugins that have work to do; the first failure."""
+        """Runs the PreBind plugins that do not skip this pod. The first failure, or None."""
         for plugin in self.pre_bind_pre_flights(state, pod, node_name):
             status = await _calling(state, plugin, Point.PRE_BIND, plugin.pre_bind, state, pod, node_name)
             if status is not None:
@@ -408,7 +410,7 @@ class Framework(BuiltPlugins):
     async def bind(
         self, state: CycleState, pod: PodInfo, node_name: str, annotations: Mapping[str, str]
     ) -> Status | None:
-        """Bind plugins until one takes the pod. None: bound."""
+        """Runs the Bind plugins until one does not return Skip. None: the pod is bound."""
         for plugin in self.bind_plugins:
             status = await _calling(state, plugin, Point.BIND, plugin.bind, state, pod, node_name, annotations)
             if not _skips(status):
@@ -417,7 +419,7 @@ class Framework(BuiltPlugins):
 
     @observed_async("PostBind")
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """All PostBind plugins. Raises the first PluginError; the pod stays bound."""
+        """Runs the PostBind plugins. Raises the first PluginError; the pod stays bound."""
         for plugin in self.post_bind_plugins:
             await _calling(state, plugin, Point.POST_BIND, plugin.post_bind, state, pod, node_name)
 

@@ -1,4 +1,4 @@
-"""/healthz, /livez, /readyz, /metrics and /metrics/resources over plain HTTP."""
+"""Serves /healthz, /livez, /readyz, /metrics and /metrics/resources over plain HTTP."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ log = logging.getLogger(__name__)
 
 
 class HealthServer:
-    """Answers as long as the event loop turns; ready when `missing()` names nothing any more."""
+    """Live as long as the event loop runs; ready once `missing()` is empty."""
 
     def __init__(self, registry: CollectorRegistry, missing: Callable[[], list[str]], pods: Pods) -> None:
-        """`pods`: those that /metrics/resources tells about."""
+        """`missing` names what the operator still waits for; `pods` lists the pods for /metrics/resources."""
         self._registry = registry
         self._missing = missing
         self._pods = pods
@@ -27,7 +27,7 @@ class HealthServer:
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
-        """Listens, on all addresses if `host` is empty; port 0 takes a free one. Raises OSError if it cannot."""
+        """Listens: on all addresses if `host` is empty, on a free port if `port` is 0. Raises OSError if that fails."""
         app = web.Application()
         for path in ("/healthz", "/livez"):
             app.router.add_get(path, self._alive)
@@ -39,7 +39,7 @@ class HealthServer:
         site = web.TCPSite(self._runner, host or None, port)
         await site.start()
         self.port = self._runner.addresses[0][1]
-        log.info("health and metrics on http://%s:%d", host, self.port)
+        log.info("serving health and metrics on http://%s:%d", host, self.port)
 
     async def stop(self) -> None:
         if self._runner is not None:
@@ -63,6 +63,6 @@ class HealthServer:
         await response.prepare(request)
         for page in pages(self._pods):
             await response.write(page)
-            await asyncio.sleep(0)  # writing alone gives way to nobody as long as the reader keeps up
+            await asyncio.sleep(0)  # `write` does not yield to other tasks while the reader keeps up
         await response.write_eof()
         return response

@@ -1,4 +1,4 @@
-"""How the plugins of a profile are run: order, skips, failures, checks of what they return."""
+"""The framework runs the plugins of a profile: order, Skip, failures, and checks of their answers."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ POD = parse_pod(make_pod("p"))
 
 
 def framework(*classes, nodes="abc", args=None, besides=("PrioritySort", "DefaultBinder")):
-    """A framework with these plugins only, besides the queue's order and the binder."""
+    """A framework with only these plugins and those `besides`."""
     world = World()
     world.fill({"nodes": [make_node(name) for name in nodes]})
     everything = {**{name: PLUGINS[name] for name in besides}, **{c.name: c for c in classes}}
@@ -57,7 +57,7 @@ def test_the_first_filter_that_rejects_a_node_gives_the_reason():
     assert decision.diagnosis.plugins() == {"First": 1, "Second": 1, "Third": 1}
 
 
-def test_a_vectorised_filter_is_preferred_and_its_words_are_asked_for_only_on_failure():
+def test_filter_all_is_preferred_and_explains_only_when_the_pod_is_rejected():
     asked = []
 
     def filter_all(_self, _state, _pod, table):
@@ -71,14 +71,14 @@ def test_a_vectorised_filter_is_preferred_and_its_words_are_asked_for_only_on_fa
     assert not asked
 
 
-def test_scores_are_weighed_and_summed():
+def test_scores_are_multiplied_by_weights_and_summed():
     heavy = scoring("Heavy", lambda name: {"a": 10, "b": 0, "c": 0}[name], weight=3)
     light = scoring("Light", lambda name: {"a": 0, "b": 20, "c": 31}[name])
     decision = decide(framework(heavy, light))
     assert (decision.node_name, decision.score, decision.runner_up) == ("c", 31, ("a", 30))
 
 
-def test_normalisation_sees_all_scores_and_its_result_counts():
+def test_normalize_gets_all_scores_and_replaces_them():
     seen = []
 
     def normalize(_self, _state, _pod, scores, _feasible):
@@ -104,10 +104,10 @@ def test_a_single_feasible_node_is_not_scored():
         pytest.param({"filter_all": lambda *_: fw.FilterResult(np.ones(2, bool), tuple)}, r"bool\[2\], expected bool\[3\]", id="a mask that is too short"),
         pytest.param({"filter_all": lambda *_: fw.FilterResult(np.ones(3), tuple)}, r"float64\[3\], expected bool\[3\]", id="a mask of numbers"),
         pytest.param({"filter_all": lambda *_: 1 / 0}, "ZeroDivisionError", id="an exception"),
-        pytest.param({"filter_all": None}, "odd", id="a status that is no verdict"),
+        pytest.param({"filter_all": None}, "odd", id="a status that is neither success nor a rejection"),
     ],
 )  # fmt: skip
-def test_a_filter_that_breaks_its_contract_fails_the_attempt_by_name(method, words):
+def test_a_wrong_answer_of_a_filter_fails_the_attempt_and_names_the_plugin(method, words):
     bad = filtering("Bad", lambda _name: Status(Code.ERROR, ("odd",)), **method)
     decision = decide(framework(bad))
     assert isinstance(decision, Fault)
@@ -119,14 +119,14 @@ def test_a_filter_that_breaks_its_contract_fails_the_attempt_by_name(method, wor
     "scores, words",
     [
         pytest.param(np.zeros(2, np.int64), r"int64\[2\], expected int64\[3\]", id="too short"),
-        pytest.param(np.zeros(3), r"float64\[3\], expected int64\[3\]", id="of floats"),
+        pytest.param(np.zeros(3), r"float64\[3\], expected int64\[3\]", id="floats"),
         pytest.param([1, 2, 3], r"list, expected int64\[3\]", id="a list"),
-        pytest.param(np.array([0, 50, 101]), "scores from 0 to 101, expected 0 to 100", id="too great"),
+        pytest.param(np.array([0, 50, 101]), "scores from 0 to 101, expected 0 to 100", id="too high"),
         pytest.param(np.array([-1, 0, 0]), "scores from -1 to 0, expected 0 to 100", id="negative"),
         pytest.param(101, "scores from 101 to 101", id="one number out of range"),
     ],
 )
-def test_scores_that_break_the_contract_fail_the_attempt_by_name(scores, words):
+def test_wrong_scores_fail_the_attempt_and_name_the_plugin(scores, words):
     bad = scoring("Bad", lambda _name: 0, score_all=lambda *_: scores)
     decision = decide(framework(bad))
     assert isinstance(decision, Fault)
@@ -138,7 +138,7 @@ def pre_filtering(name, answer):
     return plugin(name, fw.PreFilterPlugin, pre_filter=lambda _self, state, _pod: answer)
 
 
-def test_the_nodes_that_several_pre_filters_name_are_intersected():
+def test_node_names_of_several_pre_filters_are_intersected():
     decision = decide(
         framework(
             pre_filtering("One", fw.PreFilterResult(frozenset("ab"))),
@@ -148,7 +148,7 @@ def test_the_nodes_that_several_pre_filters_name_are_intersected():
     assert (decision.node_name, decision.evaluated) == ("b", 1)
 
 
-def test_pre_filters_that_agree_on_no_node_reject_the_pod_for_good():
+def test_pre_filters_with_no_node_in_common_make_the_pod_unresolvable():
     decision = decide(
         framework(
             pre_filtering("Two", fw.PreFilterResult(frozenset("a"))),
@@ -158,13 +158,13 @@ def test_pre_filters_that_agree_on_no_node_reject_the_pod_for_good():
     assert decision.message == "0/3 nodes are available: node(s) didn't satisfy plugin(s) [One Two] simultaneously."
 
 
-def test_nodes_outside_what_a_pre_filter_names_get_its_words():
+def test_nodes_that_a_pre_filter_excludes_get_its_message():
     busy = filtering("Busy", lambda _name: unschedulable("busy"))
     decision = decide(framework(pre_filtering("One", fw.PreFilterResult(frozenset("a"))), busy))
     assert decision.message == "0/3 nodes are available: 1 busy, 2 node(s) didn't satisfy plugin(s) [One]."
 
 
-def test_an_unresolvable_pre_filter_ends_the_attempt_and_an_unschedulable_one_lets_the_others_run():
+def test_an_unresolvable_pre_filter_ends_the_attempt_and_after_an_unschedulable_one_the_others_run():
     ran = []
     later = plugin("Later", fw.PreFilterPlugin, pre_filter=lambda _self, _state, _pod: ran.append(1))
     for answer, expected in ((unresolvable("never"), 0), (unschedulable("later"), 1)):
@@ -174,7 +174,7 @@ def test_an_unresolvable_pre_filter_ends_the_attempt_and_an_unschedulable_one_le
         assert (len(ran), decision.status_plugins) == (expected, {"First"})
 
 
-def test_a_skipping_pre_filter_switches_its_filter_off():
+def test_a_pre_filter_that_skips_disables_its_filter():
     both = plugin(
         "Both",
         fw.PreFilterPlugin,
@@ -185,7 +185,7 @@ def test_a_skipping_pre_filter_switches_its_filter_off():
     assert isinstance(decide(framework(both)), Placement)
 
 
-def test_a_skipping_pre_score_switches_its_score_off():
+def test_a_pre_score_that_skips_disables_its_score():
     both = plugin(
         "Both",
         fw.PreScorePlugin,
@@ -210,7 +210,7 @@ def reserving(name, log, status=None, error=False):
     return plugin(name, fw.ReservePlugin, reserve=reserve, unreserve=unreserve)
 
 
-def test_a_failed_reserve_is_undone_in_reverse_order():
+def test_a_failed_reserve_unreserves_in_reverse_order():
     log = []
     fwk = framework(reserving("One", log), reserving("Two", log, unschedulable("full")), reserving("Three", log))
     status = fwk.reserve(fw.CycleState(), POD, "a")
@@ -218,7 +218,7 @@ def test_a_failed_reserve_is_undone_in_reverse_order():
     assert log == ["reserve One", "reserve Two", "unreserve Three", "unreserve Two", "unreserve One"]
 
 
-def test_a_reserve_that_raises_is_undone_too():
+def test_a_reserve_that_raises_unreserves_too():
     log = []
     fwk = framework(reserving("One", log), reserving("Two", log, error=True))
     with pytest.raises(PluginError, match=r'Reserve plugin "Two".*boom'):
@@ -230,7 +230,7 @@ def permitting(name, status, timeout=0.0):
     return plugin(name, fw.PermitPlugin, permit=lambda *_: (status, timeout))
 
 
-def test_permit_waits_for_all_that_want_to_wait_and_one_denial_decides():
+def test_permit_waits_for_every_plugin_that_waits_and_one_rejection_decides():
     waiting = permitting("Slow", Status(Code.WAIT), 5.0)
     other = permitting("Slower", Status(Code.WAIT), 9.0)
     status, timeouts = framework(waiting, permitting("Fine", None), other).permit(fw.CycleState(), POD, "a")
@@ -247,7 +247,7 @@ def binding(name, answer, log):
     return plugin(name, fw.BindPlugin, bind=bind)
 
 
-def test_the_first_bind_plugin_that_takes_the_pod_wins():
+def test_the_first_bind_plugin_that_does_not_skip_binds_the_pod():
     log = []
     binders = binding("Skips", SKIP, log), binding("Takes", None, log), binding("Last", None, log)
     fwk = framework(*binders, besides=("PrioritySort",))
@@ -255,7 +255,7 @@ def test_the_first_bind_plugin_that_takes_the_pod_wins():
     assert log == ["Skips p a", "Takes p a"]
 
 
-def test_pre_bind_is_left_out_where_its_pre_flight_says_so():
+def test_pre_bind_does_not_run_if_its_pre_flight_skips():
     log = []
 
     def binder(name, flight):
@@ -269,7 +269,7 @@ def test_pre_bind_is_left_out_where_its_pre_flight_says_so():
     assert log == ["Works"]
 
 
-def test_a_plugin_that_cannot_be_built_is_named():
+def test_an_error_in_a_constructor_names_the_plugin():
     def broken(_self, _args, _handle):
         raise ValueError("no such thing")
 
@@ -277,21 +277,21 @@ def test_a_plugin_that_cannot_be_built_is_named():
         framework(plugin("Broken", fw.PreEnqueuePlugin, __init__=broken, pre_enqueue=lambda *_: None))
 
 
-def test_no_node_at_all_is_a_rejection_by_nobody():
+def test_without_nodes_the_pod_is_rejected_by_no_plugin():
     decision = decide(framework(nodes=""))
     assert isinstance(decision, Rejection)
     assert decision.message == "no nodes available to schedule pods"
     assert decision.status_plugins == frozenset()
 
 
-def test_a_post_filter_that_fails_adds_its_words_and_does_not_hide_the_verdict():
+def test_a_failed_post_filter_appends_its_message_to_the_filters_message():
     failing = plugin("Fails", fw.PostFilterPlugin, post_filter=lambda *_: (None, Status(Code.ERROR, ("not found",))))
     decision = decide(framework(filtering("No", lambda _name: unschedulable("no")), failing))
     assert decision.message == "0/3 nodes are available: 3 no. not found"
     assert decision.filter_message == "0/3 nodes are available: 3 no."
 
 
-def test_a_nominated_node_outside_what_pre_filter_left_is_rejected_in_the_words_of_the_filter():
+def test_a_nominated_node_that_pre_filter_excludes_is_rejected_with_the_filters_message():
     narrowing = plugin(
         "Narrowing", fw.PreFilterPlugin, pre_filter=lambda _self, _state, _pod: fw.PreFilterResult(frozenset("a"))
     )

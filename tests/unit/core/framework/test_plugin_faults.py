@@ -1,4 +1,4 @@
-"""A plugin that raises or returns nonsense, at every point: its name is told, and nothing else is harmed."""
+"""A plugin that raises or returns a wrong answer fails its own attempt only, and the error names it."""
 
 import asyncio
 
@@ -73,7 +73,7 @@ RAISES = [pytest.param(boom, id="an exception"), pytest.param(leave, id="an exit
 
 @pytest.mark.parametrize("method", NO_STATUS + RAISES)
 @pytest.mark.parametrize("point, name", [("preFilter", "pre_filter"), ("filter", "filter"), ("preScore", "pre_score")])
-def test_up_to_scoring_the_attempt_fails_by_the_plugins_name(point, name, method):
+def test_a_fault_before_scoring_fails_the_attempt_and_names_the_plugin(point, name, method):
     decision = decide(framework(point, **{name: method}))
     assert isinstance(decision, Fault)
     assert decision.plugin == "Bad"
@@ -83,7 +83,7 @@ def test_up_to_scoring_the_attempt_fails_by_the_plugins_name(point, name, method
 @pytest.mark.parametrize(
     "answer", [np.ones(2, bool), [True, True], np.array(True), fw.FilterResult(np.ones(3, bool), tuple)]
 )
-def test_a_filter_over_all_nodes_must_return_one_verdict_a_node(answer):
+def test_filter_all_must_return_one_verdict_per_node(answer):
     decision = decide(framework("filter", filter=giving(None), filter_all=giving(answer)))
     assert isinstance(decision, Fault)
     assert 'running "Bad" filter plugin: filter_all returned' in decision.message
@@ -98,7 +98,7 @@ def test_a_filter_over_all_nodes_must_return_one_verdict_a_node(answer):
         pytest.param(lambda: (np.array([0, 0]), [Status(Code.SUCCESS)]), id="no rejection"),
     ],
 )
-def test_an_explanation_that_is_wrong_is_blamed_on_its_plugin(explain):
+def test_a_wrong_explanation_names_the_plugin(explain):
     answer = fw.FilterResult(np.zeros(2, bool), explain)
     decision = decide(framework("filter", filter=giving(None), filter_all=giving(answer)))
     assert isinstance(decision, Fault)
@@ -113,7 +113,7 @@ def test_a_score_must_be_a_whole_number(score):
 
 
 @pytest.mark.parametrize("answer", [None, unschedulable("x"), (None, "x"), ("result", unschedulable("x"))])
-def test_a_post_filter_that_returns_nonsense_fails_the_attempt(answer):
+def test_a_wrong_answer_of_post_filter_fails_the_attempt(answer):
     only_small = parse_pod(make_pod("big", requests={"cpu": "99"}))
     decision = decide(framework("postFilter", post_filter=giving(answer)), only_small)
     assert isinstance(decision, Fault)
@@ -121,13 +121,13 @@ def test_a_post_filter_that_returns_nonsense_fails_the_attempt(answer):
 
 
 @pytest.mark.parametrize("method", NO_STATUS + RAISES)
-def test_a_gate_that_is_broken_is_no_open_gate(method):
+def test_a_broken_pre_enqueue_does_not_let_the_pod_through(method):
     with pytest.raises(PluginError, match='running PreEnqueue plugin "Bad"'):
         framework("preEnqueue", pre_enqueue=method).pre_enqueue(POD)
 
 
 @pytest.mark.parametrize("method", NO_STATUS + RAISES)
-def test_a_broken_reserve_is_undone(method):
+def test_a_broken_reserve_is_unreserved(method):
     undone = []
     fwk = framework("reserve", reserve=method, unreserve=lambda *args: undone.append(args[-1]))
     with pytest.raises(PluginError, match='running Reserve plugin "Bad"'):
@@ -140,17 +140,17 @@ def test_a_broken_reserve_is_undone(method):
     [
         pytest.param(None, id="None"),
         pytest.param(unschedulable("x"), id="a bare status"),
-        pytest.param((Status(Code.WAIT), None), id="a wait without end"),
-        pytest.param((Status(Code.WAIT), float("nan")), id="a wait of no number"),
-        pytest.param((Status(Code.WAIT), -1), id="a negative wait"),
+        pytest.param((Status(Code.WAIT), None), id="a wait without a timeout"),
+        pytest.param((Status(Code.WAIT), float("nan")), id="a timeout that is not a number"),
+        pytest.param((Status(Code.WAIT), -1), id="a negative timeout"),
     ],
 )
-def test_a_permit_that_returns_nonsense_is_named(answer):
+def test_a_wrong_answer_of_permit_names_the_plugin(answer):
     with pytest.raises(PluginError, match='running Permit plugin "Bad"'):
         framework("permit", permit=giving(answer)).permit(fw.CycleState(), POD, "a")
 
 
-def test_permit_waits_for_a_quarter_of_an_hour_at_most():
+def test_permit_waits_for_at_most_fifteen_minutes():
     fwk = framework("permit", permit=giving((Status(Code.WAIT), 1e9)))
     assert fwk.permit(fw.CycleState(), POD, "a")[1] == {"Bad": 900.0}
 
@@ -160,7 +160,7 @@ def test_permit_waits_for_a_quarter_of_an_hour_at_most():
     "point, name, extra",
     [("preBind", "pre_bind", ()), ("bind", "bind", ({},)), ("postBind", "post_bind", ())],
 )
-def test_from_pre_bind_on_a_broken_plugin_is_named(point, name, extra, method):
+def test_a_fault_in_pre_bind_bind_or_post_bind_names_the_plugin(point, name, extra, method):
     async def broken(*args):
         return method(*args)
 
@@ -175,13 +175,15 @@ def test_from_pre_bind_on_a_broken_plugin_is_named(point, name, extra, method):
         pytest.param(boom, id="it raises"),
         pytest.param(giving(5), id="a number"),
         pytest.param(giving([ClusterEvent(NODE, Action.ADD)]), id="an event without a hint"),
-        pytest.param(giving([EventHint("NodeAdd")]), id="a label for an event"),
-        pytest.param(giving([EventHint(ClusterEvent(NODE, "Add"))]), id="an action in words"),
-        pytest.param(giving([EventHint(ClusterEvent(None, Action.ADD))]), id="no kind"),
-        pytest.param(giving([EventHint(ClusterEvent(NODE, Action.ADD), Hint.SKIP)]), id="an answer for a function"),
+        pytest.param(giving([EventHint("NodeAdd")]), id="a string instead of an event"),
+        pytest.param(giving([EventHint(ClusterEvent(NODE, "Add"))]), id="a string instead of an action"),
+        pytest.param(giving([EventHint(ClusterEvent(None, Action.ADD))]), id="an event without a kind"),
+        pytest.param(
+            giving([EventHint(ClusterEvent(NODE, Action.ADD), Hint.SKIP)]), id="an answer instead of a function"
+        ),
     ],
 )
-def test_hints_that_are_none_are_refused_when_the_profile_is_built(hints):
+def test_wrong_hints_are_refused_when_the_profile_is_built(hints):
     bad = type(
         "Bad",
         (fw.Plugin, fw.FilterPlugin, fw.EnqueueExtensions),
@@ -194,7 +196,7 @@ def test_hints_that_are_none_are_refused_when_the_profile_is_built(hints):
 
 
 @pytest.mark.parametrize("gates", [{}, {"DynamicResourceAllocation": False}], ids=["disabled", "its gate off"])
-def test_pods_with_claims_are_held_back_even_without_the_plugin_that_says_so(gates):
+def test_pods_with_resource_claims_are_rejected_even_if_dynamic_resources_is_disabled(gates):
     made = World(Features(gates))
     made.fill({"nodes": [make_node("a")]})
     plugins = {} if gates else {"multiPoint": {"disabled": [{"name": "DynamicResources"}]}}
@@ -206,7 +208,7 @@ def test_pods_with_claims_are_held_back_even_without_the_plugin_that_says_so(gat
     assert isinstance(decide(fwk), Placement)
 
 
-def test_pods_of_equal_priority_that_are_nominated_count():
+def test_nominated_pods_of_equal_priority_count_as_present():
     made = World()
     made.fill({"nodes": [make_node("a", allocatable={"cpu": "2"})]})
     made.set_pod(make_pod("promised", priority=5, requests={"cpu": "2"}, status={"nominatedNodeName": "a"}))

@@ -1,4 +1,4 @@
-"""Findings that are kept for pods of one template say what a search that remembers nothing says, whatever happens in between."""
+"""Cached verdicts equal the verdicts of a framework without a cache, whatever changes in between."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def urgent(name="urgent", cpu="3", priority=100, **more):
 
 
 class FullCluster:
-    """A cluster of full nodes, and a framework that remembers."""
+    """A cluster of full nodes, and a framework whose cache lives on."""
 
     def __init__(self, nodes=3):
         self.world = World(clock=lambda: NOW)
@@ -50,7 +50,7 @@ class FullCluster:
         return schedule(framework or self.framework, self.cache, pod, lambda _n: 0)
 
     def searched(self, pod, framework):
-        """All that a dry run finds, wherever it starts."""
+        """The complete result of a dry run, independent of the node it starts with."""
         decision = self.decide(pod, framework)
         if not isinstance(decision, Rejection):
             return decision.node_name, decision.feasible
@@ -62,10 +62,10 @@ class FullCluster:
         return decision.filter_message, found
 
 
-def test_what_is_found_is_what_a_search_without_memory_finds_after_any_history():
+def test_a_framework_with_a_cache_decides_like_a_fresh_one_after_any_history():
     chance = random.Random(3)
-    siege = FullCluster(5)
-    cache = siege.cache
+    cluster = FullCluster(5)
+    cache = cluster.cache
     for step in range(300):
         name = f"n{chance.randrange(5)}"
         match chance.randrange(7):
@@ -93,12 +93,12 @@ def test_what_is_found_is_what_a_search_without_memory_finds_after_any_history()
                     cache.set_object("PodDisruptionBudget", budget)
         more = chance.choice([{}, {"spec": {"nodeSelector": {"x": "a"}}}])
         pod = urgent("one", chance.choice(["2", "3"]), chance.choice([2, 100]), **more)
-        assert siege.searched(pod, siege.framework) == siege.searched(pod, siege.fresh()), f"step {step}"
+        assert cluster.searched(pod, cluster.framework) == cluster.searched(pod, cluster.fresh()), f"step {step}"
 
 
 @pytest.fixture
 def counted(monkeypatch):
-    """How many dry runs were made."""
+    """The nodes on which victims were searched."""
     from podwright.core.plugins import default_preemption
 
     made = []
@@ -112,27 +112,27 @@ def counted(monkeypatch):
     return made
 
 
-def test_a_node_is_searched_once_for_pods_of_one_template(counted):
-    siege = FullCluster()
+def test_a_node_is_searched_once_for_pods_with_the_same_verdict_key(counted):
+    cluster = FullCluster()
     for number in range(4):
-        siege.decide(urgent(f"urgent{number}"))
+        cluster.decide(urgent(f"urgent{number}"))
     assert sorted(counted) == ["n0", "n1", "n2"]
 
 
-def test_a_node_is_searched_anew_when_a_pod_on_it_changes(counted):
-    siege = FullCluster()
-    siege.decide(urgent())
+def test_a_node_is_searched_again_when_a_pod_on_it_changes(counted):
+    cluster = FullCluster()
+    cluster.decide(urgent())
     counted.clear()
-    siege.cache.set_pod(placed("p1-0", "n1", 0, "1", "2024-01-01T00:00:00Z"))
-    siege.decide(urgent())
+    cluster.cache.set_pod(placed("p1-0", "n1", 0, "1", "2024-01-01T00:00:00Z"))
+    cluster.decide(urgent())
     assert counted == ["n1"]
 
 
-def test_nothing_is_kept_for_a_pod_whose_fate_depends_on_other_nodes():
-    siege = FullCluster()
+def test_verdicts_that_depend_on_other_nodes_are_not_cached():
+    cluster = FullCluster()
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     for pod, kept in ((urgent(), True), (urgent(spec={"affinity": affinity}), False)):
         state = CycleState()
-        siege.framework.pre_filter(state, pod)
-        assert (siege.framework.verdict_key(state, pod) is not None) is kept
+        cluster.framework.pre_filter(state, pod)
+        assert (cluster.framework.verdict_key(state, pod) is not None) is kept

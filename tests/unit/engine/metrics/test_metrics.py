@@ -1,4 +1,4 @@
-"""Metrics by kube-scheduler's names: that they say what happened."""
+"""Each metric counts and times what docs/metrics.md says."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import generate_latest
 
 from podwright import __version__
 from podwright.core.framework.interface import FilterPlugin, PermitPlugin, Plugin
 from podwright.core.framework.status import Code, Status
 from podwright.core.queue import hinting
-from podwright.engine.metrics import families
-from podwright.engine.metrics.metrics import ATTEMPTS_PER_MEASURED, CATALOGUE, POD_RESOURCES, QUEUE_INCOMING_PODS
+from podwright.engine.metrics.metrics import ATTEMPTS_PER_MEASURED, CATALOGUE, POD_RESOURCES
 from support.engine.kit import PerNode, Rig, Slow, custom_policy, deciding, on_node, ours, settle, values
 from support.objects.builders import make_node
 
@@ -22,7 +21,7 @@ SLI = "scheduler_pod_scheduling_sli_duration_seconds"
 
 
 class Broken(Plugin, FilterPlugin):
-    """Fails for the pods that say so."""
+    """Raises for pods with the label `broken`."""
 
     name = "Broken"
 
@@ -38,7 +37,7 @@ class Waiter(Plugin, PermitPlugin):
         return Status(Code.WAIT), 30.0
 
 
-async def test_pods_that_wait_are_counted_by_who_rejected_them():
+async def test_unschedulable_pods_are_counted_by_the_plugins_that_rejected_them():
     rig = Rig()
     rig.node("a", allocatable={"cpu": "1"})
     rig.pod("big", requests={"cpu": "2"})
@@ -55,7 +54,7 @@ async def test_pods_that_wait_are_counted_by_who_rejected_them():
         assert ("NodeResourcesFit", "podwright") not in values(rig, "scheduler_unschedulable_pods")
 
 
-async def test_pods_enter_queues_as_often_as_they_do():
+async def test_each_entry_into_a_queue_is_counted_by_its_event():
     rig = Rig()
     rig.node("a", allocatable={"cpu": "1"})
     rig.pod("big", requests={"cpu": "2"})
@@ -73,7 +72,7 @@ async def test_pods_enter_queues_as_often_as_they_do():
         assert rig.cluster.bound == [("big", "a")]
 
 
-async def test_one_attempt_in_so_many_is_measured_from_filter_to_bind():
+async def test_one_attempt_in_fifty_is_measured_from_pre_filter_to_bind():
     rig = Rig({"PerNode": PerNode})
     for name in ("a", "b"):
         rig.node(name)
@@ -99,7 +98,7 @@ async def test_one_attempt_in_so_many_is_measured_from_filter_to_bind():
             assert plugins.get(expected) == 2, expected
 
 
-async def test_what_is_measured_says_how_it_ended():
+async def test_durations_are_labelled_with_the_status_that_ended_them():
     rig = Rig({"Slow": Slow})
     rig.node("a", allocatable={"cpu": "1"})
     Slow.gate = asyncio.get_running_loop().create_future()
@@ -128,7 +127,7 @@ async def test_events_and_hints_are_measured():
         assert hints == {("NodeResourcesFit", "NodeAdd", "QueueSkip"): 1}
 
 
-async def test_every_kind_of_event_has_its_label():
+async def test_durations_of_events_are_labelled_with_kube_schedulers_event_names():
     rig = Rig()
     node = make_node("a")
     rig.engine.nodes.put(node)
@@ -157,7 +156,7 @@ async def test_every_kind_of_event_has_its_label():
     )
 
 
-async def test_attempts_at_preemption_count_with_and_without_victims():
+async def test_preemption_attempts_are_counted_with_and_without_victims():
     rig = Rig()
     rig.node("a", allocatable={"cpu": "1"})
     rig.engine.assigned.put(on_node(ours("low", requests={"cpu": "1"}, priority=0), "a"))
@@ -173,9 +172,9 @@ async def test_attempts_at_preemption_count_with_and_without_victims():
         assert values(rig, "scheduler_preemption_goroutines_execution_total") == {("error",): 1}
 
 
-async def test_searches_for_victims_are_measured_by_how_they_ended():
+async def test_searches_for_victims_are_labelled_with_the_code_that_ended_them():
     class Deliberate(Plugin, FilterPlugin):
-        """Takes a second for each look at a node."""
+        """Takes a second per node."""
 
         name = "Deliberate"
 
@@ -198,7 +197,7 @@ async def test_searches_for_victims_are_measured_by_how_they_ended():
         assert values(rig, "scheduler_workload_preemption_attempts_total") == {}
 
 
-async def test_a_pod_that_only_time_helped_is_counted():
+async def test_a_pod_that_was_scheduled_after_a_flush_is_counted():
     rig = Rig()
     rig.node("a", allocatable={"cpu": "1"})
     rig.pod("web", requests={"cpu": "2"})
@@ -208,7 +207,7 @@ async def test_a_pod_that_only_time_helped_is_counted():
         rig.engine.wake()
         await settle()
         assert values(rig, "scheduler_pod_scheduled_after_flush_total") == {(): 0}
-        # A node that came without its event: what hints that are wrong look like.
+        # A node is added without an event, as if a queueing hint had wrongly skipped the event.
         other = Rig()
         other.node("b", allocatable={"cpu": "8"})
         rig.engine.cache.set_node(other.engine.cache.present("b").node)
@@ -220,7 +219,7 @@ async def test_a_pod_that_only_time_helped_is_counted():
 
 
 @pytest.mark.parametrize(("allowed", "result"), [(True, "Success"), (False, "Unschedulable")])
-async def test_waits_in_permit_end_with_a_code(allowed, result):
+async def test_waits_in_permit_are_labelled_with_the_code_that_ended_them(allowed, result):
     rig = Rig({"Waiter": Waiter})
     rig.node("a")
     rig.engine.policies.apply(custom_policy("permit", "Waiter"))
@@ -232,7 +231,7 @@ async def test_waits_in_permit_end_with_a_code(allowed, result):
         assert values(rig, "scheduler_permit_wait_duration_seconds_count") == {(result,): 1}
 
 
-async def test_what_is_kept_and_cached_is_counted():
+async def test_gauges_show_in_flight_events_and_the_size_of_the_cache():
     rig = Rig()
     rig.node("a")
     rig.cluster.outcomes = [asyncio.get_running_loop().create_future()]
@@ -242,7 +241,7 @@ async def test_what_is_kept_and_cached_is_counted():
     assert values(rig, "scheduler_cache_size") == {("nodes",): 1, ("pods",): 0, ("assumed_pods",): 0}
 
 
-def test_the_tables_in_the_docs_list_the_catalogue_with_its_labels():
+def test_the_tables_in_the_docs_list_every_metric_of_the_catalogue_with_its_labels():
     text = (Path(__file__).parents[4] / "docs" / "metrics.md").read_text().partition("## Missing")[0]
     documented = {
         name: tuple(re.findall(r"`(\w+)`", labels))
@@ -251,18 +250,13 @@ def test_the_tables_in_the_docs_list_the_catalogue_with_its_labels():
     assert documented == {each.exposed_name: each.labels for each in (*CATALOGUE, *POD_RESOURCES)}
 
 
-def test_scrapes_show_the_catalogue_and_what_prometheus_says_of_the_process():
+def test_a_scrape_shows_the_catalogue_and_the_metrics_of_the_process():
     shown = {family.name for family in Rig().ports.metrics.registry.collect()}
     assert {name for name in shown if not name.startswith(("process_", "python_"))} == {each.name for each in CATALOGUE}
     assert "process_cpu_seconds" in shown
 
 
-def test_a_series_has_a_value_for_each_label():
-    with pytest.raises(ValueError, match="scheduler_queue_incoming_pods has the labels"):
-        Rig().ports.metrics.count(QUEUE_INCOMING_PODS, "active")
-
-
-async def test_attempts_count_by_how_they_ended():
+async def test_attempts_are_counted_by_result():
     rig = Rig({"Broken": Broken})
     rig.node("a", allocatable={"cpu": "1"})
     rig.engine.policies.apply(custom_policy("filter", "Broken"))
@@ -280,12 +274,12 @@ async def test_attempts_count_by_how_they_ended():
 @pytest.mark.parametrize(
     ("attempt", "seconds", "result"),
     [
-        pytest.param("bound", 5.0, "scheduled", id="from the decision until the pod is bound"),
-        pytest.param("turned down", 0.75, "unschedulable", id="until a binding was turned down"),
-        pytest.param("failed", 2.0, "error", id="until a binding failed"),
+        pytest.param("bound", 5.0, "scheduled", id="until the pod is bound"),
+        pytest.param("rejected", 0.75, "unschedulable", id="until PreBind rejects the node"),
+        pytest.param("failed", 2.0, "error", id="until PreBind fails"),
     ],
 )
-async def test_an_attempt_lasts_until_its_binding_has_ended(attempt, seconds, result):
+async def test_an_attempt_lasts_until_its_binding_cycle_ends(attempt, seconds, result):
     rig = Rig({"Slow": Slow})
     rig.node("a")
     Slow.gate = asyncio.get_running_loop().create_future()
@@ -303,7 +297,7 @@ async def test_an_attempt_lasts_until_its_binding_has_ended(attempt, seconds, re
         assert values(rig, "scheduler_scheduling_attempt_duration_seconds_sum") == {(result, "podwright"): seconds}
 
 
-async def test_a_bound_pod_tells_how_long_it_waited_and_how_many_attempts_it_took():
+async def test_the_time_and_the_attempts_until_a_pod_is_bound_are_observed():
     rig = Rig()
     rig.node("a", allocatable={"cpu": "1"})
     rig.pod("web", requests={"cpu": "2"})
@@ -320,7 +314,7 @@ async def test_a_bound_pod_tells_how_long_it_waited_and_how_many_attempts_it_too
 
 
 @pytest.mark.parametrize(("attempts", "label"), [(1, "1"), (14, "14"), (15, "15+"), (16, "15+"), (40, "15+")])
-async def test_pods_of_fifteen_attempts_and_more_are_told_together(attempts, label):
+async def test_pods_with_fifteen_attempts_or_more_share_one_label(attempts, label):
     rig = Rig()
     rig.node("a")
     rig.pod("web")
@@ -345,7 +339,7 @@ async def test_pods_of_fifteen_attempts_and_more_are_told_together(attempts, lab
         ("scheduler_event_handling_duration_seconds", 0.0001, 2, 12),
     ],
 )
-async def test_buckets_are_those_of_kube_scheduler(metric, first, factor, count):
+async def test_buckets_match_kube_scheduler(metric, first, factor, count):
     rig = Rig({"Waiter": Waiter})
     rig.node("a", allocatable={"cpu": "1"})
     rig.engine.policies.apply(custom_policy("permit", "Waiter"))
@@ -366,7 +360,7 @@ async def test_buckets_are_those_of_kube_scheduler(metric, first, factor, count)
         assert sorted(bounds) == pytest.approx([*(first * factor**n for n in range(count)), float("inf")])
 
 
-async def test_no_series_says_when_it_began():
+async def test_no_created_series_are_exposed():
     rig = Rig()
     rig.node("a")
     rig.pod("web")
@@ -376,51 +370,8 @@ async def test_no_series_says_when_it_began():
         assert "_created" not in text
 
 
-def test_the_version_is_told_and_not_as_one_of_kubernetes():
+def test_the_version_is_exposed_under_a_name_of_its_own():
     families = {family.name: family for family in Rig().ports.metrics.registry.collect()}
     (sample,) = families["podwright_build_info"].samples
     assert (sample.labels["version"], sample.value) == (__version__, 1)
     assert "kubernetes_build_info" not in families
-
-
-def exposition(registry):
-    return [line for line in generate_latest(registry).decode().splitlines() if "_created" not in line]
-
-
-class Shown:
-    """A collector of one family."""
-
-    def __init__(self, family):
-        self.family = family
-
-    def collect(self):
-        return [self.family.collect()]
-
-
-def test_histograms_are_exposed_as_by_the_prometheus_client():
-    registry, expected = CollectorRegistry(), CollectorRegistry()
-    ours = families.HistogramFamily(families.Histogram("seconds", "What was seen.", ("of",), (1.0, 2.0, 4.0)))
-    registry.register(Shown(ours))
-    theirs = Histogram("seconds", "What was seen.", ["of"], buckets=[1.0, 2.0, 4.0], registry=expected)
-    for value in [0.0, 0.5, 1.0, 1.5, 4.0, 4.1, 100.0]:
-        ours.of("it").observe(value)
-        theirs.labels("it").observe(value)
-    assert exposition(registry) == exposition(expected)
-
-
-def test_counters_are_exposed_as_by_the_prometheus_client():
-    registry, expected = CollectorRegistry(), CollectorRegistry()
-    ours = families.CounterFamily(families.Counter("seen", "What was seen.", ("by", "of")))
-    registry.register(Shown(ours))
-    theirs = Counter("seen", "What was seen.", ["by", "of"], registry=expected)
-    for number, labels in enumerate([("a", "b"), ("a", "c"), ("a", "b")], 1):
-        ours.of(*labels)[0] += number
-        theirs.labels(*labels).inc(number)
-    assert exposition(registry) == exposition(expected)
-
-
-def test_metrics_without_labels_are_exposed_before_they_are_counted():
-    registry, expected = CollectorRegistry(), CollectorRegistry()
-    registry.register(Shown(families.CounterFamily(families.Counter("seen", "What was seen."))))
-    Counter("seen", "What was seen.", registry=expected)
-    assert exposition(registry) == exposition(expected)

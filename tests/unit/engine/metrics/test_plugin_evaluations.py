@@ -1,4 +1,4 @@
-"""How often each plugin was asked, as kube-scheduler counts it."""
+"""scheduler_plugin_evaluation_total counts the calls of each plugin as kube-scheduler does."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from support.engine.kit import PerNode, Rig, custom_policy, deciding, settle, va
 EVALUATED = "scheduler_plugin_evaluation_total"
 
 
-def asked(rig, plugin):
-    """How often the plugin was asked, by extension point."""
+def calls(rig, plugin):
+    """How often the plugin was called, by extension point."""
     return {point: count for (name, point, _), count in values(rig, EVALUATED).items() if name == plugin and count}
 
 
-async def test_plugins_are_asked_about_the_nodes_that_those_before_left():
+async def test_a_filter_is_counted_for_the_nodes_that_passed_the_filters_before_it():
     rig = Rig({"PerNode": PerNode})
     policy = custom_policy("filter", "PerNode")
     policy["spec"]["plugins"]["score"] = {"enabled": [{"name": "PerNode"}]}
@@ -28,32 +28,34 @@ async def test_plugins_are_asked_about_the_nodes_that_those_before_left():
     rig.pod("web", requests={"cpu": "2"}, spec={"nodeSelector": {"disk": "ssd"}})
     async with deciding(rig):
         assert len(rig.cluster.bound) == 1
-        # Of four nodes one has another label, and one is too small.
-        assert asked(rig, "NodeUnschedulable") == {"PreFilter": 1, "Filter": 4}
-        assert asked(rig, "NodeAffinity") == {"PreFilter": 1, "Filter": 4}
-        assert asked(rig, "NodeResourcesFit") == {"PreFilter": 1, "Filter": 3, "PreScore": 1, "Score": 2}
-        assert asked(rig, "PerNode") == {"Filter": 2, "Score": 2}
-        # These said Skip; that they are there is told.
+        # One of the four nodes has another label, and one is too small.
+        assert calls(rig, "NodeUnschedulable") == {"PreFilter": 1, "Filter": 4}
+        assert calls(rig, "NodeAffinity") == {"PreFilter": 1, "Filter": 4}
+        assert calls(rig, "NodeResourcesFit") == {"PreFilter": 1, "Filter": 3, "PreScore": 1, "Score": 2}
+        assert calls(rig, "PerNode") == {"Filter": 2, "Score": 2}
+        # Plugins that returned Skip are shown with 0.
         assert values(rig, EVALUATED)["NodePorts", "Filter", "podwright"] == 0
-        assert asked(rig, "NodePorts") == asked(rig, "InterPodAffinity") == {}
+        assert calls(rig, "NodePorts") == calls(rig, "InterPodAffinity") == {}
         assert {profile for _, _, profile in values(rig, EVALUATED)} == {"podwright"}
 
 
-async def test_a_pod_without_a_choice_is_not_scored():
+async def test_a_pod_with_a_single_feasible_node_is_not_scored():
     rig = Rig()
     rig.node("a")
     rig.pod("web")
     rig.pod("big", requests={"cpu": "100"})
     async with deciding(rig):
         assert rig.cluster.bound == [("web", "a")]
-        assert asked(rig, "NodeResourcesFit") == {"PreFilter": 2, "Filter": 2}
+        assert calls(rig, "NodeResourcesFit") == {"PreFilter": 2, "Filter": 2}
 
 
 @pytest.mark.parametrize(
     ("code", "after"),
     [
-        pytest.param(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, {}, id="for good: nobody else is asked"),
-        pytest.param(Code.UNSCHEDULABLE, {"PreFilter": 1}, id="for now: the others are asked, but about no node"),
+        pytest.param(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, {}, id="unresolvable: no other plugin runs"),
+        pytest.param(
+            Code.UNSCHEDULABLE, {"PreFilter": 1}, id="unschedulable: the other PreFilter plugins run, and no filters"
+        ),
     ],
 )
 async def test_pre_filter_can_end_an_attempt(code, after):
@@ -77,20 +79,20 @@ async def test_pre_filter_can_end_an_attempt(code, after):
     rig.pod("web")
     async with deciding(rig):
         assert rig.counts == {"unschedulable": 1}
-        assert asked(rig, "Never") == {"PreFilter": 1}
-        assert asked(rig, "After") == after
-        assert asked(rig, "NodeResourcesFit") == {"PreFilter": 1}
+        assert calls(rig, "Never") == {"PreFilter": 1}
+        assert calls(rig, "After") == after
+        assert calls(rig, "NodeResourcesFit") == {"PreFilter": 1}
 
 
-async def test_what_plugins_of_a_policy_were_asked_stays_when_it_goes():
+async def test_counts_of_a_policy_survive_its_removal():
     rig = Rig({"PerNode": PerNode})
     rig.node("a")
     rig.engine.policies.apply(custom_policy("filter", "PerNode"))
     rig.pod("web")
     async with deciding(rig):
         rig.engine.policies.remove("custom")
-        assert asked(rig, "PerNode") == {"Filter": 1}
+        assert calls(rig, "PerNode") == {"Filter": 1}
         rig.pod("api")
         await settle()
-        assert asked(rig, "PerNode") == {"Filter": 1}
-        assert asked(rig, "NodeUnschedulable") == {"PreFilter": 2, "Filter": 2}
+        assert calls(rig, "PerNode") == {"Filter": 1}
+        assert calls(rig, "NodeUnschedulable") == {"PreFilter": 2, "Filter": 2}

@@ -1,4 +1,4 @@
-"""Requests to the API server as client-go counts and measures them."""
+"""Requests to the API server are counted and timed as by client-go."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def metrics():
 
 
 def samples(metrics, name):
-    """By all labels but the host, of which there is one."""
+    """Samples by all labels except the host, which is always the same."""
     found = {}
     for family in metrics.registry.collect():
         for sample in family.samples:
@@ -29,7 +29,7 @@ def samples(metrics, name):
     return found
 
 
-async def test_requests_count_by_code_and_method(metrics):
+async def test_requests_are_counted_by_code_and_method(metrics):
     answers = says(201, {}), says(201, {}), says(409), says(200, {})
     async with api(*answers, metrics=metrics) as (http, _):
         for _ in range(2):
@@ -45,7 +45,7 @@ async def test_requests_count_by_code_and_method(metrics):
     assert samples(metrics, "rest_client_request_duration_seconds_count") == {("POST",): 3, ("GET",): 1}
 
 
-async def test_a_request_without_an_answer_counts_as_an_error(metrics):
+async def test_a_request_without_an_answer_is_counted_as_an_error(metrics):
     async def late(_request):
         await forever()
 
@@ -57,13 +57,13 @@ async def test_a_request_without_an_answer_counts_as_an_error(metrics):
     assert samples(metrics, "rest_client_request_duration_seconds_sum")["POST",] >= 0.05
 
 
-async def test_a_request_that_was_refused_and_sent_again_counts_twice(metrics):
+async def test_a_request_that_is_retried_is_counted_twice(metrics):
     async with api(says(401), says(200, {}), metrics=metrics) as (http, _):
         await http.call("GET", "/one")
     assert samples(metrics, "rest_client_requests_total") == {("401", "GET"): 1, ("200", "GET"): 1}
 
 
-async def test_streams_count_and_are_not_measured(metrics):
+async def test_streams_are_counted_but_not_timed(metrics):
     async with api(streams({"a": 1}), says(410), default=hangs_up(), metrics=metrics) as (http, _):
         async with http.stream("/watch", {}) as response:
             await response.read()
@@ -85,7 +85,7 @@ async def test_streams_count_and_are_not_measured(metrics):
     ("seconds", "bucket"),
     [(0.004, "0.005"), (0.02, "0.025"), (0.2, "0.25"), (3.0, "4.0"), (60.0, "60.0"), (61.0, "+Inf")],
 )
-def test_durations_fall_into_the_buckets_of_client_go(metrics, seconds, bucket):
+def test_buckets_match_client_go(metrics, seconds, bucket):
     HostMetrics(metrics, "kubernetes:443").answered("GET", 200, seconds)
     text = generate_latest(metrics.registry).decode()
     lines = [line for line in text.splitlines() if line.startswith("rest_client_request_duration_seconds_bucket")]

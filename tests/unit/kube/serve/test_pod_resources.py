@@ -1,4 +1,4 @@
-"""/metrics/resources: what pods request and may take, as kube-scheduler tells it."""
+"""/metrics/resources shows what pods request, and their limits, as kube-scheduler does."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from support.objects.builders import make_pod
 GI = 2**30
 
 
-def told(pods):
-    """(request or limit, pod, node, resource) to the amount."""
+def amounts(pods):
+    """Amounts by (request or limit, pod, node, resource)."""
     text = b"".join(pages(lambda: pods)).decode()
     return {
         (family.name.removeprefix("kube_pod_resource_"), *(sample.labels[k] for k in ("pod", "node", "resource"))): sample.value
@@ -38,21 +38,21 @@ def container(restart=None, requests=None, **limits):
     return made | ({"restartPolicy": restart} if restart else {})
 
 
-async def test_pods_that_wait_and_all_that_are_on_nodes_are_told():
+async def test_pending_pods_and_all_pods_on_nodes_are_listed():
     rig = Rig()
     rig.node("a", allocatable={"cpu": "1"})
     rig.pod("waits", requests={"cpu": "2500m"})
     rig.engine.assigned.put(make_pod("theirs", node="a", requests={"memory": "1Gi"}))
     rig.engine.assigned.put(make_pod("stray", node="gone", requests={"cpu": "1"}))
     rig.engine.assigned.put(make_pod("done", node="a", requests={"cpu": "1"}, status={"phase": "Succeeded"}))
-    assert told(known(rig)) == {
+    assert amounts(known(rig)) == {
         ("request", "waits", "", "cpu"): 2.5,
         ("request", "theirs", "a", "memory"): GI,
         ("request", "stray", "gone", "cpu"): 1,
     }
 
 
-async def test_a_pod_is_told_once_while_it_is_bound():
+async def test_a_pod_is_listed_once_while_it_is_being_bound():
     rig = Rig()
     rig.node("a")
     answer = asyncio.get_running_loop().create_future()
@@ -60,25 +60,25 @@ async def test_a_pod_is_told_once_while_it_is_bound():
     raw = rig.pod("web", requests={"cpu": "1"})
     async with deciding(rig):
         assert rig.placed_on("web") == "a"
-        assert told(known(rig)) == {("request", "web", "", "cpu"): 1}
+        assert amounts(known(rig)) == {("request", "web", "", "cpu"): 1}
         assert len(known(rig)) == 1
         answer.set_result(None)
         rig.confirm(raw, "a")
         await settle()
-        assert told(known(rig)) == {("request", "web", "a", "cpu"): 1}
+        assert amounts(known(rig)) == {("request", "web", "a", "cpu"): 1}
 
 
-async def test_a_pod_that_is_bound_while_it_is_told_is_not_told_twice():
+async def test_a_pod_that_is_bound_between_two_pages_is_not_listed_twice():
     rig = Rig()
     rig.node("a")
     raw = rig.pod("web", requests={"cpu": "1"})
-    telling = known_pods(rig.engine.cache, rig.engine.queue)
-    assert next(telling).name == "web"
+    listing = known_pods(rig.engine.cache, rig.engine.queue)
+    assert next(listing).name == "web"
     rig.confirm(raw, "a")
-    assert list(telling) == []
+    assert list(listing) == []
 
 
-def test_a_series_has_the_labels_of_kube_scheduler():
+def test_a_series_has_kube_schedulers_labels():
     pod = make_pod(
         "web", namespace="shop", node="a", requests={"cpu": "100m"}, priority=7, spec={"schedulerName": 'a"b\\'}
     )
@@ -100,7 +100,7 @@ def test_a_series_has_the_labels_of_kube_scheduler():
         ("example.com/gpu", ""),
     ],
 )
-def test_a_resource_has_its_unit(resource, unit):
+def test_each_resource_has_a_unit(resource, unit):
     pod = parse_pod(make_pod(spec={"containers": [container(requests={resource: "4"}, **{resource: "8"})]}))
     text = b"".join(pages(lambda: [pod])).decode()
     assert text.count(f'resource="{resource}",unit="{unit}"') == 2
@@ -121,23 +121,23 @@ def test_a_resource_has_its_unit(resource, unit):
                 "initContainers": [container("Always", cpu="1"), container(cpu="3", memory="1Gi")],
             },
             {"cpu": 4, "memory": GI},
-            id="an init container counts with the sidecars before it where that is more",
+            id="an init container and the sidecars before it count if they have more than the containers",
         ),
         pytest.param(
             {"containers": [container(cpu="1")], "overhead": {"cpu": "500m", "memory": "1Gi"}},
             {"cpu": 1.5},
-            id="overhead comes on top of a limit that there is",
+            id="overhead is added to existing limits only",
         ),
         pytest.param(
             {"containers": [container(cpu="1", ephemeral_storage="5")], "resources": {"limits": {"cpu": "3"}}},
             {"cpu": 3, "ephemeral-storage": 5},
-            id="a limit of the pod replaces those of its containers",
+            id="a limit of the pod replaces the limits of its containers",
         ),
-        pytest.param({"containers": [container(cpu="none")]}, {}, id="nonsense is no limit, and no reason to refuse the pod"),
+        pytest.param({"containers": [container(cpu="none")]}, {}, id="an invalid limit is ignored and the pod is listed"),
     ],
 )  # fmt: skip
-def test_limits_are_added_up_as_the_kubelet_does(spec, limits):
-    found = told([parse_pod(make_pod("web", spec=spec))])
+def test_limits_are_summed_as_by_the_kubelet(spec, limits):
+    found = amounts([parse_pod(make_pod("web", spec=spec))])
     assert {key[3]: amount for key, amount in found.items() if key[0] == "limit"} == limits
 
 
@@ -147,26 +147,26 @@ def test_pods_of_one_template_share_their_limits():
     assert first.limits is second.limits
 
 
-async def test_it_is_served_and_others_get_their_turn_between_two_pages(monkeypatch):
+async def test_other_tasks_run_between_two_pages(monkeypatch):
     monkeypatch.setattr(pod_resources, "PODS_PER_PAGE", 1)
     pods = [parse_pod(make_pod(f"p{n}", requests={"cpu": "1"})) for n in range(50)]
     turns = 0
     turns_at = []
 
-    async def others():
+    async def other_task():
         nonlocal turns
         while True:
             turns += 1
             await asyncio.sleep(0)
 
-    def tell():
+    def listing():
         for pod in pods:
             turns_at.append(turns)
             yield pod
 
-    server = HealthServer(CollectorRegistry(), list, tell)
+    server = HealthServer(CollectorRegistry(), list, listing)
     await server.start("127.0.0.1", 0)
-    task = asyncio.create_task(others())
+    task = asyncio.create_task(other_task())
     try:
         async with (
             aiohttp.ClientSession() as session,

@@ -1,0 +1,74 @@
+"""Families are exposed as prometheus_client exposes its own metrics."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+
+from podwright.engine.metrics import families
+
+
+def exposition(registry):
+    return [line for line in generate_latest(registry).decode().splitlines() if "_created" not in line]
+
+
+class Shown:
+    """The collector of one family."""
+
+    def __init__(self, family):
+        self.family = family
+
+    def collect(self):
+        return [self.family.collect()]
+
+
+def test_a_histogram_is_exposed_with_cumulative_buckets():
+    registry, expected = CollectorRegistry(), CollectorRegistry()
+    ours = families.HistogramFamily(families.Histogram("seconds", "What was seen.", ("of",), (1.0, 2.0, 4.0)))
+    registry.register(Shown(ours))
+    theirs = Histogram("seconds", "What was seen.", ["of"], buckets=[1.0, 2.0, 4.0], registry=expected)
+    for value in [0.0, 0.5, 1.0, 1.5, 4.0, 4.1, 100.0]:
+        ours.of("it").observe(value)
+        theirs.labels("it").observe(value)
+    assert exposition(registry) == exposition(expected)
+
+
+def test_a_counter_is_exposed_with_the_suffix_total():
+    registry, expected = CollectorRegistry(), CollectorRegistry()
+    ours = families.CounterFamily(families.Counter("seen", "What was seen.", ("by", "of")))
+    registry.register(Shown(ours))
+    theirs = Counter("seen", "What was seen.", ["by", "of"], registry=expected)
+    for number, labels in enumerate([("a", "b"), ("a", "c"), ("a", "b")], 1):
+        ours.of(*labels)[0] += number
+        theirs.labels(*labels).inc(number)
+    assert exposition(registry) == exposition(expected)
+
+
+def test_a_metric_without_labels_is_exposed_from_the_start():
+    registry, expected = CollectorRegistry(), CollectorRegistry()
+    registry.register(Shown(families.CounterFamily(families.Counter("seen", "What was seen."))))
+    Counter("seen", "What was seen.", registry=expected)
+    assert exposition(registry) == exposition(expected)
+
+
+def test_a_gauge_is_computed_at_each_scrape():
+    family = families.GaugeFamily(families.Gauge("size", "How big it is.", ("of",)))
+    sizes = {("a",): 1}
+    family.computed_by(lambda: sizes)
+    registry = CollectorRegistry()
+    registry.register(Shown(family))
+    assert registry.get_sample_value("size", {"of": "a"}) == 1
+    sizes[("b",)] = 2
+    assert registry.get_sample_value("size", {"of": "b"}) == 2
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(families.CounterFamily(families.Counter("seen", "", ("by", "of"))), id="counter"),
+        pytest.param(families.HistogramFamily(families.Histogram("seen", "", ("by", "of"), (1.0,))), id="histogram"),
+    ],
+)
+def test_a_series_needs_a_value_for_each_label(family):
+    with pytest.raises(ValueError, match=r"seen has the labels \('by', 'of'\), got the values \('a',\)"):
+        family.of("a")
