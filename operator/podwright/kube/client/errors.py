@@ -55,7 +55,7 @@ def is_retryable(error: BaseException) -> bool:
 
 
 def is_retryable_write(error: BaseException) -> bool:
-    """Like `is_retryable`, for a write that is built anew for each attempt: a conflict may pass too."""
+    """Like `is_retryable`, for a write that each attempt builds from the current state: a conflict may pass too."""
     return is_conflict(error) or is_retryable(error)
 
 

@@ -64,7 +64,7 @@ class _KnownGroup:
     fields: dict[str, Any]
     scheduled_once: bool
     written: Mapping[str, Any] | None = None
-    """The fields that we wrote last. A change by somebody else stays: two writers that insist would never stop."""
+    """The fields that we wrote last. A change by another client stays: two writers that both restore their value would never stop."""
 
     def differs_from(self, fields: Mapping[str, Any]) -> bool:
         """Whether these fields have to be written. A missing count is 0."""
@@ -75,7 +75,7 @@ class _KnownGroup:
 
 @dataclass(slots=True)
 class _Change:
-    """What the status is to say: conditions by type, and fields; None leaves the fields as they are."""
+    """What the status is to say: conditions by type, and fields; None leaves the fields unchanged."""
 
     about: str
     conditions: dict[str, Condition] = field(default_factory=dict)

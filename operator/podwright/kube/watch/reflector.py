@@ -197,7 +197,7 @@ class Reflector:
                 self._log_invalid(raw, error)
 
     def _log_invalid(self, raw: object, error: Exception) -> None:
-        """Logs each kind of problem once: an item without a name cannot be told from the next one like it."""
+        """Logs each kind of problem once: without a name, items with the same problem are indistinguishable."""
         problem = repr(error)
         if problem not in self._logged_problems:
             self._logged_problems.add(problem)

@@ -40,7 +40,7 @@ class _KnownStatus:
 
 @dataclass(slots=True)
 class _Change:
-    """What the status is to say. None leaves the verdict, or the nominated node, as it is."""
+    """What the status is to say. A field that is None leaves that part unchanged."""
 
     pod: PodInfo
     verdict: Verdict | None
