@@ -1,4 +1,4 @@
-"""Lets the tests find the plugin's file, as PODWRIGHT_PLUGIN_DIRS lets the operator."""
+"""Adds the directory of the plugin's file to the import path."""
 
 import sys
 from pathlib import Path

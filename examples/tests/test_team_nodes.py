@@ -1,4 +1,4 @@
-"""How TeamNodes is tested: no cluster, no server, only the cache and the plugin."""
+"""Tests of TeamNodes without a cluster: only the cache and the plugin."""
 
 from types import SimpleNamespace
 
@@ -22,9 +22,9 @@ def pod(**labels):
 @pytest.mark.parametrize(
     ("asking", "fitting"),
     [
-        pytest.param(pod(team="ml"), {"open", "ml"}, id="a team's pod fits its own nodes and open ones"),
-        pytest.param(pod(team="web"), {"open"}, id="a team without nodes has the open ones"),
-        pytest.param(pod(), {"open"}, id="a pod without a team as well"),
+        pytest.param(pod(team="ml"), {"open", "ml"}, id="a team's pod fits the nodes of its team and open nodes"),
+        pytest.param(pod(team="web"), {"open"}, id="a pod of a team without nodes fits open nodes"),
+        pytest.param(pod(), {"open"}, id="a pod without a team fits open nodes"),
     ],
 )
 def test_filter(asking, fitting):

@@ -1,4 +1,4 @@
-"""Running one plugin over a small cluster, per node and vectorised, with a check that both agree."""
+"""Runs one plugin on a small cluster, per node and vectorised, and checks that both agree."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NOW = 1_700_000_000.0
 
 
 class NoCluster:
-    """A port that nothing may be asked of."""
+    """A cluster port that fails the test if the plugin uses it."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the plugin asked the cluster for {name}")
 
 
 class KitHandle:
-    """A Handle without an API server. `cluster` may be replaced."""
+    """A Handle without an API server. Tests may replace `cluster`."""
 
     def __init__(self, cache: Cache, gates: Mapping[str, bool] | None = None) -> None:
         self.cache = cache
@@ -54,13 +54,13 @@ def make_cache(nodes: Iterable[Mapping[str, Any]] = (), pods: Iterable[Mapping[s
 def build(
     plugin: type[Any], cache: Cache, args: Mapping[str, Any] | None = None, gates: Mapping[str, bool] | None = None
 ) -> Any:
-    """The plugin, with args as pluginConfig gives them."""
+    """The plugin, with args as in pluginConfig."""
     decoded = decode_args(plugin.args_type, args, "args") if plugin.args_type is not None else None
     return plugin(decoded, KitHandle(cache, gates))
 
 
 def pending(**parts: Any) -> PodInfo:
-    """A pending pod that keeps its raw body; parts as for `make_pod`."""
+    """A pending pod that keeps its raw object. `parts`: see `make_pod`."""
     return parse_pod(make_pod(**parts), keep_raw=True)
 
 
@@ -69,9 +69,9 @@ def pre_filter(plugin: Any, pod: PodInfo, state: CycleState | None = None) -> Pr
 
 
 def verdicts(plugin: Any, pod: PodInfo) -> dict[str, str]:
-    """By node name: "" where the node passes, else the reasons. PreFilter must let the pod through.
+    """By node name: "" if the node passes, else the reasons. PreFilter must not reject the pod.
 
-    Asserts that the vectorised filter says the same, code and words.
+    Asserts that the vectorised filter returns the same statuses.
     """
     cache, state = plugin.handle.cache, CycleState()
     answer = pre_filter(plugin, pod, state)
@@ -92,7 +92,7 @@ def verdicts(plugin: Any, pod: PodInfo) -> dict[str, str]:
 
 
 def raw_scores(plugin: Any, pod: PodInfo) -> dict[str, int]:
-    """By node name, before normalisation. Asserts that the vectorised score says the same of all nodes and of some."""
+    """Raw scores by node name. Asserts that the vectorised score is the same, for all nodes and for some."""
     cache, state = plugin.handle.cache, CycleState()
     rows = np.flatnonzero(cache.table.valid)
     for slots in (rows, rows[::2]):
@@ -106,7 +106,7 @@ def raw_scores(plugin: Any, pod: PodInfo) -> dict[str, int]:
 
 
 def scores(plugin: Any, pod: PodInfo) -> dict[str, int] | None:
-    """By node name, after normalisation; None where PreScore says Skip."""
+    """Normalised scores by node name; None if PreScore returns Skip."""
     cache, state = plugin.handle.cache, CycleState()
     slots = np.flatnonzero(cache.table.valid)
     feasible = Feasible(cache.table, slots)

@@ -37,7 +37,7 @@ def running(count, on, first=0, namespace="default", metadata=None, **labels):
 
 
 def verdicts(plugin, pod, state=None):
-    """Reasons by node name, as the per-node filter and the vectorised one give them; None for Skip."""
+    """Reasons by node name, after checking that the per-node and the vectorised filter agree. None for Skip."""
     cache, state = plugin.handle.cache, state or CycleState()
     if "PreFilterPodTopologySpread" not in state.data and plugin.pre_filter(state, pod) is SKIP:
         return None
@@ -67,6 +67,6 @@ def scores(plugin, pod, only=None):
 
 
 def zones(*counts):
-    """One node a zone, with so many matching pods on each."""
+    """One node per zone, each with the given number of matching pods."""
     nodes = [node(f"n{i}", f"z{i}") for i in range(len(counts))]
     return make_cache(nodes, [pod for i, count in enumerate(counts) for pod in running(count, f"n{i}")])

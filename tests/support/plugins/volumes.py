@@ -1,4 +1,4 @@
-"""Volumes, claims and what belongs to them as the API server serves them, and what a volume plugin makes of them."""
+"""Raw volumes, claims and related objects, and the verdicts of volume plugins on them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def make_volume(
     spec: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """A PersistentVolume. `claim`: the claim in default that it is bound to; `zones`: of its node affinity."""
+    """A PersistentVolume. `claim`: the claim in namespace default that it is bound to. `zones`: its node affinity."""
     made: Raw = {
         "capacity": {"storage": size},
         "accessModes": list(modes),
@@ -74,7 +74,7 @@ def make_claim(
     metadata: Mapping[str, Any] | None = None,
     status: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """A PersistentVolumeClaim. `volume`: named, and bound unless said otherwise; `owner`: uid of the controlling pod."""
+    """A PersistentVolumeClaim. `volume`: its volume, to which it is bound by default. `owner`: the uid of the controlling pod."""
     annotations = {}
     if volume and bound:
         annotations["pv.kubernetes.io/bind-completed"] = "yes"
@@ -120,7 +120,7 @@ def make_class(
 
 
 def make_csi_node(name: str, migrated: Sequence[str] = (), **limits: int | None) -> Raw:
-    """A CSINode. `limits`: by driver, with `_` for `.`; None: no limit. `migrated`: in-tree plugins."""
+    """A CSINode. `limits`: by driver, with `_` instead of `.`; None: no limit. `migrated`: in-tree plugins that CSI drivers replace."""
     drivers = [
         {"name": driver.replace("_", "."), "nodeID": name, **({} if n is None else {"allocatable": {"count": n}})}
         for driver, n in limits.items()
@@ -151,7 +151,7 @@ def make_attachment(name: str, node: str, volume: str, attacher: str = "csi.exam
 
 
 def mounting(*claims: str, name: str = "pod", node: str = "", volumes: Sequence[Mapping[str, Any]] = ()) -> Raw:
-    """A raw pod that mounts claims (by name), and other volumes as they are."""
+    """A raw pod that mounts claims (by name) and other raw volumes."""
     mounts = [{"name": f"v{i}", "persistentVolumeClaim": {"claimName": claim}} for i, claim in enumerate(claims)]
     return make_pod(name, node=node, spec={"volumes": [*mounts, *volumes]})
 
@@ -179,7 +179,7 @@ def cluster(
 
 
 def outcome(plugin: Any, pod: PodInfo) -> str | dict[str, str]:
-    """ "Skip", why PreFilter rejects the pod as a whole, or the verdicts by node name (checked to be the same vectorised)."""
+    """ "Skip", the reason why PreFilter rejects the pod, or the verdicts by node name (checked against the vectorised filter)."""
     answer = plugin.pre_filter(CycleState(), pod)
     if isinstance(answer, Status):
         assert answer.code in (Code.SKIP, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
@@ -188,7 +188,7 @@ def outcome(plugin: Any, pod: PodInfo) -> str | dict[str, str]:
 
 
 def resolvable(plugin: Any, pod: PodInfo, node: str) -> bool:
-    """Whether the rejection on a node is one that removing pods may help."""
+    """Whether the rejection on a node is one that evicting pods may resolve."""
     state = CycleState()
     plugin.pre_filter(state, pod)
     status = plugin.filter(state, pod, plugin.handle.cache.present(node))
@@ -197,7 +197,7 @@ def resolvable(plugin: Any, pod: PodInfo, node: str) -> bool:
 
 
 def scored(plugin: Any, pod: PodInfo) -> dict[str, int]:
-    """Scores of the nodes that pass, by name. Asserts that per node, grouped and of some nodes all say the same."""
+    """Scores of the feasible nodes by name. Asserts that scores per node, of all nodes and of some nodes agree."""
     cache = plugin.handle.cache
     grouped, single = CycleState(), CycleState()
     skipped = [plugin.pre_filter(state, pod) for state in (grouped, single)]

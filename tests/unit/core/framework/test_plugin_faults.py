@@ -53,7 +53,7 @@ def world():
 
 
 def framework(point, in_world=None, *, alone=False, **methods):
-    """The default profile with a plugin called Bad at one point; `alone`: without the default plugins of that point."""
+    """The default profile and a plugin named Bad at one point. `alone`: without the default plugins of that point."""
     own = {"unreserve": lambda *_args: None} if point == "reserve" else {}
     bad = type("Bad", (fw.Plugin, BASES[point]), {"name": "Bad", **own, **methods})
     classes = {**PLUGINS, "Bad": bad}
@@ -68,7 +68,7 @@ def decide(fwk, pod=POD):
 
 
 NO_STATUS = [pytest.param(giving(False), id="False"), pytest.param(giving("no"), id="a string")]
-RAISES = [pytest.param(boom, id="an exception"), pytest.param(leave, id="an exit")]
+RAISES = [pytest.param(boom, id="an exception"), pytest.param(leave, id="SystemExit")]
 
 
 @pytest.mark.parametrize("method", NO_STATUS + RAISES)
@@ -92,10 +92,10 @@ def test_filter_all_must_return_one_verdict_per_node(answer):
 @pytest.mark.parametrize(
     "explain",
     [
-        pytest.param(boom, id="raises"),
+        pytest.param(boom, id="it raises"),
         pytest.param(lambda: (np.array([7, 7]), [unschedulable("x")]), id="a code out of range"),
         pytest.param(lambda: (np.array([0]), [unschedulable("x")]), id="too few codes"),
-        pytest.param(lambda: (np.array([0, 0]), [Status(Code.SUCCESS)]), id="no rejection"),
+        pytest.param(lambda: (np.array([0, 0]), [Status(Code.SUCCESS)]), id="a status that is not a rejection"),
     ],
 )
 def test_a_wrong_explanation_names_the_plugin(explain):
@@ -174,7 +174,7 @@ def test_a_fault_in_pre_bind_bind_or_post_bind_names_the_plugin(point, name, ext
     [
         pytest.param(boom, id="it raises"),
         pytest.param(giving(5), id="a number"),
-        pytest.param(giving([ClusterEvent(NODE, Action.ADD)]), id="an event without a hint"),
+        pytest.param(giving([ClusterEvent(NODE, Action.ADD)]), id="an event instead of a hint"),
         pytest.param(giving([EventHint("NodeAdd")]), id="a string instead of an event"),
         pytest.param(giving([EventHint(ClusterEvent(NODE, "Add"))]), id="a string instead of an action"),
         pytest.param(giving([EventHint(ClusterEvent(None, Action.ADD))]), id="an event without a kind"),

@@ -35,54 +35,54 @@ class EmptyName(Good):
     name = ""
 
 
-class Pointless(Plugin):
-    name = "Pointless"
+class WithoutPoint(Plugin):
+    name = "WithoutPoint"
 
 
 class Unfinished(Plugin, ScorePlugin):
     name = "Unfinished"
 
 
-class Stranger:
-    name = "Stranger"
+class NotAPlugin:
+    name = "NotAPlugin"
 
 
-class Hasty(Plugin, PreBindPlugin):
-    name = "Hasty"
+class PlainPreBind(Plugin, PreBindPlugin):
+    name = "PlainPreBind"
 
     def pre_bind(self, state, pod, node_name):
         return None
 
 
-class Slow(Plugin, FilterPlugin):
-    name = "Slow"
+class AsyncFilter(Plugin, FilterPlugin):
+    name = "AsyncFilter"
 
     async def filter(self, state, pod, node):
         return None
 
 
 @dataclass(frozen=True)
-class NeedyArgs:
+class ArgsWithoutDefault:
     color: str
 
 
-class Needy(Good):
-    name = "Needy"
-    args_type = NeedyArgs
+class WithoutDefault(Good):
+    name = "WithoutDefault"
+    args_type = ArgsWithoutDefault
 
 
 @dataclass(frozen=True)
-class OddArgs:
+class ComplexArgs:
     moment: complex = 0j
 
 
-class Odd(Good):
-    name = "Odd"
-    args_type = OddArgs
+class WithComplexArgs(Good):
+    name = "WithComplexArgs"
+    args_type = ComplexArgs
 
 
-class Loose(Good):
-    name = "Loose"
+class WithDictArgs(Good):
+    name = "WithDictArgs"
     args_type = dict
 
 
@@ -116,7 +116,7 @@ class DomainByInheritanceOnly(Good, DomainPlugin):
         return ()
 
 
-def test_third_party_plugins_stand_beside_the_in_tree_ones():
+def test_third_party_plugins_are_added_to_the_in_tree_ones():
     merged = merge_plugins({"Good": Good}, [Found(Other, "file other.py")])
     assert merged == {"Good": Good, "Other": Other}
 
@@ -129,16 +129,28 @@ def test_third_party_plugins_stand_beside_the_in_tree_ones():
         ),
         pytest.param(Nameless, "class Nameless has no `name`", id="no name"),
         pytest.param(EmptyName, "class EmptyName has no `name`", id="an empty name"),
-        pytest.param(Pointless, "class Pointless has no extension point", id="no extension point"),
+        pytest.param(WithoutPoint, "class WithoutPoint has no extension point", id="no extension point"),
         pytest.param(Unfinished, "class Unfinished lacks score", id="a method missing"),
-        pytest.param(Stranger, "class Stranger does not inherit podwright", id="not a plugin"),
+        pytest.param(NotAPlugin, "class NotAPlugin does not inherit podwright", id="not a plugin"),
         pytest.param("text", "expected a plugin class, got str", id="not even a class"),
-        pytest.param(Hasty, "class Hasty: pre_bind must be `async def`", id="a plain method where the engine awaits"),
-        pytest.param(Slow, "class Slow: filter must not be `async`", id="a coroutine where calls are plain"),
-        pytest.param(Needy, "class Needy: the field color of NeedyArgs needs a default", id="args without a default"),
-        pytest.param(Odd, "args cannot have fields of type", id="args of a type that YAML does not have"),
-        pytest.param(Loose, "class Loose: args_type must be a dataclass", id="args that are no dataclass"),
-        pytest.param(ScopedByWord, "class ScopedByWord: scope must be a Scope", id="a scope that is a word"),
+        pytest.param(
+            PlainPreBind, "class PlainPreBind: pre_bind must be `async def`", id="a plain method that the engine awaits"
+        ),
+        pytest.param(
+            AsyncFilter,
+            "class AsyncFilter: filter must not be `async`",
+            id="a coroutine that the framework does not await",
+        ),
+        pytest.param(
+            WithoutDefault,
+            "class WithoutDefault: the field color of ArgsWithoutDefault needs a default",
+            id="args without a default",
+        ),
+        pytest.param(WithComplexArgs, "args cannot have fields of type", id="args of a type that YAML does not have"),
+        pytest.param(
+            WithDictArgs, "class WithDictArgs: args_type must be a dataclass", id="args that are not a dataclass"
+        ),
+        pytest.param(ScopedByWord, "class ScopedByWord: scope must be a Scope", id="a scope that is a string"),
         pytest.param(
             DomainInNameOnly,
             "class DomainInNameOnly: a plugin of Scope.DOMAIN inherits DomainPlugin",
@@ -156,7 +168,7 @@ def test_third_party_plugins_stand_beside_the_in_tree_ones():
         ),
     ],
 )
-def test_what_cannot_work_is_refused_with_its_source(plugin, problem):
+def test_an_invalid_plugin_is_refused_with_its_source(plugin, problem):
     with pytest.raises(RegistryError) as error:
         merge_plugins({"Good": Good}, [Found(plugin, "file bad.py"), Found(Other, "file other.py")])
     (only,) = error.value.problems
@@ -164,14 +176,14 @@ def test_what_cannot_work_is_refused_with_its_source(plugin, problem):
     assert problem in only
 
 
-def test_two_third_party_plugins_of_one_name_are_both_named():
+def test_two_third_party_plugins_with_one_name_are_reported_with_both_sources():
     with pytest.raises(RegistryError, match=r"file b\.py: the name 'Other' is taken by a plugin of file a\.py"):
         merge_plugins({}, [Found(Other, "file a.py"), Found(Other, "file b.py")])
 
 
-def test_every_problem_is_told_at_once():
+def test_all_problems_are_reported_together():
     with pytest.raises(RegistryError) as error:
-        merge_plugins({}, [Found(Pointless, "file a.py"), Found(Nameless, "file b.py")])
+        merge_plugins({}, [Found(WithoutPoint, "file a.py"), Found(Nameless, "file b.py")])
     assert len(error.value.problems) == 2
 
 
@@ -186,7 +198,7 @@ def test_in_tree_plugins_that_a_profile_can_enable_obey_the_rules_of_third_party
 
 @pytest.mark.parametrize("name", ["DeferredPodScheduling"])
 @pytest.mark.parametrize("point", [MULTI_POINT, "filter", "permit"])
-def test_plugins_known_by_name_only_cannot_be_enabled(name, point):
+def test_plugins_that_are_only_known_by_name_cannot_be_enabled(name, point):
     sets = {point: PluginSet((Enabled(name),))}
     with pytest.raises(NotSupportedError) as error:
         expand(sets, PLUGINS)

@@ -1,4 +1,4 @@
-"""What a plugin declares about itself: preemption and gangs do not hide pods that a plugin may notice."""
+"""The declared scope of plugins: preemption and gang scheduling do not hide victims that a plugin can notice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class QuietCluster(Plugin, FilterPlugin):
 
 
 class CountingQuietCluster(Plugin, PreFilterPlugin, PreFilterExtensions, FilterPlugin):
-    """The same with a count in the cycle state, which dry runs update."""
+    """The same filter with a count in the cycle state, which dry runs update."""
 
     name = "QuietCluster"
 
@@ -86,7 +86,7 @@ def test_a_gang_preempts_a_pod_that_the_plugin_notices_on_a_node_too_small_for_a
 
 
 @BOTH
-def test_a_gang_spares_pods_that_a_plugin_of_cluster_scope_does_not_mind(plugin):
+def test_a_gang_evicts_no_pod_if_a_plugin_of_cluster_scope_accepts_all(plugin):
     classes, plugins = profile_with(plugin)
     siege = FullCluster(
         [room("a", 1), room("b", 2)], [one("low", "a"), one("lower", "b")], plugins=plugins, classes=classes
@@ -95,7 +95,7 @@ def test_a_gang_spares_pods_that_a_plugin_of_cluster_scope_does_not_mind(plugin)
 
 
 @BOTH
-def test_preemption_asks_the_plugin_again_after_a_change_on_another_node(plugin):
+def test_preemption_does_not_reuse_the_plugins_verdict_after_a_change_on_another_node(plugin):
     classes, plugins = profile_with(plugin)
     world = World()
     cache = world.cache
@@ -149,7 +149,7 @@ def test_a_verdict_key_that_cannot_be_hashed_is_a_fault_of_the_plugin():
         framework.verdict_key(state, pod)
 
 
-def test_a_filter_of_the_node_that_fails_during_an_estimate_is_reported_when_a_member_is_tried():
+def test_a_node_filter_that_fails_during_an_estimate_is_reported_when_a_member_is_placed():
     class Failing(Plugin, FilterPlugin):
         name = "Failing"
         scope = Scope.NODE

@@ -15,14 +15,14 @@ class RecordingCluster:
         self.bound.append((pod.key, node_name, dict(annotations)))
 
 
-async def test_binds_through_the_cluster_with_the_annotations():
+async def test_the_binding_carries_the_annotations():
     plugin = build(DefaultBinder, make_cache())
     plugin.handle.cluster = RecordingCluster()
     assert await plugin.bind(CycleState(), pending(), "a", {"podwright.dev/decision": "{}"}) is None
     assert plugin.handle.cluster.bound == [("default/pod", "a", {"podwright.dev/decision": "{}"})]
 
 
-async def test_a_refused_binding_is_an_error_with_the_servers_words():
+async def test_a_refused_binding_is_an_error_with_the_servers_message():
     plugin = build(DefaultBinder, make_cache())
     plugin.handle.cluster = RecordingCluster(ClusterError('pods "pod" not found', 404))
     status = await plugin.bind(CycleState(), pending(), "a", {})

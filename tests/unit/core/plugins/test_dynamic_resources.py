@@ -15,14 +15,14 @@ CLASS = {"metadata": {"name": "gpus"}, "spec": {"extendedResourceName": "example
 CLAIMING = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "shared"}]}
 
 
-def test_pods_without_claims_skip_the_filter_and_score_nothing():
+def test_pods_without_claims_skip_the_filter_and_score_0():
     plugin = build(DynamicResources, make_cache([make_node("a"), make_node("b")]))
     assert pre_filter(plugin, pending(requests={"cpu": "1"})) == SKIP
     assert raw_scores(plugin, pending()) == {"a": 0, "b": 0}
     assert scores(plugin, pending()) == {"a": 0, "b": 0}
 
 
-def test_a_pod_with_claims_is_held_back():
+def test_a_pod_with_claims_is_rejected():
     cache = make_cache([make_node("a")])
     plugin = build(DynamicResources, cache)
     status = pre_filter(plugin, pending(spec=CLAIMING))
@@ -30,7 +30,7 @@ def test_a_pod_with_claims_is_held_back():
     assert status.message == "this version of Podwright does not allocate devices, and the pod has claims (gpu)"
 
 
-def test_a_pod_with_claims_fits_nowhere_even_where_pre_filter_is_disabled():
+def test_a_pod_with_claims_fits_no_node_even_if_pre_filter_is_disabled():
     cache = make_cache([make_node("a")])
     plugin = build(DynamicResources, cache)
     pod = pending(spec=CLAIMING)
@@ -43,8 +43,8 @@ def test_a_pod_with_claims_fits_nowhere_even_where_pre_filter_is_disabled():
     "resource, held",
     [
         pytest.param("example.com/gpu", True, id="the resource that the class names"),
-        pytest.param("deviceclass.resource.kubernetes.io/gpus", True, id="the resource that every class stands for"),
-        pytest.param("example.com/fpga", False, id="a resource without a class is for NodeResourcesFit to judge"),
+        pytest.param("deviceclass.resource.kubernetes.io/gpus", True, id="the implicit resource of each class"),
+        pytest.param("example.com/fpga", False, id="a resource without a class is left to NodeResourcesFit"),
     ],
 )
 def test_extended_resources_of_a_device_class(resource, held):
@@ -58,7 +58,7 @@ def test_extended_resources_of_a_device_class(resource, held):
         assert status == SKIP
 
 
-def test_a_resource_that_a_node_offers_itself_needs_no_devices():
+def test_a_resource_that_a_node_offers_does_not_need_devices():
     cache = make_cache([make_node("a")])
     cache.set_object("DeviceClass", CLASS)
     plugin = build(DynamicResources, cache)
@@ -68,7 +68,7 @@ def test_a_resource_that_a_node_offers_itself_needs_no_devices():
     assert pre_filter(plugin, pod) == SKIP
 
 
-def test_a_device_class_that_goes_is_forgotten():
+def test_a_deleted_device_class_no_longer_counts():
     cache = make_cache([make_node("a")])
     cache.set_object("DeviceClass", CLASS)
     plugin = build(DynamicResources, cache)
@@ -78,7 +78,7 @@ def test_a_device_class_that_goes_is_forgotten():
     assert pre_filter(plugin, pod) == SKIP
 
 
-def test_nothing_asked_of_a_device_class_is_nothing_needed():
+def test_a_request_of_0_does_not_need_devices():
     cache = make_cache([make_node("a")])
     cache.set_object("DeviceClass", CLASS)
     assert pre_filter(build(DynamicResources, cache), pending(requests={"example.com/gpu": "0"})) == SKIP
@@ -97,7 +97,7 @@ def test_post_filter_never_fails_with_the_gate_off():
     assert plugin.post_filter(CycleState(), pending(), None) == (None, unschedulable())
 
 
-def test_hints_leave_pods_with_claims_alone():
+def test_no_event_requeues_pods_with_claims():
     for hint in build(DynamicResources, make_cache()).hints():
         assert hint.function(pending(spec=CLAIMING), None, None) is Hint.SKIP
         assert hint.function(pending(), None, None) is Hint.QUEUE
@@ -106,21 +106,25 @@ def test_hints_leave_pods_with_claims_alone():
 @pytest.mark.parametrize(
     "args, problem",
     [
-        pytest.param({}, "", id="none"),
-        pytest.param({"filterTimeout": "0", "bindingTimeout": "1m30s"}, "", id="a short one and a long one"),
+        pytest.param({}, "", id="no timeouts"),
+        pytest.param({"filterTimeout": "0", "bindingTimeout": "1m30s"}, "", id="a short and a long timeout"),
         pytest.param({"filterTimeout": "1.5h2ms"}, "", id="hours and milliseconds"),
         pytest.param(
-            {"filterTimeout": "-1s"}, 'filterTimeout: Invalid value: "-1s": must be zero or', id="a negative one"
+            {"filterTimeout": "-1s"}, 'filterTimeout: Invalid value: "-1s": must be zero or', id="a negative timeout"
         ),
         pytest.param(
-            {"bindingTimeout": "999ms"}, 'bindingTimeout: Invalid value: "999ms": must be at', id="too short a one"
+            {"bindingTimeout": "999ms"},
+            'bindingTimeout: Invalid value: "999ms": must be at',
+            id="a timeout that is too short",
         ),
-        pytest.param({"bindingTimeout": "10"}, 'bindingTimeout: time: invalid duration "10"', id="one without a unit"),
-        pytest.param({"filterTimeout": ""}, 'filterTimeout: time: invalid duration ""', id="an empty one"),
+        pytest.param(
+            {"bindingTimeout": "10"}, 'bindingTimeout: time: invalid duration "10"', id="a timeout without a unit"
+        ),
+        pytest.param({"filterTimeout": ""}, 'filterTimeout: time: invalid duration ""', id="an empty timeout"),
         pytest.param({"filterTimeout": 10}, "filterTimeout: expected a string", id="a number"),
     ],
 )
-def test_timeouts_are_taken_and_those_of_no_sense_refused(args, problem):
+def test_timeouts_are_validated(args, problem):
     if not problem:
         build(DynamicResources, make_cache(), args)
         return

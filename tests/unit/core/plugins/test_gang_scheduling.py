@@ -1,4 +1,4 @@
-"""GangScheduling by itself: how long Permit says that a member waits. Nobody does so for longer than a turn of the loop."""
+"""GangScheduling alone: the timeout that Permit returns. In the engine no member waits longer than one turn of the loop."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from support.objects.builders import make_node, make_pod
 @pytest.mark.parametrize(
     ("spec", "seconds"),
     [
-        pytest.param({}, 300.0, id="five minutes where the group does not say"),
-        pytest.param({"scheduleTimeoutSeconds": 60}, 60.0, id="as long as the group says"),
+        pytest.param({}, 300.0, id="five minutes by default"),
+        pytest.param({"scheduleTimeoutSeconds": 60}, 60.0, id="the group's timeout"),
     ],
 )
 def test_the_first_of_two_members_waits(spec: dict[str, Any], seconds: float):

@@ -27,18 +27,24 @@ def running(*images, init=(), volumes=()):
     [
         pytest.param([None, None], running("app"), [0, 0], id="an image that no node has"),
         pytest.param(
-            [500, 500], running("app"), [48, 48], id="on every node its whole size counts: 100 (500-23) / 977"
+            [500, 500],
+            running("app"),
+            [48, 48],
+            id="an image on every node counts with its full size: 100 (500-23) / 977",
         ),
-        pytest.param([500, None], running("app"), [23, 0], id="on half of the nodes half of it counts"),
-        pytest.param([22, 22], running("app"), [0, 0], id="less than 23 MiB is nothing"),
-        pytest.param([5000, 5000], running("app"), [100, 100], id="1000 MiB are enough"),
+        pytest.param([500, None], running("app"), [23, 0], id="an image on half of the nodes counts half"),
+        pytest.param([22, 22], running("app"), [0, 0], id="less than 23 MiB scores 0"),
+        pytest.param([5000, 5000], running("app"), [100, 100], id="1000 MiB score 100"),
         pytest.param([500, 500], running("app", "none"), [24, 24], id="the bounds grow with the number of images"),
         pytest.param([500, 500], running("none", init=["app"]), [24, 24], id="init containers count"),
         pytest.param(
-            [500, 500], running("none", volumes=["app"]), [24, 24], id="image volumes count, here and in the number"
+            [500, 500],
+            running("none", volumes=["app"]),
+            [24, 24],
+            id="image volumes count, also in the number of images",
         ),
-        pytest.param([500, 500], running("app", "app"), [49, 49], id="an image counts as it is used"),
-        pytest.param([500, 500], running("app:latest"), [48, 48], id="the tag latest may be written out"),
+        pytest.param([500, 500], running("app", "app"), [49, 49], id="an image counts each time it is used"),
+        pytest.param([500, 500], running("app:latest"), [48, 48], id="the tag latest is the default"),
         pytest.param([500, 500], running("app:v1"), [0, 0], id="another tag is another image"),
     ],
 )
@@ -51,7 +57,7 @@ def test_scores(sizes, pod, expected):
     assert scores(plugin, pod) == dict(zip("ab", expected, strict=True))
 
 
-def test_the_size_is_that_of_the_first_node_that_reported_the_image():
+def test_the_size_of_an_image_comes_from_the_first_node_that_reported_it():
     cache = make_cache([make_node("a", images=[image("app:v1", 523)]), make_node("b", images=[image("app:v1", 1000)])])
     plugin = build(ImageLocality, cache)
     assert scores(plugin, running("app:v1")) == {"a": 51, "b": 51}
@@ -61,7 +67,7 @@ def test_the_size_is_that_of_the_first_node_that_reported_the_image():
     assert scores(plugin, running("app:v1")) == {"b": 100}
 
 
-def test_images_may_come_and_go():
+def test_scores_follow_images_that_are_added_and_removed():
     cache = make_cache([make_node("a"), make_node("b")])
     plugin = build(ImageLocality, cache)
     assert scores(plugin, running("app:v1")) == {"a": 0, "b": 0}
@@ -74,6 +80,6 @@ def test_images_may_come_and_go():
     assert scores(plugin, running("app:v1")) == {"a": 0, "b": 0}
 
 
-def test_a_port_in_the_registrys_name_is_no_tag():
+def test_a_port_in_the_registrys_name_is_not_a_tag():
     plugin = build(ImageLocality, make_cache([make_node("a", images=[image("host:5000/app:latest", 500)])]))
     assert scores(plugin, running("host:5000/app")) == {"a": 48}

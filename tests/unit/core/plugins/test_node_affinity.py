@@ -48,25 +48,27 @@ def preferring(*weighted, name="pod"):
     "term, fitting",
     [
         pytest.param(labels(expression("zone", "In", "z1")), "a", id="In one value"),
-        pytest.param(labels(expression("zone", "In", "z1", "z2", "z9")), "ab", id="In several values, some never seen"),
+        pytest.param(labels(expression("zone", "In", "z1", "z2", "z9")), "ab", id="In several values, some unknown"),
         pytest.param(labels(expression("zone", "In", "z9")), "", id="In a value that no node has"),
-        pytest.param(labels(expression("zone", "NotIn", "z1")), "bc", id="NotIn holds where the label is missing"),
+        pytest.param(labels(expression("zone", "NotIn", "z1")), "bc", id="NotIn matches nodes without the label"),
         pytest.param(labels(expression("zone", "NotIn", "z1", "z2")), "c", id="NotIn several values"),
         pytest.param(labels(expression("disk", "Exists")), "a", id="Exists"),
         pytest.param(labels(expression("disk", "DoesNotExist")), "bc", id="DoesNotExist"),
         pytest.param(
-            labels(expression("cores", "Gt", "4")), "a", id="Gt fails where the label is no number or missing"
+            labels(expression("cores", "Gt", "4")),
+            "a",
+            id="Gt rejects nodes where the label is missing or not a number",
         ),
         pytest.param(labels(expression("cores", "Lt", "4")), "", id="Lt"),
         pytest.param(
             labels(expression("zone", "In", "z1", "z2"), expression("disk", "DoesNotExist")),
             "b",
-            id="all of a term must hold",
+            id="all requirements of a term must match",
         ),
         pytest.param({}, "", id="an empty term matches nothing"),
-        pytest.param(named("NotIn", "a"), "bc", id="a field that must not be"),
+        pytest.param(named("NotIn", "a"), "bc", id="a NotIn requirement on a field"),
         pytest.param(
-            {**named("NotIn", "a"), **labels(expression("zone", "Exists"))}, "b", id="fields and labels together"
+            {**named("NotIn", "a"), **labels(expression("zone", "Exists"))}, "b", id="fields and labels in one term"
         ),
     ],
 )
@@ -82,7 +84,7 @@ def test_one_of_the_terms_must_match_and_the_selector_too():
     assert verdicts(plugin, requiring(*terms, nodeSelector={"disk": "ssd"})) == {"a": "", "b": MISMATCH, "c": MISMATCH}
 
 
-def test_node_selector_alone():
+def test_a_node_selector_without_affinity():
     plugin = build(NodeAffinity, make_cache(NODES))
     pod = pending(spec={"nodeSelector": {"zone": "z1", "disk": "ssd"}})
     assert verdicts(plugin, pod) == {"a": "", "b": MISMATCH, "c": MISMATCH}
@@ -93,16 +95,20 @@ def test_node_selector_alone():
     [
         pytest.param(pending(), SKIP, id="a plain pod skips the filter"),
         pytest.param(
-            preferring((1, labels(expression("disk", "Exists")))), SKIP, id="so does one with preferences only"
+            preferring((1, labels(expression("disk", "Exists")))),
+            SKIP,
+            id="a pod with preferences only skips the filter",
         ),
-        pytest.param(pending(spec={"nodeSelector": {"zone": "z1"}}), None, id="a selector must be looked at"),
         pytest.param(
-            requiring(named("In", "a")), PreFilterResult(frozenset("a")), id="a named node narrows the choice"
+            pending(spec={"nodeSelector": {"zone": "z1"}}), None, id="a pod with a selector does not skip the filter"
+        ),
+        pytest.param(
+            requiring(named("In", "a")), PreFilterResult(frozenset("a")), id="a named node restricts the choice"
         ),
         pytest.param(
             requiring(named("In", "a", "b"), named("In", "c")),
             PreFilterResult(frozenset("abc")),
-            id="the terms' names are joined",
+            id="the names of all terms are allowed",
         ),
         pytest.param(
             requiring({"matchFields": [expression("metadata.name", "In", x) for x in ("a", "b")]}, named("In", "c")),
@@ -112,7 +118,7 @@ def test_node_selector_alone():
         pytest.param(
             requiring(named("In", "a"), labels(expression("zone", "Exists"))),
             None,
-            id="a term without a name opens all nodes",
+            id="a term without a name allows all nodes",
         ),
         pytest.param(requiring(named("NotIn", "a")), None, id="NotIn names no node"),
         pytest.param(
@@ -129,13 +135,13 @@ def test_pre_filter(pod, expected):
 ADDED = {"addedAffinity": {REQUIRED: {"nodeSelectorTerms": [labels(expression("zone", "Exists"))]}}}
 
 
-def test_added_affinity_holds_for_pods_without_their_own():
+def test_added_affinity_applies_to_pods_without_affinity():
     plugin = build(NodeAffinity, make_cache(NODES), ADDED)
     assert pre_filter(plugin, pending()) is None
     assert verdicts(plugin, pending()) == {"a": "", "b": "", "c": ENFORCED}
 
 
-def test_added_affinity_is_asked_before_the_pods_own():
+def test_added_affinity_is_checked_before_the_pods_own():
     plugin = build(NodeAffinity, make_cache(NODES), ADDED)
     pod = pending(spec={"nodeSelector": {"disk": "ssd"}})
     assert verdicts(plugin, pod) == {"a": "", "b": MISMATCH, "c": ENFORCED}
@@ -144,13 +150,15 @@ def test_added_affinity_is_asked_before_the_pods_own():
 @pytest.mark.parametrize(
     "weighted, expected",
     [
-        pytest.param([(1, labels(expression("zone", "In", "z1")))], [100, 0, 0], id="the best node has 100"),
+        pytest.param([(1, labels(expression("zone", "In", "z1")))], [100, 0, 0], id="the best node scores 100"),
         pytest.param(
             [(3, labels(expression("zone", "In", "z1"))), (2, labels(expression("zone", "Exists")))],
             [100, 40, 0],
-            id="weights add up, and scores are in proportion to the greatest",
+            id="weights add up, and scores are relative to the highest",
         ),
-        pytest.param([(5, labels(expression("none", "Exists")))], [0, 0, 0], id="where no term matches all have 0"),
+        pytest.param(
+            [(5, labels(expression("none", "Exists")))], [0, 0, 0], id="without a matching term all nodes score 0"
+        ),
         pytest.param([(5, {})], [0, 0, 0], id="an empty preference matches nothing"),
         pytest.param([(5, named("In", "c"))], [0, 0, 100], id="a preference for a node by name"),
     ],
@@ -160,14 +168,14 @@ def test_preferences(weighted, expected):
     assert scores(plugin, preferring(*weighted)) == dict(zip("abc", expected, strict=True))
 
 
-def test_a_required_bound_that_is_no_number_matches_no_node():
+def test_a_required_bound_that_is_not_a_number_matches_no_node():
     term = labels(expression("zone", "Exists"), expression("cores", "Lt", "many"))
     plugin = build(NodeAffinity, make_cache(NODES))
     assert verdicts(plugin, requiring(term)) == dict.fromkeys("abc", MISMATCH)
     assert verdicts(plugin, requiring(term, labels(expression("disk", "Exists"))))["a"] == ""
 
 
-def test_a_preferred_bound_that_is_no_number_fails_the_attempt_naming_the_field():
+def test_a_preferred_bound_that_is_not_a_number_fails_the_attempt_and_names_the_field():
     pod = preferring((1, labels(expression("zone", "Exists"))), (1, labels(expression("cores", "Gt", "x"))))
     cache = make_cache(NODES)
     status = build(NodeAffinity, cache).pre_score(CycleState(), pod, Feasible(cache.table, np.arange(3)))
@@ -181,7 +189,7 @@ def test_scoring_is_skipped_without_preferences():
     assert scores(plugin, pending(spec={"nodeSelector": {"zone": "z1"}})) is None
 
 
-def test_added_preferences_join_the_pods_own():
+def test_added_preferences_are_added_to_the_pods_own():
     term = {"weight": 4, "preference": labels(expression("zone", "In", "z2"))}
     plugin = build(NodeAffinity, make_cache(NODES), {"addedAffinity": {PREFERRED: [term]}})
     assert scores(plugin, pending()) == {"a": 0, "b": 100, "c": 0}
@@ -210,7 +218,7 @@ def test_added_preferences_join_the_pods_own():
         pytest.param(
             {PREFERRED: [{"weight": 1, "preference": labels(expression("cores", "Gt", "x"))}]},
             f"args.addedAffinity.{PREFERRED}[0].preference.matchExpressions[0].values",
-            id="a bound that is no number",
+            id="a bound that is not a number",
         ),
     ],
 )
@@ -224,9 +232,11 @@ def test_bad_added_affinity_is_refused_with_its_field(added, where):
     "before, after, expected",
     [
         pytest.param(None, {"zone": "z1"}, Hint.QUEUE, id="a new node that matches helps"),
-        pytest.param(None, {"zone": "z2"}, Hint.SKIP, id="a new node that does not match is no help"),
-        pytest.param({}, {"zone": "z1"}, Hint.QUEUE, id="a node that matches now helps"),
-        pytest.param({"zone": "z1"}, {"zone": "z1", "x": "y"}, Hint.SKIP, id="a node that matched before is no help"),
+        pytest.param(None, {"zone": "z2"}, Hint.SKIP, id="a new node that does not match does not help"),
+        pytest.param({}, {"zone": "z1"}, Hint.QUEUE, id="a node that started to match helps"),
+        pytest.param(
+            {"zone": "z1"}, {"zone": "z1", "x": "y"}, Hint.SKIP, id="a node that matched before does not help"
+        ),
     ],
 )
 def test_node_hint(before, after, expected):
@@ -236,7 +246,7 @@ def test_node_hint(before, after, expected):
     assert hint(pod, old, parse_node(make_node("a", labels=after))) is expected
 
 
-def test_node_hint_wants_the_added_affinity_too():
+def test_node_hint_checks_added_affinity_too():
     hint = build(NodeAffinity, make_cache(), ADDED).hints()[0].function
     pod = parse_pod(make_pod())
     assert hint(pod, None, parse_node(make_node("a"))) is Hint.SKIP

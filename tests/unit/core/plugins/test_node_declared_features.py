@@ -54,7 +54,7 @@ def test_a_pod_that_needs_nothing_skips_the_filter():
     assert pre_filter(build(NodeDeclaredFeatures, make_cache()), pending()) == SKIP
 
 
-def test_with_the_gate_off_nothing_is_asked():
+def test_with_the_gate_off_no_node_is_rejected():
     plugin = build(NodeDeclaredFeatures, make_cache(), gates={"NodeDeclaredFeatures": False})
     assert pre_filter(plugin, pending(spec=RESTART)) == SKIP
     assert plugin.hints() == ()

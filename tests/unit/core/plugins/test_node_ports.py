@@ -31,10 +31,12 @@ def using(*ports):
         pytest.param(port(80), port(80, protocol="UDP"), True, id="another protocol"),
         pytest.param(port(80, "10.0.0.1"), port(80, "10.0.0.2"), True, id="another address"),
         pytest.param(port(80, "10.0.0.1"), port(80, "10.0.0.1"), False, id="the same address"),
-        pytest.param(port(80, "10.0.0.1"), port(80), False, id="all addresses are wanted and one is taken"),
-        pytest.param(port(80, "0.0.0.0"), port(80, "10.0.0.2"), False, id="all addresses are taken and one is wanted"),
-        pytest.param(port(80, "::"), port(80, "10.0.0.2"), True, id="the address :: is no wildcard"),
-        pytest.param(port(80, "::"), port(80, "::"), False, id="the address :: taken and wanted"),
+        pytest.param(port(80, "10.0.0.1"), port(80), False, id="all addresses are requested and one is in use"),
+        pytest.param(
+            port(80, "0.0.0.0"), port(80, "10.0.0.2"), False, id="all addresses are in use and one is requested"
+        ),
+        pytest.param(port(80, "::"), port(80, "10.0.0.2"), True, id="the address :: is not a wildcard"),
+        pytest.param(port(80, "::"), port(80, "::"), False, id="the address :: in use and requested"),
     ],
 )
 def test_filter(used, wanted, passes):
@@ -56,7 +58,7 @@ def test_ports_of_sidecars_count_those_of_other_init_containers_do_not():
     assert pre_filter(plugin, pending(spec={"initContainers": [{**init, "restartPolicy": "Always"}]})) is None
 
 
-def test_a_port_is_free_again_when_its_last_user_is_gone():
+def test_a_port_is_free_after_its_last_pod_leaves():
     cache = make_cache([make_node("a")], [make_pod(name, node="a", spec=using(port(80))) for name in ("x", "y")])
     plugin = build(NodePorts, cache)
     pod = pending(spec=using(port(80)))
@@ -67,7 +69,7 @@ def test_a_port_is_free_again_when_its_last_user_is_gone():
     assert verdicts(plugin, pod) == {"a": ""}
 
 
-def test_the_pods_of_a_node_that_comes_back_use_its_ports():
+def test_the_pods_of_a_node_that_is_added_again_use_its_ports():
     cache = make_cache([make_node("a")], [make_pod("x", node="a", spec=using(port(80)))])
     plugin = build(NodePorts, cache)
     cache.remove_node("a")
@@ -84,14 +86,14 @@ def test_profiles_share_one_index():
 @pytest.mark.parametrize(
     "deleted, expected",
     [
-        pytest.param({"node": "a", "spec": using(port(80))}, Hint.QUEUE, id="a pod that used the wanted port"),
+        pytest.param({"node": "a", "spec": using(port(80))}, Hint.QUEUE, id="a pod that used the requested port"),
         pytest.param({"node": "a", "spec": using(port(81))}, Hint.SKIP, id="a pod that used another port"),
         pytest.param({"node": "a"}, Hint.SKIP, id="a pod without ports"),
-        pytest.param({"spec": using(port(80))}, Hint.SKIP, id="a pod that had no node"),
+        pytest.param({"spec": using(port(80))}, Hint.SKIP, id="a pod without a node"),
         pytest.param(
             {"spec": using(port(80)), "status": {"nominatedNodeName": "a"}},
             Hint.QUEUE,
-            id="a pod that was nominated to a node",
+            id="a pod with a nominated node",
         ),
     ],
 )

@@ -16,10 +16,14 @@ CORDONED = "node(s) were unschedulable"
     [
         pytest.param(None, False, id="a pod without tolerations"),
         pytest.param({"key": KEY, "operator": "Exists"}, True, id="a toleration of the cordon's taint"),
-        pytest.param({"key": KEY, "operator": "Exists", "effect": "NoSchedule"}, True, id="with its effect"),
-        pytest.param({"key": KEY, "operator": "Exists", "effect": "NoExecute"}, False, id="with another effect"),
+        pytest.param(
+            {"key": KEY, "operator": "Exists", "effect": "NoSchedule"}, True, id="a toleration with the taint's effect"
+        ),
+        pytest.param(
+            {"key": KEY, "operator": "Exists", "effect": "NoExecute"}, False, id="a toleration with another effect"
+        ),
         pytest.param({"operator": "Exists"}, True, id="a toleration of everything"),
-        pytest.param({"key": KEY, "value": "true"}, False, id="a toleration of a value, which the cordon has not"),
+        pytest.param({"key": KEY, "value": "true"}, False, id="a toleration of a value, which the taint does not have"),
         pytest.param({"key": KEY}, True, id="a toleration of the empty value"),
     ],
 )
@@ -29,7 +33,7 @@ def test_cordoned_nodes(toleration, passes):
     assert verdicts(plugin, pod) == {"a": "" if passes else CORDONED, "b": ""}
 
 
-def test_without_cordoned_nodes_nothing_is_looked_at():
+def test_without_cordoned_nodes_the_filter_computes_nothing():
     cache = make_cache([make_node("a")])
     assert build(NodeUnschedulable, cache).filter_all(None, pending(), cache.table) is None
 
@@ -37,10 +41,10 @@ def test_without_cordoned_nodes_nothing_is_looked_at():
 @pytest.mark.parametrize(
     "before, after, expected",
     [
-        pytest.param(None, False, Hint.QUEUE, id="a new open node helps"),
+        pytest.param(None, False, Hint.QUEUE, id="a new schedulable node helps"),
         pytest.param(None, True, Hint.SKIP, id="a new cordoned node does not"),
         pytest.param(True, False, Hint.QUEUE, id="an uncordoned node helps"),
-        pytest.param(False, False, Hint.SKIP, id="a node that was open does not"),
+        pytest.param(False, False, Hint.SKIP, id="a node that was schedulable before does not"),
     ],
 )
 def test_node_hint(before, after, expected):

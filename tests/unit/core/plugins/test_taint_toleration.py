@@ -18,35 +18,37 @@ def tolerating(*tolerations):
 @pytest.mark.parametrize(
     "taint, toleration, passes",
     [
-        pytest.param(DEDICATED, None, False, id="a NoSchedule taint keeps out a pod without tolerations"),
-        pytest.param(make_taint("k", "v", "NoExecute"), None, False, id="a NoExecute taint keeps it out as well"),
+        pytest.param(DEDICATED, None, False, id="a NoSchedule taint rejects a pod without tolerations"),
+        pytest.param(make_taint("k", "v", "NoExecute"), None, False, id="a NoExecute taint rejects it, too"),
         pytest.param(
-            make_taint("k", "v", "PreferNoSchedule"), None, True, id="a PreferNoSchedule taint keeps nobody out"
+            make_taint("k", "v", "PreferNoSchedule"), None, True, id="a PreferNoSchedule taint rejects no pod"
         ),
         pytest.param(DEDICATED, {"key": "dedicated", "value": "gpu"}, True, id="no operator means Equal"),
         pytest.param(
-            DEDICATED, {"key": "dedicated", "value": "cpu"}, False, id="Equal with another value does not help"
+            DEDICATED, {"key": "dedicated", "value": "cpu"}, False, id="Equal with another value does not tolerate"
         ),
-        pytest.param(DEDICATED, {"key": "dedicated"}, False, id="Equal with no value does not cover a taint with one"),
-        pytest.param(DEDICATED, {"key": "dedicated", "operator": "Exists"}, True, id="Exists covers every value"),
-        pytest.param(DEDICATED, {"operator": "Exists"}, True, id="Exists without a key covers every taint"),
+        pytest.param(
+            DEDICATED, {"key": "dedicated"}, False, id="Equal without a value does not tolerate a taint with one"
+        ),
+        pytest.param(DEDICATED, {"key": "dedicated", "operator": "Exists"}, True, id="Exists tolerates every value"),
+        pytest.param(DEDICATED, {"operator": "Exists"}, True, id="Exists without a key tolerates every taint"),
         pytest.param(
             DEDICATED,
             {"operator": "Exists", "effect": "NoExecute"},
             False,
-            id="a toleration of another effect does not help",
+            id="a toleration of another effect does not tolerate",
         ),
         pytest.param(
             DEDICATED,
             {"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"},
             True,
-            id="a toleration of the same effect helps",
+            id="a toleration of the same effect tolerates",
         ),
         pytest.param(
             make_taint("mem", "5"),
             {"key": "mem", "operator": "Gt", "value": "3"},
             False,
-            id="Gt is off unless its gate is on",
+            id="without its gate Gt tolerates nothing",
         ),
     ],
 )
@@ -59,10 +61,10 @@ def test_filter(taint, toleration, passes):
 @pytest.mark.parametrize(
     "operator, value, passes",
     [
-        pytest.param("Gt", "3", True, id="Gt covers taints with a greater value"),
-        pytest.param("Gt", "5", False, id="Gt does not cover an equal value"),
-        pytest.param("Lt", "7", True, id="Lt covers taints with a lesser value"),
-        pytest.param("Lt", "x", False, id="a value that is no number covers nothing"),
+        pytest.param("Gt", "3", True, id="Gt tolerates taints with a greater value"),
+        pytest.param("Gt", "5", False, id="Gt does not tolerate an equal value"),
+        pytest.param("Lt", "7", True, id="Lt tolerates taints with a lower value"),
+        pytest.param("Lt", "x", False, id="a value that is not a number tolerates nothing"),
     ],
 )
 def test_comparison_operators_with_their_gate(operator, value, passes):
@@ -77,14 +79,14 @@ def test_every_taint_must_be_tolerated():
     assert verdicts(plugin, tolerating({"key": "dedicated", "operator": "Exists"})) == {"a": UNTOLERATED}
 
 
-def test_a_cluster_without_biting_taints_needs_no_column():
+def test_no_column_is_computed_if_all_taints_are_tolerated():
     cache = make_cache([make_node("a"), make_node("b", taints=[DEDICATED])])
     plugin = build(TaintToleration, cache)
     assert plugin.filter_all(None, tolerating({"operator": "Exists"}), cache.table) is None
     assert plugin.filter_all(None, tolerating(), cache.table) is not None
 
 
-def test_a_taint_that_appears_later_is_seen():
+def test_a_taint_that_is_added_later_counts():
     cache = make_cache([make_node("a")])
     plugin = build(TaintToleration, cache)
     assert verdicts(plugin, tolerating()) == {"a": ""}
@@ -95,10 +97,10 @@ def test_a_taint_that_appears_later_is_seen():
 @pytest.mark.parametrize(
     "disliked, expected",
     [
-        pytest.param([0, 0], [100, 100], id="without intolerable taints every node has 100"),
-        pytest.param([0, 1], [100, 0], id="the only tainted node has 0"),
-        pytest.param([1, 3], [67, 0], id="scores fall in proportion, 100 times 1 over 3 truncated before subtracting"),
-        pytest.param([2, 2], [0, 0], id="equally tainted nodes have 0"),
+        pytest.param([0, 0], [100, 100], id="without untolerated taints every node scores 100"),
+        pytest.param([0, 1], [100, 0], id="the only tainted node scores 0"),
+        pytest.param([1, 3], [67, 0], id="scores are proportional, and 100 · 1 / 3 is truncated before subtracting"),
+        pytest.param([2, 2], [0, 0], id="equally tainted nodes score 0"),
     ],
 )
 def test_scores(disliked, expected):
@@ -124,9 +126,9 @@ def test_tolerated_preferences_do_not_count():
     [
         pytest.param(None, [], Hint.QUEUE, id="a new node without taints helps"),
         pytest.param(None, [DEDICATED], Hint.SKIP, id="a new node with the taint does not"),
-        pytest.param([DEDICATED], [], Hint.QUEUE, id="a taint that goes helps"),
-        pytest.param([], [], Hint.SKIP, id="a node that was open before does not"),
-        pytest.param([DEDICATED], [DEDICATED, make_taint("x")], Hint.SKIP, id="another taint on top does not"),
+        pytest.param([DEDICATED], [], Hint.QUEUE, id="removing a taint helps"),
+        pytest.param([], [], Hint.SKIP, id="a node that was tolerated before does not"),
+        pytest.param([DEDICATED], [DEDICATED, make_taint("x")], Hint.SKIP, id="adding another taint does not"),
     ],
 )
 def test_node_hint(before, after, expected):

@@ -1,4 +1,4 @@
-"""TopologyPlacementGenerator: which events wake a group that fits into no domain."""
+"""TopologyPlacementGenerator: the events that requeue a group that fits into no domain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POD = parse_pod(make_pod("p", spec=in_group()))
 
 
 def hints() -> list[EventHint]:
-    """Of a profile that does not name the plugin: the planner does its work all the same."""
+    """The hints in a profile that does not enable the plugin."""
     world = World()
     world.cache.set_object(KIND, make_pod_group(schedulingConstraints={"topology": [{"key": RACK}]}))
     framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
@@ -42,16 +42,16 @@ def node(cpu: str = "1", **labels: str):
 @pytest.mark.parametrize(
     ("action", "before", "after", "wakes"),
     [
-        pytest.param(Action.ADD, None, node(rack="r"), True, id="a node comes into a domain"),
-        pytest.param(Action.ADD, None, node(), False, id="a node comes that is in none"),
+        pytest.param(Action.ADD, None, node(rack="r"), True, id="a node is added to a domain"),
+        pytest.param(Action.ADD, None, node(), False, id="a node is added outside all domains"),
         pytest.param(Action.UPDATE_NODE_LABEL, node(), node(rack="r"), True, id="a node joins a domain"),
         pytest.param(Action.UPDATE_NODE_LABEL, node(rack="r"), node(rack="s"), True, id="a node changes its domain"),
         pytest.param(Action.UPDATE_NODE_LABEL, node(rack="r"), node(), False, id="a node leaves a domain"),
         pytest.param(Action.UPDATE_NODE_LABEL, node(rack="r"), node(rack="r", a="b"), False, id="another label"),
         pytest.param(Action.UPDATE_NODE_ALLOCATABLE, node("1", rack="r"), node("2", rack="r"), True, id="more room"),
         pytest.param(Action.UPDATE_NODE_ALLOCATABLE, node("2", rack="r"), node("1", rack="r"), False, id="less room"),
-        pytest.param(Action.UPDATE_NODE_ALLOCATABLE, node("1"), node("2"), False, id="more room in no domain"),
-        pytest.param(Action.DELETE, node(rack="r"), None, False, id="a node goes"),
+        pytest.param(Action.UPDATE_NODE_ALLOCATABLE, node("1"), node("2"), False, id="more room outside all domains"),
+        pytest.param(Action.DELETE, node(rack="r"), None, False, id="a node is removed"),
     ],
 )
 def test_nodes(action, before, after, wakes):
@@ -61,10 +61,10 @@ def test_nodes(action, before, after, wakes):
 @pytest.mark.parametrize(
     ("action", "wakes"),
     [
-        pytest.param(Action.DELETE, True, id="one that goes"),
-        pytest.param(Action.UPDATE_POD_SCALE_DOWN, True, id="one that gets smaller"),
-        pytest.param(Action.ADD, False, id="one that comes"),
-        pytest.param(Action.UPDATE_POD_SCALE_UP, False, id="one that gets larger"),
+        pytest.param(Action.DELETE, True, id="a pod that leaves"),
+        pytest.param(Action.UPDATE_POD_SCALE_DOWN, True, id="a pod that scales down"),
+        pytest.param(Action.ADD, False, id="a pod that comes"),
+        pytest.param(Action.UPDATE_POD_SCALE_UP, False, id="a pod that scales up"),
     ],
 )
 def test_placed_pods(action, wakes):
@@ -72,5 +72,5 @@ def test_placed_pods(action, wakes):
     assert answer(ClusterEvent(ASSIGNED_POD, action), there, there) is (Hint.QUEUE if wakes else Hint.SKIP)
 
 
-def test_a_pod_of_no_group_is_not_woken():
+def test_a_pod_without_a_group_is_not_requeued():
     assert answer(ClusterEvent(NODE, Action.ADD), None, node(rack="r"), parse_pod(make_pod("q"))) is Hint.SKIP

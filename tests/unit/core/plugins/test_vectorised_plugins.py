@@ -1,4 +1,4 @@
-"""What a plugin says of all nodes at once is what it says of each, whatever happened to the nodes before."""
+"""Vectorised and per-node results agree, after any history of the nodes."""
 
 import pytest
 from hypothesis import given, settings
@@ -145,7 +145,7 @@ def change(cache, what, value):
 )
 @given(first=st.lists(nodes, max_size=6), later=changes, pods=st.lists(specs, min_size=1, max_size=3))
 @settings(deadline=None, max_examples=60)
-def test_all_nodes_at_once_is_each_node(name, args, first, later, pods):
+def test_vectorised_results_equal_per_node_results(name, args, first, later, pods):
     cache = Cache()
     for node in first:
         cache.set_node(parse_node(node))

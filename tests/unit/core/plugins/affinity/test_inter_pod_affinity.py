@@ -51,7 +51,7 @@ NODES = [node("a1", "a"), node("a2", "a"), node("b1", "b"), node("none")]
 
 
 def verdicts(plugin, pod, state=None):
-    """Reasons by node name, as the per-node filter and the vectorised one give them; None for Skip."""
+    """Reasons by node name, after checking that the per-node and the vectorised filter agree. None for Skip."""
     cache, state = plugin.handle.cache, state or CycleState()
     if "PreFilterInterPodAffinity" not in state.data and plugin.pre_filter(state, pod) is SKIP:
         return None
@@ -98,13 +98,18 @@ def passing(found):
         pytest.param(
             [("p", "a1", "x", "other")], near(term(namespaces=["other"])), {"a1", "a2"}, id="a namespace that is listed"
         ),
-        pytest.param([("p", "a1")], near(term(namespaces=["other"])), set(), id="the own one no longer counts then"),
+        pytest.param(
+            [("p", "a1")], near(term(namespaces=["other"])), set(), id="its own namespace no longer counts then"
+        ),
         pytest.param(
             [("p", "a1"), ("q", "b1", "y")], near(term(), term(app="y")), set(), id="one pod must match all terms"
         ),
         pytest.param([("p", "a1")], near(term(), term(HOSTNAME)), {"a1"}, id="several keys, one pod"),
         pytest.param(
-            [("p", "a1"), ("q", "a2")], near(term(), term(HOSTNAME)), {"a1", "a2"}, id="several keys, each node its pod"
+            [("p", "a1"), ("q", "a2")],
+            near(term(), term(HOSTNAME)),
+            {"a1", "a2"},
+            id="several keys, matched by different pods",
         ),
     ],
 )
@@ -118,18 +123,26 @@ def test_required_affinity(placed, spec, fits):
 @pytest.mark.parametrize(
     "placed, labels, spec, fits",
     [
-        pytest.param([], {"app": "x"}, near(term()), {"a1", "a2", "b1"}, id="the first pod goes where the key is"),
+        pytest.param([], {"app": "x"}, near(term()), {"a1", "a2", "b1"}, id="the first pod fits nodes with the key"),
         pytest.param([], {"app": "y"}, near(term()), set(), id="a pod that does not match its own terms"),
         pytest.param([], {"app": "x"}, near(term(), term(app="y")), set(), id="it must match all of them"),
-        pytest.param([("p", "a1")], {"app": "x"}, near(term()), {"a1", "a2"}, id="it is not the first"),
+        pytest.param(
+            [("p", "a1")],
+            {"app": "x"},
+            near(term()),
+            {"a1", "a2"},
+            id="it is not the first, so it must go to the others",
+        ),
         pytest.param(
             [("p", "none")],
             {"app": "x"},
             near(term()),
             {"a1", "a2", "b1"},
-            id="others are in no domain, so it is the first",
+            id="the others are in no domain, so it is the first",
         ),
-        pytest.param([], {"app": "x"}, near(term(namespaces=["other"])), set(), id="its own namespace is not meant"),
+        pytest.param(
+            [], {"app": "x"}, near(term(namespaces=["other"])), set(), id="its terms exclude its own namespace"
+        ),
     ],
 )
 def test_the_first_pod_of_a_group(placed, labels, spec, fits):
@@ -143,7 +156,7 @@ def test_the_first_pod_of_a_group(placed, labels, spec, fits):
         pytest.param([("p", "a1")], away(term()), {"b1", "none"}, id="not the zone of a matching pod"),
         pytest.param([("p", "a1")], away(term(HOSTNAME)), {"a2", "b1", "none"}, id="not its node"),
         pytest.param(
-            [("p", "a1"), ("q", "b1", "y")], away(term(), term(app="y")), {"none"}, id="any term keeps it away"
+            [("p", "a1"), ("q", "b1", "y")], away(term(), term(app="y")), {"none"}, id="each term rejects nodes"
         ),
         pytest.param(
             [("p", "a1"), ("q", "b1", "y")],
@@ -167,11 +180,11 @@ def test_required_anti_affinity(placed, spec, fits):
         pytest.param(away(term()), "x", {"b1", "none"}, id="a placed pod keeps it out of its zone"),
         pytest.param(away(term(HOSTNAME)), "x", {"a2", "b1", "none"}, id="a placed pod keeps it off its node"),
         pytest.param(away(term(), term(HOSTNAME)), "x", {"b1", "none"}, id="two terms of one pod"),
-        pytest.param(away(term()), "y", None, id="a pod that is not meant"),
-        pytest.param(away(term(), weight=100), "x", None, id="preferences do not filter"),
-        pytest.param(near(term(app="z")), "x", None, id="nor does the affinity of placed pods"),
+        pytest.param(away(term()), "y", None, id="a term that does not match the pod"),
+        pytest.param(away(term(), weight=100), "x", None, id="preferred terms do not filter"),
+        pytest.param(near(term(app="z")), "x", None, id="affinity of placed pods does not filter"),
         pytest.param(away(term("rack")), "x", None, id="a key that no node has"),
-        pytest.param(away(term(namespaces=["other"])), "x", None, id="a namespace that is not meant"),
+        pytest.param(away(term(namespaces=["other"])), "x", None, id="a term for another namespace"),
     ],
 )
 def test_anti_affinity_of_placed_pods(spec, app, fits):
@@ -181,7 +194,7 @@ def test_anti_affinity_of_placed_pods(spec, app, fits):
     assert found is None or {reason for reason in found.values() if reason} == {EXISTING}
 
 
-def test_affinity_is_reported_before_anti_affinity_and_that_before_the_others():
+def test_affinity_is_reported_before_anti_affinity_and_anti_affinity_of_placed_pods_last():
     placed = [running("p", "a1", spec=away(term(HOSTNAME, "me"))), running("q", "b1", "y", spec=away(term(app="me")))]
     plugin = build(InterPodAffinity, make_cache(NODES, placed))
     spec = {"affinity": {"podAffinity": rules([term()]), "podAntiAffinity": rules([term(HOSTNAME)])}}
@@ -208,10 +221,16 @@ NO_TEAM = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator"
     [
         pytest.param(TEAM, "other", {"team": "t"}, True, id="a namespace by its labels"),
         pytest.param(TEAM, "other", {"team": "u"}, False, id="a namespace with other labels"),
-        pytest.param(TEAM, "default", None, False, id="with a selector, the own namespace is not meant by itself"),
-        pytest.param({"namespaceSelector": {}}, "other", None, True, id="the empty selector means all, known or not"),
-        pytest.param({"namespaceSelector": None}, "other", None, False, id="no selector means the own one"),
-        pytest.param({**TEAM, "namespaces": ["other"]}, "other", None, True, id="names and selector: either will do"),
+        pytest.param(
+            TEAM, "default", None, False, id="with a selector, the pod's own namespace is not included automatically"
+        ),
+        pytest.param(
+            {"namespaceSelector": {}}, "other", None, True, id="the empty selector means all namespaces, known or not"
+        ),
+        pytest.param({"namespaceSelector": None}, "other", None, False, id="no selector means the pod's own namespace"),
+        pytest.param(
+            {**TEAM, "namespaces": ["other"]}, "other", None, True, id="names or selector: one match is enough"
+        ),
         pytest.param(NO_TEAM, "other", {}, True, id="a namespace without the label"),
     ],
 )
@@ -230,7 +249,7 @@ def test_namespaces_of_terms_of_both_sides(more, namespace, labels, meant):
     assert (found is not None) is meant
 
 
-def test_an_unknown_namespace_has_no_labels_for_placed_terms_and_none_to_select_for_pending_ones():
+def test_the_labels_of_an_unknown_namespace_match_no_selector_of_placed_or_pending_pods():
     carrier = make_cache(NODES, [running("p", "a1", "any", spec=away(term(**NO_TEAM)))])
     assert verdicts(build(InterPodAffinity, carrier), pending(namespace="other", labels={"app": "x"})) is not None
     plugin = build(InterPodAffinity, make_cache(NODES, [running("p", "a1", namespace="other")]))
@@ -267,13 +286,13 @@ def test_terminating_pods_still_count():
     assert passing(verdicts(plugin, pending(spec=near(term())))) == {"a1", "a2"}
 
 
-def test_a_plain_pod_among_plain_pods_is_skipped():
+def test_the_plugin_skips_a_plain_pod_among_plain_pods():
     plugin = build(InterPodAffinity, make_cache(NODES, [running("p", "a1")]))
     assert verdicts(plugin, pending(labels={"app": "x"})) is None
     assert scores(plugin, pending(labels={"app": "x"})) is None
 
 
-def test_dry_runs_are_seen_by_the_filter_and_leave_the_state_alone():
+def test_the_filter_sees_dry_runs_and_the_original_state_does_not_change():
     placed = [running("p", "a1"), running("q", "b1", "y", spec=away(term(app="me")))]
     cache = make_cache(NODES, placed)
     plugin, state = build(InterPodAffinity, cache), CycleState()
@@ -305,7 +324,7 @@ def test_a_dry_run_without_the_only_matching_pod_makes_the_pod_the_first_of_its_
     assert passing(verdicts(plugin, pod, state)) == {"b1"}
 
 
-def test_a_dry_run_takes_a_pod_off_once_where_two_terms_have_one_key():
+def test_a_dry_run_removes_a_pod_once_if_two_terms_share_a_key():
     cache = make_cache(NODES, [running("p", "a1"), running("q", "a2")])
     plugin = build(InterPodAffinity, cache)
     state, pod = CycleState(), pending(labels={"app": "x"}, spec=near(term(), term(ZONE, "x", namespaces=["default"])))
@@ -331,7 +350,7 @@ def test_a_dry_run_takes_a_pod_off_once_where_two_terms_have_one_key():
             away(term(HOSTNAME), weight=10),
             None,
             {"a1": 0, "a2": 100, "b1": 100, "none": 100},
-            id="its preference to keep away from a node",
+            id="its preference against a node",
         ),
         pytest.param(
             [running("p", "a1"), running("q", "a2"), running("r", "b1")],
@@ -345,21 +364,21 @@ def test_a_dry_run_takes_a_pod_off_once_where_two_terms_have_one_key():
             {"affinity": {"podAffinity": rules([term()], 6), "podAntiAffinity": rules([term(HOSTNAME, "y")], 1)}},
             None,
             {"a1": 100, "a2": 100, "b1": 0, "none": 12},
-            id="for and against are summed, and the share is truncated",
+            id="preferences for and against are summed, and the result is truncated",
         ),
         pytest.param(
             [running("p", "a1", "y", spec=near(term(), weight=10))],
             {},
             None,
             {"a1": 100, "a2": 100, "b1": 0, "none": 0},
-            id="the preference of a placed pod for it",
+            id="a placed pod's preference for it",
         ),
         pytest.param(
             [running("p", "a1", "y", spec=away(term(), weight=10))],
             {},
             None,
             {"a1": 0, "a2": 0, "b1": 100, "none": 100},
-            id="the preference of a placed pod to be kept away from",
+            id="a placed pod's preference against it",
         ),
         pytest.param(
             [running("p", "a1", "y", spec=near(term()))],
@@ -373,12 +392,22 @@ def test_a_dry_run_takes_a_pod_off_once_where_two_terms_have_one_key():
             {},
             {"hardPodAffinityWeight": 5},
             {"a1": 50, "a2": 50, "b1": 100, "none": 0},
-            id="or hardPodAffinityWeight",
+            id="required affinity of a placed pod weighs hardPodAffinityWeight",
         ),
         pytest.param(
-            [running("p", "a1", "y", spec=near(term()))], {}, {"hardPodAffinityWeight": 0}, None, id="or nothing at all"
+            [running("p", "a1", "y", spec=near(term()))],
+            {},
+            {"hardPodAffinityWeight": 0},
+            None,
+            id="required affinity of a placed pod can weigh nothing",
         ),
-        pytest.param([running("p", "a1", "y", spec=away(term(app="z")))], {}, None, None, id="required anti-affinity"),
+        pytest.param(
+            [running("p", "a1", "y", spec=away(term(app="z")))],
+            {},
+            None,
+            None,
+            id="required anti-affinity does not score",
+        ),
         pytest.param([running("p", "none")], near(term(), weight=1), None, None, id="a matching pod in no zone"),
         pytest.param(
             [running("p", "a1", "y", spec=near(term(), weight=10))],
@@ -392,14 +421,14 @@ def test_a_dry_run_takes_a_pod_off_once_where_two_terms_have_one_key():
             near(term(app="nobody"), weight=1),
             {"ignorePreferredTermsOfExistingPods": True},
             {"a1": 100, "a2": 100, "b1": 0, "none": 0},
-            id="but not for a pod with preferences of its own",
+            id="preferences of placed pods count for a pod with own preferences",
         ),
         pytest.param(
             [running("p", "a1"), running("q", "a2", "y", spec=away(term(), weight=10))],
             near(term(), weight=10),
             None,
             {"a1": 0, "a2": 0, "b1": 0, "none": 0},
-            id="what cancels out is no Skip",
+            id="preferences that cancel out do not skip the plugin",
         ),
     ],
 )
@@ -428,17 +457,15 @@ def test_a_weight_out_of_range_is_refused(weight):
 @pytest.mark.parametrize(
     "spec, before, after, hint",
     [
-        pytest.param(near(term()), None, running("o", "n"), Hint.QUEUE, id="a pod that it wants near came"),
+        pytest.param(near(term()), None, running("o", "n"), Hint.QUEUE, id="a matching pod came"),
         pytest.param(near(term()), None, running("o", "n", "y"), Hint.SKIP, id="another pod came"),
         pytest.param(near(term()), None, running("o", ""), Hint.SKIP, id="a pod without a node"),
-        pytest.param(near(term()), running("o", "n", "y"), running("o", "n"), Hint.QUEUE, id="it matches now"),
-        pytest.param(near(term()), running("o", "n"), running("o", "n"), Hint.SKIP, id="it matched before"),
-        pytest.param(away(term()), running("o", "n"), running("o", "n", "y"), Hint.QUEUE, id="it matches no more"),
-        pytest.param(away(term()), running("o", "n"), None, Hint.QUEUE, id="a pod that it avoids is gone"),
-        pytest.param(away(term()), running("o", "n", "y"), None, Hint.SKIP, id="another pod is gone"),
-        pytest.param(
-            {}, running("o", "n", "y", spec=away(term())), None, Hint.QUEUE, id="a pod that avoids it is gone"
-        ),
+        pytest.param(near(term()), running("o", "n", "y"), running("o", "n"), Hint.QUEUE, id="a pod started to match"),
+        pytest.param(near(term()), running("o", "n"), running("o", "n"), Hint.SKIP, id="a pod matched before, too"),
+        pytest.param(away(term()), running("o", "n"), running("o", "n", "y"), Hint.QUEUE, id="a pod ceased to match"),
+        pytest.param(away(term()), running("o", "n"), None, Hint.QUEUE, id="a pod that it avoids left"),
+        pytest.param(away(term()), running("o", "n", "y"), None, Hint.SKIP, id="another pod left"),
+        pytest.param({}, running("o", "n", "y", spec=away(term())), None, Hint.QUEUE, id="a pod that avoids it left"),
         pytest.param(away(term()), None, running("o", "n"), Hint.SKIP, id="a pod that it avoids came"),
     ],
 )
@@ -448,24 +475,28 @@ def test_hint_on_assigned_pods(spec, before, after, hint):
     assert plugin.hints()[0].function(pending(labels={"app": "x"}, spec=spec), *pods) is hint
 
 
-def test_a_new_label_of_the_pod_itself_always_queues_it():
+def test_a_new_label_of_the_pod_itself_always_requeues_it():
     assert build(InterPodAffinity, make_cache(NODES)).hints()[1].function is None
 
 
 @pytest.mark.parametrize(
     "spec, before, after, hint",
     [
-        pytest.param(near(term()), None, node("n", "a"), Hint.QUEUE, id="affinity: a node with the key came"),
-        pytest.param(near(term()), None, node("n"), Hint.SKIP, id="affinity: a node without it came"),
-        pytest.param(near(term()), node("n"), node("n", "a"), Hint.QUEUE, id="affinity: it got the key"),
-        pytest.param(near(term()), node("n", "a"), node("n", "b"), Hint.QUEUE, id="affinity: it moved"),
-        pytest.param(near(term()), node("n", "a"), node("n", "a"), Hint.SKIP, id="affinity: it stayed"),
-        pytest.param(near(term()), node("n", "a"), node("n"), Hint.SKIP, id="affinity: it lost the key"),
-        pytest.param(away(term()), None, node("n"), Hint.QUEUE, id="anti-affinity: a node came"),
-        pytest.param(away(term()), node("n", "a"), node("n"), Hint.QUEUE, id="anti-affinity: it lost the key"),
-        pytest.param(away(term()), node("n", "a"), node("n", "b"), Hint.QUEUE, id="anti-affinity: it moved"),
-        pytest.param(away(term()), node("n"), node("n", "a"), Hint.SKIP, id="anti-affinity: it got the key"),
-        pytest.param({}, None, node("n", "a"), Hint.SKIP, id="no terms: a node came"),
+        pytest.param(near(term()), None, node("n", "a"), Hint.QUEUE, id="affinity: a node with the key was added"),
+        pytest.param(near(term()), None, node("n"), Hint.SKIP, id="affinity: a node without the key was added"),
+        pytest.param(near(term()), node("n"), node("n", "a"), Hint.QUEUE, id="affinity: a node got the key"),
+        pytest.param(
+            near(term()), node("n", "a"), node("n", "b"), Hint.QUEUE, id="affinity: a node changed its domain"
+        ),
+        pytest.param(near(term()), node("n", "a"), node("n", "a"), Hint.SKIP, id="affinity: a node kept its domain"),
+        pytest.param(near(term()), node("n", "a"), node("n"), Hint.SKIP, id="affinity: a node lost the key"),
+        pytest.param(away(term()), None, node("n"), Hint.QUEUE, id="anti-affinity: a node was added"),
+        pytest.param(away(term()), node("n", "a"), node("n"), Hint.QUEUE, id="anti-affinity: a node lost the key"),
+        pytest.param(
+            away(term()), node("n", "a"), node("n", "b"), Hint.QUEUE, id="anti-affinity: a node changed its domain"
+        ),
+        pytest.param(away(term()), node("n"), node("n", "a"), Hint.SKIP, id="anti-affinity: a node got the key"),
+        pytest.param({}, None, node("n", "a"), Hint.SKIP, id="no terms: a node was added"),
     ],
 )
 def test_hint_on_nodes(spec, before, after, hint):

@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: nodes whose use of resources becomes more even are better."""
+"""NodeResourcesBalancedAllocation: prefers nodes where the pod balances the use of resources."""
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +18,7 @@ FPGA = "example.com/fpga"
 
 
 def score_of(pod, *, node=None, pods=(), resources=()):
-    """The score of one node of 10 CPUs and 10Gi, or None where the pod is skipped."""
+    """The score of one node of 10 CPUs and 10Gi, or None if the plugin skips the pod."""
     made = make_node(allocatable={"cpu": "10", "memory": "10Gi", **(node or {})})
     cache = make_cache([made], [make_pod(f"p{i}", node="node", requests=r) for i, r in enumerate(pods)])
     args = {"resources": [{"name": name} for name in resources]}
@@ -30,18 +30,18 @@ def score_of(pod, *, node=None, pods=(), resources=()):
     "pod, kwargs, score",
     [
         pytest.param({"cpu": "1", "memory": "1Gi"}, {}, 75, id="an empty node that the pod uses evenly"),
-        pytest.param({"cpu": "10"}, {}, 50, id="an empty node of which the pod takes all CPUs and no memory"),
+        pytest.param({"cpu": "10"}, {}, 50, id="an empty node where the pod takes all CPUs and no memory"),
         pytest.param(
             {"memory": "4Gi"},
             {"pods": [{"cpu": "4"}]},
             85,
-            id="a node that the pod evens out",  # 80 before, 100 after
+            id="a node that the pod balances",  # 80 before, 100 after
         ),
         pytest.param(
             {"cpu": "4"},
             {"pods": [{"cpu": "2"}]},
             65,
-            id="a node that the pod makes more uneven",  # 90 before, 70 after
+            id="a node that the pod unbalances",  # 90 before, 70 after
         ),
         pytest.param(
             {"cpu": "3"},
@@ -53,25 +53,25 @@ def score_of(pod, *, node=None, pods=(), resources=()):
             {"cpu": "1", "memory": "1Gi"},
             {"pods": [{"cpu": "12", "memory": "5Gi"}]},
             77,
-            id="what is overcommitted counts as full",  # 75 before, 80 after
+            id="an overcommitted resource counts as full",  # 75 before, 80 after
         ),
         pytest.param(
             {"cpu": "5"},
             {"node": {GPU: "4"}, "pods": [{GPU: "2"}], "resources": ["cpu", GPU]},
             75,
-            id="an extended resource does not count for a pod that does not ask for it",
+            id="an extended resource that the pod does not request does not count",
         ),
         pytest.param(
             {"cpu": "5", GPU: "1"},
             {"resources": ["cpu", GPU]},
             75,
-            id="a resource that the node lacks does not count, and one alone is balanced",
+            id="a resource that the node lacks does not count, and a single resource is balanced",
         ),
         pytest.param(
             {"cpu": "5", "memory": "5Gi", GPU: "4"},
             {"node": {GPU: "8"}, "resources": ["cpu", "memory", GPU]},
             75,
-            id="three resources used alike",
+            id="three resources used evenly",
         ),
         pytest.param(
             {"cpu": "10", GPU: "1"},
@@ -83,7 +83,7 @@ def score_of(pod, *, node=None, pods=(), resources=()):
             {"cpu": "10", GPU: "1"},
             {"resources": ["cpu", "memory", GPU]},
             50,
-            id="three resources of which the node lacks one are two",
+            id="three resources, of which the node lacks one, count as two",
         ),
         pytest.param(
             {"cpu": "8", "memory": "1Gi", GPU: "1"},
@@ -104,15 +104,15 @@ def score_of(pod, *, node=None, pods=(), resources=()):
             id="a node of 100 Ti",  # 100 before, 75 after
         ),
         pytest.param({}, {}, None, id="a pod without requests is skipped"),
-        pytest.param({GPU: "1"}, {}, None, id="a pod that asks only for other resources is skipped"),
-        pytest.param({"cpu": "0"}, {}, None, id="a pod that asks for nothing of it is skipped"),
+        pytest.param({GPU: "1"}, {}, None, id="a pod that requests only other resources is skipped"),
+        pytest.param({"cpu": "0"}, {}, None, id="a pod that requests 0 of the resource is skipped"),
     ],
 )
-def test_a_node_scores_by_what_the_pod_does_to_its_balance(pod, kwargs, score):
+def test_a_node_scores_by_the_change_of_its_balance(pod, kwargs, score):
     assert score_of(pod, **kwargs) == score
 
 
-def test_real_requests_count_without_defaults():
+def test_requests_count_without_defaults():
     assert score_of({"cpu": "10"}, pods=[{"memory": "10Gi"}, {}, {}]) == 100
 
 
@@ -125,7 +125,7 @@ def test_real_requests_count_without_defaults():
         pytest.param({"resources": [{"name": GPU, "weight": 0}]}, [(GPU, 1)], id="a weight of 0"),
     ],
 )
-def test_what_is_not_given_has_defaults(args, resources):
+def test_missing_args_have_defaults(args, resources):
     found = decode_args(NodeResourcesBalancedAllocationArgs, args, "args")
     assert [(r.name, r.weight) for r in found.resources] == resources
 
@@ -148,7 +148,7 @@ def test_what_is_not_given_has_defaults(args, resources):
         ),
     ],
 )
-def test_args_that_kube_scheduler_refuses_are_refused(resources, problems):
+def test_args_that_kube_scheduler_refuses_are_invalid(resources, problems):
     with pytest.raises(ArgsError) as caught:
         decode_args(NodeResourcesBalancedAllocationArgs, {"resources": resources}, "args")
     assert list(caught.value.problems) == problems
@@ -159,6 +159,6 @@ ARGS = st.sampled_from([None, ["cpu"], ["cpu", GPU], [GPU, "memory", "cpu"], ["c
 
 @settings(max_examples=30, deadline=None)
 @given(resources=ARGS, history=histories())
-def test_all_nodes_at_once_score_as_they_do_one_by_one_whatever_happened(resources, history):
+def test_vectorised_scores_equal_per_node_scores_after_any_history(resources, history):
     args = {"resources": [{"name": name} for name in resources]} if resources else None
     play(lambda cache: build(NodeResourcesBalancedAllocation, cache, args), history, scores)

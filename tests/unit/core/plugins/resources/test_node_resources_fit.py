@@ -1,4 +1,4 @@
-"""NodeResourcesFit: nodes with room for the pod, scored by how full it leaves them."""
+"""NodeResourcesFit: rejects nodes without room for the pod, and scores nodes by their utilisation."""
 
 from types import MappingProxyType
 
@@ -46,7 +46,7 @@ def strategy(kind, *resources, shape=None):
     "pod, pods, reasons",
     [
         pytest.param({"cpu": "10", "memory": "10Gi"}, [], "", id="just enough"),
-        pytest.param({"cpu": "6"}, [{"cpu": "4", "memory": "10Gi"}], "", id="only what the pod asks for is compared"),
+        pytest.param({"cpu": "6"}, [{"cpu": "4", "memory": "10Gi"}], "", id="only requested resources are compared"),
         pytest.param({"cpu": "6001m"}, [{"cpu": "4"}], "Insufficient cpu", id="too little CPU left"),
         pytest.param({"memory": "10Gi"}, [{"memory": "1"}], "Insufficient memory", id="a byte of memory too little"),
         pytest.param(
@@ -59,21 +59,21 @@ def strategy(kind, *resources, shape=None):
         pytest.param(
             {"hugepages-2Mi": "62Mi"}, [{"hugepages-2Mi": "4Mi"}], "Insufficient hugepages-2Mi", id="huge pages"
         ),
-        pytest.param({}, [{}, {}, {}], "Too many pods", id="pods are counted"),
-        pytest.param({"cpu": "9007199254741"}, [], "Insufficient cpu", id="more CPU than anybody has"),
-        pytest.param({}, [{"cpu": "99"}], "", id="a pod that asks for nothing passes on an overcommitted node"),
+        pytest.param({}, [{}, {}, {}], "Too many pods", id="the number of pods is limited"),
+        pytest.param({"cpu": "9007199254741"}, [], "Insufficient cpu", id="more CPU than the node has"),
+        pytest.param({}, [{"cpu": "99"}], "", id="a pod without requests passes on an overcommitted node"),
         pytest.param(
-            {"cpu": "0", "memory": "1"}, [{"cpu": "99"}], "", id="a resource of which it asks 0 is not compared"
+            {"cpu": "0", "memory": "1"}, [{"cpu": "99"}], "", id="a resource with a request of 0 is not compared"
         ),
         pytest.param(
             {"cpu": "1", "memory": "1", GPU: "1"},
             [{"cpu": "10"}, {"memory": "10Gi"}, {GPU: "4"}],
             f"Too many pods, Insufficient cpu, Insufficient memory, Insufficient {GPU}",
-            id="all that is lacking is said",
+            id="all missing resources are reported",
         ),
     ],
 )
-def test_a_node_must_have_free_what_the_pod_asks_for(pod, pods, reasons):
+def test_a_node_must_have_the_requested_resources_free(pod, pods, reasons):
     plugin = build(NodeResourcesFit, make_cache([small_node()], running(*pods)))
     assert verdicts(plugin, pending(requests=pod)) == {"node": reasons}
 
@@ -81,14 +81,14 @@ def test_a_node_must_have_free_what_the_pod_asks_for(pod, pods, reasons):
 @pytest.mark.parametrize(
     "pod, pods, code",
     [
-        pytest.param({"cpu": "10"}, [{"cpu": "1"}], Code.UNSCHEDULABLE, id="pods that leave would help"),
+        pytest.param({"cpu": "10"}, [{"cpu": "1"}], Code.UNSCHEDULABLE, id="evicting pods would help"),
         pytest.param({}, [{}, {}, {}], Code.UNSCHEDULABLE, id="too many pods"),
-        pytest.param({"cpu": "11"}, [], Code.UNSCHEDULABLE_AND_UNRESOLVABLE, id="more than the node has in all"),
+        pytest.param({"cpu": "11"}, [], Code.UNSCHEDULABLE_AND_UNRESOLVABLE, id="more than the capacity of the node"),
         pytest.param(
             {"cpu": "10", FPGA: "1"},
             [{"cpu": "1"}],
             Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
-            id="one resource more than the node has is enough to be beyond_capacity",
+            id="one resource beyond the node's capacity is enough",
         ),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_rejection_is_resolvable_while_the_node_could_hold_the_pod(pod, pods, 
     assert plugin.filter(CycleState(), waiting, plugin.handle.cache.present("node")).code is code
 
 
-def test_nodes_that_lack_the_same_may_differ_in_what_would_help():
+def test_nodes_that_lack_the_same_resource_may_differ_in_resolvability():
     cache = make_cache([small_node(), make_node("small", allocatable={"cpu": "2"})], running({"cpu": "8"}))
     plugin, waiting = build(NodeResourcesFit, cache), pending(requests={"cpu": "3"})
     assert verdicts(plugin, waiting) == {"node": "Insufficient cpu", "small": "Insufficient cpu"}
@@ -114,12 +114,12 @@ def test_nodes_that_lack_the_same_may_differ_in_what_would_help():
         pytest.param("9007199254740993", "", id="just enough"),
     ],
 )
-def test_amounts_beyond_what_float64_tells_apart_are_compared_exactly(memory, reasons):
+def test_amounts_beyond_the_precision_of_float64_are_compared_exactly(memory, reasons):
     plugin = build(NodeResourcesFit, make_cache([make_node(allocatable={"memory": memory})]))
     assert verdicts(plugin, pending(requests={"memory": "9007199254740993"})) == {"node": reasons}
 
 
-def test_many_nodes_that_changed_at_once_are_judged_anew():
+def test_many_nodes_that_changed_at_once_are_filtered_again():
     cache = make_cache([make_node(f"n{i}", allocatable={GPU: "4"}) for i in range(200)])
     plugin, waiting = build(NodeResourcesFit, cache), pending(requests={GPU: "2", "cpu": "1"})
     assert set(verdicts(plugin, waiting).values()) == {""}
@@ -129,7 +129,7 @@ def test_many_nodes_that_changed_at_once_are_judged_anew():
     assert [name for name, reasons in found.items() if reasons] == [f"n{i}" for i in range(20)]
 
 
-def test_many_oversized_nodes_that_changed_at_once_are_judged_anew():
+def test_many_oversized_nodes_that_changed_at_once_are_filtered_again():
     cache = make_cache([make_node(f"n{i}", allocatable={"memory": "9007199254740993"}) for i in range(200)])
     plugin = build(NodeResourcesFit, cache, strategy("LeastAllocated", ("memory", 1)))
     waiting = pending(requests={"memory": "5134103575202367"})
@@ -143,7 +143,7 @@ def test_many_oversized_nodes_that_changed_at_once_are_judged_anew():
     assert scores(plugin, small)["n0"] == 56
 
 
-def test_filtering_takes_what_a_pod_asks_and_what_others_have():
+def test_filtering_compares_spec_requests_with_the_requests_of_placed_pods():
     shrinking = {"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "6"}}]}
     pods = [make_pod("p", node="node", requests={"cpu": "1"}, status=shrinking)]
     plugin = build(NodeResourcesFit, make_cache([small_node()], pods))
@@ -161,7 +161,7 @@ def test_filtering_takes_what_a_pod_asks_and_what_others_have():
             {"ignoredResourceGroups": ["example.com"]},
             {FPGA: "9"},
             f"Insufficient {FPGA}",
-            id="a group is the whole of what stands before the slash",
+            id="a group is everything before the slash",
         ),
         pytest.param(
             {"ignoredResources": ["cpu"]}, {"cpu": "99"}, "Insufficient cpu", id="only extended resources are ignored"
@@ -170,7 +170,7 @@ def test_filtering_takes_what_a_pod_asks_and_what_others_have():
             {"ignoredResources": ["hugepages-2Mi"]},
             {"hugepages-2Mi": "1Gi"},
             "Insufficient hugepages-2Mi",
-            id="huge pages are no extended resource",
+            id="huge pages are not an extended resource",
         ),
     ],
 )
@@ -179,7 +179,7 @@ def test_ignored_resources_are_not_compared(args, pod, reasons):
     assert verdicts(plugin, pending(requests=pod)) == {"node": reasons}
 
 
-def test_a_pod_with_very_many_resources_is_explained_like_any_other():
+def test_the_rejection_of_a_pod_with_very_many_resources_is_explained():
     names = [f"example.com/r{i:02}" for i in range(70)]
     nodes = [
         make_node(f"n{i}", allocatable={name: "1" for j, name in enumerate(names) if j % 7 != i}) for i in range(7)
@@ -189,7 +189,7 @@ def test_a_pod_with_very_many_resources_is_explained_like_any_other():
     assert len(set(found.values())) == 7
 
 
-def test_absurd_sums_leave_no_room_and_break_nothing():
+def test_sums_that_overflow_leave_no_room():
     cache = make_cache([small_node(), make_node("other")], running({"cpu": "9E", GPU: "9E"}, {"cpu": "9E", GPU: "9E"}))
     plugin = build(NodeResourcesFit, cache)
     assert verdicts(plugin, pending(requests={"cpu": "1", GPU: "1"})) == {
@@ -199,7 +199,7 @@ def test_absurd_sums_leave_no_room_and_break_nothing():
     assert raw_scores(plugin, pending(requests={"memory": "1Gi"}))["node"] == 43
 
 
-def test_pre_filter_rejects_nobody():
+def test_pre_filter_rejects_no_pod():
     assert pre_filter(build(NodeResourcesFit, make_cache()), pending(requests={"cpu": "99"})) is None
 
 
@@ -241,7 +241,7 @@ def test_pre_filter_rejects_nobody():
             [],
             strategy("MostAllocated", ("cpu", 1), ("memory", 1)),
             50,
-            id="more than all is all",
+            id="overcommitted resources count as full",
         ),
         pytest.param(
             {"cpu": "5", GPU: "3"},
@@ -255,17 +255,19 @@ def test_pre_filter_rejects_nobody():
             [{GPU: "4", "cpu": "0"}],
             strategy("MostAllocated", ("cpu", 1), (GPU, 4)),
             50,
-            id="an extended resource that the pod does not ask for drops out with its weight",
+            id="an extended resource that the pod does not request is left out with its weight",
         ),
         pytest.param(
             {"cpu": "5", FPGA: "1"},
             [],
             strategy("MostAllocated", ("cpu", 1), (FPGA, 4)),
             50,
-            id="a resource that the node lacks drops out with its weight",
+            id="a resource that the node lacks is left out with its weight",
         ),
-        pytest.param({FPGA: "1"}, [], strategy("MostAllocated", (FPGA, 4)), 0, id="nothing is left to score"),
-        pytest.param({}, [], strategy("LeastAllocated", ("pods", 1)), 0, id="pods are no resource to score"),
+        pytest.param(
+            {FPGA: "1"}, [], strategy("MostAllocated", (FPGA, 4)), 0, id="without scored resources the score is 0"
+        ),
+        pytest.param({}, [], strategy("LeastAllocated", ("pods", 1)), 0, id="the number of pods is not scored"),
         pytest.param(
             {"ephemeral-storage": "5Gi"},
             [{"ephemeral-storage": "1Gi"}],
@@ -278,14 +280,14 @@ def test_pre_filter_rejects_nobody():
             [],
             strategy("RequestedToCapacityRatio", ("cpu", 1), ("memory", 1), shape=[(0, 0), (100, 10)]),
             30,
-            id="a curve that rises",
+            id="a rising curve",
         ),
         pytest.param(
             {"cpu": "5", "memory": "0"},
             [],
             strategy("RequestedToCapacityRatio", ("cpu", 1), ("memory", 3), shape=[(0, 0), (100, 10)]),
             50,
-            id="a resource that scores 0 on the curve drops out with its weight",
+            id="a resource that scores 0 on the curve is left out with its weight",
         ),
         pytest.param(
             {"cpu": "5", "memory": "2560Mi"},
@@ -299,7 +301,7 @@ def test_pre_filter_rejects_nobody():
             [],
             strategy("RequestedToCapacityRatio", ("cpu", 1), shape=[(0, 10), (90, 4)]),
             40,
-            id="more than all is read off the curve's end",
+            id="overcommitted resources score the end of the curve",
         ),
         pytest.param(
             {"cpu": "1", "memory": "0"},
@@ -310,12 +312,12 @@ def test_pre_filter_rejects_nobody():
         ),
     ],
 )
-def test_a_node_scores_by_how_full_the_pod_leaves_it(pod, pods, args, score):
+def test_a_node_scores_by_its_utilisation_with_the_pod(pod, pods, args, score):
     plugin = build(NodeResourcesFit, make_cache([small_node()], running(*pods)), args)
     assert scores(plugin, pending(requests=pod)) == {"node": score}
 
 
-def test_scoring_a_waiting_pod_does_not_see_its_pod_level_requests():
+def test_scoring_ignores_pod_level_requests_of_the_pending_pod():
     plugin = build(NodeResourcesFit, make_cache([small_node()]))
     pod = pending(
         requests={"cpu": "1", "memory": "1Gi"}, spec={"resources": {"requests": {"cpu": "9", "memory": "9Gi"}}}
@@ -332,7 +334,7 @@ def test_scoring_a_waiting_pod_does_not_see_its_pod_level_requests():
         pytest.param(
             "9007199254740993", "3873095679538627", 56, id="a quotient that float64 rounds up to the next whole number"
         ),
-        pytest.param("8Ei", "1", 0, id="so much that a hundred times it overflows int64"),
+        pytest.param("8Ei", "1", 0, id="so much that 100 times it overflows int64"),
     ],
 )
 def test_nodes_of_any_size_score_in_whole_numbers(memory, requested, score):
@@ -349,7 +351,7 @@ def test_nodes_of_any_size_score_in_whole_numbers(memory, requested, score):
         pytest.param([(40, 5)], {0: 50, 100: 50}, id="one point"),
     ],
 )
-def test_a_curve_is_made_of_straight_lines(shape, points):
+def test_a_curve_is_interpolated_linearly(shape, points):
     curve = curve_of([UtilizationShapePoint(u, s) for u, s in shape])
     assert len(curve) == 101
     assert {percent: curve[percent] for percent in points} == points
@@ -376,11 +378,11 @@ def check_both(plugin, pod):
 
 @settings(max_examples=30, deadline=None)
 @given(args=ARGS, history=histories())
-def test_all_nodes_at_once_are_judged_as_one_by_one_whatever_happened(args, history):
+def test_vectorised_verdicts_and_scores_equal_per_node_ones_after_any_history(args, history):
     play(lambda cache: build(NodeResourcesFit, cache, args), history, check_both)
 
 
-def test_what_is_kept_is_bounded_and_right_when_it_is_made_anew(monkeypatch):
+def test_the_row_cache_is_bounded_and_correct_after_eviction(monkeypatch):
     monkeypatch.setattr(row_cache, "MAX_ARRAYS", 3)
     cache = make_cache([make_node(f"n{i}") for i in range(4)])
     plugin = build(NodeResourcesFit, cache)
@@ -392,7 +394,7 @@ def test_what_is_kept_is_bounded_and_right_when_it_is_made_anew(monkeypatch):
     assert len(plugin._scores) == len(plugin._fitting) == 3
 
 
-def test_what_is_kept_is_made_anew_after_more_changes_than_are_logged():
+def test_the_row_cache_is_rebuilt_after_more_changes_than_the_log_holds():
     cache = make_cache([make_node("n0"), make_node("n1")])
     plugin = build(NodeResourcesFit, cache)
     waiting = pending(requests={"cpu": "5"})

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: its args, and the events that may help a pod it rejected."""
+"""The args of NodeResourcesFit, and its queueing hints."""
 
 from types import MappingProxyType
 
@@ -43,7 +43,7 @@ def strategy(kind, *resources, shape=None):
         pytest.param(strategy("MostAllocated", (GPU, 0)), "MostAllocated", [(GPU, 1)], id="a weight of 0"),
     ],
 )
-def test_what_is_not_given_has_defaults(args, kind, resources):
+def test_missing_args_have_defaults(args, kind, resources):
     found = decode_args(NodeResourcesFitArgs, args, "args").scoring_strategy
     assert found.type == kind
     assert [(r.name, r.weight) for r in found.resources] == resources
@@ -56,7 +56,9 @@ _STRATEGY = "args.scoringStrategy"
     "args, places",
     [
         pytest.param(
-            {"ignoredResources": ["a b", GPU]}, ["args.ignoredResources[0]"], id="an ignored resource that is no name"
+            {"ignoredResources": ["a b", GPU]},
+            ["args.ignoredResources[0]"],
+            id="an ignored resource with an invalid name",
         ),
         pytest.param(
             {"ignoredResourceGroups": ["example.com", GPU, "a b"]},
@@ -70,11 +72,13 @@ _STRATEGY = "args.scoringStrategy"
             [f"{_STRATEGY}.resources[0].weight", f"{_STRATEGY}.resources[1].weight"],
             id="weights out of range",
         ),
-        pytest.param(strategy("RequestedToCapacityRatio"), [f"{_STRATEGY}.requestedToCapacityRatio"], id="no curve"),
+        pytest.param(
+            strategy("RequestedToCapacityRatio"), [f"{_STRATEGY}.requestedToCapacityRatio"], id="a missing curve"
+        ),
         pytest.param(
             strategy("LeastAllocated", shape=[(0, 0)]),
             [f"{_STRATEGY}.requestedToCapacityRatio"],
-            id="a curve that is not used",
+            id="a curve for another strategy",
         ),
         pytest.param(
             {"scoringStrategy": {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": []}}},
@@ -93,7 +97,7 @@ _STRATEGY = "args.scoringStrategy"
         ),
     ],
 )
-def test_args_that_kube_scheduler_refuses_are_refused(args, places):
+def test_args_that_kube_scheduler_refuses_are_invalid(args, places):
     with pytest.raises(ArgsError) as caught:
         decode_args(NodeResourcesFitArgs, args, "args")
     assert [where for where, _ in caught.value.problems] == places
@@ -116,21 +120,23 @@ def node_with(**allocatable):
     [
         pytest.param(None, node_with(), Hint.QUEUE, id="a new node with room"),
         pytest.param(None, node_with(cpu="1"), Hint.SKIP, id="a new node that is too small"),
-        pytest.param(None, node_with(pods="0"), Hint.SKIP, id="a new node that takes no pods"),
+        pytest.param(None, node_with(pods="0"), Hint.SKIP, id="a new node that allows no pods"),
         pytest.param(node_with(cpu="1"), node_with(), Hint.QUEUE, id="more CPU"),
         pytest.param(node_with(cpu="1"), node_with(cpu="2"), Hint.SKIP, id="more CPU, but not enough"),
-        pytest.param(node_with(), node_with(memory="20Gi"), Hint.SKIP, id="more of what the pod does not ask for"),
+        pytest.param(
+            node_with(), node_with(memory="20Gi"), Hint.SKIP, id="more of a resource that the pod does not request"
+        ),
         pytest.param(node_with(cpu="20"), node_with(), Hint.SKIP, id="less CPU"),
         pytest.param(node_with(), node_with(pods="4"), Hint.QUEUE, id="more pods allowed"),
         pytest.param(node_with(**{GPU: "0"}), node_with(), Hint.QUEUE, id="devices appear"),
     ],
 )
-def test_a_node_may_help_if_it_could_hold_the_pod_and_has_more_than_before(before, after, hint):
+def test_a_node_helps_if_it_could_hold_the_pod_and_has_more_than_before(before, after, hint):
     found = hint_of(NODE, Action.UPDATE_NODE_ALLOCATABLE)
     assert found.function(pending(requests={"cpu": "3", GPU: "1"}), before, after) is hint
 
 
-def test_a_pod_that_is_gone_helps_if_it_was_on_a_node_or_promised_one():
+def test_a_deleted_pod_helps_if_it_had_a_node_or_a_nomination():
     function = hint_of(ASSIGNED_POD, Action.DELETE).function
     waiting = pending(requests={"cpu": "1"})
     assert function(waiting, parse_pod(make_pod(node="node")), None) is Hint.QUEUE
@@ -141,13 +147,13 @@ def test_a_pod_that_is_gone_helps_if_it_was_on_a_node_or_promised_one():
 @pytest.mark.parametrize(
     "after, hint",
     [
-        pytest.param({"cpu": "1", "memory": "2Gi"}, Hint.QUEUE, id="less of what the pod asks for"),
+        pytest.param({"cpu": "1", "memory": "2Gi"}, Hint.QUEUE, id="less of a requested resource"),
         pytest.param({"cpu": "2", "memory": "1Gi"}, Hint.SKIP, id="less of something else"),
-        pytest.param({"memory": "2Gi"}, Hint.QUEUE, id="none any more"),
+        pytest.param({"memory": "2Gi"}, Hint.QUEUE, id="all of a requested resource"),
         pytest.param({"cpu": "3", "memory": "2Gi"}, Hint.SKIP, id="more"),
     ],
 )
-def test_a_placed_pod_that_shrinks_helps_if_it_frees_what_the_pod_asks_for(after, hint):
+def test_a_placed_pod_that_scales_down_helps_if_it_frees_a_requested_resource(after, hint):
     before = parse_pod(make_pod(node="node", requests={"cpu": "2", "memory": "2Gi"}))
     function = hint_of(ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN).function
     waiting = pending(requests={"cpu": "1", "memory": "0"})
@@ -155,11 +161,11 @@ def test_a_placed_pod_that_shrinks_helps_if_it_frees_what_the_pod_asks_for(after
     assert function(waiting, before, parse_pod(make_pod(requests=after))) is Hint.SKIP
 
 
-def test_a_waiting_pod_that_shrinks_is_queued():
+def test_a_waiting_pod_that_scales_down_is_requeued():
     assert hint_of(POD, Action.UPDATE_POD_SCALE_DOWN).function is None
 
 
 @pytest.mark.parametrize("resource", [ASSIGNED_POD, POD])
-def test_without_in_place_resize_no_pod_shrinks(resource):
+def test_without_in_place_resize_there_are_no_scale_down_hints(resource):
     gates = {"InPlacePodVerticalScaling": False}
     assert hint_of(resource, Action.UPDATE_POD_SCALE_DOWN, gates) is None

@@ -1,4 +1,4 @@
-"""RandomScore and NodeNameScore: the per-node versions, their vectorised twins, and what comes out of them."""
+"""RandomScore and NodeNameScore: per-node and vectorised scores agree, and are distributed as documented."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def scores_of(plugin, cache: Cache, *names: str, uid: str = "uid-1") -> dict[str
     ("all_names", "feasible", "expected"),
     [
         pytest.param(["b", "a", "c"], ["a", "b", "c"], {"a": 100, "b": 50, "c": 0}, id="three nodes: first, middle, last"),
-        pytest.param(["b", "a", "c"], ["b", "c"], {"b": 100, "c": 0}, id="the first feasible name gets 100, whatever is not feasible"),
+        pytest.param(["b", "a", "c"], ["b", "c"], {"b": 100, "c": 0}, id="the first feasible name gets 100, whatever the names of infeasible nodes"),
         pytest.param(["b", "a", "c"], ["c"], {"c": 100}, id="a single feasible node gets 100"),
-        pytest.param(["b", "a", "c"], [], {}, id="no feasible node, no score"),
-        pytest.param(["n4", "n3", "n2", "n1"], ["n1", "n2", "n3", "n4"], {"n1": 100, "n2": 66, "n3": 33, "n4": 0}, id="fractions are cut off"),
+        pytest.param(["b", "a", "c"], [], {}, id="no feasible node"),
+        pytest.param(["n4", "n3", "n2", "n1"], ["n1", "n2", "n3", "n4"], {"n1": 100, "n2": 66, "n3": 33, "n4": 0}, id="scores are truncated"),
         pytest.param(["node-10", "node-9"], ["node-10", "node-9"], {"node-10": 100, "node-9": 0}, id="bytes are compared, not numbers"),
-        pytest.param(["a", "Z"], ["a", "Z"], {"Z": 100, "a": 0}, id="capitals come first, as in ASCII"),
+        pytest.param(["a", "Z"], ["a", "Z"], {"Z": 100, "a": 0}, id="capital letters come first, as in ASCII"),
     ],
 )  # fmt: skip
 def test_names_are_ranked_in_byte_order(all_names, feasible, expected):
@@ -65,7 +65,7 @@ def test_names_are_ranked_in_byte_order(all_names, feasible, expected):
     assert scores_of(build(NodeNameScore, cache), cache, *feasible) == expected
 
 
-def test_names_are_ranked_anew_when_nodes_come_and_go():
+def test_names_are_ranked_again_after_nodes_are_added_and_removed():
     cache = cache_of("b", "c")
     plugin = build(NodeNameScore, cache)
     assert scores_of(plugin, cache, "b", "c") == {"b": 100, "c": 0}

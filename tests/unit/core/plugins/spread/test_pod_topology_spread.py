@@ -25,15 +25,20 @@ from support.plugins.spread import (
     "counts, more, passing",
     [
         pytest.param((0, 0), {}, {"n0", "n1"}, id="no pods yet"),
-        pytest.param((1, 0), {}, {"n1"}, id="a second pod goes where there is none"),
-        pytest.param((1, 0), {"skew": 2}, {"n0", "n1"}, id="a greater skew is allowed"),
-        pytest.param((2, 1, 1), {}, {"n1", "n2"}, id="only the lead over the least domain matters"),
-        pytest.param((1, 1), {"minDomains": 3}, set(), id="with fewer domains than minDomains the least is 0"),
-        pytest.param((1, 1, 1), {"minDomains": 3}, {"n0", "n1", "n2"}, id="with as minDomains it is the least"),
-        pytest.param((0, 1), {"minDomains": 3}, {"n0"}, id="too few domains still take their first pods"),
+        pytest.param((1, 0), {}, {"n1"}, id="a second pod goes to a domain without pods"),
+        pytest.param((1, 0), {"skew": 2}, {"n0", "n1"}, id="a higher maxSkew allows more"),
+        pytest.param((2, 1, 1), {}, {"n1", "n2"}, id="only the difference to the domain with the fewest pods matters"),
+        pytest.param((1, 1), {"minDomains": 3}, set(), id="with fewer domains than minDomains the minimum is 0"),
+        pytest.param((1, 1, 1), {"minDomains": 3}, {"n0", "n1", "n2"}, id="with minDomains domains the minimum counts"),
+        pytest.param((0, 1), {"minDomains": 3}, {"n0"}, id="with too few domains, each still takes its first pods"),
         pytest.param((1, 0), {"selector": {"matchLabels": {"app": "y"}}}, {"n0", "n1"}, id="pods that do not match"),
         pytest.param((5, 0), {"selector": {}}, {"n0", "n1"}, id="an empty selector counts no pod"),
-        pytest.param((5, 0), {"selector": {"matchExpressions": []}}, {"n0", "n1"}, id="nor do no expressions"),
+        pytest.param(
+            (5, 0),
+            {"selector": {"matchExpressions": []}},
+            {"n0", "n1"},
+            id="an empty list of expressions counts no pod",
+        ),
     ],
 )
 def test_skew(counts, more, passing):
@@ -43,7 +48,7 @@ def test_skew(counts, more, passing):
     assert {reason for reason in found.values() if reason} <= {SKEWED}
 
 
-def test_a_pod_that_does_not_match_its_own_selector_adds_nothing():
+def test_a_pod_that_does_not_match_its_own_selector_does_not_count():
     plugin = build(PodTopologySpread, zones(1, 0))
     assert verdicts(plugin, pending(labels={"app": "y"}, spec=spread(constraint()))) == {"n0": "", "n1": ""}
 
@@ -80,7 +85,7 @@ def test_pods_that_do_not_count(other):
     assert verdicts(plugin, pending(labels={"app": "x"}, spec=spread(constraint()))) == {"n0": "", "n1": ""}
 
 
-def test_a_node_without_the_key_is_left_out_and_never_fits():
+def test_a_node_without_the_key_does_not_count_and_never_fits():
     cache = make_cache([node("n0", "z0"), node("n1", "z1"), node("n2")], running(1, "n0") + running(9, "n2"))
     plugin = build(PodTopologySpread, cache)
     found = verdicts(plugin, pending(labels={"app": "x"}, spec=spread(constraint())))
@@ -97,11 +102,11 @@ def test_a_node_without_one_key_counts_for_no_constraint():
 @pytest.mark.parametrize(
     "keys, reason",
     [
-        pytest.param((ZONE, "rack"), SKEWED, id="too many in the zone, then no rack"),
-        pytest.param(("rack", ZONE), NO_LABEL, id="no rack, then too many in the zone"),
+        pytest.param((ZONE, "rack"), SKEWED, id="first too many pods in the zone, then no rack"),
+        pytest.param(("rack", ZONE), NO_LABEL, id="first no rack, then too many pods in the zone"),
     ],
 )
-def test_the_first_constraint_that_is_broken_gives_the_reason(keys, reason):
+def test_the_first_violated_constraint_gives_the_reason(keys, reason):
     nodes = [node("n0", "z0"), node("n1", "z0", labels={"rack": "r"}), node("n2", "z1", labels={"rack": "s"})]
     plugin = build(PodTopologySpread, make_cache(nodes, running(2, "n1")))
     pod = pending(labels={"app": "x"}, spec=spread(*map(constraint, keys)))
@@ -136,7 +141,7 @@ def test_node_affinity_policy(more, passing):
             {},
             [{"operator": "Exists"}],
             0,
-            id="taints that the pod tolerates do not matter",
+            id="tolerated taints do not matter",
         ),
         pytest.param(
             {"nodeTaintsPolicy": "Honor"},
@@ -182,7 +187,7 @@ def test_match_label_keys_make_an_empty_selector_count():
     assert verdicts(plugin, pending(labels={"hash": "h"}, spec=spread(rule))) == {"n0": SKEWED, "n1": ""}
 
 
-def test_labels_that_the_api_server_merged_in_already_share_the_counter():
+def test_labels_that_the_api_server_has_already_merged_share_the_counter():
     cache = make_cache([node("n0", "z0")])
     plugin = build(PodTopologySpread, cache)
     merged = {"matchLabels": {"app": "x"}, "matchExpressions": [{"key": "hash", "operator": "In", "values": ["h"]}]}
@@ -200,7 +205,7 @@ def test_soft_constraints_do_not_filter_and_hard_ones_do_not_score():
     assert scores(plugin, pending()) is None
 
 
-def test_dry_runs_are_seen_by_the_filter_and_leave_the_state_alone():
+def test_the_filter_sees_dry_runs_and_the_original_state_does_not_change():
     cache = zones(2, 1, 1)
     plugin, state = build(PodTopologySpread, cache), CycleState()
     pod = pending(labels={"app": "x"}, spec=spread(constraint()))
@@ -221,7 +226,7 @@ def test_dry_runs_are_seen_by_the_filter_and_leave_the_state_alone():
     assert verdicts(plugin, pod, state) == {"n0": SKEWED, "n1": "", "n2": ""}
 
 
-def test_each_step_of_a_dry_run_changes_the_least_domain():
+def test_each_step_of_a_dry_run_updates_the_minimum():
     cache = zones(2, 1)
     plugin, state = build(PodTopologySpread, cache), CycleState()
     pod = pending(labels={"app": "x"}, spec=spread(constraint(skew=2)))
@@ -238,9 +243,14 @@ def test_each_step_of_a_dry_run_changes_the_least_domain():
     "counts, more, expected",
     [
         pytest.param((0, 0), {}, {"n0": 100, "n1": 100}, id="nothing counted"),
-        pytest.param((2, 1, 0), {}, {"n0": 0, "n1": 33, "n2": 100}, id="fewer is better: 3, 2 and 0 by ln 5 a pod"),
-        pytest.param((3, 3), {}, {"n0": 100, "n1": 100}, id="all the same"),
-        pytest.param((4, 0), {"skew": 5}, {"n0": 40, "n1": 100}, id="a great maxSkew waters differences down"),
+        pytest.param(
+            (2, 1, 0),
+            {},
+            {"n0": 0, "n1": 33, "n2": 100},
+            id="fewer pods score higher: 3, 2 and 0, each pod weighs ln 5",
+        ),
+        pytest.param((3, 3), {}, {"n0": 100, "n1": 100}, id="equal numbers"),
+        pytest.param((4, 0), {"skew": 5}, {"n0": 40, "n1": 100}, id="a high maxSkew reduces differences"),
         pytest.param((4, 0), {"selector": {}}, {"n0": 100, "n1": 100}, id="an empty selector counts no pod"),
     ],
 )
@@ -249,7 +259,7 @@ def test_scores(counts, more, expected):
     assert scores(plugin, pending(labels={"app": "x"}, spec=spread(constraint(action=SOFT, **more)))) == expected
 
 
-def test_a_node_that_lacks_a_key_is_ignored_and_scores_0():
+def test_a_node_without_a_key_is_ignored_and_scores_0():
     cache = make_cache([node("n0", "z0"), node("n1", "z1"), node("n2")], running(2, "n0") + running(9, "n2"))
     plugin = build(PodTopologySpread, cache)
     rules = spread(constraint(action=SOFT), constraint(HOSTNAME, action=SOFT))
@@ -257,7 +267,7 @@ def test_a_node_that_lacks_a_key_is_ignored_and_scores_0():
     assert scores(plugin, pending(labels={"app": "x"}, spec=rules), {"n2"}) == {"n2": 0}
 
 
-def test_only_domains_of_feasible_nodes_make_up_the_weight():
+def test_only_domains_of_feasible_nodes_count_for_the_weight():
     # Of two domains 15 and 5, by ln 4 a pod; of three 17, 6 and 1, by ln 5.
     cache = zones(10, 3, 0)
     plugin = build(PodTopologySpread, cache)

@@ -1,4 +1,4 @@
-"""The constraints of pods without any, the plugin's args, and its hints."""
+"""Default constraints of PodTopologySpread, its args, and its hints."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def controller(selector):
             True,
             id="a ReplicationController",
         ),
-        pytest.param([], owner("ReplicaSet"), False, id="a controller that is not known"),
+        pytest.param([], owner("ReplicaSet"), False, id="an unknown controller"),
         pytest.param(
             [("ReplicaSet", controller({"matchLabels": {"app": "x"}}))],
             owner("ReplicaSet", controller=False),
@@ -90,17 +90,17 @@ def controller(selector):
             [("ReplicaSet", controller({"matchExpressions": [{"key": "app", "operator": "Is"}]}))],
             owner("ReplicaSet"),
             False,
-            id="a ReplicaSet whose selector is not valid",
+            id="a ReplicaSet with an invalid selector",
         ),
         pytest.param(
             [("Service", SERVICE), ("ReplicaSet", controller({"matchLabels": {"hash": "h"}}))],
             owner("ReplicaSet"),
             False,
-            id="selectors are joined, and no pod matches both",
+            id="selectors are combined, and no pod matches both",
         ),
     ],
 )
-def test_system_defaults_hold_for_pods_of_services_and_controllers(objects, metadata, expected):
+def test_system_defaults_apply_to_pods_of_services_and_controllers(objects, metadata, expected):
     cache = zones(10, 0)
     for kind, raw in objects:
         cache.set_object(kind, raw)
@@ -111,7 +111,7 @@ def test_system_defaults_hold_for_pods_of_services_and_controllers(objects, meta
     assert (found is not None and found["n0"] < found["n1"]) is expected
 
 
-def test_defaults_follow_services_as_they_come_and_go():
+def test_defaults_follow_services_that_are_added_and_removed():
     cache = zones(5, 0)
     plugin = build(PodTopologySpread, cache)
     pod = pending(labels={"app": "x"})
@@ -132,7 +132,7 @@ def test_with_system_defaults_nodes_without_a_zone_are_scored_by_hostname():
     assert found == {"n0": 0, "n1": 70, "n2": 70, "n3": 100}
 
 
-def test_with_system_defaults_the_empty_zone_takes_in_nodes_without_one():
+def test_with_system_defaults_nodes_without_a_zone_belong_to_the_empty_zone():
     cache = make_cache([node("n0", ""), node("n1", "z1"), node("n2")], running(3, "n2"))
     cache.set_object("Service", SERVICE)
     found = scores(build(PodTopologySpread, cache), pending(labels={"app": "x"}))
@@ -157,7 +157,7 @@ def test_listed_defaults_filter_and_need_all_keys():
     assert scores(plugin, own) is None
 
 
-def test_an_empty_list_of_defaults_holds_for_nobody():
+def test_an_empty_list_of_defaults_applies_to_no_pod():
     cache = zones(5, 0)
     cache.set_object("Service", SERVICE)
     plugin = build(PodTopologySpread, cache, {"defaultingType": "List"})
@@ -181,7 +181,7 @@ def test_an_empty_defaulting_type_is_the_default():
             {"defaultingType": "List", "defaultConstraints": [default(minDomains=2**31)]},
             "[0].minDomains",
             "2147483648 is greater than 2147483647",
-            id="more domains than 32 bits hold",
+            id="more domains than fit into 32 bits",
         ),
         pytest.param(
             {"defaultingType": "None"},
@@ -193,7 +193,7 @@ def test_an_empty_defaulting_type_is_the_default():
             {"defaultConstraints": [default()]},
             "args.defaultingType",
             'Invalid value: "System": when .defaultConstraints are not empty',
-            id="System with a list",
+            id="type System with a list of constraints",
         ),
         *(
             pytest.param({"defaultingType": "List", "defaultConstraints": constraints}, where, problem, id=words)
@@ -214,7 +214,7 @@ def test_an_empty_defaulting_type_is_the_default():
         ),
     ],
 )
-def test_args_that_are_not_valid(args, where, problem):
+def test_invalid_args_are_refused(args, where, problem):
     with pytest.raises(ArgsError) as caught:
         decode_args(PodTopologySpreadArgs, args, "args")
     ((found_where, found_problem),) = caught.value.problems
@@ -230,22 +230,22 @@ def hint_of(plugin, index):
     "before, after, hint",
     [
         pytest.param(None, {"labels": {"app": "x"}, "node": "n"}, Hint.QUEUE, id="a matching pod came"),
-        pytest.param({"labels": {"app": "x"}, "node": "n"}, None, Hint.QUEUE, id="a matching pod is gone"),
+        pytest.param({"labels": {"app": "x"}, "node": "n"}, None, Hint.QUEUE, id="a matching pod left"),
         pytest.param(None, {"labels": {"app": "y"}, "node": "n"}, Hint.SKIP, id="another pod came"),
-        pytest.param({"labels": {"app": "y"}, "node": "n"}, None, Hint.SKIP, id="another pod is gone"),
+        pytest.param({"labels": {"app": "y"}, "node": "n"}, None, Hint.SKIP, id="another pod left"),
         pytest.param(None, {"labels": {"app": "x"}}, Hint.SKIP, id="a pod without a node"),
         pytest.param(None, {"labels": {"app": "x"}, "namespace": "o", "node": "n"}, Hint.SKIP, id="another namespace"),
         pytest.param(
             {"labels": {"app": "x"}, "node": "n"},
             {"labels": {"app": "y"}, "node": "n"},
             Hint.QUEUE,
-            id="it matches no more",
+            id="a pod ceased to match",
         ),
         pytest.param(
             {"labels": {"app": "x"}, "node": "n"},
             {"labels": {"app": "x", "b": "c"}, "node": "n"},
             Hint.SKIP,
-            id="it still matches",
+            id="a pod still matches",
         ),
     ],
 )
@@ -263,11 +263,15 @@ def test_hint_on_assigned_pods(before, after, hint):
             "Honor", {}, {"spec": {"tolerations": [{"operator": "Exists"}]}}, Hint.QUEUE, id="a new toleration"
         ),
         pytest.param(
-            "Ignore", {}, {"spec": {"tolerations": [{"operator": "Exists"}]}}, Hint.SKIP, id="it does not matter"
+            "Ignore",
+            {},
+            {"spec": {"tolerations": [{"operator": "Exists"}]}},
+            Hint.SKIP,
+            id="a new toleration that does not matter",
         ),
-        pytest.param("Ignore", {}, {"labels": {"app": "x"}}, Hint.QUEUE, id="it matches its own selector now"),
+        pytest.param("Ignore", {}, {"labels": {"app": "x"}}, Hint.QUEUE, id="it started to match its own selector"),
         pytest.param("Ignore", {}, {"labels": {"b": "c"}}, Hint.SKIP, id="another label"),
-        pytest.param("Honor", {}, {}, Hint.SKIP, id="nothing of interest"),
+        pytest.param("Honor", {}, {}, Hint.SKIP, id="an irrelevant change"),
     ],
 )
 def test_hint_on_the_pod_itself(policy, before, after, hint):
@@ -279,17 +283,19 @@ def test_hint_on_the_pod_itself(policy, before, after, hint):
 @pytest.mark.parametrize(
     "before, after, hint",
     [
-        pytest.param(None, node("n", "z"), Hint.QUEUE, id="a node with the key came"),
-        pytest.param(None, node("n"), Hint.SKIP, id="a node without it came"),
-        pytest.param(node("n", "z"), None, Hint.QUEUE, id="a node with the key is gone"),
-        pytest.param(node("n"), None, Hint.SKIP, id="a node without it is gone"),
-        pytest.param(node("n"), node("n", "z"), Hint.QUEUE, id="it got the key"),
-        pytest.param(node("n", "z"), node("n"), Hint.QUEUE, id="it lost the key"),
-        pytest.param(node("n", "z"), node("n", "y"), Hint.QUEUE, id="it moved to another zone"),
-        pytest.param(node("n", "z"), node("n", "z", taints=[make_taint("k")]), Hint.QUEUE, id="it has other taints"),
+        pytest.param(None, node("n", "z"), Hint.QUEUE, id="a node with the key was added"),
+        pytest.param(None, node("n"), Hint.SKIP, id="a node without the key was added"),
+        pytest.param(node("n", "z"), None, Hint.QUEUE, id="a node with the key was removed"),
+        pytest.param(node("n"), None, Hint.SKIP, id="a node without the key was removed"),
+        pytest.param(node("n"), node("n", "z"), Hint.QUEUE, id="a node got the key"),
+        pytest.param(node("n", "z"), node("n"), Hint.QUEUE, id="a node lost the key"),
+        pytest.param(node("n", "z"), node("n", "y"), Hint.QUEUE, id="a node moved to another zone"),
+        pytest.param(
+            node("n", "z"), node("n", "z", taints=[make_taint("k")]), Hint.QUEUE, id="a node has other taints"
+        ),
         pytest.param(node("n", "z"), node("n", "z", labels={"b": "c"}), Hint.SKIP, id="another label"),
         pytest.param(
-            node("n"), node("n", taints=[make_taint("k")]), Hint.SKIP, id="taints of a node that does not count"
+            node("n"), node("n", taints=[make_taint("k")]), Hint.SKIP, id="other taints of a node that does not count"
         ),
     ],
 )

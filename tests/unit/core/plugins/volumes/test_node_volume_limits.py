@@ -30,7 +30,7 @@ CLAIMS = [make_claim(f"c{i}", volume=f"pv{i}") for i in range(4)]
 
 
 def limited(limit=1, pods=(), nodes=("n",), **objects):
-    """A cluster whose nodes take so many volumes of csi.example.com, with claims c0 to c3 bound to pv0 to pv3."""
+    """A cluster whose nodes have this limit for csi.example.com, and claims c0 to c3 bound to pv0 to pv3."""
     known = {
         "CSINode": [make_csi_node(node, csi_example_com=limit) for node in nodes],
         "PersistentVolume": BOUND,
@@ -50,13 +50,13 @@ def verdict(cache, pod, **gates):
         pytest.param(["c0"], [["c1"]], 1, FULL, id="no place left"),
         pytest.param(["c0"], [["c0"]], 1, "", id="a volume that is mounted on the node already"),
         pytest.param(["c0", "c1"], [["c0"]], 1, FULL, id="one volume mounted already and a new one"),
-        pytest.param(["c0", "c1"], [["c0"]], 2, "", id="one volume mounted already and a place for the new one"),
+        pytest.param(["c0", "c1"], [["c0"]], 2, "", id="one volume mounted already and room for the new one"),
         pytest.param(["c0"], [["c1"], ["c1"]], 2, "", id="a volume that two pods mount counts once"),
         pytest.param(["c0", "c0"], [], 1, "", id="a claim that the pod mounts twice counts once"),
-        pytest.param(["c0"], [], 0, FULL, id="a limit of none"),
+        pytest.param(["c0"], [], 0, FULL, id="a limit of 0"),
         pytest.param(["c0"], [["c1"], ["c2"]], None, "", id="no limit"),
         pytest.param(["c0"], [["c1"], ["c2"]], 1, FULL, id="over the limit already"),
-        pytest.param(["c0"], [["c0"], ["c1"]], 1, "", id="over the limit, but nothing new"),
+        pytest.param(["c0"], [["c0"], ["c1"]], 1, "", id="over the limit, but no new volume"),
     ],
 )
 def test_limits(pod, there, limit, reason):
@@ -78,10 +78,12 @@ def test_each_node_has_its_own_count():
     [
         pytest.param([make_attachment("va", "n", "pv1")], FULL, id="an attachment without a pod"),
         pytest.param([make_attachment("va", "other", "pv1")], "", id="an attachment to another node"),
-        pytest.param([make_attachment("va", "n", "gone")], "", id="an attachment of a volume that is gone"),
+        pytest.param([make_attachment("va", "n", "gone")], "", id="an attachment of a deleted volume"),
         pytest.param([make_attachment("va", "n", "pv1", "else.example.com")], "", id="an attachment of another driver"),
-        pytest.param([make_attachment("va", "n", "pv0")], FULL, id="an attachment of the very volume counts, too"),
-        pytest.param([{"metadata": {"name": "va"}, "spec": {"nodeName": "n"}}], "", id="an attachment of nothing"),
+        pytest.param([make_attachment("va", "n", "pv0")], FULL, id="an attachment of the same volume counts, too"),
+        pytest.param(
+            [{"metadata": {"name": "va"}, "spec": {"nodeName": "n"}}], "", id="an attachment without a volume"
+        ),
     ],
 )
 def test_attachments(attachments, reason):
@@ -105,7 +107,7 @@ def test_unbound_claims_count_for_the_driver_that_will_provision_them():
     assert verdict(cache, asking("else")) == {"n": ""}
 
 
-def test_a_claim_whose_volume_is_not_there_counts_for_its_class():
+def test_a_claim_whose_volume_does_not_exist_counts_for_its_class():
     claims = [make_claim("u0", volume="gone"), make_claim("u1", volume="gone-too")]
     cache = limited(
         1, [mounting("u1", name="there", node="n")], PersistentVolumeClaim=claims, StorageClass=[make_class()]
@@ -121,7 +123,7 @@ def test_a_claim_whose_volume_is_not_there_counts_for_its_class():
         pytest.param(asking(volumes=[{"name": "v", "image": {"reference": "x"}}]), "Skip", id="an image volume"),
         pytest.param(asking(volumes=[{"name": "v", "csi": {"driver": "d"}}]), "Skip", id="an inline CSI volume"),
         pytest.param(
-            asking(volumes=[{"name": "v", "iscsi": {"iqn": "q"}}]), "Skip", id="a kind that no driver replaces"
+            asking(volumes=[{"name": "v", "iscsi": {"iqn": "q"}}]), "Skip", id="an in-tree kind that no driver replaces"
         ),
         pytest.param(asking(volumes=[EBS]), {"n": ""}, id="an in-tree volume"),
         pytest.param(
@@ -136,18 +138,18 @@ def test_a_claim_whose_volume_is_not_there_counts_for_its_class():
         ),
     ],
 )
-def test_what_it_looks_at(pod, answer):
+def test_which_volumes_are_checked(pod, answer):
     assert verdict(limited(), pod) == answer
 
 
-def test_a_pod_without_volumes_is_skipped_before_anything_is_read():
+def test_a_pod_without_volumes_is_skipped_without_reading_objects():
     plugin = build(NodeVolumeLimits, cluster())
     plugin.handle = None
 
     assert plugin.pre_filter(CycleState(), asking()) is SKIP
 
 
-def test_in_tree_volumes_count_as_csi_volumes_where_there_is_a_csi_node():
+def test_in_tree_volumes_count_as_csi_volumes_on_nodes_with_a_csi_node():
     cache = cluster(
         [make_node("full"), make_node("other"), make_node("none")],
         [mounting(name="there", node="full", volumes=[{"name": "v", "awsElasticBlockStore": {"volumeID": "vol-2"}}])],
@@ -162,7 +164,7 @@ def test_in_tree_volumes_count_as_csi_volumes_where_there_is_a_csi_node():
     assert verdict(cache, asking("new")) == {"full": FULL, "other": "", "none": ""}
 
 
-def test_an_in_tree_volume_that_cannot_be_translated_is_a_fault_where_there_is_a_csi_node():
+def test_an_in_tree_volume_that_cannot_be_translated_is_a_fault_on_nodes_with_a_csi_node():
     cache = cluster([make_node("n")])
     plugin = build(NodeVolumeLimits, cache)
     pod = asking(volumes=[{"name": "v", "awsElasticBlockStore": {"volumeID": "aws:///nonsense"}}])
@@ -211,9 +213,11 @@ class TestDriversThatMustBeInstalled:
     @pytest.mark.parametrize(
         "drivers, gates, reason",
         [
-            pytest.param([demanding], {}, missing, id="the driver demands it"),
-            pytest.param([make_driver(preventPodSchedulingIfMissing=False)], {}, "", id="the driver does not"),
-            pytest.param([make_driver()], {}, "", id="the driver does not say"),
+            pytest.param([demanding], {}, missing, id="the driver requires it"),
+            pytest.param(
+                [make_driver(preventPodSchedulingIfMissing=False)], {}, "", id="the driver does not require it"
+            ),
+            pytest.param([make_driver()], {}, "", id="the driver does not set the field"),
             pytest.param([], {}, "", id="a driver that is not registered"),
             pytest.param([demanding], {"VolumeLimitScaling": False}, "", id="the feature is off"),
         ],
@@ -223,10 +227,10 @@ class TestDriversThatMustBeInstalled:
 
         assert found == {"with": "", "without": reason, "bare": reason}
 
-    def test_removing_pods_may_help(self):
+    def test_the_rejection_is_resolvable(self):
         assert resolvable(build(NodeVolumeLimits, self.cluster(self.demanding)), asking("c0"), "bare")
 
-    def test_an_in_tree_volume_is_let_in_where_there_is_no_csi_node(self):
+    def test_an_in_tree_volume_passes_on_nodes_without_a_csi_node(self):
         demanding = make_driver("ebs.csi.aws.com", preventPodSchedulingIfMissing=True)
 
         found = verdict(self.cluster(demanding), asking(volumes=[EBS]))
@@ -234,7 +238,7 @@ class TestDriversThatMustBeInstalled:
         reason = "ebs.csi.aws.com CSI driver is not installed on the node"
         assert found == {"with": reason, "without": reason, "bare": ""}
 
-    def test_a_missing_driver_is_named_before_the_count(self):
+    def test_a_missing_driver_is_reported_before_the_limit(self):
         cache = self.cluster(self.demanding, StorageClass=[make_class("else", provisioner="else.example.com")])
         cache.set_object("CSINode", make_csi_node("without", else_example_com=0))
         cache.set_object("PersistentVolumeClaim", make_claim("else", storage_class="else"))
@@ -244,7 +248,7 @@ class TestDriversThatMustBeInstalled:
 
 
 class TestCountsFollowEvents:
-    def test_a_pod_goes(self):
+    def test_a_pod_leaves(self):
         cache = limited(1, [mounting("c1", name="there", node="n")])
         cache.remove_pod("default/there")
         assert verdict(cache, asking("c0")) == {"n": ""}
@@ -268,7 +272,7 @@ class TestCountsFollowEvents:
         cache.remove_object("PersistentVolumeClaim", "late", "default")
         assert verdict(cache, asking("c0")) == {"n": ""}
 
-    def test_a_volume_comes_and_goes(self):
+    def test_a_volume_is_added_and_removed(self):
         cache = limited(1, [mounting("c1", name="there", node="n")], PersistentVolume=[BOUND[0]])
         assert verdict(cache, asking("c0")) == {"n": ""}
         cache.set_object("PersistentVolume", BOUND[1])
@@ -283,14 +287,14 @@ class TestCountsFollowEvents:
         cache.set_object("StorageClass", make_class())
         assert verdict(cache, asking("c0")) == {"n": FULL}
 
-    def test_an_attachment_comes_and_goes(self):
+    def test_an_attachment_is_added_and_removed(self):
         cache = limited(1)
         cache.set_object("VolumeAttachment", make_attachment("va", "n", "pv1"))
         assert verdict(cache, asking("c0")) == {"n": FULL}
         cache.remove_object("VolumeAttachment", "va")
         assert verdict(cache, asking("c0")) == {"n": ""}
 
-    def test_an_attached_volume_comes_late_and_goes(self):
+    def test_an_attached_volume_is_added_late_and_removed(self):
         cache = limited(1, PersistentVolume=[BOUND[0]], VolumeAttachment=[make_attachment("va", "n", "pv1")])
         assert verdict(cache, asking("c0")) == {"n": ""}
         cache.set_object("PersistentVolume", BOUND[1])
@@ -298,7 +302,7 @@ class TestCountsFollowEvents:
         cache.remove_object("PersistentVolume", "pv1")
         assert verdict(cache, asking("c0")) == {"n": ""}
 
-    def test_a_limit_is_raised_and_dropped(self):
+    def test_a_limit_is_raised_and_removed(self):
         cache = limited(1, [mounting("c1", name="there", node="n")])
         cache.set_object("CSINode", make_csi_node("n", csi_example_com=2))
         assert verdict(cache, asking("c0")) == {"n": ""}
@@ -307,7 +311,7 @@ class TestCountsFollowEvents:
         cache.remove_object("CSINode", "n")
         assert verdict(cache, asking("c0")) == {"n": ""}
 
-    def test_a_node_comes_back_in_a_row_that_another_one_had(self):
+    def test_a_node_returns_in_the_former_row_of_another_node(self):
         cache = limited(0, [mounting("c1", name="there", node="n")], nodes=("n",))
         cache.set_object("VolumeAttachment", make_attachment("va", "n", "pv2"))
         cache.remove_node("n")

@@ -45,21 +45,23 @@ class TestPreFilter:
             pytest.param(
                 asking(volumes=[ephemeral("foreign")]),
                 "PVC default/pod-foreign was not created for pod default/pod (pod is not owner)",
-                id="an ephemeral volume's claim that belongs to somebody else",
+                id="an ephemeral volume's claim that belongs to another pod",
             ),
             pytest.param(
                 asking("lost"),
                 'persistentvolumeclaim "lost" bound to non-existent persistentvolume "gone"',
                 id="a claim that lost its volume",
             ),
-            pytest.param(asking("ending"), 'persistentvolumeclaim "ending" is being deleted', id="a claim that ends"),
+            pytest.param(
+                asking("ending"), 'persistentvolumeclaim "ending" is being deleted', id="a claim that is being deleted"
+            ),
             pytest.param(
                 asking("immediate"), "pod has unbound immediate PersistentVolumeClaims", id="an immediate claim"
             ),
             pytest.param(
                 asking("prebound"),
                 "pod has unbound immediate PersistentVolumeClaims",
-                id="a claim that names a volume and is not bound to it yet",
+                id="a claim that names a volume but is not bound yet",
             ),
             pytest.param(
                 asking("classless"), "pod has unbound immediate PersistentVolumeClaims", id="a claim without a class"
@@ -69,7 +71,7 @@ class TestPreFilter:
             ),
         ],
     )
-    def test_the_pod_as_a_whole(self, pod, answer):
+    def test_pre_filter_checks_the_claims(self, pod, answer):
         plugin = plugin_for(
             StorageClass=[STATIC, make_class("now", mode="Immediate")],
             PersistentVolumeClaim=[
@@ -91,7 +93,7 @@ class TestPreFilter:
         with pytest.raises(ValueError, match='VolumeBindingMode not set for StorageClass "std"'):
             plugin.pre_filter(CycleState(), asking("claim"))
 
-    def test_a_pod_without_volumes_is_skipped_before_anything_is_read(self):
+    def test_a_pod_without_volumes_is_skipped_without_reading_objects(self):
         plugin = plugin_for()
         plugin.handle = None
 
@@ -105,7 +107,7 @@ class TestBoundClaims:
             pytest.param(None, {"n1", "n2", "n3"}, id="a volume without affinity"),
             pytest.param(in_zones("z1"), {"n1"}, id="a zone"),
             pytest.param(in_zones("z1", "z3"), {"n1", "n3"}, id="two zones"),
-            pytest.param({"required": {"nodeSelectorTerms": []}}, set(), id="no term at all"),
+            pytest.param({"required": {"nodeSelectorTerms": []}}, set(), id="no terms"),
             pytest.param({"required": {"nodeSelectorTerms": [{}]}}, set(), id="an empty term"),
             pytest.param(
                 {
@@ -117,7 +119,7 @@ class TestBoundClaims:
                     }
                 },
                 {"n2", "n3"},
-                id="a term that cannot be understood besides one that can",
+                id="an invalid term and a valid one",
             ),
             pytest.param(
                 {
@@ -144,14 +146,14 @@ class TestBoundClaims:
         assert passing(found) == names
         assert set(found.values()) <= {"", OUT_OF_REACH}
 
-    def test_no_pod_in_the_way_helps(self):
+    def test_the_rejection_is_unresolvable(self):
         plugin = plugin_for(
             PersistentVolume=[make_volume("pv", zones=["z1"])], PersistentVolumeClaim=[make_claim(volume="pv")]
         )
 
         assert not resolvable(plugin, asking("claim"), "n2")
 
-    def test_a_volume_that_is_gone(self):
+    def test_a_volume_that_does_not_exist(self):
         plugin = plugin_for(
             PersistentVolume=[make_volume("pv", zones=["z1"])],
             PersistentVolumeClaim=[make_claim("here", volume="pv"), make_claim("there", volume="gone")],
@@ -160,7 +162,7 @@ class TestBoundClaims:
         assert outcome(plugin, asking("here", "there")) == {"n1": GONE, "n2": OUT_OF_REACH, "n3": OUT_OF_REACH}
         assert set(outcome(plugin, asking("there", "here")).values()) == {GONE}
 
-    def test_an_in_tree_volume_goes_by_its_drivers_topology_where_the_driver_took_over(self):
+    def test_an_in_tree_volume_has_the_topology_of_its_csi_driver_on_migrated_nodes(self):
         nodes = [
             make_node("migrated", labels={ZONE: "z1", "topology.ebs.csi.aws.com/zone": "z2"}),
             make_node("not-yet", labels={ZONE: "z1", "topology.ebs.csi.aws.com/zone": "z2"}),
@@ -185,35 +187,43 @@ class TestStaticVolumes:
         "claim, volume, fits",
         [
             pytest.param({}, {}, True, id="a volume that fits"),
-            pytest.param({"size": "10Gi"}, {"size": "10240Mi"}, True, id="exactly the size"),
-            pytest.param({"size": "10Gi"}, {"size": "10G"}, False, id="too small by a little"),
+            pytest.param({"size": "10Gi"}, {"size": "10240Mi"}, True, id="a volume of exactly the requested size"),
+            pytest.param({"size": "10Gi"}, {"size": "10G"}, False, id="a volume that is slightly too small"),
             pytest.param({}, {"storage_class": "other"}, False, id="another class"),
             pytest.param({}, {"phase": "Released"}, False, id="not available"),
-            pytest.param({"modes": ["ReadWriteMany"]}, {}, False, id="an access mode that it does not have"),
+            pytest.param({"modes": ["ReadWriteMany"]}, {}, False, id="an access mode that the volume lacks"),
             pytest.param(
-                {"modes": ["ReadOnlyMany"]}, {"modes": ["ReadWriteOnce", "ReadOnlyMany"]}, True, id="one of its modes"
+                {"modes": ["ReadOnlyMany"]},
+                {"modes": ["ReadWriteOnce", "ReadOnlyMany"]},
+                True,
+                id="one of the volume's access modes",
             ),
-            pytest.param({"spec": {"volumeMode": "Block"}}, {}, False, id="a block device is wanted"),
+            pytest.param({"spec": {"volumeMode": "Block"}}, {}, False, id="a claim for a block device"),
             pytest.param(
-                {"spec": {"volumeMode": "Block"}}, {"spec": {"volumeMode": "Block"}}, True, id="block devices both"
+                {"spec": {"volumeMode": "Block"}},
+                {"spec": {"volumeMode": "Block"}},
+                True,
+                id="a block device for a block device",
             ),
             pytest.param({"spec": {"volumeMode": "Filesystem"}}, {}, True, id="Filesystem is the default"),
             pytest.param(
                 {"spec": {"volumeAttributesClassName": "fast"}}, {}, False, id="another volume attributes class"
             ),
             pytest.param({}, {"claim": "other"}, False, id="a volume of another claim"),
-            pytest.param({}, {"claim": "claim", "phase": "Released"}, True, id="a volume that is kept for the claim"),
+            pytest.param(
+                {}, {"claim": "claim", "phase": "Released"}, True, id="a volume that is reserved for the claim"
+            ),
             pytest.param(
                 {},
                 {"spec": {"claimRef": {"namespace": "default", "name": "claim"}}},
                 True,
-                id="a volume that a person kept for the claim",
+                id="a volume that a user reserved for the claim",
             ),
             pytest.param(
                 {},
                 {"spec": {"claimRef": {"namespace": "default", "name": "claim", "uid": "older"}}},
                 False,
-                id="a volume that was kept for an earlier claim of that name",
+                id="a volume that was reserved for an earlier claim with the same name",
             ),
             pytest.param(
                 {},
@@ -236,14 +246,14 @@ class TestStaticVolumes:
             ),
         ],
     )
-    def test_what_serves_a_claim(self, claim, volume, fits):
+    def test_which_volumes_fit_a_claim(self, claim, volume, fits):
         plugin = plugin_for(
             PersistentVolume=[make_volume("pv", **volume)], PersistentVolumeClaim=[make_claim("claim", **claim)]
         )
 
         assert set(outcome(plugin, asking("claim")).values()) == {"" if fits else NO_MATCH}
 
-    def test_it_must_be_within_reach(self):
+    def test_the_node_must_reach_the_volume(self):
         plugin = plugin_for(
             PersistentVolume=[make_volume("one", zones=["z1"]), make_volume("two", zones=["z2"])],
             PersistentVolumeClaim=[make_claim()],
@@ -251,7 +261,7 @@ class TestStaticVolumes:
 
         assert outcome(plugin, asking("claim")) == {"n1": "", "n2": "", "n3": NO_MATCH}
 
-    def test_all_of_a_term_must_hold(self):
+    def test_all_requirements_of_a_term_must_match(self):
         picky = in_zones("z1", "z2")
         picky["required"]["nodeSelectorTerms"][0]["matchExpressions"].append(
             {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n1"]}
@@ -262,7 +272,7 @@ class TestStaticVolumes:
 
         assert outcome(plugin, asking("claim")) == {"n1": NO_MATCH, "n2": "", "n3": NO_MATCH}
 
-    def test_the_smaller_claim_chooses_first_even_if_that_leaves_nothing_for_the_larger(self):
+    def test_the_smaller_claim_chooses_first_even_if_no_volume_is_left_for_the_larger(self):
         plugin = plugin_for(
             PersistentVolume=[
                 make_volume("gold", size="10Gi", labels={"tier": "gold"}),
@@ -276,7 +286,7 @@ class TestStaticVolumes:
 
         assert set(outcome(plugin, asking("large", "small")).values()) == {NO_MATCH}
 
-    def test_a_volume_kept_for_the_claim_is_the_only_choice(self):
+    def test_a_claim_takes_no_other_volume_than_the_one_reserved_for_it(self):
         plugin = plugin_for(
             PersistentVolume=[make_volume("any"), make_volume("mine", claim="claim", zones=["z2"])],
             PersistentVolumeClaim=[make_claim()],
@@ -295,7 +305,7 @@ class TestStaticVolumes:
 
         assert outcome(plugin, asking("large", "small")) == {"n1": "", "n2": NO_MATCH, "n3": NO_MATCH}
 
-    def test_bound_and_unbound_claims_both_have_their_say(self):
+    def test_bound_and_unbound_claims_both_count(self):
         plugin = plugin_for(
             PersistentVolume=[make_volume("pv", claim="bound", zones=["z1"]), make_volume("free", zones=["z3"])],
             PersistentVolumeClaim=[make_claim("bound", volume="pv"), make_claim("unbound")],
@@ -320,7 +330,7 @@ class TestStaticVolumes:
 
 
 class TestProvisioning:
-    def test_a_provisioner_makes_what_is_not_there(self):
+    def test_a_missing_volume_is_provisioned(self):
         plugin = plugin_for(StorageClass=[make_class()], PersistentVolumeClaim=[make_claim()])
 
         assert set(outcome(plugin, asking("claim")).values()) == {""}
@@ -328,7 +338,7 @@ class TestProvisioning:
     @pytest.mark.parametrize(
         "topologies, names",
         [
-            pytest.param([], {"n1", "n2", "n3"}, id="anywhere"),
+            pytest.param([], {"n1", "n2", "n3"}, id="no topologies"),
             pytest.param(
                 [{"matchLabelExpressions": [{"key": ZONE, "values": ["z1", "z2"]}]}], {"n1", "n2"}, id="zones"
             ),
@@ -372,7 +382,7 @@ class TestProvisioning:
 
         assert outcome(plugin, asking("claim")) == {"n1": "", "n2": "", "n3": NO_MATCH}
 
-    def test_only_the_selected_node_will_do(self):
+    def test_only_the_selected_node_fits(self):
         plugin = plugin_for(
             StorageClass=[make_class(zones=["z1", "z2"])], PersistentVolumeClaim=[make_claim(selected_node="n2")]
         )
@@ -381,7 +391,7 @@ class TestProvisioning:
         plugin.handle.cache.set_object("PersistentVolumeClaim", make_claim(selected_node="n3"))
         assert set(outcome(plugin, asking("claim")).values()) == {NO_MATCH}
 
-    def test_claims_with_different_selected_nodes_fit_nowhere(self):
+    def test_claims_with_different_selected_nodes_fit_no_node(self):
         plugin = plugin_for(
             StorageClass=[make_class()],
             PersistentVolumeClaim=[make_claim("a", selected_node="n1"), make_claim("b", selected_node="n2")],
@@ -392,9 +402,9 @@ class TestProvisioning:
     @pytest.mark.parametrize(
         "driver, capacities, names",
         [
-            pytest.param([], [], {"n1", "n2", "n3"}, id="no driver object: capacity is not tracked"),
+            pytest.param([], [], {"n1", "n2", "n3"}, id="without a CSIDriver capacity is not tracked"),
             pytest.param([make_driver()], [], {"n1", "n2", "n3"}, id="the driver does not track capacity"),
-            pytest.param([make_driver(storageCapacity=True)], [], set(), id="nothing free anywhere"),
+            pytest.param([make_driver(storageCapacity=True)], [], set(), id="no free capacity"),
             pytest.param(
                 [make_driver(storageCapacity=True)],
                 [make_capacity(zone="z1", capacity="5Gi")],
@@ -411,19 +421,19 @@ class TestProvisioning:
                 [make_driver(storageCapacity=True)],
                 [make_capacity(zone="z1", capacity="50Gi", largest="4Gi")],
                 set(),
-                id="the largest possible volume counts before what is free",
+                id="the maximum volume size counts before the capacity",
             ),
             pytest.param(
                 [make_driver(storageCapacity=True)],
                 [make_capacity(capacity="5Gi")],
                 {"n1", "n2", "n3"},
-                id="an empty selector is every node",
+                id="an empty selector matches every node",
             ),
             pytest.param(
                 [make_driver(storageCapacity=True)],
                 [{**make_capacity(capacity="5Gi"), "nodeTopology": None}],
                 set(),
-                id="without a selector it is no node",
+                id="without a selector it matches no node",
             ),
             pytest.param(
                 [make_driver(storageCapacity=True)],
@@ -435,7 +445,7 @@ class TestProvisioning:
                 [make_driver(storageCapacity=True)],
                 [make_capacity(capacity="lots"), make_capacity("sound", capacity="5Gi")],
                 {"n1", "n2", "n3"},
-                id="one that cannot be understood is none",
+                id="an invalid capacity does not count",
             ),
         ],
     )
@@ -452,7 +462,7 @@ class TestProvisioning:
         assert passing(found) == names
         assert set(found.values()) <= {"", NO_SPACE}
 
-    def test_capacity_that_grows_is_seen(self):
+    def test_growing_capacity_counts(self):
         plugin = plugin_for(
             StorageClass=[make_class()],
             PersistentVolumeClaim=[make_claim(size="5Gi")],

@@ -26,7 +26,7 @@ STATIC = make_class(provisioner="kubernetes.io/no-provisioner")
 
 
 class TestScores:
-    def test_what_is_bound_scores_nothing(self):
+    def test_bound_claims_score_0(self):
         plugin = plugin_for(PersistentVolume=[make_volume("pv")], PersistentVolumeClaim=[make_claim(volume="pv")])
 
         assert scored(plugin, asking("claim")) == {"n1": 0, "n2": 0, "n3": 0}
@@ -55,11 +55,11 @@ class TestScores:
     @pytest.mark.parametrize(
         "near, far",
         [
-            pytest.param("10Gi", "100Gi", id="the smaller one is only in the zone"),
-            pytest.param("100Gi", "10Gi", id="the smaller one is anywhere"),
+            pytest.param("10Gi", "100Gi", id="the smaller volume is in the zone only"),
+            pytest.param("100Gi", "10Gi", id="the smaller volume is reachable from everywhere"),
         ],
     )
-    def test_volumes_of_the_zone_and_of_everywhere_compete_by_size(self, near, far):
+    def test_volumes_with_and_without_a_zone_compete_by_size(self, near, far):
         plugin = plugin_for(
             PersistentVolume=[make_volume("near", size=near, zones=["z1"]), make_volume("far", size=far)],
             PersistentVolumeClaim=[make_claim(size="5Gi")],
@@ -85,7 +85,7 @@ class TestScores:
         # std: 15 of 20 GiB, 25; other: 50 of 100 GiB, 50; together 37.5
         assert set(scored(plugin, asking("a", "b", "c")).values()) == {38}
 
-    def test_capacity_is_scored_where_there_is_no_static_volume(self):
+    def test_capacity_is_scored_if_there_is_no_static_volume(self):
         plugin = plugin_for(
             StorageClass=[make_class()],
             PersistentVolume=[make_volume("pv", size="10Gi", zones=["z1"])],
@@ -99,7 +99,7 @@ class TestScores:
 
         assert scored(plugin, asking("claim")) == {"n1": 50, "n2": 75, "n3": 0}
 
-    def test_two_new_volumes_come_out_of_one_capacity(self):
+    def test_two_new_volumes_share_one_capacity(self):
         plugin = plugin_for(
             StorageClass=[make_class()],
             PersistentVolumeClaim=[make_claim("a", size="10Gi"), make_claim("b", size="30Gi")],
@@ -109,7 +109,7 @@ class TestScores:
 
         assert set(scored(plugin, asking("a", "b")).values()) == {60}
 
-    def test_capacity_that_is_not_tracked_scores_nothing(self):
+    def test_untracked_capacity_scores_0(self):
         plugin = plugin_for(StorageClass=[make_class()], PersistentVolumeClaim=[make_claim()])
 
         assert set(scored(plugin, asking("claim")).values()) == {0}
@@ -128,7 +128,7 @@ class TestScores:
 
         assert scored(plugin, asking("claim")) == {"n1": 10, "n2": 20, "n3": 72}
 
-    def test_nodes_that_changed_since_the_filter_are_looked_at_again(self):
+    def test_nodes_that_changed_since_the_filter_are_planned_again(self):
         plugin = plugin_for(
             PersistentVolume=[make_volume("half", size="10Gi", zones=["z1"]), make_volume("vast", size="500Gi")],
             PersistentVolumeClaim=[make_claim(size="5Gi")],
@@ -170,7 +170,7 @@ class TestArgs:
             pytest.param({"shape": [{"utilization": 101, "score": 1}]}, "args.shape[0].utilization", id="over 100 %"),
         ],
     )
-    def test_bad_args_name_their_field(self, args, where):
+    def test_invalid_args_are_refused_with_their_field(self, args, where):
         with pytest.raises(ArgsError) as refused:
             decode_args(VolumeBindingArgs, args, "args")
         assert refused.value.where == where

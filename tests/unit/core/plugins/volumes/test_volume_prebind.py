@@ -1,4 +1,4 @@
-"""Reserve, PreBind and Unreserve of VolumeBinding, against a cluster that is played by hand."""
+"""Reserve, PreBind and Unreserve of VolumeBinding, with a scripted cluster."""
 
 import copy
 
@@ -16,8 +16,8 @@ NODES = [make_node("n1", labels={ZONE: "z1"}), make_node("n2", labels={ZONE: "z2
 NO_MATCH = "node(s) didn't find available persistent volumes to bind"
 
 
-class PlayedCluster:
-    """Takes writes; what happens then is `events`, one call each time that somebody has to wait."""
+class ScriptedCluster:
+    """Accepts writes. Each wait runs the next of `events`."""
 
     def __init__(self, cache):
         self.cache = cache
@@ -51,11 +51,11 @@ class PlayedCluster:
             self.events.pop(0)()
 
     def show(self, kind, raw):
-        """The watch shows an object."""
+        """The watch delivers an object."""
         self.cache.set_object(kind, raw)
 
     def change(self, kind, name, *, annotations=None, drop=(), **spec):
-        """The watch shows a changed object."""
+        """The watch delivers a changed object."""
         namespace = "default" if kind == CLAIM else ""
         raw = copy.deepcopy(self.cache.store.get(kind, name, namespace))
         raw["metadata"]["resourceVersion"] = str(int(raw["metadata"]["resourceVersion"]) + 1)
@@ -66,19 +66,19 @@ class PlayedCluster:
         self.show(kind, raw)
 
     def bind(self, claim, volume):
-        """What the volume controller does in the end."""
+        """Binds the claim, as the volume controller does."""
         self.change(CLAIM, claim, annotations={"pv.kubernetes.io/bind-completed": "yes"}, volumeName=volume)
 
 
 class Attempt:
-    """One pod's way from PreFilter on, over `plugin`."""
+    """Runs the plugin for one pod, from PreFilter on."""
 
     def __init__(self, *claims, args=None, name="pod", plugin=None, **objects):
         static = make_class(provisioner="kubernetes.io/no-provisioner")
         if plugin is None:
             known = {"StorageClass": [static, make_class("made")], **objects}
             plugin = build(VolumeBinding, cluster(NODES, **known), args)
-            plugin.handle.cluster = PlayedCluster(plugin.handle.cache)
+            plugin.handle.cluster = ScriptedCluster(plugin.handle.cache)
             plugin.handle.now = plugin.handle.cluster.now
         self.plugin = plugin
         self.cache = plugin.handle.cache
@@ -129,7 +129,7 @@ class TestReserve:
         assert volume.raw["metadata"]["annotations"] == {"pv.kubernetes.io/bound-by-controller": "yes"}
         assert "claimRef" not in attempt.cache.store.get(VOLUME, "pv")["spec"]
 
-    def test_what_a_person_reserved_gets_its_uid_and_no_annotation(self):
+    def test_a_volume_that_a_user_reserved_gets_the_claims_uid_and_no_annotation(self):
         reserved = make_volume("pv", spec={"claimRef": {"namespace": "default", "name": "claim"}})
         attempt = Attempt("claim", PersistentVolume=[reserved], PersistentVolumeClaim=[make_claim()]).reserve()
 
@@ -138,13 +138,13 @@ class TestReserve:
         assert volume.claim.uid == "uid-claim"
         assert "annotations" not in volume.raw["metadata"]
 
-    def test_a_claim_to_provision_is_assumed_to_have_its_node(self):
+    def test_a_claim_to_provision_is_assumed_with_its_selected_node(self):
         attempt = dynamic_attempt().reserve("n2")
 
         assert attempt.assumed(CLAIM, "claim").selected_node == "n2"
         assert "volume.kubernetes.io/selected-node" not in str(attempt.cache.store.get(CLAIM, "claim", "default"))
 
-    def test_the_next_pod_sees_what_is_assumed(self):
+    def test_the_next_pod_sees_assumed_objects(self):
         first = Attempt(
             "claim",
             PersistentVolume=[make_volume("pv")],
@@ -156,7 +156,7 @@ class TestReserve:
 
         assert outcome(first.plugin, asking("shared", name="third")) == {"n1": NO_MATCH, "n2": ""}
 
-    def test_unreserve_gives_everything_back_and_may_be_called_twice(self):
+    def test_unreserve_reverts_all_assumptions_and_may_be_called_twice(self):
         attempt = Attempt(
             "claim",
             "made",
@@ -173,14 +173,14 @@ class TestReserve:
     def test_unreserve_without_reserve_does_nothing(self):
         static_attempt().unreserve()
 
-    def test_a_newer_version_from_the_watch_replaces_what_is_assumed(self):
+    def test_a_newer_version_from_the_watch_replaces_the_assumed_one(self):
         attempt = static_attempt().reserve()
 
         attempt.cluster.change(VOLUME, "pv", capacity={"storage": "11Gi"})
 
         assert attempt.assumed(VOLUME, "pv").claim is None
 
-    def test_a_volume_that_changed_meanwhile_fails_and_leaves_nothing_assumed(self):
+    def test_a_volume_that_changed_meanwhile_is_an_error_and_leaves_no_assumptions(self):
         attempt = Attempt(
             "small",
             "large",
@@ -195,7 +195,7 @@ class TestReserve:
         assert "out of sync (stored: 2, assume: 1)" in status.message
         assert attempt.assumed(VOLUME, "pv1").claim is None
 
-    def test_a_node_that_is_gone_fails(self):
+    def test_a_removed_node_is_an_error(self):
         attempt = static_attempt()
         attempt.cache.remove_node("n1")
 
@@ -263,7 +263,7 @@ class TestPreBind:
         assert await attempt.pre_bind() is None
         assert attempt.cluster.writes == []
 
-    async def test_it_waits_for_the_watch_to_show_the_write(self):
+    async def test_it_waits_for_the_watch_to_deliver_the_write(self):
         attempt = static_attempt().reserve()
         played = attempt.cluster
         played.watching = False
@@ -275,7 +275,7 @@ class TestPreBind:
 
         assert played.waits == [(VOLUME, "pv")]
 
-    async def test_what_waits_takes_another_look_each_second(self):
+    async def test_a_wait_checks_again_every_second(self):
         attempt = static_attempt().reserve()
         played = attempt.cluster
         first = played.wait_for
@@ -293,7 +293,7 @@ class TestPreBind:
         assert await attempt.pre_bind() is None
         assert played.time == 3
 
-    async def test_a_conflict_undoes_what_was_not_written(self):
+    async def test_a_conflict_reverts_the_objects_that_were_not_written(self):
         attempt = Attempt(
             "small",
             "large",
@@ -316,7 +316,7 @@ class TestPreBind:
         assert attempt.assumed(VOLUME, "pv2").claim is None
         assert attempt.assumed(CLAIM, "made").selected_node is None
 
-    async def test_a_write_that_the_watch_has_not_shown_stays_assumed_after_a_failure(self):
+    async def test_a_write_that_the_watch_has_not_delivered_stays_assumed_after_a_failure(self):
         attempt = static_attempt(args={"bindTimeoutSeconds": 1}).reserve()
         attempt.cluster.watching = False
 
@@ -326,7 +326,7 @@ class TestPreBind:
         assert status.code is Code.ERROR
         assert attempt.assumed(VOLUME, "pv").claim.name == "claim"
 
-    async def test_it_gives_up_when_the_time_is_over(self):
+    async def test_it_fails_after_the_timeout(self):
         attempt = static_attempt(args={"bindTimeoutSeconds": 7}).reserve()
 
         status = await attempt.pre_bind()
@@ -335,7 +335,7 @@ class TestPreBind:
         assert status.message == "binding volumes: context deadline exceeded"
         assert attempt.cluster.time == 7
 
-    async def test_an_api_server_that_cannot_be_reached_ends_the_wait(self):
+    async def test_an_unreachable_api_server_ends_the_wait(self):
         attempt = static_attempt().reserve()
 
         async def refuse(*_args):
@@ -352,10 +352,13 @@ class TestPreBind:
                 static_attempt,
                 lambda a: a.cluster.change(VOLUME, "pv", claimRef=None),
                 'ClaimRef got reset for pv "pv"',
-                id="the volume was taken away again",
+                id="the volume's claimRef was reset",
             ),
             pytest.param(
-                static_attempt, lambda a: a.cache.remove_object(VOLUME, "pv"), "failed to check binding", id="no volume"
+                static_attempt,
+                lambda a: a.cache.remove_object(VOLUME, "pv"),
+                "failed to check binding",
+                id="the volume is gone",
             ),
             pytest.param(
                 static_attempt,
@@ -369,7 +372,7 @@ class TestPreBind:
                     VOLUME, "pv", nodeAffinity=make_volume(zones=["z2"])["spec"]["nodeAffinity"]
                 ),
                 'pv "pv" node affinity doesn\'t match node "n1"',
-                id="the volume turns out to be elsewhere",
+                id="the volume's affinity does not match the node",
             ),
             pytest.param(
                 dynamic_attempt,
@@ -398,7 +401,7 @@ class TestPreBind:
                     a.cluster.change(CLAIM, "claim", volumeName="made"),
                 ),
                 'pv "made" node affinity doesn\'t match node "n1"',
-                id="the new volume is elsewhere",
+                id="the new volume's affinity does not match the node",
             ),
             pytest.param(
                 dynamic_attempt,
@@ -411,7 +414,7 @@ class TestPreBind:
             ),
         ],
     )
-    async def test_what_ends_the_wait(self, attempt, event, problem):
+    async def test_events_that_end_the_wait(self, attempt, event, problem):
         attempt = attempt().reserve()
         attempt.cluster.events = [lambda: event(attempt)]
 

@@ -38,20 +38,27 @@ def rbd(*monitors, image="image", pool="rbd", read_only=False):
     [
         pytest.param(gce("d"), gce("d"), True, id="one GCE disk twice"),
         pytest.param(gce("d"), gce("e"), False, id="two GCE disks"),
-        pytest.param(gce("d", read_only=True), gce("d", read_only=True), False, id="a GCE disk with readers only"),
-        pytest.param(gce("d", read_only=True), gce("d"), True, id="a GCE disk that the other one writes"),
-        pytest.param(gce("d"), gce("d", read_only=True), True, id="a GCE disk that this one writes"),
         pytest.param(
-            ebs("d", read_only=True), ebs("d", read_only=True), True, id="an EBS volume even with readers only"
+            gce("d", read_only=True), gce("d", read_only=True), False, id="a GCE disk mounted read-only by both"
         ),
-        pytest.param(ebs("d"), gce("d"), False, id="volumes of different kinds with one name"),
+        pytest.param(gce("d", read_only=True), gce("d"), True, id="a GCE disk that the other pod writes"),
+        pytest.param(gce("d"), gce("d", read_only=True), True, id="a GCE disk that this pod writes"),
+        pytest.param(ebs("d", read_only=True), ebs("d", read_only=True), True, id="an EBS volume, even read-only"),
+        pytest.param(ebs("d"), gce("d"), False, id="volumes of different kinds with the same name"),
         pytest.param(iscsi("q"), iscsi("q"), True, id="one iSCSI target twice"),
-        pytest.param(iscsi("q", read_only=True), iscsi("q", read_only=True), False, id="an iSCSI target with readers"),
-        pytest.param(rbd("a", "b"), rbd("b", "c"), True, id="an RBD image through a monitor in common"),
+        pytest.param(
+            iscsi("q", read_only=True),
+            iscsi("q", read_only=True),
+            False,
+            id="an iSCSI target mounted read-only by both",
+        ),
+        pytest.param(rbd("a", "b"), rbd("b", "c"), True, id="an RBD image with a common monitor"),
         pytest.param(rbd("a"), rbd("b"), False, id="RBD images of different monitors"),
         pytest.param(rbd("a", pool="p"), rbd("a", pool="q"), False, id="RBD images of different pools"),
         pytest.param(rbd("a", image="i"), rbd("a", image="j"), False, id="different RBD images"),
-        pytest.param(rbd("a", read_only=True), rbd("a", read_only=True), False, id="an RBD image with readers only"),
+        pytest.param(
+            rbd("a", read_only=True), rbd("a", read_only=True), False, id="an RBD image mounted read-only by both"
+        ),
         pytest.param(rbd("a", "a"), rbd("a"), True, id="a monitor that is listed twice"),
     ],
 )
@@ -62,7 +69,7 @@ def test_disks_with_exclusive_use(wanted, mounted, conflict):
     assert outcome(plugin, asking(volumes=[wanted])) == {"a": DISK if conflict else "", "b": ""}
 
 
-def test_a_disk_is_free_again_when_its_pod_is_gone():
+def test_a_disk_is_free_after_its_pod_leaves():
     cache = cluster([make_node("a")], [mounting(name="there", node="a", volumes=[gce("d")])])
     plugin = build(VolumeRestrictions, cache)
     assert outcome(plugin, asking(volumes=[gce("d")])) == {"a": DISK}
@@ -89,8 +96,8 @@ def test_a_writer_leaves_and_readers_stay():
     [
         pytest.param(asking(), "Skip", id="no volumes"),
         pytest.param(asking("shared"), "Skip", id="a claim that may be shared"),
-        pytest.param(asking("solo"), "Skip", id="an exclusive claim that nobody uses"),
-        pytest.param(asking(volumes=[ephemeral()]), "Skip", id="an ephemeral volume, whose claim need not be there"),
+        pytest.param(asking("solo"), "Skip", id="an exclusive claim that no pod uses"),
+        pytest.param(asking(volumes=[ephemeral()]), "Skip", id="an ephemeral volume, whose claim may be missing"),
         pytest.param(asking("shared", "absent"), 'persistentvolumeclaim "absent" not found', id="a missing claim"),
         pytest.param(asking(volumes=[gce("d")]), {"a": ""}, id="a disk to check"),
     ],
@@ -115,7 +122,7 @@ def test_a_claim_for_one_pod_is_in_use_everywhere():
     assert outcome(plugin, asking("solo")) == {"a": IN_USE, "b": IN_USE}
 
 
-def test_a_pod_of_a_node_that_is_not_there_uses_no_claim_until_the_node_comes():
+def test_a_pod_on_an_unknown_node_uses_no_claim_until_the_node_is_added():
     cache = _used_on("gone")
     plugin = build(VolumeRestrictions, cache)
 
@@ -126,7 +133,7 @@ def test_a_pod_of_a_node_that_is_not_there_uses_no_claim_until_the_node_comes():
 
 @pytest.mark.parametrize(
     "user_node",
-    [pytest.param("a", id="on a node"), pytest.param("gone", id="on a node that is not there")],
+    [pytest.param("a", id="on a node"), pytest.param("gone", id="the pod is on an unknown node")],
 )
 def test_a_claim_of_that_name_in_another_namespace_is_another_claim(user_node):
     cache = cluster(
@@ -140,7 +147,7 @@ def test_a_claim_of_that_name_in_another_namespace_is_another_claim(user_node):
     assert outcome(build(VolumeRestrictions, cache), asking("solo")) == "Skip"
 
 
-def test_the_disk_is_named_before_the_claim():
+def test_the_disk_is_reported_before_the_claim():
     cache = cluster(
         [make_node("a"), make_node("b")],
         [mounting("solo", name="user", node="a", volumes=[gce("d")])],
@@ -152,7 +159,7 @@ def test_the_disk_is_named_before_the_claim():
     assert found == {"a": DISK, "b": IN_USE}
 
 
-def test_taking_the_user_away_in_a_dry_run_frees_the_claim():
+def test_removing_the_user_in_a_dry_run_frees_the_claim():
     cache = cluster(
         [make_node("a")], [mounting("solo", name="user", node="a")], PersistentVolumeClaim=[EXCLUSIVE_CLAIM]
     )
@@ -189,7 +196,7 @@ def test_hints():
     assert claim_added(pod, None, make_claim("solo", namespace="other")) is Hint.SKIP
 
 
-def test_a_pod_without_volumes_is_skipped_before_anything_is_read():
+def test_a_pod_without_volumes_is_skipped_without_reading_objects():
     plugin = build(VolumeRestrictions, cluster())
     plugin.handle = None
 

@@ -1,4 +1,4 @@
-"""What the volume plugins say of all nodes at once is what they say of each, whatever happened before."""
+"""Vectorised and per-node results of the volume plugins agree, after any history."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -198,7 +198,7 @@ def change(cache, what, value):
 
 @given(first=st.lists(nodes, max_size=4), there=st.lists(objects, max_size=8), changes=changes, pod=wanted)
 @settings(deadline=None, max_examples=250)
-def test_all_nodes_at_once_is_each_node(first, there, changes, pod):
+def test_vectorised_results_equal_per_node_results(first, there, changes, pod):
     cache = Cache()
     for kind, raw in (*START, *there):
         cache.set_object(kind, raw)

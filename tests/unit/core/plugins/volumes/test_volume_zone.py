@@ -49,7 +49,7 @@ def fitting(labels):
         pytest.param({ZONE: "z1__z2"}, {"z1", "z2", "plain"}, id="a set of zones"),
         pytest.param({ZONE: "z1__ z2 "}, {"z1", "z2", "plain"}, id="blanks around zones do not count"),
         pytest.param({BETA_ZONE: "z1"}, {"z1", "old", "plain"}, id="an old label matches the node's new one"),
-        pytest.param({BETA_ZONE: "z4"}, {"plain"}, id="but an old label of the node counts before its new one"),
+        pytest.param({BETA_ZONE: "z4"}, {"plain"}, id="an old label of the node takes precedence over its new one"),
         pytest.param({BETA_ZONE: "z3"}, {"torn", "plain"}, id="two old labels"),
         pytest.param({ZONE: "z1", REGION: "r2"}, {"plain"}, id="all labels must match"),
         pytest.param({REGION: "r1"}, {"z1", "z2", "region", "plain"}, id="a region"),
@@ -94,7 +94,9 @@ def test_every_volume_counts():
         pytest.param(
             ["modeless"], 'VolumeBindingMode not set for StorageClass "modeless"', id="a class without a binding mode"
         ),
-        pytest.param(["waiting", "absent"], 'persistentvolumeclaim "absent" not found', id="the second one is missing"),
+        pytest.param(
+            ["waiting", "absent"], 'persistentvolumeclaim "absent" not found', id="the second claim is missing"
+        ),
     ],
 )
 def test_pre_filter(claims, answer):
@@ -114,13 +116,13 @@ def test_pre_filter(claims, answer):
     assert outcome(build(VolumeZone, cache), asking(*claims)) == answer
 
 
-def test_an_ephemeral_volume_is_none_of_its_business():
+def test_ephemeral_volumes_are_ignored():
     cache = cluster(NODES)
 
     assert outcome(build(VolumeZone, cache), asking(volumes=[ephemeral()])) == "Skip"
 
 
-def test_a_relabelled_node_is_seen():
+def test_new_labels_of_a_node_count():
     cache = cluster(
         [make_node("n", labels={ZONE: "z1"})],
         PersistentVolume=[make_volume("pv", labels={ZONE: "z2"})],
