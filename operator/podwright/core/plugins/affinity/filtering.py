@@ -118,7 +118,7 @@ class DomainCounts:
             count += self._changes.get(key, {}).get(domain, 0)
         return count
 
-    def somewhere(self, node: NodeInfo) -> bool:
+    def counted_near(self, node: NodeInfo) -> bool:
         """Whether one of the node's domains has a count above 0."""
         labels = node.present.labels
         return any(key in labels and self.at(key, node) > 0 for key in self.keys)
@@ -137,7 +137,7 @@ class DomainCounts:
             values[domain] += delta
         return (values > 0)[domains.of_node]
 
-    def anywhere(self) -> Bools | None:
+    def counted_mask(self) -> Bools | None:
         """bool[nodes]: whether one of the node's domains has a count above 0. None: no node's has."""
         found: Bools | None = None
         for key in self.keys:
@@ -183,13 +183,13 @@ class PreFilterState:
 
     def filter(self, node: NodeInfo) -> Status | None:
         """The first violated rule: the pod's affinity, its anti-affinity, the anti-affinity of placed pods."""
-        if not self._attracted(node):
+        if not self._matches_affinity(node):
             return _AFFINITY
-        if self._anti_affinity.somewhere(node):
+        if self._anti_affinity.counted_near(node):
             return _ANTI_AFFINITY
-        return _EXISTING if self._existing.somewhere(node) else None
+        return _EXISTING if self._existing.counted_near(node) else None
 
-    def _attracted(self, node: NodeInfo) -> bool:
+    def _matches_affinity(self, node: NodeInfo) -> bool:
         labels = node.present.labels
         keys = [term.topology_key for term in self._counted.pod.pod_affinity.required]
         if not all(key in labels for key in keys):
@@ -203,16 +203,16 @@ class PreFilterState:
 
     def filter_all(self) -> FilterResult | None:
         """The verdict on all nodes; None if all pass."""
-        attracted = self._attracted_all() if self._counted.pod.pod_affinity.required else None
-        repelled = self._anti_affinity.anywhere()
-        refused = self._existing.anywhere()
-        ok: Bools | None = attracted
-        for bad in (repelled, refused):
+        matching = self._affinity_mask() if self._counted.pod.pod_affinity.required else None
+        anti_affinity = self._anti_affinity.counted_mask()
+        existing = self._existing.counted_mask()
+        ok: Bools | None = matching
+        for bad in (anti_affinity, existing):
             if bad is not None:
                 ok = ~bad if ok is None else ok & ~bad
-        return None if ok is None else FilterResult(ok, lambda: (_codes(len(ok), attracted, repelled), STATUSES))
+        return None if ok is None else FilterResult(ok, lambda: (_codes(len(ok), matching, anti_affinity), STATUSES))
 
-    def _attracted_all(self) -> Bools:
+    def _affinity_mask(self) -> Bools:
         """bool[nodes]: whether the required terms hold. They do not on nodes that lack a key."""
         keys = list(dict.fromkeys(term.topology_key for term in self._counted.pod.pod_affinity.required))
         if self._first_of_group:
@@ -228,11 +228,11 @@ def matches_all(index: PodIndex, terms: Sequence[PodAffinityTerm], pod: PodInfo)
     return bool(terms) and all(index.picks(term, pod) for term in terms)
 
 
-def _codes(rows: int, attracted: Bools | None, repelled: Bools | None) -> NDArray[np.int8]:
+def _codes(rows: int, matching: Bools | None, anti_affinity: Bools | None) -> NDArray[np.int8]:
     """int8[nodes]: indices into STATUSES, for rejected nodes."""
     codes = np.full(rows, 2, np.int8)
-    if repelled is not None:
-        codes[repelled] = 1
-    if attracted is not None:
-        codes[~attracted] = 0
+    if anti_affinity is not None:
+        codes[anti_affinity] = 1
+    if matching is not None:
+        codes[~matching] = 0
     return codes

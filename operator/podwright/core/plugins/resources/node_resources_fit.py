@@ -169,9 +169,9 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
 
     def filter_all(self, _state: CycleState, pod: PodInfo, _table: NodeTable) -> FilterResult:
         requests = pod.requests
-        asked = self.checked_requests(requests)
-        ok = self._fitting.get(requests, lambda: _FitFormula(self.handle.cache, self._free, asked))
-        return FilterResult(ok, _Explanation(self.handle.cache, asked))
+        checked = self.checked_requests(requests)
+        ok = self._fitting.get(requests, lambda: _FitFormula(self.handle.cache, self._free, checked))
+        return FilterResult(ok, _Explanation(self.handle.cache, checked))
 
     def checked_requests(self, requests: Requests) -> CheckedRequests:
         """The requested amount of each resource, without ignored resources."""
@@ -210,13 +210,13 @@ def _free(allocatable: Any, used: Any) -> Any:
 # One node
 
 
-def _verdict(asked: CheckedRequests, node: NodeInfo) -> Status | None:
+def _verdict(checked: CheckedRequests, node: NodeInfo) -> Status | None:
     reasons = []
     beyond_capacity = False
     if len(node.pods) + 1 > node.allocatable(PODS):
         reasons.append(_TOO_MANY_PODS)
     requested = node.requested
-    for resource, amount in asked:
+    for resource, amount in checked:
         capacity = node.allocatable(resource)
         if amount > capacity - requested.get(resource, 0):
             reasons.append(f"Insufficient {resource}")
@@ -247,14 +247,14 @@ class _FitScore(ScoreFormula):
 class _FitFormula:
     """Which nodes have room, as a formula for `RowCache`. `columns` are the free pods, CPU and memory of all nodes."""
 
-    __slots__ = ("_asked", "_cache", "_columns", "_others", "_table", "_wanted")
+    __slots__ = ("_cache", "_checked", "_columns", "_others", "_table", "_wanted")
 
-    def __init__(self, cache: Cache, columns: ResourceRows, asked: CheckedRequests) -> None:
+    def __init__(self, cache: Cache, columns: ResourceRows, checked: CheckedRequests) -> None:
         self._cache = cache
         self._table = cache.table
         self._columns = columns
-        self._asked = asked
-        amounts = dict(asked)
+        self._checked = checked
+        amounts = dict(checked)
         self._wanted = np.array([[1.0], [amounts.pop(CPU, -np.inf)], [amounts.pop(MEMORY, -np.inf)]])
         self._others = amounts
 
@@ -282,7 +282,7 @@ class _FitFormula:
         if len(node.pods) >= node.allocatable(PODS):
             return False
         requested = node.requested
-        for resource, amount in self._asked:
+        for resource, amount in self._checked:
             if amount > node.allocatable(resource) - requested.get(resource, 0):
                 return False
         return True
@@ -296,9 +296,9 @@ class _FitFormula:
 class _Explanation:
     """Why nodes are rejected: int[nodes] codes and the statuses that they index. Computed on the first call."""
 
-    def __init__(self, cache: Cache, asked: CheckedRequests) -> None:
+    def __init__(self, cache: Cache, checked: CheckedRequests) -> None:
         self._cache = cache
-        self._asked = asked
+        self._checked = checked
         self._known: tuple[NDArray[Any], Sequence[Status]] | None = None
 
     def __call__(self) -> tuple[NDArray[Any], Sequence[Status]]:
@@ -310,7 +310,7 @@ class _Explanation:
         """Gives each node a code of two bits per resource, and takes the status of one node for all nodes with the same code."""
         table = self._cache.table
         codes = (table.pods >= table.allowed_pods).astype(np.int64)
-        for i, (resource, amount) in enumerate(self._asked):
+        for i, (resource, amount) in enumerate(self._checked):
             if i % 24 == 23:
                 codes = np.unique(codes, return_inverse=True)[1]  # before the bits run out
             capacity = table.allocatable(resource)
@@ -318,7 +318,7 @@ class _Explanation:
         codes[~table.valid] = -1
         kinds, examples, found = np.unique(codes, return_index=True, return_inverse=True)
         statuses = [
-            None if kind < 0 else _verdict(self._asked, self._cache.node_at(int(slot)))
+            None if kind < 0 else _verdict(self._checked, self._cache.node_at(int(slot)))
             for kind, slot in zip(kinds, examples, strict=True)
         ]
         return found, [unschedulable() if status is None else status for status in statuses]
@@ -341,14 +341,14 @@ def _pod_scaled_down(pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
 
 def _node_changed(pod: PodInfo, before: Node | None, after: Node) -> Hint:
     """Helps if the empty node would have room for the pod, and has more of a resource that the pod needs than before."""
-    asked = pod.requests.asked
-    if after.allocatable.get(PODS, 0) < 1 or _lacks(after.allocatable, asked):
+    checked = pod.requests.asked
+    if after.allocatable.get(PODS, 0) < 1 or _lacks(after.allocatable, checked):
         return Hint.SKIP
     if before is None or after.allocatable.get(PODS, 0) > before.allocatable.get(PODS, 0):
         return Hint.QUEUE
-    more = any(after.allocatable.get(name, 0) > before.allocatable.get(name, 0) for name, _ in asked)
+    more = any(after.allocatable.get(name, 0) > before.allocatable.get(name, 0) for name, _ in checked)
     return Hint.QUEUE if more else Hint.SKIP
 
 
-def _lacks(allocatable: Mapping[str, int], asked: CheckedRequests) -> bool:
-    return any(amount > allocatable.get(name, 0) for name, amount in asked)
+def _lacks(allocatable: Mapping[str, int], checked: CheckedRequests) -> bool:
+    return any(amount > allocatable.get(name, 0) for name, amount in checked)
