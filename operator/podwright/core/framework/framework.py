@@ -448,7 +448,7 @@ async def _answer(
 
 
 def looks_beyond_node(plugin: Any, pod: PodInfo) -> bool:
-    """Whether what the plugin says of a pod that is being scheduled may depend on pods on other nodes."""
+    """Whether the plugin's answers for this pod, the one being scheduled, may depend on pods on other nodes."""
     if isinstance(plugin, DomainPlugin):
         return contract.guarded(plugin, Point.FILTER, plugin.looks_beyond_node)(pod)
     return bool(plugin.scope > Scope.NODE_PODS)

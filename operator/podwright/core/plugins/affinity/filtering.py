@@ -152,18 +152,18 @@ class PreFilterState:
     __slots__ = ("_affinity", "_anti_affinity", "_counted", "_existing")
 
     def __init__(
-        self, counted: ClusterCounts, tallies: tuple[DomainCounts, DomainCounts, DomainCounts] | None = None
+        self, counted: ClusterCounts, counts: tuple[DomainCounts, DomainCounts, DomainCounts] | None = None
     ) -> None:
         self._counted = counted
-        self._affinity, self._anti_affinity, self._existing = tallies or (
+        self._affinity, self._anti_affinity, self._existing = counts or (
             DomainCounts(counted.index, lambda: counted.affinity),
             DomainCounts(counted.index, lambda: counted.anti_affinity),
             DomainCounts(counted.index, lambda: counted.existing),
         )
 
     def clone(self) -> PreFilterState:
-        tallies = (self._affinity.clone(), self._anti_affinity.clone(), self._existing.clone())
-        return PreFilterState(self._counted, tallies)
+        counts = (self._affinity.clone(), self._anti_affinity.clone(), self._existing.clone())
+        return PreFilterState(self._counted, counts)
 
     def update(self, other: PodInfo, node: NodeInfo, delta: int) -> None:
         """A dry run added `other` to the node (delta 1) or removed it (-1)."""
