@@ -21,7 +21,7 @@ from podwright.core.objects.volumes import (
     ZONE_SEPARATOR,
     PersistentVolume,
     VolumeAffinity,
-    part_of,
+    mapping_at,
     volume_affinity,
 )
 
@@ -89,7 +89,7 @@ def translated_affinity(volume: PersistentVolume, kind: InTreeKind) -> VolumeAff
     volume_handle(volume, kind)
     if not kind.topology_key:
         return volume.affinity
-    required = part_of(volume.raw, "spec", "nodeAffinity", "required")
+    required = mapping_at(volume.raw, "spec", "nodeAffinity", "required")
     terms = [dict(term) for term in required.get("nodeSelectorTerms") or ()]
     zone, region = _topology_labels(terms, volume.labels)
     if _has_values(terms, zone):

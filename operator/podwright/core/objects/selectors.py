@@ -1,6 +1,6 @@
 """Label selectors and node selectors.
 
-A nil label selector matches nothing, an empty one everything. A node selector matches if one of its terms does; an empty
+A nil label selector matches nothing, an empty one everything. A node selector matches if one of its terms matches; an empty
 term matches nothing. Sources: the Kubernetes API reference, "LabelSelector" and "NodeSelectorTerm".
 """
 
@@ -19,8 +19,8 @@ _NODE_OPERATORS: Final = _LABEL_OPERATORS | {"Gt", "Lt"}
 
 
 def as_mapping(raw: object, where: str) -> Mapping[str, Any]:
-    """`raw` as a mapping; None is an empty one. Raises InvalidObjectError for anything else."""
-    if type(raw) is dict:  # nearly always, and much cheaper to tell than a Mapping
+    """`raw` as a mapping; None as an empty one. Raises InvalidObjectError for anything else."""
+    if type(raw) is dict:  # the usual case, and much cheaper to check than Mapping
         return raw
     if raw is None:
         return {}
@@ -30,7 +30,7 @@ def as_mapping(raw: object, where: str) -> Mapping[str, Any]:
 
 
 def as_list(raw: object, where: str) -> Sequence[Any]:
-    """`raw` as a list; None is an empty one. Raises InvalidObjectError for anything else."""
+    """`raw` as a list; None as an empty one. Raises InvalidObjectError for anything else."""
     if raw is None:
         return ()
     if not isinstance(raw, list | tuple):
@@ -39,7 +39,7 @@ def as_list(raw: object, where: str) -> Sequence[Any]:
 
 
 def as_labels(raw: object, where: str) -> dict[str, str]:
-    """A string map. Raises InvalidObjectError if a value is not a string."""
+    """`raw` as a map of strings; None as an empty one. Raises InvalidObjectError if a value is not a string."""
     labels = as_mapping(raw, where)
     for key, value in labels.items():
         if not isinstance(value, str):
@@ -49,7 +49,7 @@ def as_labels(raw: object, where: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One `key operator values`. `bound` is the integer of Gt and Lt; None, which is no number, never matches."""
+    """`key operator values`. `bound` is the integer of Gt and Lt; None if their value is invalid, and then nothing matches."""
 
     key: str
     operator: str
@@ -57,7 +57,7 @@ class Requirement:
     bound: int | None = 0
 
     def matches_value(self, value: str | None) -> bool:
-        """Whether a label with this value (None: absent) fulfils the requirement."""
+        """Whether a label with this value (None if absent) meets the requirement."""
         if value is None:
             return self.operator in ("NotIn", "DoesNotExist")
         match self.operator:
@@ -80,7 +80,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class LabelSelector:
-    """Requirements that all must hold; `nothing` marks the nil selector. Compared by identity: intern it."""
+    """Requirements that must all hold. `nothing` is True for the nil selector. Compared by identity, so intern it."""
 
     requirements: tuple[Requirement, ...]
     nothing: bool = False
@@ -92,7 +92,7 @@ class LabelSelector:
 
     @property
     def empty(self) -> bool:
-        """True for the selector that matches everything."""
+        """Whether it matches everything."""
         return not self.requirements and not self.nothing
 
 
@@ -102,7 +102,7 @@ EVERYTHING: Final = LabelSelector(())
 
 @dataclass(frozen=True, slots=True)
 class NodeSelectorTerm:
-    """Label and field requirements that all must hold; one without any matches no node."""
+    """Label and field requirements that must all hold. A term without requirements matches no node."""
 
     expressions: tuple[Requirement, ...]
     fields: tuple[Requirement, ...]
@@ -117,7 +117,7 @@ class NodeSelectorTerm:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class NodeSelector:
-    """Terms of which one must match. Compared by identity: intern it."""
+    """Terms of which at least one must match. Compared by identity, so intern it."""
 
     terms: tuple[NodeSelectorTerm, ...]
 
@@ -137,13 +137,6 @@ def parse_label_selector(raw: object, where: str) -> LabelSelector:
     for index, item in enumerate(as_list(selector.get("matchExpressions"), f"{where}.matchExpressions")):
         requirements.append(_requirement(item, f"{where}.matchExpressions[{index}]", _LABEL_OPERATORS))
     return LabelSelector(tuple(requirements)) if requirements else EVERYTHING
-
-
-def selector_from_set(labels: Labels) -> LabelSelector:
-    """The selector of a Service or ReplicationController: all these labels; none given, everything."""
-    if not labels:
-        return EVERYTHING
-    return LabelSelector(tuple(Requirement(key, "In", frozenset((value,))) for key, value in labels.items()))
 
 
 def parse_node_selector(raw: object, where: str, *, any_bound: bool = False) -> NodeSelector:

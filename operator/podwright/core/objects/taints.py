@@ -1,4 +1,4 @@
-"""Taints, tolerations and who tolerates what (Kubernetes documentation, "Taints and Tolerations")."""
+"""Taints and tolerations. Source: the Kubernetes documentation, "Taints and Tolerations"."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Toleration:
     effect: str
 
     def tolerates(self, taint: Taint, *, compare: bool = False) -> bool:
-        """Whether this toleration covers the taint.
+        """Whether the toleration matches the taint.
 
-        An empty effect covers all effects, an empty key (with Exists) all keys. `compare` turns on Lt and Gt, the
-        feature gate TaintTolerationComparisonOperators; without it they cover nothing.
+        An empty effect matches all effects, an empty key (with Exists) all keys. `compare` enables the operators Lt and Gt (feature
+        gate TaintTolerationComparisonOperators); without it they match nothing.
         """
         if self.effect and self.effect != taint.effect:
             return False
@@ -47,15 +47,15 @@ class Toleration:
         if not compare:
             return False
         try:
-            mine, theirs = int(self.value), int(taint.value)
+            bound, value = int(self.value), int(taint.value)
         except ValueError:
             return False
-        return theirs < mine if self.operator == "Lt" else theirs > mine
+        return value < bound if self.operator == "Lt" else value > bound
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Tolerations:
-    """A pod's tolerations. Compared by identity: intern it."""
+    """A pod's tolerations. Compared by identity, so intern it."""
 
     items: tuple[Toleration, ...]
 

@@ -1,6 +1,6 @@
-"""PersistentVolume, PersistentVolumeClaim, StorageClass and CSIStorageCapacity: what the volume plugins read of them.
+"""The fields of PersistentVolume, PersistentVolumeClaim, StorageClass and CSIStorageCapacity that the volume plugins use.
 
-Parsed objects are immutable and keep their `raw` body. Sizes are in nano-units, compared exactly. Sources: the Kubernetes
+Parsed objects are immutable. Volumes and claims keep their `raw` object. Sizes are exact, in nano-units. Sources: the Kubernetes
 API reference; "Persistent Volumes" and "Storage Capacity" in its documentation. In-tree volumes: see csi_migration.
 """
 
@@ -33,28 +33,28 @@ BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
-"""The annotation of a CSINode that lists the in-tree plugins which its CSI drivers replace."""
+"""The annotation of a CSINode that lists the in-tree plugins that its CSI drivers replace."""
 
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 TOPOLOGY_LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
-"""The labels of a volume that bind it to zones and regions."""
+"""The labels that restrict a volume to zones and regions."""
 ZONE_SEPARATOR: Final = "__"
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class VolumeAffinity:
-    """The terms of a volume's required node affinity, of which one must match. Interned: compare by identity.
+    """The terms of a volume's required node affinity, of which at least one must match. Interned and compared by identity.
 
-    Only labels count: kube-scheduler checks a volume against a node's labels without its name, so that requirements
-    on fields always hold. A term that cannot be understood matches nothing.
+    Requirements on fields always hold, because kube-scheduler checks a volume against a node's labels without its name. An invalid
+    term matches nothing.
     """
 
     terms: tuple[tuple[Requirement, ...], ...]
     keys: frozenset[str]
-    """The labels that the outcome depends on."""
+    """The label keys in the terms."""
 
     def matches(self, labels: Labels) -> bool:
         return any(all(r.matches_value(labels.get(r.key)) for r in term) for term in self.terms)
@@ -62,7 +62,7 @@ class VolumeAffinity:
 
 @dataclass(frozen=True, slots=True)
 class ClaimReference:
-    """The claim that a volume is bound to, or kept for. `uid` is empty where a person reserved the volume."""
+    """The claim that a volume is bound to or reserved for. `uid` is empty if a user reserved the volume."""
 
     namespace: str
     name: str
@@ -71,7 +71,7 @@ class ClaimReference:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PersistentVolume:
-    """A v1.PersistentVolume. `csi` is (driver, volume handle); `zones` are its zone and region labels as sets."""
+    """A v1.PersistentVolume. `csi` is (driver, volume handle). `zones` are its zone and region labels with their sets of values."""
 
     name: str
     resource_version: str
@@ -92,7 +92,7 @@ class PersistentVolume:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PersistentVolumeClaim:
-    """A v1.PersistentVolumeClaim. `request` is None where no size is asked for, `selector` None where none is given."""
+    """A v1.PersistentVolumeClaim. `request` and `selector` are None if the claim has none."""
 
     namespace: str
     name: str
@@ -101,7 +101,7 @@ class PersistentVolumeClaim:
     storage_class: str
     volume_name: str
     bound: bool
-    """Both sides agree: it names a volume, and the controller has said that the binding is complete."""
+    """It names a volume, and the controller has annotated the binding as complete."""
     selected_node: str | None
     request: int | None
     access_modes: frozenset[str]
@@ -111,7 +111,7 @@ class PersistentVolumeClaim:
     lost: bool
     terminating: bool
     owner_uid: str
-    """The controlling owner, which for an ephemeral volume's claim must be the pod."""
+    """The controlling owner. For the claim of an ephemeral volume, this must be the pod."""
     raw: Mapping[str, Any]
 
     @property
@@ -120,7 +120,7 @@ class PersistentVolumeClaim:
         return f"{self.namespace}/{self.name}"
 
     def reserved_by(self, volume: PersistentVolume) -> bool:
-        """Whether the volume is bound to this claim or kept for it."""
+        """Whether the volume is bound to this claim or reserved for it."""
         claim = volume.claim
         return (
             claim is not None
@@ -132,7 +132,7 @@ class PersistentVolumeClaim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StorageClass:
-    """A storage.k8s.io/v1 StorageClass. `topologies` None: provisions for any node; a term needs all its labels."""
+    """A storage.k8s.io/v1 StorageClass. `topologies` is None if it provisions for any node. All requirements of one of its terms must hold."""
 
     name: str
     provisioner: str
@@ -148,7 +148,7 @@ class StorageClass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StorageCapacity:
-    """A CSIStorageCapacity. `limit`: the largest volume that can be made; `capacity`: all that is free; 0 if unknown."""
+    """A CSIStorageCapacity. `limit`: the size of the largest volume that can be provisioned. `capacity`: all free capacity; 0 if unknown."""
 
     storage_class: str
     limit: int | None
@@ -157,7 +157,7 @@ class StorageCapacity:
 
 
 _affinities: Final[Interner[VolumeAffinity]] = Interner()
-_NOTHING: Final[Mapping[str, Any]] = {}
+_EMPTY: Final[Mapping[str, Any]] = {}
 
 
 def parse_volume(raw: Mapping[str, Any]) -> PersistentVolume:
@@ -259,39 +259,39 @@ def parse_storage_capacity(raw: Mapping[str, Any]) -> StorageCapacity:
 
 
 def volume_affinity(required: object) -> VolumeAffinity:
-    """The affinity for a v1.NodeSelector, one object for the same source. Raises InvalidObjectError if it is none."""
+    """The affinity for a v1.NodeSelector, interned by its source. Raises InvalidObjectError."""
     return _affinities.get(required, lambda: _parse_affinity(required))
 
 
 def storage_class_of(raw: Mapping[str, Any]) -> str:
-    """The name of the storage class of a volume or a claim, which an old annotation overrides; "" for none."""
-    annotations = part_of(raw, "metadata", "annotations")
+    """The name of the storage class of a volume or a claim; empty if it has none. The beta annotation overrides the field."""
+    annotations = mapping_at(raw, "metadata", "annotations")
     if BETA_STORAGE_CLASS in annotations:
         return str(annotations[BETA_STORAGE_CLASS])
-    return str(part_of(raw, "spec").get("storageClassName") or "")
+    return str(mapping_at(raw, "spec").get("storageClassName") or "")
 
 
-def part_of(raw: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
-    """The mapping inside an object at this path, an empty one where there is none."""
-    part: Any = raw
+def mapping_at(raw: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    """The mapping at this path inside an object; an empty one if there is none."""
+    found: Any = raw
     for key in path:
-        part = part.get(key)
-        if not isinstance(part, Mapping):
-            return _NOTHING
-    return part  # type: ignore[no-any-return]
+        found = found.get(key)
+        if not isinstance(found, Mapping):
+            return _EMPTY
+    return found  # type: ignore[no-any-return]
 
 
 def claims_of(pod: PodInfo) -> Iterator[tuple[str, bool]]:
-    """The names of the claims that a pod mounts, and whether each belongs to an ephemeral volume of the pod itself."""
+    """The claims that a pod mounts: each name, and whether the claim belongs to an ephemeral volume of the pod."""
     for volume in pod.volumes:
         if volume.get("persistentVolumeClaim") is not None:
-            yield str(part_of(volume, "persistentVolumeClaim").get("claimName") or ""), False
+            yield str(mapping_at(volume, "persistentVolumeClaim").get("claimName") or ""), False
         elif volume.get("ephemeral") is not None:
             yield f"{pod.name}-{volume.get('name')}", True
 
 
 def share_claim(one: PodInfo, other: PodInfo) -> bool:
-    """Whether both pods mount a claim of the same name; namespaces are not compared."""
+    """Whether both pods mount a claim of the same name. Does not compare namespaces."""
     names = {name for name, _ in claims_of(one)}
     return bool(names) and any(name in names for name, _ in claims_of(other))
 
@@ -318,7 +318,7 @@ def _controller_uid(metadata: Mapping[str, Any]) -> str:
 
 
 def _zones(labels: Labels) -> Iterator[tuple[str, frozenset[str]]]:
-    """A label with an empty part (`z1____z2`) does not count."""
+    """The topology labels and their values. Ignores a label with an empty part (`z1____z2`)."""
     for key in TOPOLOGY_LABELS:
         if key in labels:
             values = [value.strip() for value in labels[key].split(ZONE_SEPARATOR)]
@@ -351,7 +351,7 @@ def _is_field_requirement(field: Mapping[str, Any]) -> bool:
 
 
 def _topology_terms(terms: object) -> Iterator[tuple[Requirement, ...]]:
-    """An empty term, and one with an expression without values, allows no node."""
+    """The terms that can match. An empty term and a term with an expression without values allow no node."""
     for i, item in enumerate(as_list(terms, "allowedTopologies")):
         where = f"allowedTopologies[{i}].matchLabelExpressions"
         expressions = as_list(as_mapping(item, f"allowedTopologies[{i}]").get("matchLabelExpressions"), where)

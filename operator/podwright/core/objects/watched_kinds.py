@@ -1,11 +1,11 @@
 """The registry of watched kinds: the one list of the built-in kinds that the scheduler reads.
 
-From an entry here follow: the path and access check of the kind (`kube/kinds.py`) and its reflector (`kube/runtime.py`), what of an
-object is kept (`engine/intake`), the group in labels of cluster events (`core/framework/cluster_events.py`), the field of a dump
-(`simulator/world.py`), and that the sandbox serves it. To watch another kind, add it here, grant it in
+An entry defines the kind's path and access check (`kube/kinds.py`), its reflector (`kube/runtime.py`), the fields that are stored
+(`engine/intake`), the group in labels of cluster events (`core/framework/cluster_events.py`), the field of a dump
+(`simulator/world.py`) and the API that the sandbox serves. To watch another kind, add it here, grant it in
 `manifests/base/cluster-role.yaml` (a test compares the two), and read it in a plugin with `store.get(kind, ...)`.
 
-Not here: pod groups, whose versions are discovered (`kube/pod_groups/served_apis.py`), and SchedulerPolicies.
+Pod groups are not in this list, because their versions are discovered (`kube/pod_groups/served_apis.py`), and neither are SchedulerPolicies.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Object = Mapping[str, Any]
 class WatchedKind:
     """One built-in kind. `group` is empty for the core API.
 
-    `plural_field`: the plural as a field name, such as `csiNodes`: the field of a dump that `podwright evaluate` reads, and in lower
-    case the kind's name in URLs and RBAC. `required`: the scheduler cannot work without it. `updated`: plugins write objects back.
-    `spec_fields`: if given, only these fields of `spec`, and no `status`, are kept.
+    `plural_field`: the plural as a field name, such as `csiNodes`, which is the field of a dump that `podwright evaluate` reads.
+    `required`: the scheduler cannot work without it. `updated`: plugins update objects of this kind.
+    `spec_fields`: if given, only these fields of `spec`, and no `status`, are stored.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class WatchedKind:
 
     @property
     def plural(self) -> str:
-        """The kind's name in URLs and RBAC."""
+        """The kind's name in URLs and RBAC, in lower case."""
         return self.plural_field.lower()
 
 
@@ -62,7 +62,7 @@ STORED_KINDS: Final = (
     WatchedKind("PodDisruptionBudget", "policy", "v1", "podDisruptionBudgets", namespaced=True),
     WatchedKind("DeviceClass", "resource.k8s.io", "v1", "deviceClasses", namespaced=False),
 )
-"""The kinds of the object store, in the order in which a dump is read. Nodes and pods have tables of their own."""
+"""The kinds of the object store, in the order in which a dump is read. Nodes and pods are stored elsewhere."""
 
 WATCHED_KINDS: Final = (NODE_KIND, POD_KIND, *STORED_KINDS)
 
@@ -70,24 +70,25 @@ _VERSIONS: Final = ("resourceVersion", "generation")
 
 
 def trimmed(kind: str, raw: Object) -> Object:
-    """A copy without what is never read: `managedFields`, and all but `spec_fields` where the kind has them."""
-    kept = dict(raw)
+    """A copy without the fields that are never read: `managedFields`, and all but `spec_fields` if the kind has them."""
+    copy = dict(raw)
     metadata = dict(raw["metadata"])
     metadata.pop("managedFields", None)
-    kept["metadata"] = metadata
+    copy["metadata"] = metadata
     fields = _spec_fields(kind)
     if fields:
-        kept.pop("status", None)
+        copy.pop("status", None)
         spec = raw.get("spec")
         if isinstance(spec, Mapping):
-            kept["spec"] = {name: spec.get(name) for name in fields}
-    return kept
+            copy["spec"] = {name: spec.get(name) for name in fields}
+    return copy
 
 
 def unchanged(kind: str, before: Object, after: Object) -> bool:
-    """Whether two trimmed versions of an object are the same to the scheduler.
+    """Whether two trimmed versions of an object are equal to the scheduler.
 
-    A new resourceVersion alone is no change of a kind with `spec_fields`. It is one of any other kind, which may be written back.
+    For a kind with `spec_fields`, a new resourceVersion alone is not a change. For any other kind it is, because updates of an object
+    need its resourceVersion.
     """
     old, new = before["metadata"], after["metadata"]
     if old.get("resourceVersion") == new.get("resourceVersion"):

@@ -38,7 +38,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import NodeSelectorTerm
-from podwright.core.state.columns.matching import affinity_column, preference_column, preference_of
+from podwright.core.state.columns.matching import affinity_column, preference_column, preference_score_of
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -156,9 +156,9 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
         return None if pod.node_affinity.preferred or self._added_preference is not None else SKIP
 
     def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        score = preference_of(node.present, pod.node_affinity)
+        score = preference_score_of(node.present, pod.node_affinity)
         if self._added_preference is not None:
-            score += preference_of(node.present, self._added_preference)
+            score += preference_score_of(node.present, self._added_preference)
         return score
 
     def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s | int:

@@ -1,11 +1,7 @@
 import pytest
 
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.selectors import (
-    parse_label_selector,
-    parse_node_selector,
-    selector_from_set,
-)
+from podwright.core.objects.selectors import parse_label_selector, parse_node_selector
 
 LABELS = {"app": "web", "tier": "front", "cores": "8"}
 
@@ -35,11 +31,6 @@ def expression(key, operator, *values):
 )
 def test_label_selectors(raw, matches):
     assert parse_label_selector(raw, "spec.selector").matches(LABELS) is matches
-
-
-def test_an_empty_set_selects_everything():
-    assert selector_from_set({}).matches(LABELS)
-    assert not selector_from_set({"app": "db"}).matches(LABELS)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from podwright.core.objects.volumes import (
     BOUND_BY_CONTROLLER,
     SELECTED_NODE,
     PersistentVolume,
-    part_of,
+    mapping_at,
 )
 from podwright.core.plugins.volumes.matching import Binding, Plan
 from podwright.core.plugins.volumes.node_affinity import affinity_on
@@ -154,7 +154,7 @@ class AssumedPlan:
             raise BindingError(f'binding volumes: failed to check provisioning pvc: "{namespace}/{name}" not found')
         if _older(claim.raw, written):
             return _CLAIM, written
-        if not part_of(claim.raw, "metadata", "annotations"):
+        if not mapping_at(claim.raw, "metadata", "annotations"):
             raise BindingError(f'binding volumes: selectedNode annotation reset for PVC "{name}"')
         if claim.selected_node != node.name:
             raise BindingError(f'binding volumes: provisioning failed for PVC "{name}"')
@@ -195,7 +195,7 @@ def bound_volume(binding: Binding) -> Object:
             "uid": claim.uid,
             "resourceVersion": claim.resource_version,
         }
-    if not claim.reserved_by(volume) and BOUND_BY_CONTROLLER not in part_of(raw, "metadata", "annotations"):
+    if not claim.reserved_by(volume) and BOUND_BY_CONTROLLER not in mapping_at(raw, "metadata", "annotations"):
         raw = with_annotation(raw, BOUND_BY_CONTROLLER, "yes")
     return raw
 
@@ -203,7 +203,7 @@ def bound_volume(binding: Binding) -> Object:
 def with_annotation(raw: Object, name: str, value: str) -> Object:
     """A copy with the annotation set."""
     changed = copy.deepcopy(dict(raw))
-    changed["metadata"]["annotations"] = {**part_of(raw, "metadata", "annotations"), name: value}
+    changed["metadata"]["annotations"] = {**mapping_at(raw, "metadata", "annotations"), name: value}
     return changed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podwright.core.framework.cluster_events import Hint
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.volumes import MIGRATED_PLUGINS, claims_of, parse_storage_capacity, part_of
+from podwright.core.objects.volumes import MIGRATED_PLUGINS, claims_of, mapping_at, parse_storage_capacity
 from podwright.core.state.object_store import Object, key_of
 
 
@@ -24,16 +24,16 @@ def after_claim_changed(pod: PodInfo, _before: Object | None, after: Object) -> 
 def after_csi_node_changed(_pod: PodInfo, before: Object | None, after: Object) -> Hint:
     if before is None:
         return Hint.QUEUE
-    old, new = (part_of(raw, "metadata", "annotations").get(MIGRATED_PLUGINS, "") for raw in (before, after))
+    old, new = (mapping_at(raw, "metadata", "annotations").get(MIGRATED_PLUGINS, "") for raw in (before, after))
     return Hint.QUEUE if old != new else Hint.SKIP
 
 
 def after_csi_driver_changed(pod: PodInfo, before: Object, after: Object) -> Hint:
     """Helps if the driver stopped tracking capacity, and the pod uses the driver directly."""
     name = key_of(after)[1]
-    if not any(part_of(volume, "csi").get("driver") == name for volume in pod.volumes):
+    if not any(mapping_at(volume, "csi").get("driver") == name for volume in pod.volumes):
         return Hint.SKIP
-    tracked, tracks = (bool(part_of(raw, "spec").get("storageCapacity")) for raw in (before, after))
+    tracked, tracks = (bool(mapping_at(raw, "spec").get("storageCapacity")) for raw in (before, after))
     return Hint.QUEUE if tracked and not tracks else Hint.SKIP
 
 

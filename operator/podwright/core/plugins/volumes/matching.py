@@ -19,7 +19,7 @@ from podwright.core.objects.volumes import (
     PersistentVolumeClaim,
     StorageCapacity,
     StorageClass,
-    part_of,
+    mapping_at,
 )
 from podwright.core.state.object_store import ObjectStore
 from podwright.core.state.volumes.volume_index import VolumeIndex
@@ -62,7 +62,7 @@ class Plan:
         """
         classes: dict[str, tuple[int, int]] = {}
         for binding in self.bindings:
-            name = str(part_of(binding.volume.raw, "spec").get("storageClassName") or "")
+            name = str(mapping_at(binding.volume.raw, "spec").get("storageClassName") or "")
             requested, available = classes.get(name, (0, 0))
             classes[name] = (
                 requested + round_up(binding.claim.request or 0),
@@ -204,7 +204,7 @@ class UnboundClaims:
         self._classes[name] = found
         self.keys |= frozenset(r.key for term in found.topologies or () for r in term)
         driver = store.get("CSIDriver", found.provisioner)
-        if driver is None or not part_of(driver, "spec").get("storageCapacity"):
+        if driver is None or not mapping_at(driver, "spec").get("storageCapacity"):
             return
         capacities = self._capacities[name] = tuple(index.capacities(name))
         self.keys |= frozenset(r.key for capacity in capacities for r in capacity.nodes.requirements)

@@ -10,7 +10,7 @@ import numpy as np
 
 from podwright.core.framework.interface import Bools
 from podwright.core.objects.csi_migration import kind_of, translated_affinity
-from podwright.core.objects.volumes import MIGRATED_PLUGINS, PersistentVolume, VolumeAffinity, part_of
+from podwright.core.objects.volumes import MIGRATED_PLUGINS, PersistentVolume, VolumeAffinity, mapping_at
 from podwright.core.state.columns.matching import requirement_column
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.object_store import ObjectStore, key_of
@@ -18,7 +18,7 @@ from podwright.core.state.object_store import ObjectStore, key_of
 
 def affinity_on(volume: PersistentVolume, node_name: str, store: ObjectStore) -> VolumeAffinity | None:
     """The volume's affinity on this node. Raises MigrationError."""
-    kind = kind_of(part_of(volume.raw, "spec"))
+    kind = kind_of(mapping_at(volume.raw, "spec"))
     if kind is None or not kind.translated:
         return volume.affinity
     csi_node = store.get("CSINode", node_name)
@@ -30,7 +30,7 @@ def affinity_on(volume: PersistentVolume, node_name: str, store: ObjectStore) ->
 def affinity_mask(volume: PersistentVolume, table: NodeTable, store: ObjectStore) -> Bools | None:
     """bool[nodes]: the nodes that can reach the volume; None: all. Raises MigrationError."""
     mask = None if volume.affinity is None else _column(volume.affinity, table)
-    kind = kind_of(part_of(volume.raw, "spec"))
+    kind = kind_of(mapping_at(volume.raw, "spec"))
     if kind is None or not kind.translated:
         return mask
     migrated = {key_of(raw)[1] for raw in store.list("CSINode") if kind.plugin in _migrated_plugins(raw)}
@@ -54,5 +54,5 @@ def _column(affinity: VolumeAffinity, table: NodeTable) -> Bools:
 
 
 def _migrated_plugins(csi_node: object) -> frozenset[str]:
-    annotations = part_of(csi_node, "metadata", "annotations")  # type: ignore[arg-type]
+    annotations = mapping_at(csi_node, "metadata", "annotations")  # type: ignore[arg-type]
     return frozenset(str(annotations.get(MIGRATED_PLUGINS) or "").split(","))

@@ -30,7 +30,7 @@ from podwright.core.framework.status import SKIP, Code, Status, unresolvable, un
 from podwright.core.objects.csi_migration import MigrationError, inline_handle, kind_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.volumes import claims_of, part_of
+from podwright.core.objects.volumes import claims_of, mapping_at
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.object_store import Object, key_of
@@ -189,7 +189,7 @@ class NodeVolumeLimits(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions)
         if not self.handle.features.enabled("VolumeLimitScaling"):
             return False
         found = self.handle.cache.store.get("CSIDriver", driver)
-        return found is not None and bool(part_of(found, "spec").get("preventPodSchedulingIfMissing"))
+        return found is not None and bool(mapping_at(found, "spec").get("preventPodSchedulingIfMissing"))
 
 
 def _verdict(missing: Sequence[tuple[str, Bools]], full: Bools | None, table: NodeTable) -> FilterResult | None:
@@ -235,7 +235,7 @@ def _after_attachment_deleted(pod: PodInfo, before: Object, _after: None) -> Hin
     if any(not ephemeral for _, ephemeral in claims_of(pod)):
         return Hint.QUEUE
     kinds = [kind for volume in pod.volumes if (kind := kind_of(volume)) is not None]
-    attacher = part_of(before, "spec").get("attacher")
+    attacher = mapping_at(before, "spec").get("attacher")
     return Hint.QUEUE if any(kind.driver == attacher for kind in kinds) else Hint.SKIP
 
 

@@ -39,13 +39,13 @@ def preference_column(derived: DerivedColumns, affinity: NodeAffinity) -> Int64s
     """int64[nodes]: the sum of the weights of the preferred terms that match."""
     return derived.get(
         ("preference", affinity),
-        lambda node: preference_of(node, affinity),
+        lambda node: preference_score_of(node, affinity),
         np.int64,
         lambda table: _preference(table, affinity),
     )
 
 
-def preference_of(node: Node, affinity: NodeAffinity) -> int:
+def preference_score_of(node: Node, affinity: NodeAffinity) -> int:
     """The sum of the weights of the preferred terms that match one node."""
     return sum(weight for weight, term in affinity.preferred if term.matches(node.labels, node.name))
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from podwright.core.objects.csi_migration import MigrationError, inline_handle, kind_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.volumes import claims_of, part_of
+from podwright.core.objects.volumes import claims_of, mapping_at
 from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.core.state.volumes.volume_index import CsiVolume, VolumeIndex
 
@@ -247,9 +247,9 @@ class AttachedVolumes:
             _drop(self._on_node, node, name)
             _drop(self._of_volume, volume, name)
         if after is not None:
-            spec = part_of(after, "spec")
+            spec = mapping_at(after, "spec")
             node = str(spec.get("nodeName") or "")
-            volume = str(part_of(spec, "source").get("persistentVolumeName") or "")
+            volume = str(mapping_at(spec, "source").get("persistentVolumeName") or "")
             self._attachments[name] = (node, str(spec.get("attacher") or ""), volume)
             self._on_node.setdefault(node, {})[name] = None
             self._of_volume.setdefault(volume, {})[name] = None
@@ -300,10 +300,10 @@ class AttachedVolumes:
 
 def drivers_of(csi_node: Object) -> Iterator[tuple[str, int | None]]:
     """The drivers of a CSINode, and how many volumes of each the node takes, if it says."""
-    drivers = part_of(csi_node, "spec").get("drivers")
+    drivers = mapping_at(csi_node, "spec").get("drivers")
     for driver in drivers if isinstance(drivers, list | tuple) else ():
         if isinstance(driver, Mapping):
-            count = part_of(driver, "allocatable").get("count")
+            count = mapping_at(driver, "allocatable").get("count")
             yield str(driver.get("name") or ""), count if isinstance(count, int) else None
 
 

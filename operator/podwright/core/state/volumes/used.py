@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.volumes import claims_of, part_of
+from podwright.core.objects.volumes import claims_of, mapping_at
 
 Disk = tuple[str, ...]
 """What two mounts must have in common to be in each other's way."""
@@ -68,7 +68,7 @@ def disks_of(volume: Mapping[str, Any]) -> Iterator[tuple[Disk, bool]]:
     for kind in EXCLUSIVE:
         if volume.get(kind) is None:
             continue
-        source = part_of(volume, kind)
+        source = mapping_at(volume, kind)
         shared = bool(source.get("readOnly"))
         match kind:
             case "gcePersistentDisk":

@@ -16,11 +16,11 @@ from podwright.core.objects.volumes import (
     PersistentVolumeClaim,
     StorageCapacity,
     StorageClass,
+    mapping_at,
     parse_claim,
     parse_storage_capacity,
     parse_storage_class,
     parse_volume,
-    part_of,
     storage_class_of,
 )
 from podwright.core.state.object_store import Object, ObjectStore, key_of
@@ -125,7 +125,7 @@ class VolumeIndex:
         if volume.csi is not None:
             driver, handle = volume.csi
             return (driver, handle, "") if driver and handle else None
-        kind = kind_of(part_of(volume.raw, "spec"))
+        kind = kind_of(mapping_at(volume.raw, "spec"))
         if kind is None or not kind.translated or not migrated:
             return None
         try:
@@ -165,7 +165,7 @@ class VolumeIndex:
 
     def _shelf_of(self, raw: Object) -> tuple[dict[Any, dict[str, None]], Any]:
         """Where the volume is listed: with those kept for one claim, or with the free ones of its class."""
-        if part_of(raw, "spec").get("claimRef") is None:
+        if mapping_at(raw, "spec").get("claimRef") is None:
             return self._free, storage_class_of(raw)
-        claim = part_of(raw, "spec", "claimRef")
+        claim = mapping_at(raw, "spec", "claimRef")
         return self._kept_for, (str(claim.get("namespace") or ""), str(claim.get("name") or ""))
