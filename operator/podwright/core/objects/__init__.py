@@ -1,5 +1,5 @@
-"""Kubernetes objects as the scheduler needs them: parsed once, immutable afterwards.
+"""Kubernetes objects, parsed once into the immutable form that the scheduler uses. Start with `pod` (PodInfo) and `node` (Node).
 
-`quantity` (exact amounts), `selectors`, `taints`, `resources` (what a pod asks for), `pod` (PodInfo) and `node` (Node).
-Each parser takes the JSON dictionary that the API server serves and raises `InvalidObjectError` naming object and field.
+Each parser takes the JSON dictionary that the API server serves. If a field is invalid, it raises `InvalidObjectError` with the
+object and the field.
 """

@@ -1,8 +1,7 @@
 """Node affinity, pod affinity and topology spread constraints of a pod, parsed and interned.
 
-Each part is interned by its source, so that what is computed for one pod of a template serves all of them; parts are
-compared by identity. Sources: the Kubernetes API reference of PodSpec, "Assigning Pods to Nodes", "Pod Topology Spread
-Constraints".
+Each part is interned by its source and compared by identity. So results computed for one pod of a template are reused for all its
+pods. Sources: the Kubernetes API reference of PodSpec, "Assigning Pods to Nodes", "Pod Topology Spread Constraints".
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from podwright.core.objects.selectors import (
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class NodeAffinity:
-    """What a pod says of the nodes it wants: its nodeSelector, required terms and weighted preferences.
+    """A pod's nodeSelector, its required terms and its weighted preferred terms.
 
-    `problem` says what is wrong with the preferences although the API server takes them; it is empty if nothing is.
+    `problem` is the first error in the preferred terms that the API server accepts; empty if there is none.
     """
 
     node_selector: Mapping[str, str]
@@ -50,8 +49,8 @@ class NodeAffinity:
 class PodAffinityTerm:
     """One (anti-)affinity term. Interned: the same term of the same namespace is one object.
 
-    `namespaces` are listed names, the pod's own if it gave neither names nor a selector; `namespace_selector` is
-    NOTHING where none was given. `weight` is 0 for required terms.
+    `namespaces` are the listed names; the pod's own namespace if the term has neither names nor a selector. `namespace_selector`
+    is NOTHING if the term has none. `weight` is 0 for required terms.
     """
 
     topology_key: str
@@ -61,11 +60,11 @@ class PodAffinityTerm:
     weight: int = 0
 
     def covers(self, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
-        """Whether pods of this namespace are meant."""
+        """Whether the term applies to pods of this namespace."""
         return namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
 
     def matches(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-        """Whether a pod with these labels, in this namespace with these labels, is meant."""
+        """Whether the term matches a pod with these labels, in this namespace with these labels."""
         return self.covers(namespace, namespace_labels) and self.selector.matches(labels)
 
 
@@ -81,7 +80,7 @@ class PodAffinity:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class SpreadConstraint:
-    """One topology spread constraint; matchLabelKeys are in `match_label_keys` and not merged into the selector."""
+    """One topology spread constraint. `selector` does not include `match_label_keys`."""
 
     max_skew: int
     topology_key: str
@@ -95,7 +94,7 @@ class SpreadConstraint:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class SpreadConstraints:
-    """All of a pod's constraints, in their order."""
+    """A pod's constraints, in the order of its spec."""
 
     items: tuple[SpreadConstraint, ...]
 
@@ -120,25 +119,26 @@ _selectors: Final[Interner[LabelSelector]] = Interner()
 
 
 def interned_selector(raw: object, where: str) -> LabelSelector:
-    """A label selector, one object for the same source. Raises InvalidObjectError."""
+    """A label selector, interned by its source. Raises InvalidObjectError."""
     return NOTHING if raw is None else _selectors.get(raw, lambda: parse_label_selector(raw, where))
 
 
-def node_affinity_of(spec: Mapping[str, Any], *, any_bound: bool = False) -> NodeAffinity:
+def node_affinity_of(spec: Mapping[str, Any], *, allow_invalid_bounds: bool = False) -> NodeAffinity:
     """The node selector and node affinity of a pod's spec. Raises InvalidObjectError.
 
-    `any_bound`, for what the API server has taken: terms with a Gt or Lt of no integer match no node.
+    `allow_invalid_bounds`: see `parse_node_selector_term`.
     """
     affinity = as_mapping(spec.get("affinity"), "spec.affinity").get("nodeAffinity")
     selector = spec.get("nodeSelector")
     if not affinity and not selector:
         return NO_NODE_AFFINITY
     return _node_affinities.get(
-        (selector, affinity, any_bound), lambda: _node_affinity(selector, affinity, any_bound=any_bound)
+        (selector, affinity, allow_invalid_bounds),
+        lambda: _node_affinity(selector, affinity, allow_invalid_bounds=allow_invalid_bounds),
     )
 
 
-def _node_affinity(selector: object, raw: object, *, any_bound: bool) -> NodeAffinity:
+def _node_affinity(selector: object, raw: object, *, allow_invalid_bounds: bool) -> NodeAffinity:
     where = "spec.affinity.nodeAffinity"
     affinity = as_mapping(raw, where)
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
@@ -148,7 +148,9 @@ def _node_affinity(selector: object, raw: object, *, any_bound: bool) -> NodeAff
     for i, item in enumerate(as_list(affinity.get("preferredDuringSchedulingIgnoredDuringExecution"), field)):
         entry = as_mapping(item, f"{field}[{i}]")
         weight = _weight(entry, f"{field}[{i}]")
-        term = parse_node_selector_term(entry.get("preference"), f"{field}[{i}].preference", any_bound=any_bound)
+        term = parse_node_selector_term(
+            entry.get("preference"), f"{field}[{i}].preference", allow_invalid_bounds=allow_invalid_bounds
+        )
         preferred.append((weight, term))
         if any(requirement.bound is None for requirement in term.expressions):
             problem = problem or f"{field}[{i}].preference.matchExpressions: operators Gt and Lt take an integer"
@@ -157,7 +159,9 @@ def _node_affinity(selector: object, raw: object, *, any_bound: bool) -> NodeAff
         None
         if required is None
         else parse_node_selector(
-            required, f"{where}.requiredDuringSchedulingIgnoredDuringExecution", any_bound=any_bound
+            required,
+            f"{where}.requiredDuringSchedulingIgnoredDuringExecution",
+            allow_invalid_bounds=allow_invalid_bounds,
         ),
         tuple(preferred),
         problem,
@@ -167,15 +171,15 @@ def _node_affinity(selector: object, raw: object, *, any_bound: bool) -> NodeAff
 def pod_affinity_of(spec: Mapping[str, Any], namespace: str) -> PodAffinity:
     """The pod affinity and anti-affinity of a pod in this namespace. Raises InvalidObjectError."""
     affinity = as_mapping(spec.get("affinity"), "spec.affinity")
-    towards, away = affinity.get("podAffinity"), affinity.get("podAntiAffinity")
-    if not towards and not away:
+    raw, raw_anti = affinity.get("podAffinity"), affinity.get("podAntiAffinity")
+    if not raw and not raw_anti:
         return NO_POD_AFFINITY
-    return _pod_affinities.get((namespace, towards, away), lambda: _pod_affinity(towards, away, namespace))
+    return _pod_affinities.get((namespace, raw, raw_anti), lambda: _pod_affinity(raw, raw_anti, namespace))
 
 
-def _pod_affinity(towards: object, away: object, namespace: str) -> PodAffinity:
-    required, preferred = _affinity_terms(towards, "spec.affinity.podAffinity", namespace)
-    anti_required, anti_preferred = _affinity_terms(away, "spec.affinity.podAntiAffinity", namespace)
+def _pod_affinity(raw: object, raw_anti: object, namespace: str) -> PodAffinity:
+    required, preferred = _affinity_terms(raw, "spec.affinity.podAffinity", namespace)
+    anti_required, anti_preferred = _affinity_terms(raw_anti, "spec.affinity.podAntiAffinity", namespace)
     return PodAffinity(required, preferred, anti_required, anti_preferred)
 
 

@@ -1,7 +1,7 @@
-"""In-tree volumes as the CSI volumes that replace them: driver, volume handle and node affinity.
+"""Translates in-tree volumes to the CSI volumes that replace them: driver, volume handle and node affinity.
 
-Translated are the kinds for which kube-scheduler does it when it counts and places volumes. vSphere and Azure File are
-known to be migratable and are not translated there. Source: k8s.io/csi-translation-lib.
+Only the kinds that kube-scheduler translates when it counts and places volumes are translated. vSphere and Azure File volumes
+can be migrated, but kube-scheduler does not translate them. Source: k8s.io/csi-translation-lib.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class MigrationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class InTreeKind:
-    """A kind of in-tree volume. `source`: its field in a volume; `topology_key`: the driver's zone label, if it has one.
+    """A kind of in-tree volume. `source`: its field in a volume. `topology_key`: the driver's zone label; empty if it has none.
 
-    `translated` is False for kinds that kube-scheduler leaves alone.
+    `translated` is False for kinds that kube-scheduler does not translate.
     """
 
     source: str
@@ -58,16 +58,16 @@ IN_TREE: Final[Mapping[str, InTreeKind]] = {
         InTreeKind("azureFile", "kubernetes.io/azure-file", "file.csi.azure.com", translated=False),
     )
 }
-"""By the field of a pod's volume or of a PersistentVolume's spec."""
+"""Kinds by their field in a pod's volume or in a PersistentVolume's spec."""
 BY_PLUGIN: Final[Mapping[str, InTreeKind]] = {kind.plugin: kind for kind in IN_TREE.values()}
-"""By the in-tree plugin's name, which is also the provisioner in a StorageClass."""
+"""Kinds by the in-tree plugin's name, which is also the provisioner in a StorageClass."""
 
 _UNKNOWN: Final = "UNSPECIFIED"
 _EBS_ID: Final = re.compile(r"vol-[^/]*")
 
 
 def kind_of(source: Mapping[str, Any]) -> InTreeKind | None:
-    """The in-tree kind of a pod's volume or of a PersistentVolume's spec."""
+    """The in-tree kind of a pod's volume or of a PersistentVolume's spec; None if it is not an in-tree volume."""
     for field, kind in IN_TREE.items():
         if source.get(field) is not None:
             return kind
@@ -75,7 +75,7 @@ def kind_of(source: Mapping[str, Any]) -> InTreeKind | None:
 
 
 def inline_handle(volume: Mapping[str, Any], kind: InTreeKind) -> str:
-    """The CSI volume handle of a volume that a pod names directly. Raises MigrationError."""
+    """The CSI volume handle of an inline volume of a pod. Raises MigrationError."""
     return _handle(volume[kind.source], kind, {})
 
 
@@ -85,7 +85,7 @@ def volume_handle(volume: PersistentVolume, kind: InTreeKind) -> str:
 
 
 def translated_affinity(volume: PersistentVolume, kind: InTreeKind) -> VolumeAffinity | None:
-    """The node affinity that the CSI volume has: zones become the driver's own topology. Raises MigrationError."""
+    """The node affinity of the CSI volume: zone labels become the driver's topology key. Raises MigrationError."""
     volume_handle(volume, kind)
     if not kind.topology_key:
         return volume.affinity
@@ -120,7 +120,7 @@ def _handle(source: Mapping[str, Any], kind: InTreeKind, labels: Labels) -> str:
 
 
 def _ebs_id(volume_id: str) -> str:
-    """`aws://zone/vol-1`, `aws:///vol-1` and `vol-1` are the same volume."""
+    """The volume id from `aws://zone/vol-1`, `aws:///vol-1` or `vol-1`."""
     if not volume_id.startswith("aws://"):
         return volume_id
     try:
@@ -149,7 +149,7 @@ def _disk_path(name: str, labels: Labels) -> str:
 
 
 def _topology_labels(terms: list[dict[str, Any]], labels: Labels) -> tuple[str, str]:
-    """The zone and region labels that the volume uses: the affinity decides before its labels, new names before old."""
+    """The zone and region labels that the volume uses. Its affinity takes precedence over its labels, new label names over old ones."""
     mentioned = {expression.get("key") for term in terms for expression in term.get("matchExpressions") or ()}
     for where in (mentioned, labels):
         if ZONE in where:

@@ -1,4 +1,4 @@
-"""Which kubelet features a pod cannot run without. Source: KEP-5328 (node declared features)."""
+"""The kubelet features that a pod requires. Source: KEP-5328 (node declared features)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 
 def required_features(spec: Mapping[str, Any]) -> frozenset[str]:
-    """The features that a pod of this spec needs of its node. Raises InvalidObjectError naming the field."""
+    """The features that the node of a pod with this spec must declare. Raises InvalidObjectError naming the field."""
     return frozenset(_required(spec)) or NO_FEATURES
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 class InvalidObjectError(ValueError):
-    """An object, or one field of it, cannot be understood.
+    """An object, or one of its fields, is invalid.
 
-    `where` is the field's path inside the object; `kind` and `name` are filled in by the outermost parser.
+    `where` is the field's path inside the object. The outermost parser adds `kind` and `name`.
     """
 
     def __init__(self, where: str, problem: str, *, kind: str = "", name: str = "") -> None:
@@ -16,8 +16,8 @@ class InvalidObjectError(ValueError):
         self.name = name
         super().__init__(where, problem)
 
-    def of(self, kind: str, name: str) -> InvalidObjectError:
-        """The same error, naming the object it was found in."""
+    def in_object(self, kind: str, name: str) -> InvalidObjectError:
+        """The same error with the object that has the field."""
         return InvalidObjectError(self.where, self.problem, kind=kind, name=name)
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""One object for equal input, so that caches can go by identity.
+"""Interning: equal input is parsed to one object, so that caches can compare by identity.
 
-Pods come from templates: thousands share their tolerations, selectors and affinity. A parsed part is looked up by the
-JSON bytes of its source; the object lives as long as somebody holds it.
+Thousands of pods of one template share their tolerations, selectors and affinity. A parsed part is looked up by the JSON bytes of its
+source. It is referenced weakly, so it lives as long as it is in use.
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ T = TypeVar("T")
 
 
 class Interner(Generic[T]):
-    """Parsed objects by the bytes of what they were parsed from. Values need a `__weakref__` slot."""
+    """Parsed objects by the JSON bytes of their source. Their class needs a `__weakref__` slot."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_objects",)
 
     def __init__(self) -> None:
-        self._known: weakref.WeakValueDictionary[bytes, T] = weakref.WeakValueDictionary()
+        self._objects: weakref.WeakValueDictionary[bytes, T] = weakref.WeakValueDictionary()
 
     def get(self, raw: object, build: Callable[[], T]) -> T:
-        """The object known for `raw`, or a new one from `build`, whose errors pass through."""
+        """The interned object for `raw`, or a new one from `build`. Errors of `build` propagate."""
         try:
             key = orjson.dumps(raw)
-        except orjson.JSONEncodeError:  # a key that is no string, an integer beyond 64 bits: `build` says what it is
+        except orjson.JSONEncodeError:  # such as a key that is not a string; `build` raises the precise error
             return build()
-        value = self._known.get(key)
+        value = self._objects.get(key)
         if value is None:
             value = build()
-            self._known[bytes(memoryview(key))] = value  # a copy: what orjson returns holds on to a buffer of 4 KB
+            self._objects[bytes(memoryview(key))] = (
+                value  # a copy, because the bytes from orjson keep a 4 KB buffer allocated
+            )
         return value
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._objects)

@@ -1,4 +1,4 @@
-"""Node: what the scheduler keeps of a v1.Node."""
+"""Node: the fields of a v1.Node that the scheduler uses."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.resources import node_amounts
+from podwright.core.objects.resources import resource_list
 from podwright.core.objects.selectors import as_labels, as_list, as_mapping
 from podwright.core.objects.taints import Taint, parse_taints
 
 HOSTNAME: Final = "kubernetes.io/hostname"
-"""The label by which the kubelet names its node."""
+"""The label with the node's host name, which the kubelet sets."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A node as it was last seen. Immutable.
+    """One version of a node. Immutable.
 
     `allocatable` is in milli-CPU and whole units; `images` maps every name of every image to its size in bytes.
     """
@@ -34,13 +34,13 @@ class Node:
     resource_version: str = ""
     terminating: bool = False
     conditions: Mapping[str, str] = field(default_factory=dict)
-    """The status of each condition by its type: `Ready` is `True`."""
+    """Condition type to status, such as `Ready` to `True`."""
     image_names: tuple[tuple[tuple[str, ...], int], ...] = field(default=())
-    """Per image: its names and its size, as the node lists them."""
+    """Each image's names and its size in bytes, in the node's order."""
 
 
 def parse_node(raw: Mapping[str, Any]) -> Node:
-    """A v1.Node. A missing status is an empty one: the node then offers nothing.
+    """A v1.Node. A node without a status has no allocatable resources.
 
     Raises InvalidObjectError naming the node and the field.
     """
@@ -51,12 +51,12 @@ def parse_node(raw: Mapping[str, Any]) -> Node:
     try:
         return _parse(raw, metadata, name)
     except InvalidObjectError as error:
-        raise error.of("Node", name) from error
+        raise error.in_object("Node", name) from error
 
 
-def _conditions(given: Any) -> dict[str, str]:
-    """What cannot be understood is left out: nothing of ours depends on it."""
-    found = given if isinstance(given, list) else ()
+def _conditions(raw: Any) -> dict[str, str]:
+    """Skips invalid conditions, because no built-in plugin reads them."""
+    found = raw if isinstance(raw, list) else ()
     return {
         str(condition["type"]): str(condition.get("status") or "")
         for condition in found
@@ -85,7 +85,7 @@ def _parse(raw: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> No
         annotations=as_labels(metadata.get("annotations"), "metadata.annotations"),
         taints=parse_taints(spec.get("taints"), "spec.taints"),
         unschedulable=bool(spec.get("unschedulable")),
-        allocatable=node_amounts(status.get("allocatable"), "status.allocatable"),
+        allocatable=resource_list(status.get("allocatable"), "status.allocatable"),
         images=images,
         declared_features=frozenset(str(f) for f in as_list(status.get("declaredFeatures"), "status.declaredFeatures")),
         resource_version=str(metadata.get("resourceVersion") or ""),

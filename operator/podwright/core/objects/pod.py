@@ -1,8 +1,7 @@
-"""PodInfo: what the scheduler keeps of a v1.Pod.
+"""PodInfo: the fields of a v1.Pod that the scheduler uses.
 
-A PodInfo is never changed after parsing. Parts that pods of one template share (affinity, tolerations, requests, labels)
-are single interned objects, so caches can go by identity; the specs seen last are not even looked at again. Only a pending
-pod keeps its `raw` body.
+A PodInfo is never changed after parsing. Parts that the pods of one template share (affinity, tolerations, requests, labels) are interned,
+so that caches can compare by identity. Parsed specs are cached, too. Only a pending pod keeps its `raw` body.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from podwright.core.objects.declared_features import required_features
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.pod_group import group_of
-from podwright.core.objects.requests import limits_of, requests_of, says_nothing
+from podwright.core.objects.requests import follows_spec, limits_of, requests_of
 from podwright.core.objects.resources import Limits, Requests
 from podwright.core.objects.selectors import as_labels, as_list, as_mapping
 from podwright.core.objects.taints import Tolerations, parse_tolerations
@@ -38,7 +37,7 @@ KUBERNETES_DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 
 
 class LabelSet(dict[str, str]):
-    """A pod's labels, one object for equal labels. Compared and hashed by identity; never changed."""
+    """A pod's labels, interned. Compared and hashed by identity, and never changed."""
 
     __slots__ = ("__weakref__",)
 
@@ -54,7 +53,7 @@ class LabelSet(dict[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port that the pod wants on its node. `ip` is 0.0.0.0 where none was given."""
+    """A host port that the pod requests. `ip` defaults to 0.0.0.0."""
 
     ip: str
     protocol: str
@@ -73,7 +72,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class PodImages:
-    """Image names of init containers, containers and image volumes; `count` is how many they are together."""
+    """Image names of init containers, containers and image volumes. `count` is their total number."""
 
     init_containers: tuple[str, ...]
     containers: tuple[str, ...]
@@ -88,8 +87,8 @@ class PodImages:
 class PodInfo:
     """A pod. Treat as immutable; hashed by identity, identified by `uid`.
 
-    `start_time` and `creation` are seconds since the epoch; `volumes` are the raw v1.Volume entries that may matter to
-    scheduling (claims, ephemeral, and the kinds with exclusive use).
+    `start_time` and `creation` are in seconds since the epoch. `volumes` are the raw v1.Volume entries of the kinds that affect
+    scheduling.
     """
 
     namespace: str
@@ -122,21 +121,21 @@ class PodInfo:
     volumes: tuple[Mapping[str, Any], ...]
     resource_claims: tuple[str, ...]
     group: str
-    """The key of the PodGroup that it belongs to, see `pod_group.group_key`; empty: none."""
+    """The key of its PodGroup, see `pod_group.group_key`; empty if it has none."""
     preempted: bool
-    """The condition DisruptionTarget says that a scheduler preempted it."""
+    """Its condition DisruptionTarget has the reason PreemptionByScheduler."""
     required_features: frozenset[str]
     """Features that a node must declare."""
     raw: Mapping[str, Any] | None
-    """The body as it was served, of pending pods only."""
+    """The object as the API server sent it; None unless the pod is pending."""
 
     @property
     def finished(self) -> bool:
-        """Phase Succeeded or Failed: it no longer uses its node."""
+        """Whether its phase is Succeeded or Failed, so that it no longer uses its node."""
         return self.phase in ("Succeeded", "Failed")
 
     def on(self, node_name: str) -> PodInfo:
-        """The pod as it is once it is placed on this node."""
+        """A copy with this node name."""
         return replace(self, node_name=node_name)
 
 
@@ -170,7 +169,7 @@ def parse_pod(raw: Mapping[str, Any], *, keep_raw: bool = False) -> PodInfo:
             raise InvalidObjectError("metadata.name", "a name and a namespace are required")
         return _parse(raw, metadata, namespace, name, keep_raw=keep_raw)
     except InvalidObjectError as error:
-        raise error.of("Pod", _name_of(raw)) from error
+        raise error.in_object("Pod", _name_of(raw)) from error
 
 
 def _name_of(raw: Mapping[str, Any]) -> str:
@@ -185,7 +184,7 @@ def _parse(
 ) -> PodInfo:
     spec = as_mapping(raw.get("spec"), "spec")
     status = as_mapping(raw.get("status"), "status")
-    said = _spec_of(spec, namespace)
+    parsed = _spec_of(spec, namespace)
     labels = _label_set(as_labels(own, "metadata.labels")) if (own := metadata.get("labels")) else _UNLABELLED
     return PodInfo(
         namespace=namespace,
@@ -195,30 +194,30 @@ def _parse(
         labels=labels,
         resource_version=str(metadata.get("resourceVersion") or ""),
         generation=generation if isinstance(generation := metadata.get("generation"), int) else 0,
-        scheduler_name=said.scheduler_name,
+        scheduler_name=parsed.scheduler_name,
         node_name=str(spec.get("nodeName") or ""),
         nominated_node_name=str(status.get("nominatedNodeName") or ""),
         phase=str(status.get("phase") or "Pending"),
         terminating=bool(metadata.get("deletionTimestamp")),
-        priority=said.priority,
-        preemption_policy=said.preemption_policy,
+        priority=parsed.priority,
+        preemption_policy=parsed.preemption_policy,
         creation=parse_time(metadata.get("creationTimestamp"), "metadata.creationTimestamp") or 0.0,
         start_time=parse_time(status.get("startTime"), "status.startTime"),
         owner=_controller(metadata),
-        gates=said.gates,
-        requests=said.requests if says_nothing(status) else requests_of(spec, status),
-        limits=said.limits,
-        node_affinity=said.node_affinity,
-        pod_affinity=said.pod_affinity,
-        spread=said.spread,
-        tolerations=said.tolerations,
-        ports=said.ports,
-        images=said.images,
-        volumes=said.volumes,
-        resource_claims=said.resource_claims,
+        gates=parsed.gates,
+        requests=parsed.requests if follows_spec(status) else requests_of(spec, status),
+        limits=parsed.limits,
+        node_affinity=parsed.node_affinity,
+        pod_affinity=parsed.pod_affinity,
+        spread=parsed.spread,
+        tolerations=parsed.tolerations,
+        ports=parsed.ports,
+        images=parsed.images,
+        volumes=parsed.volumes,
+        resource_claims=parsed.resource_claims,
         group=group_of(spec, labels, namespace),
         preempted=_preempted(status),
-        required_features=said.required_features,
+        required_features=parsed.required_features,
         raw=raw if keep_raw else None,
     )
 
@@ -230,12 +229,12 @@ def _label_set(labels: dict[str, str]) -> LabelSet:
 _UNLABELLED: Final = _label_set({})
 
 
-# What the spec alone says
+# The spec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Spec:
-    """The fields of PodInfo that depend on nothing but the spec, its node left out, and the namespace."""
+class ParsedSpec:
+    """The fields of PodInfo that depend only on the namespace and the spec without its nodeName."""
 
     scheduler_name: str
     priority: int
@@ -254,15 +253,15 @@ class _Spec:
     required_features: frozenset[str]
 
 
-_KEPT_SPECS: Final = 1024
-_kept_specs: Final[dict[bytes, _Spec]] = {}
+MAX_CACHED_SPECS: Final = 1024
+SPEC_CACHE: Final[dict[bytes, ParsedSpec]] = {}
 _TOKEN_VOLUME: Final = b"kube-api-access-"
 _TOKEN_VOLUMES: Final = re.compile(_TOKEN_VOLUME + rb"[a-z0-9]{5}\b")
-"""The volume of the service account's token: its name, which means nothing, is what makes pods of one template differ."""
+"""The name of the service account token's volume. Its random suffix would otherwise make the specs of one template differ."""
 
 
-def _spec_of(spec: Mapping[str, Any], namespace: str) -> _Spec:
-    """Pods of one template have one spec, which is looked up by its bytes: that takes a tenth of parsing it."""
+def _spec_of(spec: Mapping[str, Any], namespace: str) -> ParsedSpec:
+    """The parsed spec, cached by its JSON bytes, because the pods of one template have equal specs. A lookup takes a tenth of the time of parsing."""
     own = dict(spec)
     own.pop("nodeName", None)
     try:
@@ -271,22 +270,24 @@ def _spec_of(spec: Mapping[str, Any], namespace: str) -> _Spec:
         return _parse_spec(spec, namespace)
     if _TOKEN_VOLUME in key:
         key = _TOKEN_VOLUMES.sub(_TOKEN_VOLUME, key)
-    known = _kept_specs.get(key)
-    if known is None:
-        known = _parse_spec(spec, namespace)
-        if not known.volumes:  # the names of these mean something
-            if len(_kept_specs) >= _KEPT_SPECS:
-                _kept_specs.clear()
-            _kept_specs[bytes(memoryview(key))] = known  # a copy: what orjson returns holds on to a larger buffer
-    return known
+    parsed = SPEC_CACHE.get(key)
+    if parsed is None:
+        parsed = _parse_spec(spec, namespace)
+        if not parsed.volumes:  # volume names of these pods are significant, and the key has lost token suffixes
+            if len(SPEC_CACHE) >= MAX_CACHED_SPECS:
+                SPEC_CACHE.clear()
+            SPEC_CACHE[bytes(memoryview(key))] = (
+                parsed  # a copy, because the bytes from orjson keep a larger buffer allocated
+            )
+    return parsed
 
 
-def _parse_spec(spec: Mapping[str, Any], namespace: str) -> _Spec:
+def _parse_spec(spec: Mapping[str, Any], namespace: str) -> ParsedSpec:
     containers = containers_of(spec, "containers")
     init_containers = containers_of(spec, "initContainers")
     tolerations = spec.get("tolerations")
     volumes = _volumes(spec)
-    return _Spec(
+    return ParsedSpec(
         scheduler_name=str(spec.get("schedulerName") or KUBERNETES_DEFAULT_SCHEDULER_NAME),
         priority=_int32(spec.get("priority"), "spec.priority"),
         preemption_policy=str(spec.get("preemptionPolicy") or "PreemptLowerPriority"),
@@ -296,7 +297,7 @@ def _parse_spec(spec: Mapping[str, Any], namespace: str) -> _Spec:
         ),
         requests=requests_of(spec, {}),
         limits=limits_of(spec),
-        node_affinity=node_affinity_of(spec, any_bound=True),
+        node_affinity=node_affinity_of(spec, allow_invalid_bounds=True),
         pod_affinity=pod_affinity_of(spec, namespace),
         spread=spread_constraints_of(spec),
         tolerations=_tolerations.get(tolerations, lambda: parse_tolerations(tolerations, "spec.tolerations")),
@@ -318,7 +319,7 @@ def containers_of(spec: Mapping[str, Any], field: str) -> Sequence[Mapping[str, 
 
 
 def parse_time(value: object, where: str) -> float | None:
-    """An RFC 3339 time as seconds since the epoch, None for none. Raises InvalidObjectError."""
+    """An RFC 3339 time in seconds since the epoch; None for None. Raises InvalidObjectError."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -329,7 +330,7 @@ def parse_time(value: object, where: str) -> float | None:
         raise InvalidObjectError(where, f"{value!r:.40} is not a time") from error
 
 
-@lru_cache(maxsize=16)  # of pods that come together; what is kept of a burst keeps its pages there
+@lru_cache(maxsize=16)  # small: pods of one burst share few times, and larger caches pin the memory pages of a burst
 def _seconds(time: str) -> float:
     return datetime.datetime.fromisoformat(time).timestamp()
 

@@ -1,8 +1,8 @@
-"""PodGroup: pods that are scheduled together. Two APIs, one class.
+"""PodGroup: pods that are scheduled together. One class for the PodGroups of two APIs.
 
-`scheduling.k8s.io` is Kubernetes' own Workload API (v1beta1 of 1.37, v1alpha2 of 1.36; pods by `spec.schedulingGroup`),
-`scheduling.x-k8s.io` the v1alpha1 custom resource of the scheduler-plugins project (pods by a label). A PodGroup is never
-changed after parsing. Sources: the Kubernetes API reference, and the documentation of both projects.
+`scheduling.k8s.io` is Kubernetes' Workload API (v1beta1 in 1.37, v1alpha2 in 1.36), whose pods name their group in `spec.schedulingGroup`.
+`scheduling.x-k8s.io` is the v1alpha1 custom resource of the scheduler-plugins project, whose pods name it in a label. A PodGroup is never
+changed after parsing. Sources: the Kubernetes API reference and the documentation of both projects.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.resources import node_amounts
+from podwright.core.objects.resources import resource_list
 from podwright.core.objects.selectors import as_list, as_mapping
 
 WORKLOAD_API: Final = "scheduling.k8s.io"
@@ -26,39 +26,37 @@ APIS: Final[Mapping[str, str]] = {KIND: WORKLOAD_API, PLUGINS_KIND: PLUGINS_API}
 GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 OLD_GROUP_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
 
-DEFAULT_PREEMPTION_POLICY: Final = "PreemptLowerPriority"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodGroup:
-    """See the module. Compared by identity: an update is another object.
+    """See the module. Compared by identity; an update is a new object.
 
-    `priority` and `preemption_policy` are None where the API does not give them: then the pods' own count.
+    `priority` and `preemption_policy` are None if the API does not have them; then those of the pods apply.
     """
 
     key: str
-    """See `group_key`; what `PodInfo.group` of its members says."""
+    """See `group_key`. Equals `PodInfo.group` of its members."""
     api: str
     namespace: str
     name: str
     uid: str
     generation: int
     gang: bool
-    """False: the basic policy, under which each pod may go alone."""
+    """False for the basic policy, under which each pod is scheduled alone."""
     min_count: int
-    """Members that must be placed for any of them to be; 1 for the basic policy."""
+    """The number of members that must be placed together; 1 for the basic policy."""
     min_resources: Mapping[str, int]
-    """What the group needs in all, as in `Requests.amounts`; empty: not given."""
+    """What the whole group needs, in the units of `Requests.amounts`; empty if not given."""
     schedule_timeout: float | None
-    """Seconds that placed members wait for the others; None: the default."""
+    """Seconds that placed members wait for the others; None for the default."""
     topology_key: str
-    """All members must be in one domain of this node label; empty: no constraint."""
+    """The node label of which all members must be in one domain; empty if there is no constraint."""
     all_or_none: bool
-    """Disruption mode `all`: as victims they go together."""
+    """Disruption mode `all`: preemption evicts all members or none."""
     priority: int | None
     preemption_policy: str | None
     initially_scheduled: bool
-    """Its condition says that it was scheduled once."""
+    """A condition says that the group was scheduled at least once."""
     raw: Mapping[str, Any]
 
     @property
@@ -94,11 +92,11 @@ def parse_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
             raise InvalidObjectError("metadata.name", "a name is required")
         return _parse(APIS[kind], raw, metadata, namespace, name)
     except InvalidObjectError as error:
-        raise error.of("PodGroup", f"{namespace}/{name or '?'}") from error
+        raise error.in_object("PodGroup", f"{namespace}/{name or '?'}") from error
 
 
-def nominal_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
-    """A group of which only the metadata is understood: something that can be spoken of. Raises InvalidObjectError."""
+def metadata_only_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
+    """A stand-in for a group with an invalid spec, for events and errors about it. Raises InvalidObjectError if its metadata is invalid, too."""
     metadata = as_mapping(raw.get("metadata"), "metadata")
     return parse_pod_group(kind, {"metadata": metadata, "spec": {"minMember": 1}, "status": raw.get("status")})
 
@@ -118,13 +116,13 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         generation=int(metadata.get("generation") or 0),
         gang=gang,
         min_count=min_count,
-        min_resources=node_amounts(spec.get("minResources"), "spec.minResources"),
+        min_resources=resource_list(spec.get("minResources"), "spec.minResources"),
         schedule_timeout=_timeout(spec.get("scheduleTimeoutSeconds")),
         topology_key=_topology_key(spec),
         all_or_none=_all_or_none(spec.get("disruptionMode")),
         priority=priority if api == WORKLOAD_API else None,
         preemption_policy=str(spec["preemptionPolicy"]) if spec.get("preemptionPolicy") else None,
-        initially_scheduled=_scheduled_once(as_mapping(raw.get("status"), "status")),
+        initially_scheduled=_was_scheduled(as_mapping(raw.get("status"), "status")),
         raw=raw,
     )
 
@@ -167,11 +165,11 @@ def _topology_key(spec: Mapping[str, Any]) -> str:
 
 
 def _all_or_none(mode: object) -> bool:
-    """`{all: {}}` in v1beta1, the string `PodGroup` in v1alpha2."""
+    """Whether the mode is `{all: {}}` (v1beta1) or the string `PodGroup` (v1alpha2)."""
     return "all" in mode if isinstance(mode, Mapping) else mode == "PodGroup"
 
 
-def _scheduled_once(status: Mapping[str, Any]) -> bool:
+def _was_scheduled(status: Mapping[str, Any]) -> bool:
     return any(
         isinstance(condition, Mapping)
         and condition.get("type") in ("PodGroupInitiallyScheduled", "PodGroupScheduled")

@@ -1,7 +1,7 @@
-"""Kubernetes quantities (`1500m`, `0.5`, `1.5Gi`, `1e3`), exactly.
+"""Exact Kubernetes quantities (`1500m`, `0.5`, `1.5Gi`, `1e3`).
 
-A quantity is held as a whole number of nano-units, the finest that Kubernetes keeps; finer input is rounded up, as
-`resource.ParseQuantity` does. Source of the grammar: the Kubernetes API reference, "Quantity".
+A quantity is an integer number of nano-units, the finest unit that Kubernetes supports. Finer input is rounded up, as in
+`resource.ParseQuantity`. Source of the grammar: the Kubernetes API reference, "Quantity".
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _nanos(text: str) -> int | None:
 
 
 def parse_quantity(value: object, where: str) -> int:
-    """The quantity in nano-units. `where` is the field's path, for the error.
+    """The quantity in nano-units. `where` is the field's path in the error.
 
     Raises InvalidObjectError if `value` is neither a quantity string nor a number.
     """
@@ -64,10 +64,10 @@ def parse_quantity(value: object, where: str) -> int:
 
 
 def round_up(nanos: int) -> int:
-    """Whole units, rounded up: what `Quantity.Value()` gives."""
+    """Nano-units to units, rounded up, as `Quantity.Value()` does."""
     return min(-(-nanos // NANO), MAX_INT64)
 
 
 def round_up_milli(nanos: int) -> int:
-    """Thousandths, rounded up: what `Quantity.MilliValue()` gives."""
+    """Nano-units to milli-units, rounded up, as `Quantity.MilliValue()` does."""
     return min(-(-nanos // 1_000_000), MAX_INT64)

@@ -1,10 +1,10 @@
-"""A pod's requests: containers, init containers, sidecars, overhead, pod-level resources, resize in place. And its limits.
+"""Computes a pod's requests and limits from containers, init containers, sidecars, overhead, pod-level resources and in-place resizes.
 
-While a pod is being resized three lists count: what its spec asks, what the kubelet has allocated and what is in force.
-Each is summed over the pod first, and of the sums the greatest counts; if the kubelet called the resize infeasible,
-the spec's sum is left out. Sources: KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 and KEP-5419 (resize
-in place, of containers and of pods). Feature gates: PodLevelResources, InPlacePodVerticalScaling and
-InPlacePodLevelResourcesVerticalScaling are taken to be on; an API server without them never serves these fields.
+While a pod is being resized, there are three versions of its requests: those in its spec, those that the kubelet has allocated, and the actual ones.
+Each version is summed over the pod, and the greatest sum applies. If the kubelet declared the resize infeasible, the spec's sum
+is left out. Sources: KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 and KEP-5419 (in-place resize of containers and
+of pods). The feature gates PodLevelResources, InPlacePodVerticalScaling and InPlacePodLevelResourcesVerticalScaling are assumed to be on;
+an API server without them never sends these fields.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _NO_DEFAULTS: Final[Mapping[str, int]] = {}
 
 
 def requests_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Requests:
-    """What the pod asks of its node. Raises InvalidObjectError naming the field.
+    """The pod's requests. Raises InvalidObjectError naming the field.
 
-    Pods of one template share the result: it is looked up by the parts of `spec` and `status` that matter.
+    Interned by the parts of `spec` and `status` that they depend on, so that the pods of one template share them.
     """
     statuses = _resized_containers(status)
     source = (
@@ -56,30 +56,29 @@ def requests_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Requests:
     return _by_source.get(source, lambda: _share(_parse(spec, status, statuses)))
 
 
-def says_nothing(status: Mapping[str, Any]) -> bool:
-    """A pod of this status requests what its spec says. Raises InvalidObjectError naming the field."""
+def follows_spec(status: Mapping[str, Any]) -> bool:
+    """Whether the requests of a pod with this status are those of its spec. Raises InvalidObjectError naming the field."""
     if "allocatedResources" in status or "resources" in status:
         return False
     return not _resized_containers(status) and not _infeasible(status)
 
 
 def _share(requests: Requests) -> Requests:
-    """The one object for these amounts, so that equal pods from different sources are alike, too."""
+    """The one object for these amounts, so that equal requests from different sources are the same object."""
     key = (
         frozenset(requests.amounts.items()),
         requests.scoring_cpu,
         requests.scoring_memory,
-        requests.asked,
-        frozenset(requests.pending.items()),
+        requests.spec_requests,
+        frozenset(requests.spec_scoring.items()),
     )
     return _by_amounts.setdefault(key, requests)
 
 
 def limits_of(spec: Mapping[str, Any]) -> Limits:
-    """What the pod may take, for those who look at it from outside: nothing is decided by it, so nonsense is none.
+    """The pod's limits, which are only exposed as metrics and affect no decision. Invalid limits count as no limits.
 
-    Containers, init containers and sidecars as with requests; overhead comes on top of limits that there are. Pods of one
-    template share the result.
+    Containers, init containers and sidecars are summed as for requests. Overhead is added to resources that have a limit. Interned.
     """
     try:
         containers = [_limits_in(c) for c in as_list(spec.get("containers"), "spec.containers")]
@@ -111,7 +110,7 @@ def _parse_limits(
         return [_Container(parse_amounts(own, "limits"), None, None, sidecar=sidecar) for own, sidecar in sources]
 
     pod = _Pod(
-        parsed(containers), parsed(init_containers), {}, {}, None, None, resized=False, infeasible=False, plain=True
+        parsed(containers), parsed(init_containers), {}, {}, None, None, resized=False, infeasible=False, spec_only=True
     )
     total = _sum(pod, _spec_of, _NO_DEFAULTS)
     total.update(_pod_level(parse_amounts(level, "spec.resources.limits")))
@@ -119,7 +118,7 @@ def _parse_limits(
     return Limits(tuple(pair for pair in sorted(amounts_of(total).items()) if pair[1]))
 
 
-# What the result depends on, cheaply
+# The keys of interned requests
 
 
 def _requests_in(resources: object, where: str) -> object:
@@ -143,7 +142,7 @@ def _container_sources(spec: Mapping[str, Any], field: str, statuses: Mapping[st
 
 
 def _resized_containers(status: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """The container statuses that report resources, by container; the first of a name counts."""
+    """All container statuses by container name, if any of them reports resources; else empty. The first status of a name applies."""
     if "containerStatuses" not in status and "initContainerStatuses" not in status:
         return {}
     found: dict[str, Mapping[str, Any]] = {}
@@ -175,7 +174,7 @@ def _infeasible(status: Mapping[str, Any]) -> bool:
 
 
 class _Container(NamedTuple):
-    """A container's requests in nano-units; `allocated` and `actuated` are None where the status has none."""
+    """A container's requests in nano-units. `allocated` and `actuated` are None if its status has none."""
 
     spec: Nanos
     allocated: Nanos | None
@@ -188,14 +187,14 @@ class _Pod(NamedTuple):
     init_containers: list[_Container]
     overhead: Nanos
     level: Nanos
-    """Pod-level requests of the resources that can have them; empty: none."""
+    """Pod-level requests of the resources that can have them; empty if there are none."""
     allocated: Nanos | None
     actuated: Nanos | None
     resized: bool
-    """The status has `resources`, whatever is in there."""
+    """The pod's status has a field `resources`, even if that is empty."""
     infeasible: bool
-    plain: bool
-    """The status says nothing about resources."""
+    spec_only: bool
+    """The status has no resources, so the spec alone counts."""
 
 
 _View = Callable[[_Container, bool], Nanos]
@@ -206,16 +205,16 @@ def _parse(spec: Mapping[str, Any], status: Mapping[str, Any], statuses: Mapping
     taken = _total(pod, _NO_DEFAULTS)
     missing = {n: amount for n, amount in _DEFAULTS.items() if n not in taken} if pod.level else _DEFAULTS
     scoring = amounts_of(_total(pod, missing))
-    wanted = taken if pod.plain else _finish(_sum(pod, _spec_of, _NO_DEFAULTS), pod.level, pod.overhead)
-    pending = scoring
-    if pod.level or not pod.plain:
-        pending = amounts_of(_finish(_sum(pod, _spec_of, _DEFAULTS), {}, pod.overhead))
+    required = taken if pod.spec_only else _finish(_sum(pod, _spec_of, _NO_DEFAULTS), pod.level, pod.overhead)
+    spec_scoring = scoring
+    if pod.level or not pod.spec_only:
+        spec_scoring = amounts_of(_finish(_sum(pod, _spec_of, _DEFAULTS), {}, pod.overhead))
     return Requests(
         amounts=_counted(amounts_of(taken)),
         scoring_cpu=scoring.get(CPU, 0),
         scoring_memory=scoring.get(MEMORY, 0),
-        asked=in_report_order(amounts_of(wanted)),
-        pending=_counted(pending),
+        spec_requests=in_report_order(amounts_of(required)),
+        spec_scoring=_counted(spec_scoring),
     )
 
 
@@ -238,7 +237,7 @@ def _pod(spec: Mapping[str, Any], status: Mapping[str, Any], statuses: Mapping[s
         actuated=actuated,
         resized=resized,
         infeasible=infeasible,
-        plain=not (statuses or resized or infeasible or allocated is not None),
+        spec_only=not (statuses or resized or infeasible or allocated is not None),
     )
 
 
@@ -248,14 +247,14 @@ def _containers(spec: Mapping[str, Any], field: str, statuses: Mapping[str, Mapp
         where = f"spec.{field}[{i}]"
         raw = as_mapping(item, where)
         status = statuses.get(str(raw.get("name")), _NO_STATUS)
-        of_status = f"status of container {raw.get('name')}"
-        allocated = _optional(status.get("allocatedResources"), f"{of_status}.allocatedResources")
-        in_force = _requests_in(status.get("resources"), f"{of_status}.resources")
+        in_status = f"status of container {raw.get('name')}"
+        allocated = _optional(status.get("allocatedResources"), f"{in_status}.allocatedResources")
+        actuated = _requests_in(status.get("resources"), f"{in_status}.resources")
         parsed.append(
             _Container(
                 parse_amounts(_requests_in(raw.get("resources"), f"{where}.resources"), f"{where}.resources.requests"),
                 allocated,
-                _optional(in_force, f"{of_status}.resources.requests"),
+                _optional(actuated, f"{in_status}.resources.requests"),
                 sidecar=raw.get("restartPolicy") == "Always",
             )
         )
@@ -270,7 +269,7 @@ def _optional(raw: object, where: str) -> Nanos | None:
 
 
 def _pod_level(amounts: Nanos) -> Nanos:
-    """What pod-level requests can say something about; the rest is ignored."""
+    """The resources that pod-level requests support; others are ignored."""
     return {n: amount for n, amount in amounts.items() if n in (CPU, MEMORY) or n.startswith(HUGE_PAGES_PREFIX)}
 
 
@@ -292,8 +291,8 @@ def _actuated_of(container: _Container, infeasible: bool) -> Nanos:
 
 
 def _total(pod: _Pod, defaults: Mapping[str, int]) -> Nanos:
-    """What the pod takes, its status considered."""
-    if pod.plain:
+    """What the pod takes, according to its spec and status."""
+    if pod.spec_only:
         return _finish(_sum(pod, _spec_of, defaults), pod.level, pod.overhead)
     if pod.allocated is not None and pod.actuated is not None:
         status = (pod.actuated, pod.allocated)
@@ -311,27 +310,27 @@ def _total(pod: _Pod, defaults: Mapping[str, int]) -> Nanos:
 
 
 def _finish(total: Nanos, level: Nanos, overhead: Nanos) -> Nanos:
-    """Pod-level requests replace the containers' sums; overhead comes on top."""
+    """Replaces the containers' sums by pod-level requests, then adds overhead."""
     total.update(level)
     _add(total, overhead)
     return total
 
 
 def _sum(pod: _Pod, view: _View, defaults: Mapping[str, int]) -> Nanos:
-    """The pod's containers together: all that run at once, or an init container with the sidecars before it."""
+    """The sum over the pod: the containers and sidecars that run together or, if greater, an init container with the sidecars started before it."""
     total: Nanos = {}
     for container in pod.containers:
         _add(total, {**defaults, **view(container, pod.infeasible)})
     sidecars: Nanos = {}
     largest: Nanos = {}
     for container in pod.init_containers:
-        mine = {**defaults, **view(container, pod.infeasible)}
+        own = {**defaults, **view(container, pod.infeasible)}
         if container.sidecar:
-            _add(total, mine)
-            _add(sidecars, mine)
+            _add(total, own)
+            _add(sidecars, own)
         else:
-            _add(mine, sidecars)
-            _max(largest, mine)
+            _add(own, sidecars)
+            _max(largest, own)
     _max(total, largest)
     return total
 

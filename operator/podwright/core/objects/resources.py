@@ -1,7 +1,7 @@
-"""What a pod asks for and what a node has: resource names to whole numbers.
+"""Resources that pods request and nodes have: resource names to integer amounts.
 
 CPU is in milli-CPU, everything else in whole units (bytes, devices). Amounts are summed exactly and rounded up once per
-pod, as kube-scheduler does. Source: the Kubernetes documentation, "Resource Management for Pods and Containers".
+pod, as in kube-scheduler. Source: the Kubernetes documentation, "Resource Management for Pods and Containers".
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PODS: Final = "pods"
 HUGE_PAGES_PREFIX: Final = "hugepages-"
 
 DEFAULT_MILLI_CPU: Final = 100
-"""What scoring assumes of a container that requests no CPU."""
+"""The milli-CPU that scoring assumes for a container without a CPU request."""
 DEFAULT_MEMORY: Final = 200 * 1024 * 1024
-"""What scoring assumes of a container that requests no memory, in bytes."""
+"""The bytes that scoring assumes for a container without a memory request."""
 
-_PLAIN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_STANDARD: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _NATIVE_DOMAIN: Final = "kubernetes.io/"
 _QUOTA_PREFIX: Final = "requests."
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
@@ -36,27 +36,26 @@ _DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Requests:
-    """A pod's requests. Compared by identity: one object for equal amounts.
+    """A pod's requests. Interned and compared by identity.
 
-    `amounts` is what the pod takes from the node it is on, its status considered: resource to amount, zero amounts
-    included as they were given. `scoring_cpu` (milli-CPU) and `scoring_memory` (bytes) are the same with defaults for
-    containers that request none.
+    For a placed pod, according to spec and status: `amounts` is what it takes from its node, by resource, including requests of 0.
+    `scoring_cpu` (milli-CPU) and `scoring_memory` (bytes) are the same with defaults for containers that request none.
 
-    The other fields are for the pod while it waits, and take its spec alone: `asked` has what a node must have free,
-    positive amounts only, in the order in which they are reported; `pending` is what NodeResourcesFit's score adds to a
-    node, with the defaults, and without pod-level requests, which kube-scheduler 1.37 leaves out there.
+    For a pending pod, according to its spec alone: `spec_requests` is what must be free on a node, positive amounts only, in the order in
+    which reasons report them. `spec_scoring` is what NodeResourcesFit's score adds to a node: with the defaults, and without
+    pod-level requests, which kube-scheduler 1.37 ignores there.
     """
 
     amounts: Mapping[str, int]
     scoring_cpu: int
     scoring_memory: int
-    asked: tuple[tuple[str, int], ...]
-    pending: Mapping[str, int]
+    spec_requests: tuple[tuple[str, int], ...]
+    spec_scoring: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Limits:
-    """A pod's limits by its spec, as pairs of resource and positive amount: milli-CPU, and whole units of everything else."""
+    """A pod's limits according to its spec: pairs of resource and positive amount, in the units of this module."""
 
     amounts: tuple[tuple[str, int], ...]
 
@@ -66,7 +65,7 @@ NO_LIMITS: Final = Limits(())
 
 @lru_cache(maxsize=4096)
 def is_qualified_name(name: str) -> bool:
-    """A label key: an optional DNS domain and a slash, then up to 63 letters, digits, dashes, underscores and dots."""
+    """Whether this is a valid label key: an optional DNS domain and slash, then up to 63 letters, digits, dashes, underscores and dots."""
     domain, slash, short = name.rpartition("/")
     if slash and (len(domain) > 253 or not _DOMAIN.fullmatch(domain)):
         return False
@@ -75,7 +74,7 @@ def is_qualified_name(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_extended_resource(name: str) -> bool:
-    """A resource that neither Kubernetes itself defines nor belongs to a kubernetes.io domain."""
+    """Whether a resource has a domain outside kubernetes.io, such as `example.com/gpu`."""
     if "/" not in name or _NATIVE_DOMAIN in name or name.startswith(_QUOTA_PREFIX):
         return False
     return is_qualified_name(_QUOTA_PREFIX + name)
@@ -83,7 +82,7 @@ def is_extended_resource(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_scalar_resource(name: str) -> bool:
-    """A resource counted in whole units that not every node has: extended ones, huge pages, attachable volumes."""
+    """Whether a resource counts in whole units and exists on some nodes only: extended resources, huge pages, attachable volumes."""
     return (
         name.startswith((HUGE_PAGES_PREFIX, "attachable-volumes-"))
         or _NATIVE_DOMAIN in name
@@ -92,20 +91,20 @@ def is_scalar_resource(name: str) -> bool:
 
 
 def is_counted_resource(name: str) -> bool:
-    """Whether the scheduler keeps account of a resource; others are ignored wherever they stand."""
-    return name in _PLAIN or is_scalar_resource(name)
+    """Whether the scheduler tracks a resource. It ignores all others."""
+    return name in _STANDARD or is_scalar_resource(name)
 
 
 def amounts_of(nanos: Mapping[str, int]) -> dict[str, int]:
-    """Nano-units to milli-CPU and whole units of everything else, rounded up."""
+    """Nano-units to the units of this module, rounded up."""
     return {name: round_up_milli(n) if name == CPU else round_up(n) for name, n in nanos.items()}
 
 
 def in_report_order(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     """The positive amounts of counted resources: CPU, memory, ephemeral storage, then the others by name."""
-    plain = [(name, amounts[name]) for name in _PLAIN if amounts.get(name, 0) > 0]
-    scalar = [(n, amount) for n, amount in sorted(amounts.items()) if amount > 0 and n not in _PLAIN]
-    return (*plain, *(pair for pair in scalar if is_scalar_resource(pair[0])))
+    standard = [(name, amounts[name]) for name in _STANDARD if amounts.get(name, 0) > 0]
+    scalar = [(n, amount) for n, amount in sorted(amounts.items()) if amount > 0 and n not in _STANDARD]
+    return (*standard, *(pair for pair in scalar if is_scalar_resource(pair[0])))
 
 
 def parse_amounts(raw: object, where: str) -> dict[str, int]:
@@ -119,6 +118,6 @@ def parse_amounts(raw: object, where: str) -> dict[str, int]:
     return amounts
 
 
-def node_amounts(raw: object, where: str) -> dict[str, int]:
-    """A node's allocatable or capacity, in milli-CPU and whole units."""
+def resource_list(raw: object, where: str) -> dict[str, int]:
+    """A v1.ResourceList in the units of this module. Raises InvalidObjectError naming the resource."""
     return amounts_of(parse_amounts(raw, where))

@@ -139,25 +139,26 @@ def parse_label_selector(raw: object, where: str) -> LabelSelector:
     return LabelSelector(tuple(requirements)) if requirements else EVERYTHING
 
 
-def parse_node_selector(raw: object, where: str, *, any_bound: bool = False) -> NodeSelector:
-    """A v1.NodeSelector. Raises InvalidObjectError naming the field. `any_bound`: see `parse_node_selector_term`."""
+def parse_node_selector(raw: object, where: str, *, allow_invalid_bounds: bool = False) -> NodeSelector:
+    """A v1.NodeSelector. Raises InvalidObjectError naming the field. `allow_invalid_bounds`: see `parse_node_selector_term`."""
     terms = as_list(as_mapping(raw, where).get("nodeSelectorTerms"), f"{where}.nodeSelectorTerms")
     return NodeSelector(
         tuple(
-            parse_node_selector_term(term, f"{where}.nodeSelectorTerms[{i}]", any_bound=any_bound)
+            parse_node_selector_term(term, f"{where}.nodeSelectorTerms[{i}]", allow_invalid_bounds=allow_invalid_bounds)
             for i, term in enumerate(terms)
         )
     )
 
 
-def parse_node_selector_term(raw: object, where: str, *, any_bound: bool = False) -> NodeSelectorTerm:
+def parse_node_selector_term(raw: object, where: str, *, allow_invalid_bounds: bool = False) -> NodeSelectorTerm:
     """A v1.NodeSelectorTerm. Raises InvalidObjectError naming the field.
 
-    `any_bound` lets pass what the API server lets pass: a Gt or Lt of something that is no integer. Its `bound` is None.
+    `allow_invalid_bounds` accepts a Gt or Lt with a value that is not an integer, as the API server does. Such a requirement matches
+    nothing.
     """
     term = as_mapping(raw, where)
     expressions = tuple(
-        _requirement(item, f"{where}.matchExpressions[{i}]", _NODE_OPERATORS, any_bound=any_bound)
+        _requirement(item, f"{where}.matchExpressions[{i}]", _NODE_OPERATORS, allow_invalid_bounds=allow_invalid_bounds)
         for i, item in enumerate(as_list(term.get("matchExpressions"), f"{where}.matchExpressions"))
     )
     fields = tuple(
@@ -172,7 +173,9 @@ def parse_node_selector_term(raw: object, where: str, *, any_bound: bool = False
     return NodeSelectorTerm(expressions, fields)
 
 
-def _requirement(raw: object, where: str, operators: frozenset[str], *, any_bound: bool = False) -> Requirement:
+def _requirement(
+    raw: object, where: str, operators: frozenset[str], *, allow_invalid_bounds: bool = False
+) -> Requirement:
     item = as_mapping(raw, where)
     key, operator = item.get("key"), item.get("operator")
     if not isinstance(key, str) or not key:
@@ -189,7 +192,7 @@ def _requirement(raw: object, where: str, operators: frozenset[str], *, any_boun
     bound: int | None = 0
     if operator in ("Gt", "Lt"):
         bound = _int64(values[0]) if len(values) == 1 else None
-        if bound is None and not (any_bound and len(values) == 1):
+        if bound is None and not (allow_invalid_bounds and len(values) == 1):
             raise InvalidObjectError(f"{where}.values", f"operator {operator} takes exactly one integer")
     return Requirement(key, str(operator), frozenset(values), bound)
 

@@ -188,7 +188,7 @@ def parse_volume(raw: Mapping[str, Any]) -> PersistentVolume:
             raw=raw,
         )
     except InvalidObjectError as error:
-        raise error.of("PersistentVolume", name) from error
+        raise error.in_object("PersistentVolume", name) from error
 
 
 def parse_claim(raw: Mapping[str, Any]) -> PersistentVolumeClaim:
@@ -221,7 +221,7 @@ def parse_claim(raw: Mapping[str, Any]) -> PersistentVolumeClaim:
             raw=raw,
         )
     except InvalidObjectError as error:
-        raise error.of("PersistentVolumeClaim", f"{namespace}/{name}") from error
+        raise error.in_object("PersistentVolumeClaim", f"{namespace}/{name}") from error
 
 
 def parse_storage_class(raw: Mapping[str, Any]) -> StorageClass:
@@ -237,7 +237,7 @@ def parse_storage_class(raw: Mapping[str, Any]) -> StorageClass:
             topologies=tuple(_topology_terms(terms)) if terms else None,
         )
     except InvalidObjectError as error:
-        raise error.of("StorageClass", name) from error
+        raise error.in_object("StorageClass", name) from error
 
 
 def parse_storage_capacity(raw: Mapping[str, Any]) -> StorageCapacity:
@@ -255,7 +255,7 @@ def parse_storage_capacity(raw: Mapping[str, Any]) -> StorageCapacity:
         )
     except InvalidObjectError as error:
         metadata = as_mapping(raw.get("metadata"), "metadata")
-        raise error.of("CSIStorageCapacity", f"{metadata.get('namespace')}/{metadata.get('name')}") from error
+        raise error.in_object("CSIStorageCapacity", f"{metadata.get('namespace')}/{metadata.get('name')}") from error
 
 
 def volume_affinity(required: object) -> VolumeAffinity:

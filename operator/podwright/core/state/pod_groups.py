@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import APIS, PodGroup, group_key, nominal_pod_group, parse_pod_group
+from podwright.core.objects.pod_group import APIS, PodGroup, group_key, metadata_only_pod_group, parse_pod_group
 from podwright.core.state.object_store import Object, ObjectStore, key_of
 
 OnInvalidGroup = Callable[[str, str, Exception], object]
@@ -203,7 +203,7 @@ class PodGroups:
             except InvalidObjectError as error:
                 if self._on_invalid is not None:
                     self._on_invalid("PodGroup", f"{namespace}/{name}", error)
-                self._invalid[key] = (nominal_pod_group(kind, after), error)
+                self._invalid[key] = (metadata_only_pod_group(kind, after), error)
         self._members_changed(key)
 
     def _drop_if_empty(self, key: str) -> None:

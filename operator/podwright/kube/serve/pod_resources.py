@@ -25,7 +25,7 @@ Pods = Callable[[], Iterable[PodInfo]]
 _Amounts = Callable[[PodInfo], Iterable[tuple[str, int]]]
 
 _AMOUNTS: Final[tuple[tuple[Gauge, _Amounts], ...]] = (
-    (POD_REQUEST, lambda pod: pod.requests.asked),
+    (POD_REQUEST, lambda pod: pod.requests.spec_requests),
     (POD_LIMIT, lambda pod: pod.limits.amounts),
 )
 

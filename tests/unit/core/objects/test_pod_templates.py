@@ -1,4 +1,4 @@
-"""Pods of one template share what their spec says; what makes pods differ is never shared."""
+"""Pods of one template share the parsed parts of their specs, and pods that differ do not."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import copy
 
 import pytest
 
-from podwright.core.objects import pod as pods
-from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod import MAX_CACHED_SPECS, SPEC_CACHE, ParsedSpec, parse_pod
 from support.objects.builders import make_pod
 
 
-def told(parsed):
-    """All fields of a PodInfo that the spec decides."""
-    return [getattr(parsed, name) for name in pods._Spec.__slots__]
+def spec_fields(pod):
+    """All fields of a PodInfo that depend only on the spec."""
+    return [getattr(pod, name) for name in ParsedSpec.__slots__]
 
 
 SPEC = {
@@ -28,9 +27,9 @@ def spec(**changes):
     return copy.deepcopy(SPEC) | changes
 
 
-def test_pods_of_one_template_share_all_that_the_spec_says():
+def test_pods_of_one_template_share_the_parsed_spec():
     one, other = (parse_pod(make_pod(name, spec=spec(nodeName=f"node-of-{name}"))) for name in "ab")
-    assert all(mine is theirs for mine, theirs in zip(told(one), told(other), strict=True))
+    assert all(mine is theirs for mine, theirs in zip(spec_fields(one), spec_fields(other), strict=True))
     assert (one.node_name, other.node_name) == ("node-of-a", "node-of-b")
 
 
@@ -49,12 +48,12 @@ def test_pods_of_one_template_share_all_that_the_spec_says():
         ),
     ],
 )
-def test_another_spec_is_parsed_anew(changes, field):
+def test_a_different_spec_is_parsed_again(changes, field):
     before, after = parse_pod(make_pod("p", spec=spec())), parse_pod(make_pod("p", spec=spec(**changes)))
     assert getattr(before, field) != getattr(after, field)
 
 
-def test_affinity_counts_in_the_pods_own_namespace():
+def test_affinity_terms_apply_to_the_namespace_of_the_pod():
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     one, other = (parse_pod(make_pod("p", namespace=name, spec=spec(affinity=affinity))) for name in ("here", "there"))
@@ -67,12 +66,12 @@ def with_token(suffix, *more):
     return spec(containers=[{"name": "a", "image": "i", "volumeMounts": [mount]}], volumes=[volume, *more], priority=3)
 
 
-def test_the_volume_of_the_service_accounts_token_makes_no_difference():
+def test_the_name_of_the_service_account_tokens_volume_is_ignored():
     one, other = (parse_pod(make_pod("p", spec=with_token(suffix))) for suffix in ("ab1cd", "x2y3z"))
-    assert all(mine is theirs for mine, theirs in zip(told(one), told(other), strict=True))
+    assert all(mine is theirs for mine, theirs in zip(spec_fields(one), spec_fields(other), strict=True))
 
 
-def test_names_of_volumes_that_matter_are_kept_apart():
+def test_pods_with_different_ephemeral_volumes_do_not_share_them():
     def claiming(name):
         return {"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
 
@@ -83,14 +82,14 @@ def test_names_of_volumes_that_matter_are_kept_apart():
     assert [v["name"] for v in one.volumes] != [v["name"] for v in other.volumes]
 
 
-def test_a_resized_pod_asks_for_what_its_status_says():
+def test_the_requests_of_a_resized_pod_come_from_its_status():
     status = {"containerStatuses": [{"name": "a", "allocatedResources": {"cpu": "3"}}]}
     resized = parse_pod(make_pod("p", spec=spec(), status=status))
     assert resized.requests.amounts["cpu"] == 3000
     assert parse_pod(make_pod("p", spec=spec())).requests.amounts["cpu"] == 1000
 
 
-def test_few_specs_are_kept():
-    for number in range(3 * pods._KEPT_SPECS):
+def test_the_cache_of_specs_is_bounded():
+    for number in range(3 * MAX_CACHED_SPECS):
         parse_pod(make_pod("p", spec=spec(priority=number)))
-    assert len(pods._kept_specs) <= pods._KEPT_SPECS
+    assert len(SPEC_CACHE) <= MAX_CACHED_SPECS

@@ -27,19 +27,19 @@ SUFFIXES |= {"G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "e3
         pytest.param("-2", -2 * NANO, id="negative"),
         pytest.param("+2", 2 * NANO, id="an explicit plus"),
         pytest.param("0.0000000001", 1, id="finer than nano is rounded up"),
-        pytest.param("99E", MAX_INT64 * NANO, id="too great is capped"),
+        pytest.param("99E", MAX_INT64 * NANO, id="too large is capped"),
         pytest.param(3, 3 * NANO, id="a JSON number"),
         pytest.param(0.25, 250_000_000, id="a JSON fraction"),
     ],
 )
-def test_a_quantity_is_read_exactly(text, nanos):
+def test_quantities_are_parsed_exactly(text, nanos):
     assert parse_quantity(text, "cpu") == nanos
 
 
 @pytest.mark.parametrize(
     "text", ["", "x", "1x", "1 Gi", "--1", ".", "1e", "1.2.3", "1Mi2", "e3", None, True, [], "1" * 100, "1e999"]
 )
-def test_what_is_no_quantity_is_refused_naming_the_field(text):
+def test_an_invalid_quantity_raises_an_error_with_the_field(text):
     with pytest.raises(InvalidObjectError, match=r"limits\[cpu\]: .* is not a quantity"):
         parse_quantity(text, "limits[cpu]")
 

@@ -1,4 +1,4 @@
-"""Volumes as they are parsed, translated from in-tree kinds, and assumed."""
+"""Parsing of volume objects, translation of in-tree volumes, assumed versions, and candidates for a claim."""
 
 import pytest
 
@@ -55,10 +55,10 @@ BETA_REGION = "failure-domain.beta.kubernetes.io/region"
         ),
     ],
 )
-def test_what_cannot_be_understood_is_named(parse, raw, message):
-    with pytest.raises(InvalidObjectError) as refused:
+def test_an_invalid_object_raises_an_error_with_the_object_and_field(parse, raw, message):
+    with pytest.raises(InvalidObjectError) as caught:
         parse(raw)
-    assert str(refused.value) == message
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_what_cannot_be_understood_is_named(parse, raw, message):
         pytest.param({}, [], id="no labels"),
         pytest.param({ZONE: "a"}, [(ZONE, {"a"})], id="a zone"),
         pytest.param({ZONE: "a__b"}, [(ZONE, {"a", "b"})], id="a set of zones"),
-        pytest.param({ZONE: "a", BETA_ZONE: "b"}, [(BETA_ZONE, {"b"}), (ZONE, {"a"})], id="old names come first"),
+        pytest.param({ZONE: "a", BETA_ZONE: "b"}, [(BETA_ZONE, {"b"}), (ZONE, {"a"})], id="beta labels come first"),
         pytest.param({ZONE: "a__"}, [], id="an empty part"),
     ],
 )
@@ -80,14 +80,16 @@ def test_zone_labels(labels, zones):
     [
         pytest.param({"awsElasticBlockStore": {"volumeID": "vol-1"}}, {}, "vol-1", id="an EBS id"),
         pytest.param(
-            {"awsElasticBlockStore": {"volumeID": "aws://z1/vol-1"}}, {}, "vol-1", id="an EBS url with a zone"
+            {"awsElasticBlockStore": {"volumeID": "aws://z1/vol-1"}}, {}, "vol-1", id="an EBS URL with a zone"
         ),
-        pytest.param({"awsElasticBlockStore": {"volumeID": "aws:///vol-1"}}, {}, "vol-1", id="an EBS url without one"),
+        pytest.param(
+            {"awsElasticBlockStore": {"volumeID": "aws:///vol-1"}}, {}, "vol-1", id="an EBS URL without a zone"
+        ),
         pytest.param(
             {"gcePersistentDisk": {"pdName": "d"}},
             {},
             "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d",
-            id="a GCE disk somewhere",
+            id="a GCE disk without a zone",
         ),
         pytest.param(
             {"gcePersistentDisk": {"pdName": "d"}},
@@ -99,7 +101,7 @@ def test_zone_labels(labels, zones):
             {"gcePersistentDisk": {"pdName": "d"}},
             {BETA_ZONE: "europe-west1-b__europe-west1-c", ZONE: "elsewhere"},
             "projects/UNSPECIFIED/regions/europe-west1/disks/d",
-            id="a GCE disk in a region, by the old label",
+            id="a GCE disk in a region, from the beta label",
         ),
         pytest.param(
             {"azureDisk": {"diskURI": "/subscriptions/x", "kind": "managed"}}, {}, "/subscriptions/x", id="Azure"
@@ -117,21 +119,21 @@ def test_handles_of_in_tree_volumes(source, labels, handle):
 @pytest.mark.parametrize(
     "source, labels",
     [
-        pytest.param({"awsElasticBlockStore": {"volumeID": "aws:///disk-1"}}, {}, id="an EBS url with another id"),
-        pytest.param({"awsElasticBlockStore": {"volumeID": "aws://[/vol-1"}}, {}, id="no url"),
-        pytest.param({"gcePersistentDisk": {"pdName": "d"}}, {ZONE: "a-b-c__d-e-f"}, id="zones of two regions"),
-        pytest.param({"gcePersistentDisk": {"pdName": "d"}}, {ZONE: "a__b"}, id="zones that tell no region"),
+        pytest.param({"awsElasticBlockStore": {"volumeID": "aws:///disk-1"}}, {}, id="an EBS URL without a volume id"),
+        pytest.param({"awsElasticBlockStore": {"volumeID": "aws://[/vol-1"}}, {}, id="an invalid URL"),
+        pytest.param({"gcePersistentDisk": {"pdName": "d"}}, {ZONE: "a-b-c__d-e-f"}, id="zones in two regions"),
+        pytest.param({"gcePersistentDisk": {"pdName": "d"}}, {ZONE: "a__b"}, id="zones without a region"),
         pytest.param({"azureDisk": {"diskURI": "u", "kind": "Dedicated"}}, {}, id="an Azure disk that is not managed"),
     ],
 )
-def test_in_tree_volumes_without_an_equivalent(source, labels):
+def test_in_tree_volumes_without_a_csi_equivalent_raise_an_error(source, labels):
     volume = parse_volume(make_volume(source=source, labels=labels))
 
     with pytest.raises(MigrationError):
         volume_handle(volume, kind_of(source))
 
 
-def test_an_inline_disk_is_in_no_zone():
+def test_the_handle_of_an_inline_disk_has_no_zone():
     volume = {"name": "v", "gcePersistentDisk": {"pdName": "d"}}
 
     assert inline_handle(volume, IN_TREE["gcePersistentDisk"]) == "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"
@@ -148,22 +150,26 @@ EBS_ZONE = "topology.ebs.csi.aws.com/zone"
 @pytest.mark.parametrize(
     "labels, spec, node, fits",
     [
-        pytest.param({}, terms(ZONE), {EBS_ZONE: "z1"}, True, id="the zone becomes the driver's"),
-        pytest.param({}, terms(ZONE), {ZONE: "z1"}, False, id="the old zone no longer counts"),
-        pytest.param({}, terms(BETA_ZONE), {EBS_ZONE: "z1"}, True, id="so does the zone by its old name"),
-        pytest.param({}, terms(ZONE, "disk"), {EBS_ZONE: "z1"}, False, id="other requirements stay"),
-        pytest.param({}, terms(ZONE, "disk"), {EBS_ZONE: "z1", "disk": "z1"}, True, id="and can be met"),
-        pytest.param({ZONE: "z1__z2"}, {}, {EBS_ZONE: "z2"}, True, id="zones from the volume's label"),
-        pytest.param({ZONE: "z1__z2"}, {}, {EBS_ZONE: "z3"}, False, id="and no other zone"),
-        pytest.param({ZONE: "z1"}, terms("disk"), {"disk": "z1"}, False, id="the label joins each term"),
-        pytest.param({ZONE: "__"}, {}, {}, True, id="a label without a zone"),
-        pytest.param({}, {}, {}, True, id="no topology at all"),
+        pytest.param({}, terms(ZONE), {EBS_ZONE: "z1"}, True, id="the zone label becomes the driver's"),
+        pytest.param({}, terms(ZONE), {ZONE: "z1"}, False, id="the zone label itself no longer matches"),
+        pytest.param({}, terms(BETA_ZONE), {EBS_ZONE: "z1"}, True, id="the beta zone label becomes the driver's"),
+        pytest.param(
+            {}, terms(ZONE, "disk"), {EBS_ZONE: "z1"}, False, id="another requirement that the node does not meet"
+        ),
+        pytest.param(
+            {}, terms(ZONE, "disk"), {EBS_ZONE: "z1", "disk": "z1"}, True, id="another requirement that the node meets"
+        ),
+        pytest.param({ZONE: "z1__z2"}, {}, {EBS_ZONE: "z2"}, True, id="one of the zones in the volume's label"),
+        pytest.param({ZONE: "z1__z2"}, {}, {EBS_ZONE: "z3"}, False, id="none of the zones in the volume's label"),
+        pytest.param({ZONE: "z1"}, terms("disk"), {"disk": "z1"}, False, id="the zone label is added to each term"),
+        pytest.param({ZONE: "__"}, {}, {}, True, id="a zone label without a zone"),
+        pytest.param({}, {}, {}, True, id="no topology"),
         pytest.param(
             {},
             terms(BETA_ZONE, BETA_REGION),
             {EBS_ZONE: "z1", "topology.kubernetes.io/region": "z1"},
             True,
-            id="an old region label gets its new name",
+            id="the beta region label becomes the region label",
         ),
     ],
 )
@@ -176,7 +182,7 @@ def test_topology_of_in_tree_volumes(labels, spec, node, fits):
     assert (affinity is None or affinity.matches(node)) is fits
 
 
-def test_a_driver_without_topology_leaves_the_affinity():
+def test_a_driver_without_topology_keeps_the_affinity():
     source = {"portworxVolume": {"volumeID": "id"}}
     volume = parse_volume(make_volume(source=source, spec={"nodeAffinity": in_zones("z1")}))
 
@@ -190,7 +196,7 @@ class TestAssumedObjects:
             store.set("PersistentVolume", volume)
         return store, AssumedObjects(store, "PersistentVolume")
 
-    def test_the_assumed_version_stands_until_the_watch_shows_another(self):
+    def test_the_assumed_version_applies_until_a_new_version_arrives(self):
         store, assumed = self.overlay(make_volume("pv"))
         changed = make_volume("pv", claim="claim")
         assumed.assume(changed)
@@ -205,7 +211,7 @@ class TestAssumedObjects:
         assert assumed.get("pv") is newer
         assert list(assumed) == []
 
-    def test_an_object_that_is_gone_is_not_assumed_any_more(self):
+    def test_a_deleted_object_is_no_longer_assumed(self):
         store, assumed = self.overlay(make_volume("pv"))
         assumed.assume(make_volume("pv", claim="claim"))
 
@@ -214,7 +220,7 @@ class TestAssumedObjects:
         assert assumed.get("pv") is None
         assert len(assumed) == 0
 
-    def test_a_version_that_is_not_the_stored_one_is_refused(self):
+    def test_only_the_stored_version_can_be_assumed(self):
         _, assumed = self.overlay(make_volume("pv", version="3"))
 
         with pytest.raises(ValueError, match=r"out of sync \(stored: 3, assume: 2\)"):
@@ -222,7 +228,7 @@ class TestAssumedObjects:
         with pytest.raises(ValueError, match="PersistentVolume other is gone"):
             assumed.assume(make_volume("other"))
 
-    def test_restoring_another_version_leaves_the_assumed_one(self):
+    def test_restoring_another_version_keeps_the_assumed_one(self):
         _, assumed = self.overlay(make_volume("pv"))
         changed = make_volume("pv", claim="claim")
         assumed.assume(changed)
@@ -235,7 +241,7 @@ class TestAssumedObjects:
 
 
 class TestCandidates:
-    def test_volumes_move_between_shelves(self):
+    def test_candidates_follow_changes_of_volumes(self):
         store = ObjectStore()
         index = VolumeIndex(store)
         claim = parse_claim(make_claim())
@@ -255,7 +261,7 @@ class TestCandidates:
         store.remove("PersistentVolume", "pv")
         assert names() == set()
 
-    def test_one_that_cannot_be_understood_is_left_out(self):
+    def test_an_invalid_volume_is_not_a_candidate(self):
         store = ObjectStore()
         index = VolumeIndex(store)
         store.set("PersistentVolume", make_volume("bad", size="ten"))
@@ -267,11 +273,13 @@ class TestCandidates:
         "raw",
         [
             pytest.param({"metadata": {"name": "pv"}}, id="no spec"),
-            pytest.param({"metadata": {"name": "pv", "annotations": []}, "spec": []}, id="lists for objects"),
-            pytest.param({"metadata": {"name": "pv"}, "spec": {"claimRef": "claim"}}, id="a string for a claim"),
+            pytest.param({"metadata": {"name": "pv", "annotations": []}, "spec": []}, id="lists instead of objects"),
+            pytest.param(
+                {"metadata": {"name": "pv"}, "spec": {"claimRef": "claim"}}, id="a string instead of a claim reference"
+            ),
         ],
     )
-    def test_a_volume_that_is_nonsense_harms_nothing(self, raw):
+    def test_a_malformed_volume_is_ignored(self, raw):
         store = ObjectStore()
         index = VolumeIndex(store)
 

@@ -176,8 +176,8 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
     def checked_requests(self, requests: Requests) -> CheckedRequests:
         """The requested amount of each resource, without ignored resources."""
         if not self._ignored and not self._ignored_groups:
-            return requests.asked
-        return [pair for pair in requests.asked if not self._ignores(pair[0])]
+            return requests.spec_requests
+        return [pair for pair in requests.spec_requests if not self._ignores(pair[0])]
 
     def _ignores(self, resource: str) -> bool:
         if not is_extended_resource(resource):
@@ -197,7 +197,7 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
         return feasible.take(self._scores.get(requests, lambda: self._formula(requests)))
 
     def _demand(self, requests: Requests) -> Demand:
-        return self._strategy.resources.demand(requests.pending)
+        return self._strategy.resources.demand(requests.spec_scoring)
 
     def _formula(self, requests: Requests) -> ScoreFormula:
         return _FitScore(self.handle.cache, self._columns, self._strategy, self._demand(requests))
@@ -341,7 +341,7 @@ def _pod_scaled_down(pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
 
 def _node_changed(pod: PodInfo, before: Node | None, after: Node) -> Hint:
     """Helps if the empty node would have room for the pod, and has more of a resource that the pod needs than before."""
-    checked = pod.requests.asked
+    checked = pod.requests.spec_requests
     if after.allocatable.get(PODS, 0) < 1 or _lacks(after.allocatable, checked):
         return Hint.SKIP
     if before is None or after.allocatable.get(PODS, 0) > before.allocatable.get(PODS, 0):
