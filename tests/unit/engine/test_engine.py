@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-import pytest
-
 from podwright.engine.binding.decision_annotation import ANNOTATION
-from podwright.engine.failures import shortened
 from podwright.engine.ports import UNSCHEDULABLE
 from support.engine.kit import OURS, Rig, custom_policy, deciding, on_node, ours, settle
 from support.objects.builders import make_node
@@ -220,20 +217,6 @@ def test_metrics_agree_with_the_queue():
     assert value("scheduler_pending_pods", {"queue": "active"}) == 1
     assert value("scheduler_pending_pods", {"queue": "gated"}) == 1
     assert value("scheduler_queue_incoming_pods_total", {"queue": "active", "event": "UnscheduledPodAdd"}) == 1
-
-
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        pytest.param("short", "short", id="short enough"),
-        pytest.param("x" * 1024, "x" * 1024, id="exactly the limit"),
-        pytest.param("x" * 1025, "x" * 1020 + " ...", id="too long"),
-        pytest.param("é" * 600, "é" * 510 + " ...", id="characters of several bytes are kept whole"),
-    ],
-)
-def test_an_events_note_is_cut_at_1024_bytes(message, expected):
-    assert shortened(message) == expected
-    assert len(shortened(message).encode()) <= 1024
 
 
 def test_the_scheduler_name_that_is_served_by_default():

@@ -1,0 +1,132 @@
+"""Failures: what a failed attempt writes to status and events, and when it stays silent."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.core.framework.features import Features
+from podwright.core.framework.status import Code, Status, unschedulable
+from podwright.engine.failures import REPEAT_SECONDS, Failures, shortened
+from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Verdict
+from podwright.engine.state import EngineState, Sources
+from support.engine.kit import Rig
+
+UID = "default/web"
+
+
+def failures_of(rig):
+    engine = rig.engine
+    sources = Sources(lambda: rig.now, lambda: rig.now, lambda _n: 0)
+    state = EngineState(
+        engine.cache,
+        engine.queue,
+        engine.binding_cycles,
+        engine.invalid_objects,
+        Features({}),
+        sources,
+        engine.wake,
+    )  # fmt: skip
+    return Failures(state, rig.ports, preemptions=None)
+
+
+def popped():
+    """A rig whose pod `web` is in flight and nominated to node a, and its failures."""
+    rig = Rig()
+    rig.node("a")
+    rig.pod("web", status={"nominatedNodeName": "a"})
+    return rig, failures_of(rig), rig.engine.queue.pop()
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        pytest.param("short", "short", id="short enough"),
+        pytest.param("x" * 1024, "x" * 1024, id="exactly the limit"),
+        pytest.param("x" * 1025, "x" * 1020 + " ...", id="too long"),
+        pytest.param("é" * 600, "é" * 510 + " ...", id="characters of several bytes are kept whole"),
+    ],
+)
+def test_an_events_note_is_cut_at_1024_bytes(message, expected):
+    assert shortened(message) == expected
+    assert len(shortened(message).encode()) <= 1024
+
+
+WAYS = [
+    pytest.param(
+        lambda failures, queued: failures.fail(queued, "broken", 0.1),
+        Verdict(SCHEDULER_ERROR, "broken"),
+        "backoff",
+        id="an error",
+    ),
+    pytest.param(
+        lambda failures, queued: failures.reject_node(queued, unschedulable("full").by("P"), 0.1, permit_over=False),
+        Verdict(UNSCHEDULABLE, "0/1 nodes are available: 1 full."),
+        "unschedulable",
+        id="a rejection in Reserve or Permit",
+    ),
+    pytest.param(
+        lambda failures, queued: failures.reject_node(queued, unschedulable("full").by("P"), 0.1, permit_over=True),
+        Verdict(UNSCHEDULABLE, "full"),
+        "backoff",
+        id="a rejection in PreBind or Bind",
+    ),
+    pytest.param(
+        lambda failures, queued: failures.reject_node(
+            queued, Status(Code.PENDING, ("wait",), "P"), 0.1, permit_over=False
+        ),
+        Verdict(UNSCHEDULABLE, "0/1 nodes are available: 1 wait."),
+        "unschedulable",
+        id="Pending",
+    ),
+    pytest.param(
+        lambda failures, queued: failures.reject_by(queued, "too few", {"P"}, 0.1),
+        Verdict(UNSCHEDULABLE, "too few"),
+        "unschedulable",
+        id="a rejection before a node was chosen",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fail", "verdict", "place"), WAYS)
+def test_a_failed_attempt_requeues_the_pod_and_ends_its_nomination(fail, verdict, place):
+    rig, failures, queued = popped()
+    fail(failures, queued)
+    assert rig.counts == {place: 1}
+    assert rig.status.written == [("web", verdict, "")]
+    assert rig.recorder.events == [("web", "FailedScheduling", verdict.message)]
+    assert not rig.engine.cache.nominator.node_of(UID)
+
+
+@pytest.mark.parametrize(("fail", "verdict", "place"), WAYS)
+def test_nothing_is_written_about_a_pod_that_left_the_queue_during_its_attempt(fail, verdict, place):
+    rig, failures, queued = popped()
+    rig.engine.queue.delete(UID)
+    fail(failures, queued)
+    assert (rig.counts, rig.status.written, rig.recorder.events) == ({}, [], [])
+
+
+@pytest.mark.parametrize(
+    ("once", "pause", "message", "events"),
+    [
+        pytest.param(True, 1, "too few", 1, id="the same again"),
+        pytest.param(True, 1, "other", 2, id="another message"),
+        pytest.param(True, REPEAT_SECONDS, "too few", 2, id="the same again after five minutes"),
+        pytest.param(False, 1, "too few", 2, id="repetition is allowed"),
+    ],
+)
+def test_an_event_that_repeats_the_last_one_is_skipped(once, pause, message, events):
+    rig, failures, queued = popped()
+    failures.reject_by(queued, "too few", {"P"}, 0.1, once=True)
+    rig.now += pause
+    rig.engine.queue.activate(UID)
+    assert rig.engine.queue.pop() is queued
+    failures.reject_by(queued, message, {"P"}, 0.1, once=once)
+    assert len(rig.recorder.notes("FailedScheduling")) == events
+
+
+def test_a_dropped_pod_leaves_the_queue_and_its_nomination_ends():
+    rig, failures, queued = popped()
+    failures.drop(queued)
+    assert rig.engine.queue.get(UID) is None
+    assert not rig.engine.cache.nominator.node_of(UID)
+    assert (rig.status.written, rig.recorder.events) == ([], [])
