@@ -199,8 +199,11 @@ class Cache:
 
     # For transactions, which also restore the order of pods
 
-    def remove_pods(self, node_name: str, pods: Sequence[PodInfo]) -> None:
-        """`remove_pod` for several pods on one node, which must exist. Each sum of the node is written once."""
+    def remove_pods(self, node_name: str, pods: Sequence[PodInfo]) -> Collection[str]:
+        """`remove_pod` for several pods on one node, which must exist. Each sum of the node is written once.
+
+        Returns the uids of the pods that were assumed.
+        """
         info, placed = self.nodes[node_name], self._placed
         for observer in self._observers:
             removed = observer.pod_removed
@@ -208,8 +211,10 @@ class Cache:
                 removed(pod, info.slot)
         for pod in pods:
             del placed[pod.uid]
-        self._assumed.difference_update([pod.uid for pod in pods])
+        assumed = self._assumed.intersection([pod.uid for pod in pods])
+        self._assumed -= assumed
         self._write_usages(info, info.remove_all(pods))
+        return assumed
 
     def restore_pods(self, node_name: str, pods: Sequence[PodInfo], assumed: Collection[str]) -> None:
         """Undoes `remove_pods`, except for the order of pods. `assumed`: the uids of pods to assume again."""

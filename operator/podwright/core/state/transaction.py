@@ -88,12 +88,16 @@ class CacheTransaction:
         self._log: list[_Change] = []
         self._saved: set[tuple[str, str]] = set()
         """What the log has saved since the last checkpoint or rollback, as (kind, name)."""
-        self._known: dict[str, tuple[PodInfo, str]] = {}
-        """By uid: every pod that was ever removed, and its node's name."""
+        self._pods: dict[str, PodInfo] = {}
+        """By uid: every pod that was ever removed."""
+        self._node_of: dict[str, str] = {}
+        """By uid: the name of its node."""
         self._out: set[str] = set()
         """The uids of pods that are removed now."""
         self._assumed: set[str] = set()
         """The uids of removed pods that were assumed."""
+        self._any_in_group = False
+        """Whether any pod that was ever removed names a group."""
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +126,7 @@ class CacheTransaction:
 
     def remove(self, pods: Iterable[PodInfo]) -> None:
         """Takes placed or assumed pods off their nodes. Raises ValueError for a pod that is not on an existing node."""
-        cache, known = self.cache, self._known
+        cache, known, node_of = self.cache, self._pods, self._node_of
         by_node: dict[str, list[PodInfo]] = {}
         uids: list[str] = []
         groups: dict[str, None] = {}
@@ -131,23 +135,22 @@ class CacheTransaction:
             info = cache.placement(uid)
             if info is None or info.node is None:
                 raise ValueError(f"pod {pod.key} is on no node")
-            there = info.pods[uid]
-            known[uid] = there, info.name
+            there = known[uid] = info.pods[uid]
+            node_of[uid] = info.name
             uids.append(uid)
-            if cache.is_assumed(uid):
-                self._assumed.add(uid)
             if there.group:
                 groups[there.group] = None
             siblings = by_node.get(info.name)
             if siblings is None:
                 siblings = by_node[info.name] = []
             siblings.append(there)
+        self._any_in_group |= bool(groups)
         for key in groups:
             self._save_group(key)
         for name in by_node:
             self._save_node(name)
         for name, siblings in by_node.items():
-            cache.remove_pods(name, siblings)
+            self._assumed.update(cache.remove_pods(name, siblings))
         self._out.update(uids)
         self._log.append(_Removed(uids))
 
@@ -155,7 +158,7 @@ class CacheTransaction:
         """Puts pods that this transaction removed back on their nodes. Raises ValueError for any other pod."""
         if not self._out.issuperset(uids):
             raise ValueError("a pod that is to be added back was not removed")
-        if any(self._known[uid][0].group for uid in uids):
+        if self._any_in_group:
             self._save_partial_groups()
         self._put(uids)
         self._log.append(_AddedBack(uids))
@@ -167,7 +170,7 @@ class CacheTransaction:
 
     def removed_from(self, uid: str) -> str:
         """The name of the node from which this transaction removed the pod. Raises KeyError if it did not."""
-        return self._known[uid][1]
+        return self._node_of[uid]
 
     def clear_nomination(self, uid: str) -> None:
         """The pod is no longer nominated. A pod that is not is ignored."""
@@ -244,14 +247,14 @@ class CacheTransaction:
         self._out.difference_update(uids)
 
     def _by_node(self, uids: Iterable[str]) -> Mapping[str, list[PodInfo]]:
-        known = self._known
+        known, node_of = self._pods, self._node_of
         by_node: dict[str, list[PodInfo]] = {}
         for uid in uids:
-            pod, name = known[uid]
+            name = node_of[uid]
             pods = by_node.get(name)
             if pods is None:
                 pods = by_node[name] = []
-            pods.append(pod)
+            pods.append(known[uid])
         return by_node
 
     def _save_node(self, name: str) -> None:
