@@ -1,8 +1,8 @@
 """How a metric is declared, and what holds its numbers.
 
 A declaration (`Counter`, `Histogram`, `Gauge`) is a constant of the catalogue in `metrics`. A family holds the series of one
-declaration: one for each combination of label values. Families are not thread-safe, unlike those of prometheus_client, and
-about ten times as fast. Numbers are kept in arrays: number objects would lie wherever there was room when they last changed,
+declaration, one series for each combination of label values. Families are not thread-safe, unlike those of prometheus_client, and
+several times as fast. They keep their numbers in arrays, because a new number object for each change would spread over the heap
 and keep the memory pages of a burst in use.
 """
 

@@ -1,9 +1,9 @@
 """The catalogue of metrics, and `Metrics`, which holds their numbers.
 
 To add a metric, declare it here, then call `count` or `observe` where it happens, or `compute` once for a gauge. The core knows
-no metrics: what happens there becomes a method of `core.framework.observer.Observer`, which `Metrics` overrides. Names, labels,
-buckets and help texts are kube-scheduler's and client-go's where these have the metric. docs/metrics.md explains each one.
-Sources: the Kubernetes documentation, "Kubernetes Metrics Reference"; k8s.io/component-base, metrics/prometheus/restclient.
+no metrics: it reports to `core.framework.observer.Observer`, whose methods `Metrics` overrides. Names, labels and buckets are
+kube-scheduler's and client-go's where these have the metric. docs/metrics.md explains each one. Sources: the Kubernetes
+documentation, "Kubernetes Metrics Reference"; k8s.io/component-base, metrics/prometheus/restclient.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from podwright.engine.metrics.families import (
 from podwright.engine.metrics.plugin_evaluations import PluginEvaluations
 
 ATTEMPTS_PER_MEASURED: Final = 50
-"""The plugins of one attempt in so many are measured. kube-scheduler measures one in ten for plugins, and all for extension points."""
+"""One attempt in fifty has its plugins measured. kube-scheduler times the plugins of one attempt in ten, and the points of all."""
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 """How an attempt ended: the label `result`."""

@@ -58,17 +58,17 @@ def test_the_first_filter_that_rejects_a_node_gives_the_reason():
 
 
 def test_filter_all_is_preferred_and_explains_only_when_the_pod_is_rejected():
-    asked = []
+    explained = []
 
     def filter_all(_self, _state, _pod, table):
         codes = np.array([0, 1, 0])
-        return fw.FilterResult(codes == 0, lambda: (codes, asked.append(1) or [None, unschedulable("even")]))
+        return fw.FilterResult(codes == 0, lambda: (codes, explained.append(1) or [None, unschedulable("even")]))
 
     fwk = framework(filtering("Fast", lambda _name: unschedulable("slow"), filter_all=filter_all))
     decision = decide(fwk)
     assert isinstance(decision, Placement)
     assert (decision.feasible, decision.evaluated, decision.rejected) == (2, 3, {"Fast": 1})
-    assert not asked
+    assert not explained
 
 
 def test_scores_are_multiplied_by_weights_and_summed():
@@ -180,7 +180,7 @@ def test_a_pre_filter_that_skips_disables_its_filter():
         fw.PreFilterPlugin,
         fw.FilterPlugin,
         pre_filter=lambda *_: SKIP,
-        filter=lambda *_: unschedulable("never asked"),
+        filter=lambda *_: unschedulable("never runs"),
     )
     assert isinstance(decide(framework(both)), Placement)
 

@@ -132,7 +132,7 @@ def test_verdicts_that_depend_on_other_nodes_are_not_cached():
     cluster = FullCluster()
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    for pod, kept in ((urgent(), True), (urgent(spec={"affinity": affinity}), False)):
+    for pod, cached in ((urgent(), True), (urgent(spec={"affinity": affinity}), False)):
         state = CycleState()
         cluster.framework.pre_filter(state, pod)
-        assert (cluster.framework.verdict_key(state, pod) is not None) is kept
+        assert (cluster.framework.verdict_key(state, pod) is not None) is cached
