@@ -1,6 +1,6 @@
-"""The command `podwright` (and `kubectl podwright`): its subcommands, each in a module of its own, imported when it is used.
+"""The command `podwright` (also `kubectl podwright`). Each subcommand is a module, which is imported when the subcommand is used.
 
-`podwright run` starts often and must be there quickly: what only the demo needs is none of its business.
+So `podwright run` starts without importing what only the others need. To add a subcommand, write the module and add it to COMMANDS.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ COMMANDS: Final[Mapping[str, str]] = {
     "evaluate": "podwright.cli.evaluate",
     "run": "podwright.cli.run",
 }
-"""Subcommands, and the modules that have them under the same name."""
+"""Subcommands and their modules. In the module, the click command has the name of the subcommand."""
 
 
-class _Lazy(click.Group):
+class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *COMMANDS})
 
@@ -31,7 +31,7 @@ class _Lazy(click.Group):
         return super().get_command(ctx, cmd_name)
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="podwright")
 def main() -> None:
     """A Kubernetes scheduler that people program instead of compile."""
