@@ -5,6 +5,6 @@
 * `pod_groups/`: the PodGroup APIs, from discovery to status.
 * `serve/`: our own HTTP server, with health and metrics.
 * `api_cluster`: the `Cluster` that plugins call; `policies`: SchedulerPolicies and their status.
-* `runtime`: puts everything together. `options`, `kinds`, `signals`: what it is started with, the kinds it reads and writes,
-  and how it ends.
+* `runtime`: starts and stops everything; `parts` builds it; `background` runs its tasks.
+* `options`: the definition of each option, with `option_values` for their types. `kinds`: API resources. `signals`: SIGTERM and SIGINT.
 """

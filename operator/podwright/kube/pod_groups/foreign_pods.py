@@ -16,6 +16,7 @@ from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
 from podwright.kube.client.pages import list_objects
 from podwright.kube.kinds import POD
+from podwright.kube.watch.selectors import pending_pods_except
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class ForeignPodLister:
     async def _refresh(self, namespace: str) -> None:
         """Lists the namespace's pending pods of other schedulers. Raises ClusterError."""
         ours = sorted(self._engine.policies.policy_set.scheduler_names)
-        selector = ",".join(("spec.nodeName=", *(f"spec.schedulerName!={name}" for name in ours)))
+        selector = pending_pods_except(*ours)
         listed: set[str] = set()
         async for raw in list_objects(self._http, POD.collection_in(namespace), {"fieldSelector": selector}):
             listed.add(str(raw["metadata"]["uid"]))

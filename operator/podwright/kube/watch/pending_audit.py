@@ -20,6 +20,7 @@ from podwright.kube.client.media_types import JSON, METADATA_LIST
 from podwright.kube.client.objects import resource_version
 from podwright.kube.client.pages import list_objects
 from podwright.kube.kinds import POD
+from podwright.kube.watch.selectors import pending_pods_of
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,6 @@ class PendingAudit:
     async def _list(self, accept: str) -> AsyncIterator[Any]:
         """All pending pods of the served scheduler names. Raises ClusterError."""
         for name in sorted(self._scheduler_names()):
-            params = {"fieldSelector": f"spec.nodeName=,spec.schedulerName={name}"}
+            params = {"fieldSelector": pending_pods_of(name)}
             async for raw in list_objects(self._http, POD.collection, params, accept):
                 yield raw

@@ -13,6 +13,6 @@ def pending_pods_of(scheduler_name: str) -> str:
     return f"{PENDING_PODS},spec.schedulerName={scheduler_name}"
 
 
-def pending_pods_except(scheduler_name: str) -> str:
-    """Pending pods that ask for any other scheduler."""
-    return f"{PENDING_PODS},spec.schedulerName!={scheduler_name}"
+def pending_pods_except(*scheduler_names: str) -> str:
+    """Pending pods that ask for none of these schedulers."""
+    return ",".join((PENDING_PODS, *(f"spec.schedulerName!={name}" for name in scheduler_names)))
