@@ -1,4 +1,4 @@
-"""Nodes labelled with a team take only that team's pods, and those pods prefer them."""
+"""TeamNodes: nodes with a team label accept only pods of that team, and these pods prefer them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Two scheduler plugins to start from: `sample_plugin` logs and takes args, `name_score` scores."""
+"""Two example plugins: `sample_plugin` logs its args, `name_score` scores nodes."""

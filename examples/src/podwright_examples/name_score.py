@@ -1,6 +1,6 @@
-"""namescore: of the nodes that fit, the one whose name comes first wins; or last, if the args say so.
+"""namescore: prefers the feasible node whose name comes first, or last if the args say so.
 
-So anybody can tell beforehand where a pod will go, which makes it a good first plugin to see at work.
+It is easy to predict where a pod will go, which makes this a good first plugin to try.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from podwright.core.state.nodeinfo import NodeInfo
 
 @dataclass(frozen=True)
 class NameScoreArgs:
-    """Which end of the alphabet is preferred."""
+    """The end of the alphabet that the plugin prefers."""
 
     prefer: Literal["first", "last"] = "first"
 
@@ -52,7 +52,7 @@ class NameScore(Plugin, ScorePlugin):
         return normalize_by_greatest(scores)
 
     def _rank(self, table: NodeTable) -> Int64s:
-        """int64[nodes]: how many nodes' names come after the node's, or before it."""
+        """int64[nodes]: how many names come after the node's name, or before it."""
         order = sorted(np.flatnonzero(table.valid), key=lambda slot: table.names[slot])
         ranks = np.zeros(table.size, np.int64)
         ranks[order] = np.arange(len(order))

@@ -1,6 +1,6 @@
-"""sample-plugin: says at three extension points that it was there, and what its args are.
+"""sample-plugin: logs its args at three extension points, and accepts every pod and node.
 
-It lets every pod pass. The args are snake_case in pluginConfig, which each field's metadata says.
+The keys of its args are snake_case in pluginConfig, because the metadata of each field says so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger("podwright.plugins.sample-plugin")
 
 @dataclass(frozen=True)
 class SamplePluginArgs:
-    """What `pluginConfig` may say. Types, defaults and descriptions make up the schema."""
+    """The `pluginConfig` of the plugin."""
 
     favorite_color: str = field(
         default="", metadata={"name": "favorite_color", "description": "A colour, for example #326CE5."}

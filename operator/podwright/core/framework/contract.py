@@ -67,7 +67,7 @@ def status_of(plugin: ExtensionPoint, point: Point, answer: Any) -> Status | Non
     if not isinstance(answer, Status):
         raise fault(plugin, point, f"returned {_kind(answer)}, expected a Status or None")
     if not isinstance(answer.reasons, tuple) or not all(isinstance(reason, str) for reason in answer.reasons):
-        raise fault(plugin, point, "returned a Status whose reasons are no tuple of strings")
+        raise fault(plugin, point, "returned a Status whose reasons are not a tuple of strings")
     return None if answer.code is Code.SUCCESS else answer.by(plugin.name)
 
 
