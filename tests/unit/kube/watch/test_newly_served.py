@@ -1,0 +1,96 @@
+"""Pods of scheduler names that a policy has just begun to serve are listed once."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from podwright.kube.background import BackgroundTasks
+from podwright.kube.client import retry
+from podwright.kube.watch.newly_served import DEFAULT_SCHEDULER_WATCH, NewlyServedNames
+from podwright.kube.watch.watches import Watches
+from support.http.kit import api, forever, page, says, streams, without_pauses
+
+
+class Pending:
+    """An intake of pending pods."""
+
+    def __init__(self):
+        self.names = []
+
+    def key(self, raw):
+        return raw["metadata"]["uid"]
+
+    def put(self, raw):
+        self.names.append(raw["metadata"]["name"])
+
+    def drop(self, key, raw):
+        raise AssertionError(key)
+
+
+def raw_pod(name):
+    return {"metadata": {"name": name, "uid": name, "resourceVersion": "1"}}
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(retry, "ANY_CLUSTER_ERROR", without_pauses(retry.ANY_CLUSTER_ERROR))
+
+
+@asynccontextmanager
+async def serving(*answers, default=None):
+    pending, tasks = Pending(), BackgroundTasks()
+    async with api(*answers, default=default) as (http, script):
+        watches = Watches(http, tasks.start)
+        names = NewlyServedNames(http, watches, pending)
+        tasks.start("newly served names", names.run)
+        try:
+            yield names, pending, watches, script
+        finally:
+            await tasks.stop()
+
+
+async def until(holds):
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+def selectors(script):
+    return [request.query.get("fieldSelector") for request in script.requests if "watch" not in request.query]
+
+
+async def test_the_pods_of_each_name_are_listed():
+    async with serving(page(raw_pod("a")), page(raw_pod("b"))) as (names, pending, _, script):
+        names.add(["one", "two"])
+        await until(lambda: pending.names == ["a", "b"])
+        assert selectors(script) == [f"spec.nodeName=,spec.schedulerName={name}" for name in ("one", "two")]
+
+
+async def test_a_failed_list_is_retried(caplog):
+    async with serving(*[says(403)] * 3, page(raw_pod("a"))) as (names, pending, *_):
+        names.add(["one"])
+        await until(lambda: pending.names == ["a"])
+    assert "pods of scheduler one" in caplog.text
+
+
+async def test_cleared_names_are_not_listed():
+    async with serving(page(raw_pod("b"))) as (names, pending, _, script):
+        names.add(["one"])
+        names.clear()
+        names.add(["two"])
+        await until(lambda: pending.names == ["b"])
+        assert selectors(script) == ["spec.nodeName=,spec.schedulerName=two"]
+
+
+async def test_pods_of_the_default_scheduler_are_watched_from_then_on():
+    answers = (page(raw_pod("a"), version=1), streams(then=forever), page(raw_pod("b")))
+    async with serving(*answers) as (names, pending, watches, _):
+        names.add(["default-scheduler"])
+        await until(lambda: pending.names == ["a"] and not watches.missing())
+        assert DEFAULT_SCHEDULER_WATCH in watches
+        assert watches.knows("a")
+        names.add(["default-scheduler"])
+        await until(lambda: pending.names == ["a", "b"])
