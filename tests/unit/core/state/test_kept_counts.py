@@ -1,4 +1,4 @@
-"""Counts of placed pods that are kept equal those of a recount, whatever happened before."""
+"""The incremental counts of placed pods equal a recount after any sequence of changes."""
 
 import contextlib
 
@@ -15,8 +15,8 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins.affinity.inter_pod_affinity import InterPodAffinity
 from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
 from podwright.core.state.cache import Cache
+from podwright.core.state.podindex import matches, terms
 from podwright.core.state.podindex import pod_index as index
-from podwright.core.state.podindex import terms
 from support.objects.builders import make_namespace, make_node, make_pod, make_taint
 from support.plugins.kit import build, pending
 from support.state.recount import (
@@ -138,8 +138,8 @@ NODES = st.builds(
 NUMBERS = st.integers(0, 9)
 
 
-class Kept(RuleBasedStateMachine):
-    """A cache in which nodes, pods and namespaces come, change and go between decisions."""
+class Counts(RuleBasedStateMachine):
+    """A cache in which nodes, pods and namespaces are added, changed and removed between decisions."""
 
     counters = None
     summed = 512
@@ -149,12 +149,13 @@ class Kept(RuleBasedStateMachine):
         super().__init__()
         self.stack = contextlib.ExitStack()
         patch = self.stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr(terms, "_SUMMED", self.summed)
+        patch.setattr(terms, "MAX_SUMMED", self.summed)
+        if self.counters is not None:
+            patch.setattr(matches, "max_counters", lambda _nodes: self.counters)
         patch.setattr(index, "BUNDLED", self.bundled)
         self.cache = Cache()
         self.spread = build(PodTopologySpread, self.cache)
         self.affinity = build(InterPodAffinity, self.cache, {"hardPodAffinityWeight": 3})
-        self.cache.pods_index.matches._limit = self.counters
         for i in range(4):
             labels = {HOSTNAME: f"n{i}", ZONE: f"z{i % 2 + 1}", "rack": f"r{i % 3 + 1}"}
             self.cache.set_node(parse_node(make_node(f"n{i}", labels=labels)))
@@ -262,15 +263,15 @@ class Kept(RuleBasedStateMachine):
         assert normal.tolist() == [expected[self.cache.table.names[row]] for row in rows]
 
 
-class KeptLittle(Kept):
-    """The same with room for next to nothing, so that counts are dropped and made again."""
+class CountsWithLowLimits(Counts):
+    """The same with very low limits, so that counts are dropped and computed again."""
 
     counters = 2
     summed = 1
     bundled = 2
 
 
-TestKept = Kept.TestCase
-TestKept.settings = settings(deadline=None, max_examples=25, stateful_step_count=30)
-TestKeptLittle = KeptLittle.TestCase
-TestKeptLittle.settings = settings(deadline=None, max_examples=25, stateful_step_count=30)
+TestCounts = Counts.TestCase
+TestCounts.settings = settings(deadline=None, max_examples=25, stateful_step_count=30)
+TestCountsWithLowLimits = CountsWithLowLimits.TestCase
+TestCountsWithLowLimits.settings = settings(deadline=None, max_examples=25, stateful_step_count=30)

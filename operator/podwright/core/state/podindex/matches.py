@@ -115,13 +115,17 @@ class MatchCounter:
 _Key = tuple[tuple[Picker, ...], bool]
 
 
+def max_counters(nodes: int) -> int:
+    """How many counters are kept: fewer in large clusters, where each of them is longer."""
+    return max(64, min(1024, 3_000_000 // (nodes + 1)))
+
+
 class MatchIndex:
     """The counters, and the placed pods that they count. A `PlacementObserver` of the cache."""
 
-    def __init__(self, table: NodeTable, namespaces: NamespaceLabels, limit: int | None = None) -> None:
+    def __init__(self, table: NodeTable, namespaces: NamespaceLabels) -> None:
         self._table = table
         self._namespaces = namespaces
-        self._limit = limit
         self._placed = PlacedPods()
         self._counters: OrderedDict[_Key, MatchCounter] = OrderedDict()
         self._filed: SelectorIndex[MatchCounter] = SelectorIndex()
@@ -152,8 +156,7 @@ class MatchIndex:
         self._counters[key] = counter
         self._filed.add(counter, first.selector, first.single_namespace)
         self._watching.clear()
-        limit = self._limit or max(64, min(1024, 3_000_000 // (self._table.size + 1)))
-        while len(self._counters) > limit:
+        while len(self._counters) > max_counters(self._table.size):
             self._drop(next(iter(self._counters)))
         return counter
 

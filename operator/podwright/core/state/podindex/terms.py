@@ -22,7 +22,7 @@ from podwright.core.state.podindex.domains import Int32s, Rows, Sums
 from podwright.core.state.podindex.matches import NamespaceLabels
 from podwright.core.state.podindex.selecting import SelectorIndex
 
-_SUMMED: Final = 512
+MAX_SUMMED: Final = 512
 """Groups whose sums over domains are kept."""
 BUNDLED: Final = 32
 """Of so many groups that mean one pod, those in fewer rows than this are summed together, and anew each time."""
@@ -167,7 +167,7 @@ class TermIndex:
         """Notes that the group's sums are in use; those of the least recently used groups are dropped."""
         self._summed[group] = None
         self._summed.move_to_end(group)
-        if len(self._summed) > _SUMMED:
+        if len(self._summed) > MAX_SUMMED:
             oldest, _ = self._summed.popitem(last=False)
             oldest.sums.clear()
 
