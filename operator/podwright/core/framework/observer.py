@@ -13,7 +13,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PluginNames:
-    """A framework's profile and the names of its plugins at each extension point (`PreFilter`), in order. Two frameworks never compare equal."""
+    """A framework's profile, and the names of its plugins at each extension point (`PreFilter`) in order. Compared by identity."""
 
     profile: str
     at: Mapping[str, tuple[str, ...]]
@@ -40,23 +40,23 @@ class Observer:
         scored: int,
         ended_by: str,
     ) -> None:
-        """An attempt to place a pod ended without a fault.
+        """An attempt to place a pod ended with a placement or a rejection.
 
-        `skipped`: the plugins that said Skip in PreFilter, and in PreScore; `nodes`: how many were filtered; `rejected`: how many
-        of them each plugin turned down; `scored`: how many nodes were scored; `ended_by`: the plugin whose PreFilter rejected
-        the pod for good, or "".
+        `skipped`: the plugins that returned Skip in PreFilter, and in PreScore; `nodes`: how many nodes were filtered; `rejected`:
+        how many of them each plugin rejected; `scored`: how many nodes were scored; `ended_by`: the plugin whose PreFilter made
+        the pod unresolvable, or "".
         """
 
     def victims_searched(self, started: float, preemptor: str, result: str) -> None:
-        """DefaultPreemption looked for victims. `preemptor`: `pod` or `podgroup`; `result`: the code it ended with."""
+        """Preemption searched for victims. `preemptor`: `pod` or `podgroup`; `result`: the code that ended the search."""
 
     def group_preemption_ended(self, result: str) -> None:
-        """A pod group tried to preempt, whether or not it came to a search."""
+        """A pod group tried to preempt, whether or not it searched for victims."""
 
     # Attempts whose CycleState carries the observer
 
     def plugin_ended(self, started: float, plugin: str, point: str, status: str) -> None:
-        """One plugin ran at one point; where it runs node by node, on all nodes together."""
+        """One plugin ran at one point: on all nodes, even if it runs node by node."""
 
     def point_ended(self, started: float, profile: str, point: str, status: str) -> None:
         """All plugins of a point ran."""

@@ -1,7 +1,7 @@
-"""How often plugins were called (`scheduler_plugin_evaluation_total`): for a pod in PreFilter and PreScore, for a node in Filter and Score.
+"""How often plugins were called (`scheduler_plugin_evaluation_total`): per pod in PreFilter and PreScore, per node in Filter and Score.
 
 Filters run over all nodes at once, so calls per node are computed: a filter is counted for each node that the filters before it
-let pass. Every attempt is counted, which costs it one look-up: attempts in which the same plugins said Skip share their sums,
+let pass. Every attempt is counted, which costs it one look-up: attempts in which the same plugins returned Skip share their sums,
 and `fold` turns these sums into counts of plugins when the metrics are scraped.
 """
 
@@ -25,8 +25,8 @@ _FEASIBLE: Final = 3
 
 _COUNTED: Final = ("PreFilter", "Filter", "PreScore", "Score")
 _Key = tuple[tuple[str, ...], tuple[str, ...], str]
-"""Plugins that said Skip in PreFilter and in PreScore, and the one whose PreFilter ended the attempt. Tuples cost half of what
-sets cost. The same plugins in another order get sums of their own, which does no harm.
+"""The plugins that returned Skip in PreFilter and in PreScore, and the one whose PreFilter ended the attempt. Tuples cost half of
+what sets cost. The same plugins in another order get sums of their own, which does no harm.
 """
 
 
