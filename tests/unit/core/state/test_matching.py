@@ -1,4 +1,4 @@
-"""Columns of selectors, affinities and tolerations: other plugins rely on rows without a node being False or 0."""
+"""Columns of selectors, affinities and tolerations. Plugins rely on False or 0 in rows without a node."""
 
 import pytest
 
@@ -33,8 +33,8 @@ def preferred(term):
 NO_TOLERATIONS = parse_tolerations([], "")
 COLUMNS = [
     pytest.param(lambda d: affinity_column(d, pending().node_affinity), True, id="no affinity"),
-    pytest.param(lambda d: affinity_column(d, required(NOT_IN)), True, id="a label that must not be"),
-    pytest.param(lambda d: affinity_column(d, required(UNNAMED)), True, id="a name that must not be"),
+    pytest.param(lambda d: affinity_column(d, required(NOT_IN)), True, id="a label value that is excluded"),
+    pytest.param(lambda d: affinity_column(d, required(UNNAMED)), True, id="a node name that is excluded"),
     pytest.param(lambda d: preference_column(d, preferred(NOT_IN)), 3, id="preferences"),
     pytest.param(lambda d: tolerated_column(d, NO_TOLERATIONS, compare=False), True, id="tolerations"),
     pytest.param(lambda d: dislike_column(d, NO_TOLERATIONS, compare=False), 1, id="disliked taints"),
@@ -60,7 +60,7 @@ def test_a_column_grows_with_the_table(column, value):
     assert column(cache.derived).tolist() == [value] * 100
 
 
-def test_an_unknown_label_value_matches_nothing_and_is_not_taken_for_a_missing_label():
+def test_an_unknown_label_value_matches_no_node():
     cache = make_cache([make_node("a", labels={"zone": "z1"}), make_node("b")])
     (requirement,) = (
         required({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z9", "z8"]}]})

@@ -10,7 +10,7 @@ from podwright.core.state.columns.table import KEPT_LABEL_COLUMNS
 from support.objects.builders import make_node, make_taint
 
 
-def test_a_slot_is_kept_while_its_node_is_there_and_reused_afterwards():
+def test_a_node_keeps_its_slot_and_a_later_node_reuses_it():
     table = NodeTable()
     slots = [table.add(parse_node(make_node(name))) for name in "abc"]
     table.remove(slots[1])
@@ -20,7 +20,7 @@ def test_a_slot_is_kept_while_its_node_is_there_and_reused_afterwards():
     assert table.names == ["a", "d", "c"]
 
 
-def test_a_hole_offers_nothing_and_has_no_labels():
+def test_a_row_without_a_node_has_no_resources_and_no_labels():
     table = NodeTable()
     slot = table.add(parse_node(make_node("a", labels={"zone": "z"}, allocatable={"gpu": "2"})))
     assert table.labels("zone")[slot] == table.label_values("zone")["z"]
@@ -54,7 +54,7 @@ def test_equal_taint_lists_share_one_id():
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["x", "y", None]), st.booleans()), max_size=60))
-def test_a_derived_column_is_repaired_to_what_it_would_be_made_anew(changes):
+def test_an_updated_derived_column_equals_one_computed_from_scratch(changes):
     table = NodeTable()
     derived = DerivedColumns(table, limit=2)
     slots = {}

@@ -37,16 +37,16 @@ def in_namespace(wanted, name="default"):
     "wanted, found",
     [
         pytest.param(selector(app="a"), True, id="a label that the pod has"),
-        pytest.param(selector(app="b"), False, id="another value of it"),
+        pytest.param(selector(app="b"), False, id="another value of the label"),
         pytest.param(selector(("app", "In", "b", "a")), True, id="one of several values"),
         pytest.param(selector(("app", "Exists")), True, id="a key that the pod has"),
-        pytest.param(selector(("zone", "Exists")), False, id="a key that it lacks"),
-        pytest.param(selector(("app", "NotIn", "b")), True, id="a requirement that no label stands for"),
+        pytest.param(selector(("zone", "Exists")), False, id="a key that the pod lacks"),
+        pytest.param(selector(("app", "NotIn", "b")), True, id="a requirement that no single label meets"),
         pytest.param(selector(), True, id="the empty selector"),
         pytest.param(interned_selector(None, "selector"), False, id="the nil selector"),
     ],
 )
-def test_a_pod_meets_the_selectors_filed_under_its_labels(wanted, found):
+def test_selectors_are_found_by_the_labels_of_a_pod(wanted, found):
     filed = SelectorIndex()
     filed.add("item", wanted, None)
     assert list(filed.candidates("default", {"app": "a", "tier": "x"})) == (["item"] if found else [])
@@ -54,14 +54,14 @@ def test_a_pod_meets_the_selectors_filed_under_its_labels(wanted, found):
     assert list(filed.candidates("default", {"app": "a", "tier": "x"})) == []
 
 
-def test_a_selector_for_one_namespace_is_not_met_in_another():
+def test_a_selector_for_one_namespace_is_not_found_in_another():
     filed = SelectorIndex()
     filed.add("item", selector(app="a"), "default")
     assert list(filed.candidates("other", {"app": "a"})) == []
     assert list(filed.candidates("default", {"app": "a"})) == ["item"]
 
 
-def test_selectors_that_share_a_label_are_filed_under_what_tells_them_apart():
+def test_selectors_with_a_common_label_are_indexed_by_their_other_labels():
     filed = SelectorIndex()
     for number in range(100):
         filed.add(number, selector(app="a", id=str(number)), None)
@@ -81,7 +81,7 @@ def test_a_counter_follows_the_pods():
     assert counter.column(2).tolist() == [0, 1]
 
 
-def test_a_counter_made_late_counts_the_pods_before_it():
+def test_a_new_counter_counts_pods_that_were_placed_before():
     pods = [make_pod(f"p{i}", labels={"app": "x", "id": str(i)}, node=f"n{i % 40}") for i in range(200)]
     cache = make_cache([make_node(f"n{i}") for i in range(40)], pods)
     counter = cache.pods_index.counter(in_namespace(selector(app="x")))
@@ -97,7 +97,7 @@ def test_a_counter_grows_with_the_nodes():
     assert counter.column(101).tolist() == [0] + [1] * 100
 
 
-def test_a_terminating_pod_counts_only_where_it_is_wanted():
+def test_a_live_counter_ignores_terminating_pods():
     dying = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     cache = make_cache([make_node("a")], [make_pod("p", labels={"app": "x"}, node="a", metadata=dying)])
     wanted = in_namespace(selector(app="x"))
@@ -133,18 +133,18 @@ def test_a_dropped_counter_stays_valid_for_the_decision_that_holds_it(monkeypatc
     [
         pytest.param(["other"], None, 1, id="a listed namespace"),
         pytest.param(["default", "other"], None, 2, id="several listed namespaces"),
-        pytest.param([], {}, 3, id="the empty selector takes in namespaces that are not known"),
+        pytest.param([], {}, 3, id="the empty selector matches unknown namespaces, too"),
         pytest.param([], {"matchLabels": {"team": "x"}}, 1, id="namespaces by their labels"),
-        pytest.param(["default"], {"matchLabels": {"team": "x"}}, 2, id="listed ones and those with the labels"),
+        pytest.param(["default"], {"matchLabels": {"team": "x"}}, 2, id="listed namespaces and those with the labels"),
         pytest.param(
             [],
             {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
             1,
-            id="a namespace that is not known has no labels to be selected by",
+            id="an unknown namespace is not selected by missing labels",
         ),
     ],
 )
-def test_which_namespaces_a_counter_looks_into(namespaces, wanted, expected):
+def test_namespaces_in_which_a_counter_counts(namespaces, wanted, expected):
     cache = make_cache([make_node("a")])
     cache.set_object("Namespace", make_namespace("default"))
     cache.set_object("Namespace", make_namespace("other", {"team": "x"}))
@@ -209,7 +209,7 @@ def test_only_eligible_nodes_are_summed():
     assert sums_in_zones(cache, Eligibility(affinity=affinity)) == ({"z1": 1, "z2": 0}, 1)
 
 
-def test_domains_of_nodes_long_gone_take_no_room():
+def test_domains_of_deleted_nodes_are_reused():
     cache = make_cache([zoned("stays", "z")])
     cache.pods_index.domains(ZONE)
     for number in range(200):
@@ -229,7 +229,7 @@ def anti_affinity(key, *terms):
     return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}}
 
 
-def test_terms_that_say_the_same_are_one_group():
+def test_equal_terms_are_one_group():
     cache = make_cache([zoned("a", "z1"), zoned("b", "z2")])
     known = cache.pods_index.terms
     for number, node in enumerate("aab"):
@@ -241,7 +241,7 @@ def test_terms_that_say_the_same_are_one_group():
     assert not any(cache.pods_index.picking(pending(labels={"app": "z"})))
 
 
-def test_which_terms_mean_a_pod_follows_pods_and_namespaces():
+def test_the_terms_that_match_a_pod_follow_pods_and_namespaces():
     cache = make_cache([zoned("a", "z1")])
     pod = pending(labels={"app": "x"})
 
@@ -263,7 +263,7 @@ def test_which_terms_mean_a_pod_follows_pods_and_namespaces():
     assert found() == 2
 
 
-def test_sums_of_terms_that_are_dropped_are_made_again(monkeypatch):
+def test_dropped_sums_of_terms_are_computed_again(monkeypatch):
     monkeypatch.setattr(terms, "MAX_SUMMED", 1)
     cache = make_cache([zoned("a", "z1")])
     groups = []

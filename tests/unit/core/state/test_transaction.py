@@ -66,7 +66,6 @@ class Transactions(RuleBasedStateMachine):
         for name in ("g", "h"):
             self.cache.set_object(KIND, make_pod_group(name, 3))
         self.count = 0
-        self.undone: list[int] = []
         self.open: list[tuple[CacheTransaction, list[tuple[Any, dict[str, Any], list[int]]]]] = []
         """Nested transactions, each with its checkpoints: (checkpoint, the copy made then, callbacks not yet undone)."""
         self.callbacks: list[int] = []
