@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import kopf
@@ -133,7 +134,7 @@ async def _first_of(*events: asyncio.Event) -> None:
 def handle_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Handles errors of the event loop as by default, except for Kopf's generators, which cannot be closed during an event."""
     generator = context.get("asyncgen")
-    if generator is not None and "kopf" in generator.ag_code.co_filename:
+    if generator is not None and "kopf" in Path(generator.ag_code.co_filename).parts:
         log.debug("%s", context.get("message"))
         return
     loop.default_exception_handler(context)

@@ -7,10 +7,9 @@ import logging
 from contextlib import asynccontextmanager
 
 import kopf
-import kopf._cogs.clients.watching as kopf_watching
 import pytest
 
-from podwright.controllers import supervisor
+from podwright.controllers import plain_kopf, supervisor
 from podwright.controllers.supervisor import ProtectedTasks, handle_loop_error, supervise
 from support.controllers.kit import FakeRuntime
 
@@ -175,18 +174,18 @@ async def test_tasks_of_the_runtime_are_protected_from_kopf():
     await asyncio.gather(before, binding, kopfs, return_exceptions=True)
 
 
+def generator_of(file):
+    """An asynchronous generator whose code is in this file."""
+    names = {}
+    exec(compile("async def generator(): yield 1", file, "exec"), names)
+    return names["generator"]()
+
+
 async def test_errors_of_the_loop_are_logged_except_for_kopfs_generators(caplog):
     caplog.set_level(logging.DEBUG)
     loop = asyncio.get_running_loop()
-
-    async def ours():
-        yield 1
-
-    theirs = getattr(kopf_watching.infinite_watch, "__wrapped__", kopf_watching.infinite_watch)
-    handle_loop_error(
-        loop, {"message": "closing Kopf's", "asyncgen": theirs(settings=None, resource=None, namespace=None)}
-    )
-    handle_loop_error(loop, {"message": "closing ours", "asyncgen": ours()})
+    for message, file in (("closing Kopf's", kopf.__file__), ("closing ours", plain_kopf.__file__)):
+        handle_loop_error(loop, {"message": message, "asyncgen": generator_of(file)})
     handle_loop_error(loop, {"message": "something else"})
     errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert [text.splitlines()[0] for text in errors] == ["closing ours", "something else"]
