@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import logging
 import sys
 from collections.abc import Iterator
@@ -85,7 +84,8 @@ def import_supervisor() -> ModuleType:
     would take 18 MB and a quarter of a second.
     """
     with _hidden("kubernetes"):
-        return importlib.import_module("podwright.controllers.supervisor")
+        from podwright.controllers import supervisor  # noqa: PLC0415 -- Kopf is imported late, see the module
+    return supervisor
 
 
 @contextlib.contextmanager
