@@ -30,8 +30,8 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.taints import Tolerations
 from podwright.core.state.columns.matching import (
-    count_disliked,
-    dislike_column,
+    count_intolerable,
+    intolerable_column,
     tolerated_column,
     tolerates_all,
 )
@@ -87,12 +87,12 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
         return None
 
     def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        return count_disliked(node.present.taints, pod.tolerations, compare=self._compare)
+        return count_intolerable(node.present.taints, pod.tolerations, compare=self._compare)
 
     def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s | int:
         if not self._untolerated_taints(pod.tolerations, feasible.table).soft:
             return 0
-        return feasible.take(dislike_column(self.handle.cache.derived, pod.tolerations, compare=self._compare))
+        return feasible.take(intolerable_column(self.handle.cache.derived, pod.tolerations, compare=self._compare))
 
     def normalize(self, _state: CycleState, _pod: PodInfo, scores: Int64s | int, _feasible: Feasible) -> Int64s | int:
         return normalize_by_greatest(scores, reverse=True)
@@ -110,7 +110,7 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
         found = self._by_tolerations[tolerations] = _UntoleratedTaints(
             len(sets),
             hard=any(not tolerates_all(taints, tolerations, compare=self._compare) for taints in sets),
-            soft=any(count_disliked(taints, tolerations, compare=self._compare) for taints in sets),
+            soft=any(count_intolerable(taints, tolerations, compare=self._compare) for taints in sets),
         )
         return found
 

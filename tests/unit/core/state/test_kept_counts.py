@@ -152,7 +152,7 @@ class Counts(RuleBasedStateMachine):
         patch.setattr(terms, "MAX_SUMMED", self.summed)
         if self.counters is not None:
             patch.setattr(matches, "max_counters", lambda _nodes: self.counters)
-        patch.setattr(index, "BUNDLED", self.bundled)
+        patch.setattr(index, "COMBINE_THRESHOLD", self.bundled)
         self.cache = Cache()
         self.spread = build(PodTopologySpread, self.cache)
         self.affinity = build(InterPodAffinity, self.cache, {"hardPodAffinityWeight": 3})

@@ -6,7 +6,7 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.taints import parse_tolerations
 from podwright.core.state.columns.matching import (
     affinity_column,
-    dislike_column,
+    intolerable_column,
     preference_column,
     requirement_column,
     tolerated_column,
@@ -37,7 +37,7 @@ COLUMNS = [
     pytest.param(lambda d: affinity_column(d, required(UNNAMED)), True, id="a node name that is excluded"),
     pytest.param(lambda d: preference_column(d, preferred(NOT_IN)), 3, id="preferences"),
     pytest.param(lambda d: tolerated_column(d, NO_TOLERATIONS, compare=False), True, id="tolerations"),
-    pytest.param(lambda d: dislike_column(d, NO_TOLERATIONS, compare=False), 1, id="disliked taints"),
+    pytest.param(lambda d: intolerable_column(d, NO_TOLERATIONS, compare=False), 1, id="disliked taints"),
 ]
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from podwright.core.objects.node import parse_node
 from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.columns.change_log import ChangeLog
-from podwright.core.state.columns.table import KEPT_LABEL_COLUMNS
+from podwright.core.state.columns.table import MAX_LABEL_COLUMNS
 from support.objects.builders import make_node, make_taint
 
 
@@ -107,10 +107,10 @@ def test_dropped_label_columns_are_built_again_with_the_same_ids():
         table.add(parse_node(make_node(f"n{number}", labels={"zone": f"z{number}"})))
     column, ids = table.labels("zone"), dict(table.label_values("zone"))
     before = list(column)
-    for number in range(KEPT_LABEL_COLUMNS - 1):
+    for number in range(MAX_LABEL_COLUMNS - 1):
         table.labels(f"key-{number}")
     assert np.shares_memory(table.labels("zone"), column)
-    for number in range(KEPT_LABEL_COLUMNS):
+    for number in range(MAX_LABEL_COLUMNS):
         table.labels(f"key-{number}")
     table.update(0, parse_node(make_node("n0", labels={"zone": "z9"})))
     assert not np.shares_memory(table.labels("zone"), column)

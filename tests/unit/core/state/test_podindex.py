@@ -8,11 +8,11 @@ import pytest
 from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
-from podwright.core.state.podindex import Eligibility, Picker, terms
+from podwright.core.state.podindex import Eligibility, PodSelector, terms
 from podwright.core.state.podindex import matches as matches_module
 from podwright.core.state.podindex.domains import ALL_WITH_KEY
 from podwright.core.state.podindex.selecting import SelectorIndex
-from podwright.core.state.podindex.terms import BUNDLED
+from podwright.core.state.podindex.terms import COMBINE_THRESHOLD
 from support.objects.builders import make_namespace, make_node, make_pod
 from support.plugins.kit import make_cache, pending
 
@@ -30,7 +30,7 @@ def placed(number, node="a", namespace="default", spec=None, **labels):
 
 
 def in_namespace(wanted, name="default"):
-    return (Picker(wanted, frozenset((name,))),)
+    return (PodSelector(wanted, frozenset((name,))),)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_live_counter_ignores_terminating_pods():
     cache = make_cache([make_node("a")], [make_pod("p", labels={"app": "x"}, node="a", metadata=dying)])
     wanted = in_namespace(selector(app="x"))
     assert cache.pods_index.counter(wanted).column(1).tolist() == [1]
-    assert cache.pods_index.counter(wanted, live=True).column(1).tolist() == [0]
+    assert cache.pods_index.counter(wanted, exclude_terminating=True).column(1).tolist() == [0]
 
 
 def test_equal_selectors_share_a_counter_and_the_oldest_are_dropped(monkeypatch):
@@ -150,16 +150,16 @@ def test_namespaces_in_which_a_counter_counts(namespaces, wanted, expected):
     cache.set_object("Namespace", make_namespace("other", {"team": "x"}))
     for name in ("default", "other", "unknown"):
         cache.set_pod(placed(1, namespace=name, app="x"))
-    picker = Picker(selector(app="x"), frozenset(namespaces), interned_selector(wanted, "namespaceSelector"))
-    assert cache.pods_index.counter((picker,)).column(1).tolist() == [expected]
+    pod_selector = PodSelector(selector(app="x"), frozenset(namespaces), interned_selector(wanted, "namespaceSelector"))
+    assert cache.pods_index.counter((pod_selector,)).column(1).tolist() == [expected]
 
 
 def test_counts_by_namespace_labels_follow_the_labels():
     cache = make_cache([make_node("a")], [make_pod("p", labels={"app": "x"}, node="a")])
-    picker = Picker(selector(app="x"), frozenset(), selector(team="x"))
+    pod_selector = PodSelector(selector(app="x"), frozenset(), selector(team="x"))
 
     def counted():
-        return cache.pods_index.counter((picker,)).column(1).tolist()
+        return cache.pods_index.counter((pod_selector,)).column(1).tolist()
 
     assert counted() == [0]
     cache.set_object("Namespace", make_namespace("default", {"team": "x"}))
@@ -236,9 +236,9 @@ def test_equal_terms_are_one_group():
         cache.set_pod(placed(number, node=node, spec=anti_affinity(ZONE, {"app": "x"}), id=str(number)))
     cache.set_pod(placed(3, node="a", spec=anti_affinity(ZONE, {"app": "x"}, {"app": "y"})))
     assert len(known) == 2
-    (group,) = cache.pods_index.picking(pending(labels={"app": "x"})).anti_required
+    (group,) = cache.pods_index.matching_terms(pending(labels={"app": "x"})).anti_required
     assert group.at == {cache.nodes["a"].slot: 3, cache.nodes["b"].slot: 1}
-    assert not any(cache.pods_index.picking(pending(labels={"app": "z"})))
+    assert not any(cache.pods_index.matching_terms(pending(labels={"app": "z"})))
 
 
 def test_the_terms_that_match_a_pod_follow_pods_and_namespaces():
@@ -246,7 +246,7 @@ def test_the_terms_that_match_a_pod_follow_pods_and_namespaces():
     pod = pending(labels={"app": "x"})
 
     def found():
-        return len(cache.pods_index.picking(pod).anti_required)
+        return len(cache.pods_index.matching_terms(pod).anti_required)
 
     spec = anti_affinity(ZONE, {"app": "x"})
     cache.set_pod(placed(1, spec=spec))
@@ -269,25 +269,25 @@ def test_dropped_sums_of_terms_are_computed_again(monkeypatch):
     groups = []
     for number in range(3):
         cache.set_pod(placed(number, spec=anti_affinity(ZONE, {"id": str(number)})))
-        groups += cache.pods_index.picking(pending(labels={"id": str(number)})).anti_required
+        groups += cache.pods_index.matching_terms(pending(labels={"id": str(number)})).anti_required
     for _ in range(2):
-        assert [sums.total for group in groups for _, sums in cache.pods_index.sums_of((group,))] == [1, 1, 1]
+        assert [sums.total for group in groups for _, sums in cache.pods_index.sums_of_groups((group,))] == [1, 1, 1]
         assert [len(group.sums) for group in groups] == [0, 0, 1]
     cache.set_pod(placed(9, spec=anti_affinity(ZONE, {"id": "0"})))
-    assert [sums.total for _, sums in cache.pods_index.sums_of(groups[:1])] == [2]
+    assert [sums.total for _, sums in cache.pods_index.sums_of_groups(groups[:1])] == [2]
 
 
 def test_many_groups_are_summed_together():
     cache = make_cache([zoned(f"n{i}", f"z{i % 2}") for i in range(60)])
-    terms_of_all = [{"matchLabels": {"app": "x"}, "matchExpressions": [differs(n)]} for n in range(BUNDLED)]
-    for number, wanted in enumerate([*terms_of_all, *([terms_of_all[0]] * BUNDLED)]):
+    terms_of_all = [{"matchLabels": {"app": "x"}, "matchExpressions": [differs(n)]} for n in range(COMBINE_THRESHOLD)]
+    for number, wanted in enumerate([*terms_of_all, *([terms_of_all[0]] * COMBINE_THRESHOLD)]):
         rule = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": wanted}]}
         cache.set_pod(placed(number, node=f"n{number % 60}", spec={"affinity": {"podAntiAffinity": rule}}))
-    groups = cache.pods_index.picking(pending(labels={"app": "x"})).anti_required
-    assert len(groups) == BUNDLED
-    summed = list(cache.pods_index.sums_of(groups))
-    assert [(key, sums.total) for key, sums in summed] == [(ZONE, BUNDLED - 1), (ZONE, BUNDLED + 1)]
-    assert summed[0][1].values.tolist() == [BUNDLED // 2 - 1, BUNDLED // 2, 0]
+    groups = cache.pods_index.matching_terms(pending(labels={"app": "x"})).anti_required
+    assert len(groups) == COMBINE_THRESHOLD
+    summed = list(cache.pods_index.sums_of_groups(groups))
+    assert [(key, sums.total) for key, sums in summed] == [(ZONE, COMBINE_THRESHOLD - 1), (ZONE, COMBINE_THRESHOLD + 1)]
+    assert summed[0][1].values.tolist() == [COMBINE_THRESHOLD // 2 - 1, COMBINE_THRESHOLD // 2, 0]
 
 
 def differs(number):
@@ -317,8 +317,8 @@ def test_indexes_free_what_they_kept_for_deleted_pods():
         for namespace in ("default", f"ns{number}"):
             spec = anti_affinity(ZONE, {"id": str(number)})
             cache.set_pod(placed(number, namespace=namespace, spec=spec, app="x", id=str(number)))
-        groups = cache.pods_index.picking(pending(labels={"id": str(number)})).anti_required
-        assert [sums.total for _, sums in cache.pods_index.sums_of(groups)] == [1]
+        groups = cache.pods_index.matching_terms(pending(labels={"id": str(number)})).anti_required
+        assert [sums.total for _, sums in cache.pods_index.sums_of_groups(groups)] == [1]
     assert all(reachable(index, beside=(cache, cache.table)) > 100 for index in indexes)
     del groups
     for number in range(50):

@@ -20,7 +20,7 @@ from podwright.core.framework.status import Status, unresolvable, unschedulable
 from podwright.core.objects.affinity import PodAffinityTerm
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.podindex import Groups, Picker, PodIndex, Sums
+from podwright.core.state.podindex import Groups, PodIndex, PodSelector, Sums
 
 _AFFINITY: Final = unresolvable("node(s) didn't match pod affinity rules")
 _ANTI_AFFINITY: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
@@ -44,7 +44,7 @@ class ClusterCounts:
         terms = self.pod.pod_affinity.required
         if not terms:
             return {}
-        counter = self.index.counter(tuple(map(Picker.of_term, terms)))
+        counter = self.index.counter(tuple(map(PodSelector.of_term, terms)))
         return {key: (self.index.sums(counter, key),) for key in dict.fromkeys(t.topology_key for t in terms)}
 
     @cached_property
@@ -52,7 +52,7 @@ class ClusterCounts:
         """Pods that match a required anti-affinity term, by its topology key."""
         found: dict[str, list[Sums]] = {}
         for term in self.pod.pod_affinity.anti_required:
-            counter = self.index.counter((Picker.of_term(term),))
+            counter = self.index.counter((PodSelector.of_term(term),))
             found.setdefault(term.topology_key, []).append(self.index.sums(counter, term.topology_key))
         return found
 
@@ -60,7 +60,7 @@ class ClusterCounts:
     def existing(self) -> SumsByKey:
         """Required anti-affinity terms of placed pods that match the pod, by topology key."""
         found: dict[str, list[Sums]] = {}
-        for key, sums in self.index.sums_of(self._existing):
+        for key, sums in self.index.sums_of_groups(self._existing):
             if sums.total:
                 found.setdefault(key, []).append(sums)
         return found
@@ -178,7 +178,7 @@ class PreFilterState:
             for key in dict.fromkeys(term.topology_key for term in own.required):
                 self._affinity.update(key, node, delta)
         for term in own.anti_required:
-            if index.picks(term, other):
+            if index.term_matches(term, other):
                 self._anti_affinity.update(term.topology_key, node, delta)
 
     def filter(self, node: NodeInfo) -> Status | None:
@@ -225,7 +225,7 @@ class PreFilterState:
 
 def matches_all(index: PodIndex, terms: Sequence[PodAffinityTerm], pod: PodInfo) -> bool:
     """Whether a pod matches all of these terms. False if there are no terms."""
-    return bool(terms) and all(index.picks(term, pod) for term in terms)
+    return bool(terms) and all(index.term_matches(term, pod) for term in terms)
 
 
 def _codes(rows: int, matching: Bools | None, anti_affinity: Bools | None) -> NDArray[np.int8]:

@@ -108,7 +108,7 @@ class InterPodAffinity(
     # Filter
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
-        existing = self._index.picking(pod).anti_required
+        existing = self._index.matching_terms(pod).anti_required
         own = pod.pod_affinity
         if own is NO_POD_AFFINITY and not existing:
             return SKIP
@@ -136,7 +136,7 @@ class InterPodAffinity(
         own = pod.pod_affinity
         if self._ignore_existing and not own.preferred and not own.anti_preferred:
             return SKIP
-        sums = weighted_sums(self._index, pod, self._index.picking(pod), self._hard_weight)
+        sums = weighted_sums(self._index, pod, self._index.matching_terms(pod), self._hard_weight)
         if not sums:
             return SKIP
         state.data[_SCORE] = PreScoreState(self._index, sums)
@@ -184,7 +184,7 @@ class InterPodAffinity(
         return matches_all(self._index, terms, other)
 
     def _repels(self, terms: Sequence[PodAffinityTerm], other: PodInfo) -> bool:
-        return any(self._index.picks(term, other) for term in terms)
+        return any(self._index.term_matches(term, other) for term in terms)
 
     def _node_hint(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:
         """Helps if a node was added or changed its domain of a term; for anti-affinity also if it left all domains."""

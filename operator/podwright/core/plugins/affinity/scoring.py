@@ -14,7 +14,7 @@ import numpy as np
 from podwright.core.framework.interface import MAX_SCORE, Feasible, Int64s
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.podindex import MatchedTerms, Picker, PodIndex, Sums
+from podwright.core.state.podindex import MatchedTerms, PodIndex, PodSelector, Sums
 
 WeightedSums = Mapping[str, list[tuple[Sums, int]]]
 
@@ -65,11 +65,11 @@ def _contributions(
     own = pod.pod_affinity
     for terms, sign in ((own.preferred, 1), (own.anti_preferred, -1)):
         for term in terms:
-            counter = index.counter((Picker.of_term(term),))
+            counter = index.counter((PodSelector.of_term(term),))
             yield index.sums(counter, term.topology_key), term.topology_key, sign * term.weight
     for groups, weight in ((matched.required, hard_weight), (matched.preferred, 1), (matched.anti_preferred, -1)):
         if weight:
-            for key, sums in index.sums_of(groups):
+            for key, sums in index.sums_of_groups(groups):
                 yield sums, key, weight
 
 

@@ -20,7 +20,7 @@ from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import EVERYTHING, LabelSelector, Requirement
 from podwright.core.plugins.spread.args import DefaultConstraint, PodTopologySpreadArgs
 from podwright.core.state.object_store import Object, ObjectStore
-from podwright.core.state.podindex import Picker
+from podwright.core.state.podindex import PodSelector
 from podwright.core.state.podindex.selecting import SelectorIndex
 
 _MAX_CACHED: Final = 1024
@@ -42,10 +42,10 @@ class Constraint:
         """Whether each node is a domain of its own."""
         return self.topology_key == HOSTNAME
 
-    def pickers(self, namespace: str) -> tuple[Picker, ...]:
+    def selectors(self, namespace: str) -> tuple[PodSelector, ...]:
         """Counts the matching pods of the namespace. An empty selector counts none."""
         selector = self.selector
-        return (Picker(_NO_POD if selector.empty else selector, frozenset((namespace,))),)
+        return (PodSelector(_NO_POD if selector.empty else selector, frozenset((namespace,))),)
 
 
 _NO_POD: Final = LabelSelector((), nothing=True)

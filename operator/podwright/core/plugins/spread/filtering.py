@@ -59,7 +59,7 @@ class ClusterCounts:
         pod, index = self._pod, self._index
         return tuple(
             index.sums(
-                index.counter(constraint.pickers(pod.namespace), live=True),
+                index.counter(constraint.selectors(pod.namespace), exclude_terminating=True),
                 constraint.topology_key,
                 eligibility_of(pod, constraint, self._keys, compare=self._compare),
             )

@@ -105,7 +105,7 @@ class PreScoreState:
     @cached_property
     def _counters(self) -> tuple[MatchCounter, ...]:
         return tuple(
-            self._index.counter(constraint.pickers(self._pod.namespace), live=True)
+            self._index.counter(constraint.selectors(self._pod.namespace), exclude_terminating=True)
             for constraint in self._constraints.items
         )
 
@@ -169,8 +169,10 @@ class PreScoreState:
         sums = self._sums[i]
         if sums is not None:
             return int(sums.values[sums.domains.of_node[node.slot]])
-        (picker,) = constraint.pickers(self._pod.namespace)
+        (pod_selector,) = constraint.selectors(self._pod.namespace)
         return sum(
-            not other.terminating and other.namespace == self._pod.namespace and picker.selector.matches(other.labels)
+            not other.terminating
+            and other.namespace == self._pod.namespace
+            and pod_selector.selector.matches(other.labels)
             for other in node.pods.values()
         )

@@ -1,4 +1,4 @@
-"""The node table: one row (slot) a node, one NumPy column a fact. Only this package writes it."""
+"""The node table: one row (slot) for each node and one NumPy column for each attribute. Only this package writes it."""
 
 from podwright.core.state.columns.derived import DerivedColumns
 from podwright.core.state.columns.table import NodeTable

@@ -1,4 +1,4 @@
-"""Which rows changed since a caller last looked, so that what it keeps can be repaired instead of recomputed."""
+"""Logs changed rows, so that values computed from the table can be updated instead of recomputed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class ChangeLog:
-    """An append-only log of slots, of which the last few thousand are kept. `seq` counts all entries ever made."""
+    """An append-only log of slots that keeps the last few thousand entries. `seq` counts all entries ever made."""
 
     __slots__ = ("_base", "_entries", "_limit")
 
@@ -26,7 +26,7 @@ class ChangeLog:
             self._base += self._limit
 
     def since(self, seq: int) -> Sequence[int] | None:
-        """The slots changed after `seq`, possibly repeated; None if that is too long ago to tell."""
+        """The slots that changed after `seq`, possibly repeated; None if the log no longer has all of them."""
         if seq < self._base:
             return None
         return self._entries[seq - self._base :]

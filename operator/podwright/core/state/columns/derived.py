@@ -1,7 +1,7 @@
-"""Columns computed from the nodes themselves (never from what they carry), kept and repaired row by row.
+"""A cache of columns that are computed from nodes alone, not from their pods. Changed rows are updated one by one.
 
-A plugin asks for a column under a key that names all that the result depends on besides the node: an interned selector,
-a toleration list. The key is kept alive with the column, so identity-compared parts are safe in it.
+The key of a column contains whole_table that it depends on besides the node, such as an interned selector. The cache holds the key
+as long as the column, so it may contain objects that are compared by identity.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from podwright.core.objects.node import Node
 from podwright.core.state.columns.table import NodeTable
 
-KEPT_COLUMNS: Final = 512
+MAX_COLUMNS: Final = 512
 
 
 @dataclass(slots=True)
@@ -28,9 +28,9 @@ class _Column:
 
 
 class DerivedColumns:
-    """An LRU of computed columns over one NodeTable."""
+    """An LRU cache of computed columns over one NodeTable."""
 
-    def __init__(self, table: NodeTable, limit: int = KEPT_COLUMNS) -> None:
+    def __init__(self, table: NodeTable, limit: int = MAX_COLUMNS) -> None:
         self._table = table
         self._limit = limit
         self._columns: OrderedDict[Hashable, _Column] = OrderedDict()
@@ -40,12 +40,11 @@ class DerivedColumns:
         key: Hashable,
         row: Callable[[Node], Any],
         dtype: type[np.generic],
-        everything: Callable[[NodeTable], NDArray[Any]] | None = None,
+        whole_table: Callable[[NodeTable], NDArray[Any]] | None = None,
     ) -> NDArray[Any]:
         """dtype[nodes], read-only: `row(node)` for each row, 0 for holes.
 
-        `everything` computes the same for the whole table at once, where that is faster. An error from `row` passes
-        through and nothing is kept.
+        `whole_table`, if given, computes all rows at once. If `row` raises, the error propagates and nothing is cached.
         """
         table = self._table
         column = self._columns.get(key)
@@ -55,27 +54,27 @@ class DerivedColumns:
                 return column.view
             changed = table.static_changes.since(column.seq)
             if changed is not None and len(changed) <= table.size // 4 + 8:
-                return self._repair(key, column, set(changed), row)
-        return self._build(key, row, dtype, everything)
+                return self._update(key, column, set(changed), row)
+        return self._build(key, row, dtype, whole_table)
 
     def _build(
         self,
         key: Hashable,
         row: Callable[[Node], Any],
         dtype: type[np.generic],
-        everything: Callable[[NodeTable], NDArray[Any]] | None,
+        whole_table: Callable[[NodeTable], NDArray[Any]] | None,
     ) -> NDArray[Any]:
         table = self._table
-        if everything is not None:
-            values = everything(table).astype(dtype, copy=True)
+        if whole_table is not None:
+            values = whole_table(table).astype(dtype, copy=True)
         else:
             values = np.zeros(table.size, dtype)
             for slot, node in enumerate(table.nodes):
                 if node is not None:
                     values[slot] = row(node)
-        return self._keep(key, values, table.static_changes.seq)
+        return self._store(key, values, table.static_changes.seq)
 
-    def _repair(self, key: Hashable, column: _Column, changed: set[int], row: Callable[[Node], Any]) -> NDArray[Any]:
+    def _update(self, key: Hashable, column: _Column, changed: set[int], row: Callable[[Node], Any]) -> NDArray[Any]:
         table = self._table
         values = column.values
         if len(values) < table.size:
@@ -85,9 +84,9 @@ class DerivedColumns:
         for slot in changed:
             node = table.nodes[slot]
             values[slot] = 0 if node is None else row(node)
-        return self._keep(key, values, table.static_changes.seq)
+        return self._store(key, values, table.static_changes.seq)
 
-    def _keep(self, key: Hashable, values: NDArray[Any], seq: int) -> NDArray[Any]:
+    def _store(self, key: Hashable, values: NDArray[Any], seq: int) -> NDArray[Any]:
         view = values.view()
         view.flags.writeable = False
         self._columns[key] = _Column(values, view, seq)

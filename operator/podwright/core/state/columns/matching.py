@@ -1,7 +1,7 @@
-"""Which nodes a selector, an affinity or a list of tolerations fits: columns over the whole table, kept by `DerivedColumns`.
+"""Columns that tell which nodes match a selector, an affinity or a list of tolerations, cached by `DerivedColumns`.
 
-Invariant: each column says of a node what the per-node rule (`NodeAffinity.matches`, `Tolerations.tolerate`) says of it;
-rows without a node are False or 0. Label requirements are computed from the table's label columns, a few µs each.
+Invariant: each row equals the result of the per-node rule (`NodeAffinity.matches`, `Tolerations.tolerate`); rows without a node
+are False or 0. Label requirements are computed from the table's label columns in a few µs each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from podwright.core.state.columns.table import ABSENT, NodeTable
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 
-_FORBIDDING: Final = (NO_SCHEDULE, NO_EXECUTE)
+_FILTERED_EFFECTS: Final = (NO_SCHEDULE, NO_EXECUTE)
 
 
 def affinity_column(derived: DerivedColumns, affinity: NodeAffinity) -> Bools:
@@ -60,30 +60,30 @@ def tolerated_column(derived: DerivedColumns, tolerations: Tolerations, *, compa
     )
 
 
-def dislike_column(derived: DerivedColumns, tolerations: Tolerations, *, compare: bool) -> Int64s:
-    """int64[nodes]: how many PreferNoSchedule taints are not tolerated."""
+def intolerable_column(derived: DerivedColumns, tolerations: Tolerations, *, compare: bool) -> Int64s:
+    """int64[nodes]: the number of PreferNoSchedule taints that are not tolerated."""
     return derived.get(
-        ("disliked", tolerations, compare),
-        lambda node: count_disliked(node.taints, tolerations, compare=compare),
+        ("intolerable", tolerations, compare),
+        lambda node: count_intolerable(node.taints, tolerations, compare=compare),
         np.int64,
-        functools.partial(_disliked, tolerations=tolerations, compare=compare),
+        functools.partial(_intolerable, tolerations=tolerations, compare=compare),
     )
 
 
 def tolerates_all(taints: tuple[Taint, ...], tolerations: Tolerations, *, compare: bool) -> bool:
     """Whether every NoSchedule and NoExecute taint is tolerated."""
-    return all(tolerations.tolerate(taint, compare=compare) for taint in taints if taint.effect in _FORBIDDING)
+    return all(tolerations.tolerate(taint, compare=compare) for taint in taints if taint.effect in _FILTERED_EFFECTS)
 
 
-def count_disliked(taints: tuple[Taint, ...], tolerations: Tolerations, *, compare: bool) -> int:
-    """How many PreferNoSchedule taints are not tolerated."""
+def count_intolerable(taints: tuple[Taint, ...], tolerations: Tolerations, *, compare: bool) -> int:
+    """The number of PreferNoSchedule taints that are not tolerated."""
     return sum(
         not tolerations.tolerate(taint, compare=compare) for taint in taints if taint.effect == PREFER_NO_SCHEDULE
     )
 
 
 def requirement_column(table: NodeTable, requirement: Requirement) -> Bools:
-    """bool[nodes]: the label requirement holds. Computed anew; rows without a node count as nodes without labels."""
+    """bool[nodes]: the label requirement holds. Not cached. Rows without a node count as nodes without labels."""
     labels = table.labels(requirement.key)
     match requirement.operator:
         case "Exists":
@@ -95,7 +95,7 @@ def requirement_column(table: NodeTable, requirement: Requirement) -> Bools:
         case "NotIn":
             return ~_one_of(table, requirement)
     values = table.label_values(requirement.key)
-    verdicts = np.zeros(len(values) + 1, np.bool_)  # the last one is for ABSENT, which is -1
+    verdicts = np.zeros(len(values) + 1, np.bool_)  # the last entry is for ABSENT, which is -1
     for value, position in values.items():
         verdicts[position] = requirement.matches_value(value)
     return verdicts[labels]
@@ -104,13 +104,13 @@ def requirement_column(table: NodeTable, requirement: Requirement) -> Bools:
 def _one_of(table: NodeTable, requirement: Requirement) -> Bools:
     labels = table.labels(requirement.key)
     values = table.label_values(requirement.key)
-    wanted = [values[value] for value in requirement.values if value in values]
-    if not wanted:
+    positions = [values[value] for value in requirement.values if value in values]
+    if not positions:
         return np.zeros(len(labels), np.bool_)
-    if len(wanted) == 1:
-        return np.equal(labels, np.int32(wanted[0]))
+    if len(positions) == 1:
+        return np.equal(labels, np.int32(positions[0]))
     verdicts = np.zeros(len(values) + 1, np.bool_)
-    verdicts[wanted] = True
+    verdicts[positions] = True
     return verdicts[labels]
 
 
@@ -154,7 +154,7 @@ def _tolerated(table: NodeTable, tolerations: Tolerations, *, compare: bool) -> 
     return column & table.valid
 
 
-def _disliked(table: NodeTable, tolerations: Tolerations, *, compare: bool) -> Int64s:
-    counts = np.array([count_disliked(t, tolerations, compare=compare) for t in table.taint_sets], np.int64)
+def _intolerable(table: NodeTable, tolerations: Tolerations, *, compare: bool) -> Int64s:
+    counts = np.array([count_intolerable(t, tolerations, compare=compare) for t in table.taint_sets], np.int64)
     column = counts[table.taints] if table.size else np.zeros(0, np.int64)
     return column * table.valid

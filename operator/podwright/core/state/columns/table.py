@@ -1,8 +1,8 @@
-"""NodeTable: allocatable, requested, labels and taints of all nodes as columns.
+"""NodeTable: allocatable and requested resources, labels and taints of all nodes as columns.
 
-A node keeps its slot as long as it exists; a slot whose node is gone is a hole (`valid` is False, all amounts 0) until a
-new node takes it. Columns are handed out as read-only views of `size` rows, which stay current: they show later writes
-until `size` or the capacity changes, so fetch them anew for each decision.
+A node keeps its slot (row) as long as it exists. The slot of a removed node is a hole (`valid` is False, all amounts are 0) until a
+new node reuses it. Columns are returned as read-only views of `size` rows. A view shows later writes only until `size` or the
+capacity changes, so get it again for each decision.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Int32s = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
 ABSENT: Final = -1
-"""The value id of a label that a node does not have."""
-KEPT_LABEL_COLUMNS: Final = 256
+"""The value id for a node without the label."""
+MAX_LABEL_COLUMNS: Final = 256
 _START_CAPACITY: Final = 64
 _ZEROS: Final = ("zeros", "")
 
 
 class NodeTable:
-    """See the module. `static_changes` logs changes to nodes themselves, `usage_changes` those to what they carry."""
+    """See the module. `static_changes` logs changes of nodes themselves; `usage_changes` also logs changes of their pods."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -42,17 +42,17 @@ class NodeTable:
         self.static_changes = ChangeLog()
         self.usage_changes = ChangeLog()
         self.epoch = 0
-        """Rises when a node comes, goes or changes."""
+        """Increases when a node is added, updated or removed."""
         self._capacity = _START_CAPACITY
         self._holes: list[int] = []
         self._columns: dict[tuple[str, str], NDArray[Any]] = {}
         self._views: dict[tuple[str, str], NDArray[Any]] = {}
         self._label_values: dict[str, dict[str, int]] = {}
         self._label_keys: OrderedDict[str, None] = OrderedDict()
-        self._offered: Counter[str] = Counter()
+        self._nodes_with_resource: Counter[str] = Counter()
         self._taint_ids: dict[tuple[Taint, ...], int] = {}
         self.taint_sets: list[tuple[Taint, ...]] = []
-        """Distinct taint lists; `taints` holds positions in here."""
+        """Distinct taint lists. `taints` contains positions in this list."""
         for name, dtype in (("valid", np.bool_), ("unschedulable", np.bool_), ("taints", np.int32)):
             self._columns[name, ""] = np.zeros(self._capacity, dtype)
         for name in ("scoring_cpu", "scoring_memory", "pods", "zeros"):
@@ -62,12 +62,12 @@ class NodeTable:
 
     @property
     def valid(self) -> Bools:
-        """bool[nodes]: the row is a node."""
+        """bool[nodes]: the row has a node."""
         return self._view(("valid", ""))
 
     @property
     def full(self) -> bool:
-        """No holes: every row is a node."""
+        """Whether every row has a node."""
         return self.count == self.size
 
     @property
@@ -81,25 +81,25 @@ class NodeTable:
 
     @property
     def pods(self) -> Int64s:
-        """int64[nodes]: pods on the node, assumed ones included."""
+        """int64[nodes]: the number of pods on the node, including assumed ones."""
         return self._view(("pods", ""))
 
     @property
     def scoring_cpu(self) -> Int64s:
-        """int64[nodes]: requested milli-CPU with scoring's defaults."""
+        """int64[nodes]: requested milli-CPU, with the defaults of scoring."""
         return self._view(("scoring_cpu", ""))
 
     @property
     def scoring_memory(self) -> Int64s:
-        """int64[nodes]: requested bytes with scoring's defaults."""
+        """int64[nodes]: requested bytes of memory, with the defaults of scoring."""
         return self._view(("scoring_memory", ""))
 
     def allocatable(self, resource: str) -> Int64s:
-        """int64[nodes]: 0 where the node does not offer the resource."""
+        """int64[nodes]: 0 if the node does not have the resource."""
         return self._amounts("allocatable", resource)
 
     def requested(self, resource: str) -> Int64s:
-        """int64[nodes]: the sum over the node's pods."""
+        """int64[nodes]: the sum of the requests of the node's pods."""
         return self._amounts("requested", resource)
 
     @property
@@ -107,9 +107,9 @@ class NodeTable:
         return self._amounts("allocatable", PODS)
 
     def labels(self, key: str) -> Int32s:
-        """int32[nodes]: the id of the node's value of this label, ABSENT (-1) without one. See `label_values`.
+        """int32[nodes]: the id of the node's value of this label, or ABSENT (-1). See `label_values`.
 
-        Columns of keys that nobody asked for lately are dropped and made again; the ids of values stay what they are.
+        The least recently used columns are dropped and rebuilt on demand. Ids of values do not change.
         """
         column = ("label", key)
         if key in self._label_keys:
@@ -123,23 +123,23 @@ class NodeTable:
                 ids[slot] = values.setdefault(value, len(values))
         self._columns[column] = ids
         self._label_keys[key] = None
-        if len(self._label_keys) > KEPT_LABEL_COLUMNS:
+        if len(self._label_keys) > MAX_LABEL_COLUMNS:
             oldest, _ = self._label_keys.popitem(last=False)
             del self._columns["label", oldest]
             self._views.pop(("label", oldest), None)
         return self._view(column)
 
     def label_values(self, key: str) -> Mapping[str, int]:
-        """The ids of all values ever seen of this label: 0 to len - 1."""
+        """All values that this label ever had, with their ids: 0 to len - 1."""
         self.labels(key)
         return self._label_values[key]
 
-    def _amounts(self, what: str, resource: str) -> Int64s:
-        key = (what, resource)
+    def _amounts(self, kind: str, resource: str) -> Int64s:
+        key = (kind, resource)
         if key in self._columns:
             return self._view(key)
-        if what == "requested" or not self._offered.get(resource):
-            # Pods may ask for any name: only what some node offers, or some placed pod uses, gets a column.
+        if kind == "requested" or not self._nodes_with_resource.get(resource):
+            # Pods may request any resource name. Only resources of some node or placed pod get a column.
             return self._view(_ZEROS)
         column = np.zeros(self._capacity, np.int64)
         for slot, node in enumerate(self.nodes):
@@ -156,10 +156,10 @@ class NodeTable:
             self._views[key] = view
         return view
 
-    # Writing: for the cache only
+    # Writing, only for the cache
 
     def add(self, node: Node) -> int:
-        """Takes a new node in and returns its slot."""
+        """Adds a new node and returns its slot."""
         if self._holes:
             slot = self._holes.pop()
         else:
@@ -179,10 +179,10 @@ class NodeTable:
         self._write(slot, node)
 
     def remove(self, slot: int) -> None:
-        """The node is gone; its slot becomes a hole with nothing on it."""
-        for (what, _), column in self._columns.items():
-            column[slot] = ABSENT if what == "label" else 0
-        self._offer(slot, None)
+        """Removes the node. Its slot becomes an empty hole."""
+        for (kind, _), column in self._columns.items():
+            column[slot] = ABSENT if kind == "label" else 0
+        self._count_resources(slot, None)
         self.nodes[slot] = None
         self.names[slot] = ""
         self.count -= 1
@@ -190,7 +190,7 @@ class NodeTable:
         self._changed(slot)
 
     def set_usage(self, slot: int, resource: str, amount: int) -> None:
-        """Sets `requested` of one resource. Absurd sums count as the greatest int64."""
+        """Sets `requested` of one resource, capped at the greatest int64."""
         column = self._columns.get(("requested", resource))
         if column is None:
             column = self._columns["requested", resource] = np.zeros(self._capacity, np.int64)
@@ -202,16 +202,16 @@ class NodeTable:
         self._columns["scoring_memory", ""][slot] = min(scoring_memory, MAX_INT64)
         self.usage_changes.append(slot)
 
-    def _offer(self, slot: int, node: Node | None) -> None:
-        """Counts by how many nodes each resource is offered."""
+    def _count_resources(self, slot: int, node: Node | None) -> None:
+        """Updates the number of nodes that have each resource, before `slot` gets this node."""
         before = self.nodes[slot]
         if before is not None:
-            self._offered.subtract(before.allocatable.keys())
+            self._nodes_with_resource.subtract(before.allocatable.keys())
         if node is not None:
-            self._offered.update(node.allocatable.keys())
+            self._nodes_with_resource.update(node.allocatable.keys())
 
     def _write(self, slot: int, node: Node) -> None:
-        self._offer(slot, node)
+        self._count_resources(slot, node)
         self.nodes[slot] = node
         self.names[slot] = node.name
         self._columns["unschedulable", ""][slot] = node.unschedulable
@@ -220,10 +220,10 @@ class NodeTable:
             taints = self._taint_ids[node.taints] = len(self.taint_sets)
             self.taint_sets.append(node.taints)
         self._columns["taints", ""][slot] = taints
-        for (what, key), column in self._columns.items():
-            if what == "allocatable":
+        for (kind, key), column in self._columns.items():
+            if kind == "allocatable":
                 column[slot] = node.allocatable.get(key, 0)
-            elif what == "label":
+            elif kind == "label":
                 value = node.labels.get(key)
                 values = self._label_values[key]
                 column[slot] = ABSENT if value is None else values.setdefault(value, len(values))

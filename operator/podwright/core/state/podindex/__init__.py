@@ -1,12 +1,12 @@
-"""Counts of placed pods, by selector and by affinity term, kept while pods come and go: start at `index`.
+"""Counts of placed pods by selector and by affinity term, updated with each pod. Start with `pod_index`.
 
-`matches` counts the placed pods that a selector picks; `terms` counts the affinity terms that placed pods carry and finds
-those that pick a given pod; `domains` sums either over topology domains. What a decision asks is thus not counted over
-all pods again: one pod more changes one row and one domain.
+`matches` counts the placed pods that a selector matches. `terms` counts the affinity terms of placed pods and finds those that match
+a given pod. `domains` sums both over topology domains. A decision therefore need not count all pods: each added or removed pod
+changes one row and one domain.
 """
 
 from podwright.core.state.podindex.domains import Domains, Eligibility, Sums
-from podwright.core.state.podindex.matches import MatchCounter, Picker
+from podwright.core.state.podindex.matches import MatchCounter, PodSelector
 from podwright.core.state.podindex.pod_index import PodIndex
 from podwright.core.state.podindex.terms import Groups, Kind, MatchedTerms, TermGroup
 
@@ -17,8 +17,8 @@ __all__ = [
     "Kind",
     "MatchCounter",
     "MatchedTerms",
-    "Picker",
     "PodIndex",
+    "PodSelector",
     "Sums",
     "TermGroup",
 ]

@@ -1,15 +1,15 @@
-"""Topology domains: which nodes share a value of a label, and how much is counted in each domain.
+"""Topology domains, which are the nodes that share a value of a label, and counts summed over each domain.
 
-Domains are numbered from 0 to `count` - 1; the number `count` stands for no domain, so arrays over domains have one entry
-more, which is 0. A `Domains` never changes: when a node comes, goes or changes, a new one takes its place, and sums are
-made anew over it. Between that, each pod that comes or goes changes one entry of each sum it takes part in.
+Domains are numbered from 0 to `count` - 1. The number `count` stands for no domain, so arrays over domains have one more
+entry, which is 0. A `Domains` is immutable: when a node is added, updated or removed, a new one replaces it, and sums are recomputed.
+Until then, each added or removed pod changes one entry of each sum that includes it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,14 @@ Int32s = NDArray[np.int32]
 Rows = NDArray[np.intp]
 
 
-class Eligibility(NamedTuple):
-    """Which nodes count in their domains: those with all `keys` that fit the affinity and whose taints are tolerated.
+_MAX_SUMS: Final = 8
+"""The number of sums, by label key and eligibility, that are cached for one set of counts."""
 
-    None: does not matter. `missing_is_empty`: a node without the label counts as if its value were the empty string.
+
+class Eligibility(NamedTuple):
+    """Which nodes count in their domains: those with all `keys` that match the affinity and whose taints are tolerated.
+
+    None excludes no node. `missing_is_empty`: a node without the label counts as if its value were the empty string.
     `compare` is the feature gate TaintTolerationComparisonOperators.
     """
 
@@ -47,7 +51,7 @@ class Domains:
     """The domains of one label key. See the module.
 
     `of_node`: intp[nodes], each node's domain, or `count` for nodes without the label and holes. `counted`: the same, but
-    `count` for nodes that are not eligible. `ids`: the domains with at least one eligible node.
+    `count` for nodes that are not eligible, too. `ids`: the domains with at least one eligible node.
     """
 
     __slots__ = ("_distinct", "_ids", "count", "counted", "empty", "epoch", "full", "of_node")
@@ -58,7 +62,7 @@ class Domains:
         self.of_node = of_node
         self.counted = counted
         self.empty = empty
-        """The domain of the empty value, or `count`."""
+        """The domain of the empty label value; `count` if there is none."""
         self.full = bool(counted is of_node and not (of_node == count).any())
         """Every row has the label and is eligible."""
         self._ids: Rows | None = None
@@ -73,29 +77,29 @@ class Domains:
         return self._ids
 
     def distinct(self) -> int:
-        """How many domains the nodes are in, whether eligible or not."""
+        """The number of domains of all nodes, including nodes that are not eligible."""
         if self._distinct < 0:
             self._distinct = self.distinct_among(None)
         return self._distinct
 
     def distinct_among(self, slots: Rows | None) -> int:
-        """How many domains these nodes (None: all) are in; nodes without the label do not add to it."""
+        """The number of domains of these nodes (None: all). Nodes without the label are in no domain."""
         seen = np.zeros(self.count + 1, np.bool_)
         seen[self.of_node if slots is None else self.of_node[slots]] = True
         return int(np.count_nonzero(seen[: self.count]))
 
 
 class Countable(Protocol):
-    """Something that is counted per row, and tells its sums of each change."""
+    """Counts per row, which are also summed over domains. Its owner passes each change on to `sums`."""
 
     sums: dict[Hashable, Sums]
 
     def per_row(self, rows: int) -> tuple[Rows | None, Int32s]:
-        """(None, int32[rows]), or the rows that are not 0 and their counts."""
+        """(None, int32[rows] of counts), or the rows with a count other than 0, and their counts."""
 
 
 class Sums:
-    """Counts summed over domains: `values` is int32[domains + 1], `total` their sum. Kept by what is counted."""
+    """Counts summed over domains: `values` is int32[domains + 1], `total` is their sum."""
 
     __slots__ = ("domains", "total", "values")
 
@@ -109,7 +113,7 @@ class Sums:
         self.total = int(self.values.sum())
 
     def add(self, slot: int, delta: int) -> None:
-        """A row's count changed. Rows that came after the domains were made are left to the next ones."""
+        """Adds to the domain of a row. Ignores rows that are newer than the domains, because the next sums will include them."""
         domains = self.domains
         if slot < len(domains.counted):
             domain = domains.counted[slot]
@@ -118,7 +122,7 @@ class Sums:
                 self.total += delta
 
     def least(self, changed: dict[int, int] | None = None) -> int:
-        """The least sum of a domain with eligible nodes, 0 if there is none. `changed`: what to add in which domain."""
+        """The least sum of a domain with eligible nodes; 0 if there is none. `changed`: amounts to add, by domain."""
         ids = self.domains.ids
         if not len(ids):
             return 0
@@ -131,34 +135,34 @@ class Sums:
 
 
 class DomainCache:
-    """Domains by label key and eligibility, made anew when the nodes have changed."""
+    """A cache of domains by label key and eligibility, for the current nodes."""
 
     def __init__(self, table: NodeTable, derived: DerivedColumns, limit: int = 256) -> None:
         self._table = table
         self._derived = derived
         self._limit = limit
-        self._known: OrderedDict[tuple[str, Eligibility], Domains] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, Eligibility], Domains] = OrderedDict()
 
     def get(self, key: str, eligibility: Eligibility = ALL_WITH_KEY) -> Domains:
-        """The domains of a label key. The same object as long as no node changes."""
-        known = self._known.get((key, eligibility))
-        if known is not None and known.epoch == self._table.epoch:
-            self._known.move_to_end((key, eligibility))
-            return known
-        made = self._base(key) if eligibility == ALL_WITH_KEY else self._restricted(key, eligibility)
-        self._known[key, eligibility] = made
-        self._known.move_to_end((key, eligibility))
-        if len(self._known) > self._limit:
-            self._known.popitem(last=False)
-        return made
+        """The domains of a label key; the same object as long as no node changes."""
+        cached = self._cache.get((key, eligibility))
+        if cached is not None and cached.epoch == self._table.epoch:
+            self._cache.move_to_end((key, eligibility))
+            return cached
+        domains = self._base(key) if eligibility == ALL_WITH_KEY else self._restricted(key, eligibility)
+        self._cache[key, eligibility] = domains
+        self._cache.move_to_end((key, eligibility))
+        if len(self._cache) > self._limit:
+            self._cache.popitem(last=False)
+        return domains
 
     def sums(self, counted: Countable, key: str, eligibility: Eligibility = ALL_WITH_KEY) -> Sums:
-        """What is counted, summed over the domains of a label key."""
+        """The counts summed over the domains of a label key."""
         domains = self.get(key, eligibility)
         sums = counted.sums.get((key, eligibility))
         if sums is None or sums.domains is not domains:
             counted.sums.pop((key, eligibility), None)
-            if len(counted.sums) >= _SUMS_KEPT:
+            if len(counted.sums) >= _MAX_SUMS:
                 del counted.sums[next(iter(counted.sums))]
             sums = counted.sums[key, eligibility] = Sums(counted, domains)
         return sums
@@ -170,12 +174,12 @@ class DomainCache:
         count = len(values)
         empty = values.get("", count)
         if count > 2 * table.size + 64:
-            # Most values belong to nodes long gone: number those that are left, behind one for no label.
-            left = np.unique(np.append(labels, ABSENT))
-            of_node = np.searchsorted(left, labels) - 1
-            found = int(np.searchsorted(left, empty)) - 1
-            count = len(left) - 1
-            empty = found if found < count and left[found + 1] == empty else count
+            # Most values belong to removed nodes, so only values in use get a number. ABSENT sorts first and becomes -1.
+            in_use = np.unique(np.append(labels, ABSENT))
+            of_node = np.searchsorted(in_use, labels) - 1
+            found = int(np.searchsorted(in_use, empty)) - 1
+            count = len(in_use) - 1
+            empty = found if found < count and in_use[found + 1] == empty else count
         else:
             of_node = labels.astype(np.intp)
         of_node[of_node < 0] = count
@@ -200,6 +204,3 @@ class DomainCache:
         if not eligible.all():
             counted = np.where(eligible, counted, base.count)
         return Domains(table.epoch, base.count, base.of_node, counted, base.empty)
-
-
-_SUMS_KEPT = 8

@@ -1,7 +1,7 @@
-"""How many placed pods a selector picks, per row: counters for the selectors in use.
+"""Counters of the placed pods that a selector matches, per row.
 
-A counter is made from the classes of placed pods when it is first asked for, and follows each pod from then on. The least
-recently used ones are dropped. Invariant: a counter that is kept equals a recount over all placed pods.
+A counter is built from the classes of placed pods when it is first requested, and is updated with each pod from then on. The least
+recently used ones are dropped. Invariant: each counter equals a recount over all placed pods.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from podwright.core.state.podindex.placed import PlacedPods, PodClass
 from podwright.core.state.podindex.selecting import SelectorIndex
 
 NamespaceLabels = Callable[[str], Labels | None]
-"""The labels of a namespace by its name, None for one that is not known."""
+"""Returns the labels of a namespace by its name; None for an unknown namespace."""
 
 
-class Picker(NamedTuple):
-    """A label selector, and the namespaces that it looks into: those listed, and those that the selector matches.
+class PodSelector(NamedTuple):
+    """A label selector for pods in the listed namespaces and in those that `namespace_selector` matches.
 
-    A namespace that is not known is picked by its name, or by the empty selector.
+    An unknown namespace matches only by its name or by the empty selector.
     """
 
     selector: LabelSelector
@@ -36,11 +36,11 @@ class Picker(NamedTuple):
     namespace_selector: LabelSelector = NOTHING
 
     @classmethod
-    def of_term(cls, term: PodAffinityTerm) -> Picker:
-        """What an affinity term of a pending pod picks."""
+    def of_term(cls, term: PodAffinityTerm) -> PodSelector:
+        """What an affinity term of a pending pod matches."""
         return cls(term.selector, term.namespaces, term.namespace_selector)
 
-    def looks_into(self, namespace: str, namespaces: NamespaceLabels) -> bool:
+    def includes_namespace(self, namespace: str, namespaces: NamespaceLabels) -> bool:
         if namespace in self.namespaces:
             return True
         selector = self.namespace_selector
@@ -49,31 +49,31 @@ class Picker(NamedTuple):
         labels = namespaces(namespace)
         return labels is not None and selector.matches(labels)
 
-    def picks(self, namespace: str, labels: Labels, namespaces: NamespaceLabels) -> bool:
-        """Whether a pod with these labels in this namespace is picked."""
-        return self.selector.matches(labels) and self.looks_into(namespace, namespaces)
+    def matches(self, namespace: str, labels: Labels, namespaces: NamespaceLabels) -> bool:
+        """Whether a pod with these labels in this namespace matches."""
+        return self.selector.matches(labels) and self.includes_namespace(namespace, namespaces)
 
     @property
     def single_namespace(self) -> str | None:
-        """The only namespace that it looks into; None if there may be others."""
+        """The only namespace whose pods can match; None if there may be others."""
         if len(self.namespaces) == 1 and self.namespace_selector.nothing:
             return next(iter(self.namespaces))
         return None
 
 
 class MatchCounter:
-    """The placed pods that all `pickers` pick, per row; with `live`, terminating ones do not count."""
+    """The number of placed pods per row that match all `selectors`."""
 
-    __slots__ = ("_rows", "live", "pickers", "sums")
+    __slots__ = ("_rows", "exclude_terminating", "selectors", "sums")
 
-    def __init__(self, pickers: tuple[Picker, ...], live: bool, rows: int) -> None:
-        self.pickers = pickers
-        self.live = live
+    def __init__(self, selectors: tuple[PodSelector, ...], exclude_terminating: bool, rows: int) -> None:
+        self.selectors = selectors
+        self.exclude_terminating = exclude_terminating
         self.sums: dict[Hashable, Sums] = {}
         self._rows = np.zeros(rows, np.int32)
 
     def column(self, rows: int) -> Int32s:
-        """int32[rows]; do not write to it."""
+        """int32[rows], not to be modified."""
         if len(self._rows) < rows:
             self._grow(rows)
         return self._rows[:rows]
@@ -81,14 +81,16 @@ class MatchCounter:
     def per_row(self, rows: int) -> tuple[Rows | None, Int32s]:
         return None, self.column(rows)
 
-    def counts(self, group: PodClass, namespaces: NamespaceLabels) -> bool:
-        """Whether the pods of a class count here."""
-        if self.live and group.terminating:
+    def counts(self, pod_class: PodClass, namespaces: NamespaceLabels) -> bool:
+        """Whether this counter counts the pods of a class."""
+        if self.exclude_terminating and pod_class.terminating:
             return False
-        return all(picker.picks(group.namespace, group.labels, namespaces) for picker in self.pickers)
+        return all(
+            pod_selector.matches(pod_class.namespace, pod_class.labels, namespaces) for pod_selector in self.selectors
+        )
 
     def include(self, at: Mapping[int, int]) -> None:
-        """Adds the pods of a class; only while the counter is being made."""
+        """Adds the pods of a class while the counter is being built."""
         if len(at) > 16:
             count = len(at)
             slots = np.fromiter(at.keys(), np.intp, count)
@@ -112,33 +114,33 @@ class MatchCounter:
         self._rows = grown
 
 
-_Key = tuple[tuple[Picker, ...], bool]
+_Key = tuple[tuple[PodSelector, ...], bool]
 
 
 def max_counters(nodes: int) -> int:
-    """How many counters are kept: fewer in large clusters, where each of them is longer."""
+    """The number of counters that are kept. It is lower in large clusters, where each counter takes more memory."""
     return max(64, min(1024, 3_000_000 // (nodes + 1)))
 
 
 class MatchIndex:
-    """The counters, and the placed pods that they count. A `PlacementObserver` of the cache."""
+    """All counters, and the placed pods that they count. A `PlacementObserver` of the cache."""
 
     def __init__(self, table: NodeTable, namespaces: NamespaceLabels) -> None:
         self._table = table
         self._namespaces = namespaces
         self._placed = PlacedPods()
         self._counters: OrderedDict[_Key, MatchCounter] = OrderedDict()
-        self._filed: SelectorIndex[MatchCounter] = SelectorIndex()
-        self._watching: dict[PodClass, tuple[MatchCounter, ...]] = {}
-        """Where the pods of a class count, as far as known; emptied when counters come or go."""
-        self._known: dict[str, Labels] = {}
+        self._by_selector: SelectorIndex[MatchCounter] = SelectorIndex()
+        self._counters_of: dict[PodClass, tuple[MatchCounter, ...]] = {}
+        """A cache of the counters that count a class; cleared when counters are added or removed."""
+        self._namespace_labels: dict[str, Labels] = {}
 
-    def counter(self, pickers: tuple[Picker, ...], *, live: bool = False) -> MatchCounter:
-        """The counter of the pods that all these pick; with `live`, of those that are not terminating."""
-        key = (pickers, live)
+    def counter(self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool = False) -> MatchCounter:
+        """The counter of the pods that match all these selectors. `exclude_terminating` leaves out terminating pods."""
+        key = (selectors, exclude_terminating)
         counter = self._counters.get(key)
         if counter is None:
-            counter = self._make(key)
+            counter = self._build(key)
         else:
             self._counters.move_to_end(key)
         return counter
@@ -146,64 +148,64 @@ class MatchIndex:
     def __len__(self) -> int:
         return len(self._counters)
 
-    def _make(self, key: _Key) -> MatchCounter:
-        pickers, live = key
-        counter = MatchCounter(pickers, live, self._table.size)
-        first = pickers[0]
-        for group in self._placed.candidates(self._into(first), first.selector):
-            if counter.counts(group, self._namespaces):
-                counter.include(group.at)
+    def _build(self, key: _Key) -> MatchCounter:
+        selectors, exclude_terminating = key
+        counter = MatchCounter(selectors, exclude_terminating, self._table.size)
+        first = selectors[0]
+        for pod_class in self._placed.candidates(self._namespaces_of(first), first.selector):
+            if counter.counts(pod_class, self._namespaces):
+                counter.include(pod_class.at)
         self._counters[key] = counter
-        self._filed.add(counter, first.selector, first.single_namespace)
-        self._watching.clear()
+        self._by_selector.add(counter, first.selector, first.single_namespace)
+        self._counters_of.clear()
         while len(self._counters) > max_counters(self._table.size):
             self._drop(next(iter(self._counters)))
         return counter
 
     def _drop(self, key: _Key) -> None:
-        self._filed.remove(self._counters.pop(key))
+        self._by_selector.remove(self._counters.pop(key))
 
-    def _into(self, picker: Picker) -> Iterable[str]:
-        if picker.namespace_selector.nothing:
-            return picker.namespaces
-        return [name for name in self._placed.namespaces if picker.looks_into(name, self._namespaces)]
+    def _namespaces_of(self, pod_selector: PodSelector) -> Iterable[str]:
+        if pod_selector.namespace_selector.nothing:
+            return pod_selector.namespaces
+        return [name for name in self._placed.namespaces if pod_selector.includes_namespace(name, self._namespaces)]
 
-    def _watchers(self, group: PodClass) -> tuple[MatchCounter, ...]:
-        """The counters in which a class counts."""
-        found = self._watching.get(group)
+    def _counters_for(self, pod_class: PodClass) -> tuple[MatchCounter, ...]:
+        """The counters that count a class."""
+        found = self._counters_of.get(pod_class)
         if found is None:
-            found = self._watching[group] = tuple(
+            found = self._counters_of[pod_class] = tuple(
                 counter
-                for counter in self._filed.candidates(group.namespace, group.labels)
-                if counter.counts(group, self._namespaces)
+                for counter in self._by_selector.candidates(pod_class.namespace, pod_class.labels)
+                if counter.counts(pod_class, self._namespaces)
             )
         return found
 
     # PlacementObserver
 
     def pod_added(self, pod: PodInfo, slot: int) -> None:
-        for counter in self._watchers(self._placed.add(pod, slot)):
+        for counter in self._counters_for(self._placed.add(pod, slot)):
             counter.add(slot, 1)
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
-        group = self._placed.remove(pod, slot)
-        for counter in self._watchers(group):
+        pod_class = self._placed.remove(pod, slot)
+        for counter in self._counters_for(pod_class):
             counter.add(slot, -1)
-        if not group.at:
-            del self._watching[group]
+        if not pod_class.at:
+            del self._counters_of[pod_class]
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
-        """Counts are by row, whatever the node in it is."""
+        """Does nothing, because counts are by row and independent of the node in it."""
 
     def namespace_set(self, name: str, _labels: Mapping[str, str]) -> None:
-        """Counters that go by namespace labels are made anew when next asked for."""
+        """Drops the counters that select namespaces by label, so that they are rebuilt on demand."""
         labels = self._namespaces(name)
-        if labels == self._known.get(name):
+        if labels == self._namespace_labels.get(name):
             return
         if labels is None:
-            del self._known[name]
+            del self._namespace_labels[name]
         else:
-            self._known[name] = labels
-        for key in [key for key in self._counters if any(not p.namespace_selector.nothing for p in key[0])]:
+            self._namespace_labels[name] = labels
+        for key in [key for key in self._counters if any(not s.namespace_selector.nothing for s in key[0])]:
             self._drop(key)
-        self._watching.clear()
+        self._counters_of.clear()

@@ -1,7 +1,7 @@
-"""Placed pods, grouped: pods that no selector can tell apart are one `PodClass`.
+"""Placed pods by `PodClass`: the pods of a class are the same to every selector.
 
-Invariant: the classes hold exactly the pods that were added and not removed; a class, a label pair and a namespace
-without pods are dropped.
+Invariant: the classes contain exactly the pods that were added and not removed. A class, label pair or namespace without pods is
+dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from podwright.core.objects.selectors import LabelSelector
 
 
 class PodClass:
-    """The pods of one namespace with the same labels, terminating or not. `at`: how many are in each row."""
+    """The pods of one namespace with the same labels, either all terminating or none. `at`: the number of pods by slot."""
 
     __slots__ = ("at", "labels", "namespace", "terminating")
 
@@ -24,39 +24,39 @@ class PodClass:
         self.at: dict[int, int] = {}
 
 
-class _Space:
-    """The classes of one namespace; `pairs` has those with a label pair, a lone class without a dict around it."""
+class _Namespace:
+    """The classes of one namespace. `pairs`: the classes that have a label pair; a single class is stored without a dict to save memory."""
 
-    __slots__ = ("live", "pairs", "terminating")
+    __slots__ = ("not_terminating", "pairs", "terminating")
 
     def __init__(self) -> None:
-        self.live: dict[LabelSet, PodClass] = {}
+        self.not_terminating: dict[LabelSet, PodClass] = {}
         self.terminating: dict[LabelSet, PodClass] = {}
         self.pairs: dict[tuple[str, str], PodClass | dict[PodClass, None]] = {}
 
-    def file(self, group: PodClass) -> None:
+    def add(self, pod_class: PodClass) -> None:
         pairs = self.pairs
-        for pair in group.labels.items():
+        for pair in pod_class.labels.items():
             known = pairs.get(pair)
             if known is None:
-                pairs[pair] = group
+                pairs[pair] = pod_class
             elif isinstance(known, PodClass):
-                pairs[pair] = {known: None, group: None}
+                pairs[pair] = {known: None, pod_class: None}
             else:
-                known[group] = None
+                known[pod_class] = None
 
-    def drop(self, group: PodClass) -> None:
+    def remove(self, pod_class: PodClass) -> None:
         pairs = self.pairs
-        for pair in group.labels.items():
+        for pair in pod_class.labels.items():
             known = pairs[pair]
             if isinstance(known, PodClass):
                 del pairs[pair]
                 continue
-            del known[group]
+            del known[pod_class]
             if len(known) == 1:
                 pairs[pair] = next(iter(known))
 
-    def having(self, pair: tuple[str, str]) -> Collection[PodClass]:
+    def with_pair(self, pair: tuple[str, str]) -> Collection[PodClass]:
         known = self.pairs.get(pair)
         if known is None:
             return ()
@@ -67,57 +67,57 @@ class PlacedPods:
     """All placed pods by class."""
 
     def __init__(self) -> None:
-        self._spaces: dict[str, _Space] = {}
+        self._namespaces: dict[str, _Namespace] = {}
 
     @property
     def namespaces(self) -> Collection[str]:
-        """Those that have placed pods."""
-        return self._spaces.keys()
+        """The namespaces with placed pods."""
+        return self._namespaces.keys()
 
     def add(self, pod: PodInfo, slot: int) -> PodClass:
-        space = self._spaces.get(pod.namespace)
-        if space is None:
-            space = self._spaces[pod.namespace] = _Space()
-        classes = space.terminating if pod.terminating else space.live
-        group = classes.get(pod.labels)
-        if group is None:
-            group = classes[pod.labels] = PodClass(pod.namespace, pod.labels, pod.terminating)
-            space.file(group)
-        group.at[slot] = group.at.get(slot, 0) + 1
-        return group
+        namespace = self._namespaces.get(pod.namespace)
+        if namespace is None:
+            namespace = self._namespaces[pod.namespace] = _Namespace()
+        classes = namespace.terminating if pod.terminating else namespace.not_terminating
+        pod_class = classes.get(pod.labels)
+        if pod_class is None:
+            pod_class = classes[pod.labels] = PodClass(pod.namespace, pod.labels, pod.terminating)
+            namespace.add(pod_class)
+        pod_class.at[slot] = pod_class.at.get(slot, 0) + 1
+        return pod_class
 
     def remove(self, pod: PodInfo, slot: int) -> PodClass:
-        """Raises KeyError for a pod that was not added there."""
-        space = self._spaces[pod.namespace]
-        classes = space.terminating if pod.terminating else space.live
-        group = classes[pod.labels]
-        group.at[slot] -= 1
-        if not group.at[slot]:
-            del group.at[slot]
-        if not group.at:
+        """Raises KeyError if the pod was not added at this slot."""
+        namespace = self._namespaces[pod.namespace]
+        classes = namespace.terminating if pod.terminating else namespace.not_terminating
+        pod_class = classes[pod.labels]
+        pod_class.at[slot] -= 1
+        if not pod_class.at[slot]:
+            del pod_class.at[slot]
+        if not pod_class.at:
             del classes[pod.labels]
-            space.drop(group)
-            if not space.live and not space.terminating:
-                del self._spaces[pod.namespace]
-        return group
+            namespace.remove(pod_class)
+            if not namespace.not_terminating and not namespace.terminating:
+                del self._namespaces[pod.namespace]
+        return pod_class
 
     def candidates(self, namespaces: Iterable[str], selector: LabelSelector) -> Iterator[PodClass]:
         """The classes in these namespaces that the selector may match."""
         if selector.nothing:
             return
-        for namespace in namespaces:
-            space = self._spaces.get(namespace)
-            if space is not None:
-                yield from _fewest(space, selector)
+        for name in namespaces:
+            namespace = self._namespaces.get(name)
+            if namespace is not None:
+                yield from _smallest_candidates(namespace, selector)
 
 
-def _fewest(space: _Space, selector: LabelSelector) -> Iterable[PodClass]:
-    best: list[Collection[PodClass]] = [space.live.values(), space.terminating.values()]
+def _smallest_candidates(namespace: _Namespace, selector: LabelSelector) -> Iterable[PodClass]:
+    best: list[Collection[PodClass]] = [namespace.not_terminating.values(), namespace.terminating.values()]
     least = sum(map(len, best))
     for requirement in selector.requirements:
         if requirement.operator == "In":
-            found = [space.having((requirement.key, value)) for value in requirement.values]
+            found = [namespace.with_pair((requirement.key, value)) for value in requirement.values]
             size = sum(map(len, found))
             if size < least:
                 best, least = found, size
-    return (group for groups in best for group in groups)
+    return (pod_class for classes in best for pod_class in classes)

@@ -1,4 +1,4 @@
-"""PodIndex: the one door to all counts of placed pods. Each part starts to follow the cache when it is first asked."""
+"""PodIndex: the interface to all counts of placed pods. Each part is built on first use and follows the cache from then on."""
 
 from __future__ import annotations
 
@@ -11,12 +11,19 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import Labels
 from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.podindex.domains import ALL_WITH_KEY, DomainCache, Domains, Eligibility, Sums
-from podwright.core.state.podindex.matches import MatchCounter, MatchIndex, NamespaceLabels, Picker
-from podwright.core.state.podindex.terms import BUNDLED, Bundle, Groups, MatchedTerms, TermGroup, TermIndex
+from podwright.core.state.podindex.matches import MatchCounter, MatchIndex, NamespaceLabels, PodSelector
+from podwright.core.state.podindex.terms import (
+    COMBINE_THRESHOLD,
+    CombinedGroups,
+    Groups,
+    MatchedTerms,
+    TermGroup,
+    TermIndex,
+)
 
 
 class PodIndex:
-    """See the module. Made by the cache as `cache.pods_index`; what it returns is good until the cache changes."""
+    """See the module. The cache creates it as `cache.pods_index`. Its results are valid until the cache changes."""
 
     def __init__(
         self,
@@ -32,7 +39,7 @@ class PodIndex:
 
     @cached_property
     def matches(self) -> MatchIndex:
-        """Counts of the placed pods that a selector picks."""
+        """Counts of the placed pods that a selector matches."""
         index = MatchIndex(self._table, self._namespaces)
         self._attach(index)
         return index
@@ -44,20 +51,20 @@ class PodIndex:
         self._attach(index)
         return index
 
-    def counter(self, pickers: tuple[Picker, ...], *, live: bool = False) -> MatchCounter:
-        """The counter of the placed pods that all these pick; with `live`, of those that are not terminating."""
-        return self.matches.counter(pickers, live=live)
+    def counter(self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool = False) -> MatchCounter:
+        """The counter of the placed pods that match all these selectors. `exclude_terminating` leaves out terminating pods."""
+        return self.matches.counter(selectors, exclude_terminating=exclude_terminating)
 
-    def picking(self, pod: PodInfo) -> MatchedTerms:
-        """The terms of placed pods that mean this pod."""
-        return self.terms.picking(pod)
+    def matching_terms(self, pod: PodInfo) -> MatchedTerms:
+        """The affinity terms of placed pods that match this pod."""
+        return self.terms.matching_terms(pod)
 
-    def picks(self, term: PodAffinityTerm, pod: PodInfo) -> bool:
-        """Whether a term of a pending pod means this pod."""
-        return Picker.of_term(term).picks(pod.namespace, pod.labels, self._namespaces)
+    def term_matches(self, term: PodAffinityTerm, pod: PodInfo) -> bool:
+        """Whether a term of a pending pod matches this pod."""
+        return PodSelector.of_term(term).matches(pod.namespace, pod.labels, self._namespaces)
 
     def namespace_labels(self, name: str) -> Labels | None:
-        """None for a namespace that is not known."""
+        """The labels of a namespace; None if it is unknown."""
         return self._namespaces(name)
 
     def domains(self, key: str, eligibility: Eligibility = ALL_WITH_KEY) -> Domains:
@@ -65,19 +72,19 @@ class PodIndex:
         return self._domains.get(key, eligibility)
 
     def sums(self, counter: MatchCounter, key: str, eligibility: Eligibility = ALL_WITH_KEY) -> Sums:
-        """A counter summed over the domains of a label key."""
+        """The counts summed over the domains of a label key."""
         return self._domains.sums(counter, key, eligibility)
 
-    def sums_of(self, groups: Groups) -> Iterator[tuple[str, Sums]]:
-        """Topology keys with weights summed over their domains, which together are those of all the groups."""
-        if len(groups) >= BUNDLED:
+    def sums_of_groups(self, groups: Groups) -> Iterator[tuple[str, Sums]]:
+        """Pairs of a topology key and weights summed over its domains. Together they include the weights of all groups."""
+        if len(groups) >= COMBINE_THRESHOLD:
             small: dict[str, list[TermGroup]] = {}
             for group in groups:
-                if len(group.at) < BUNDLED:
+                if len(group.at) < COMBINE_THRESHOLD:
                     small.setdefault(group.topology_key, []).append(group)
-            for key, bundled in small.items():
-                yield key, Sums(Bundle(bundled), self._domains.get(key))
-            groups = tuple(group for group in groups if len(group.at) >= BUNDLED)
+            for key, combined in small.items():
+                yield key, Sums(CombinedGroups(combined), self._domains.get(key))
+            groups = tuple(group for group in groups if len(group.at) >= COMBINE_THRESHOLD)
         for group in groups:
-            self.terms.keep_sums(group)
+            self.terms.mark_summed(group)
             yield group.topology_key, self._domains.sums(group, group.topology_key)

@@ -1,7 +1,7 @@
-"""Finding the selectors that may pick a pod without trying them all.
+"""SelectorIndex: finds the selectors that may match a pod without trying all of them.
 
-Each selector is filed under one label that it requires, so a pod meets only those filed under its own labels. Invariant:
-every selector that matches a pod is among its candidates; candidates need not match.
+Each selector is indexed under one label that it requires, so that only the selectors under a pod's labels are candidates for the pod.
+Invariant: every selector that matches a pod is among its candidates. A candidate need not match.
 """
 
 from __future__ import annotations
@@ -13,70 +13,72 @@ from podwright.core.objects.selectors import Labels, LabelSelector
 
 T = TypeVar("T", bound=Hashable)
 
-_Bucket = tuple[str | None, str, str | None]
-"""(namespace or None for any, label key or "", label value or None for any)"""
+_BucketKey = tuple[str | None, str, str | None]
+"""(namespace or None for all, label key or "" for all, label value or None for all)"""
 
 
 class SelectorIndex(Generic[T]):
-    """Items by a selector and, where they look into a single one, by namespace."""
+    """Items by label selector and, if only pods of one namespace can match, by namespace."""
 
-    __slots__ = ("_buckets", "_homes", "_scopes")
+    __slots__ = ("_buckets", "_items_by_namespace", "_keys_by_item")
 
     def __init__(self) -> None:
-        self._buckets: dict[_Bucket, dict[T, None]] = {}
-        self._homes: dict[T, tuple[_Bucket, ...]] = {}
-        self._scopes: dict[str | None, int] = {}
+        self._buckets: dict[_BucketKey, dict[T, None]] = {}
+        self._keys_by_item: dict[T, tuple[_BucketKey, ...]] = {}
+        self._items_by_namespace: dict[str | None, int] = {}
 
     def __len__(self) -> int:
-        return len(self._homes)
+        return len(self._keys_by_item)
 
     def add(self, item: T, selector: LabelSelector, namespace: str | None) -> None:
-        """Files an item. `namespace` None: pods of any namespace. The nil selector is filed nowhere, an item only once."""
-        if selector.nothing or item in self._homes:
+        """Adds an item. `namespace` None: pods of all namespaces. Ignores the nil selector, and an item that was added before."""
+        if selector.nothing or item in self._keys_by_item:
             return
-        homes = self._cheapest(selector, namespace)
-        self._homes[item] = homes
-        for home in homes:
-            self._buckets.setdefault(home, {})[item] = None
-        self._scopes[namespace] = self._scopes.get(namespace, 0) + 1
+        keys = self._choose_keys(selector, namespace)
+        self._keys_by_item[item] = keys
+        for key in keys:
+            self._buckets.setdefault(key, {})[item] = None
+        self._items_by_namespace[namespace] = self._items_by_namespace.get(namespace, 0) + 1
 
     def remove(self, item: T) -> None:
-        """Takes an item out; one that is not filed is no error."""
-        homes = self._homes.pop(item, ())
-        for home in homes:
-            bucket = self._buckets[home]
+        """Removes an item. An unknown item is not an error."""
+        keys = self._keys_by_item.pop(item, ())
+        for key in keys:
+            bucket = self._buckets[key]
             del bucket[item]
             if not bucket:
-                del self._buckets[home]
-        if homes:
-            scope = homes[0][0]
-            self._scopes[scope] -= 1
-            if not self._scopes[scope]:
-                del self._scopes[scope]
+                del self._buckets[key]
+        if keys:
+            scope = keys[0][0]
+            self._items_by_namespace[scope] -= 1
+            if not self._items_by_namespace[scope]:
+                del self._items_by_namespace[scope]
 
     def candidates(self, namespace: str, labels: Labels) -> Iterator[T]:
-        """The items whose selectors may match a pod with these labels in this namespace, each once."""
+        """The items whose selectors may match a pod with these labels in this namespace, without duplicates."""
         buckets = self._buckets
         for scope in (namespace, None):
-            if scope not in self._scopes:
+            if scope not in self._items_by_namespace:
                 continue
             for key, value in labels.items():
                 yield from buckets.get((scope, key, value), ())
                 yield from buckets.get((scope, key, None), ())
             yield from buckets.get((scope, "", None), ())
 
-    def _cheapest(self, selector: LabelSelector, namespace: str | None) -> tuple[_Bucket, ...]:
-        """Where to file a selector: under the requirement that it shares with the fewest others."""
-        best: tuple[_Bucket, ...] = ((namespace, "", None),)
+    def _choose_keys(self, selector: LabelSelector, namespace: str | None) -> tuple[_BucketKey, ...]:
+        """The keys of the buckets for a selector: those of the requirement that the fewest other selectors share."""
+        best: tuple[_BucketKey, ...] = ((namespace, "", None),)
         least = -1
         for requirement in selector.requirements:
             if requirement.operator == "In":
-                homes: tuple[_Bucket, ...] = tuple((namespace, requirement.key, value) for value in requirement.values)
-                shared = sum(len(self._buckets.get(home, ())) for home in homes)
+                keys: tuple[_BucketKey, ...] = tuple(
+                    (namespace, requirement.key, value) for value in requirement.values
+                )
+                shared = sum(len(self._buckets.get(key, ())) for key in keys)
             elif requirement.operator == "Exists" and least < 0:
-                homes, shared = ((namespace, requirement.key, None),), 1 << 30
+                keys, shared = ((namespace, requirement.key, None),), 1 << 30
             else:
                 continue
             if least < 0 or shared < least:
-                best, least = homes, shared
+                best, least = keys, shared
         return best

@@ -1,7 +1,7 @@
-"""The affinity terms that placed pods carry, and which of them pick a given pod.
+"""The affinity terms of placed pods, and which of them match a given pod.
 
-Terms that say the same (but for their weight) are one `TermGroup`, which sums weights per row; groups are found by the
-labels that their selectors require. Invariant: a group holds exactly the terms of the placed pods and is gone with the
+Equal terms that differ at most in weight are one `TermGroup`, which sums their weights per row. Groups are found by the
+labels that their selectors require. Invariant: a group contains exactly the terms of the placed pods, and is dropped with the
 last of them.
 """
 
@@ -23,13 +23,13 @@ from podwright.core.state.podindex.matches import NamespaceLabels
 from podwright.core.state.podindex.selecting import SelectorIndex
 
 MAX_SUMMED: Final = 512
-"""Groups whose sums over domains are kept."""
-BUNDLED: Final = 32
-"""Of so many groups that mean one pod, those in fewer rows than this are summed together, and anew each time."""
+"""The number of groups whose sums over domains are cached."""
+COMBINE_THRESHOLD: Final = 32
+"""If at least this many groups match one pod, those in fewer rows than this are summed together, without caching."""
 
 
 class Kind(IntEnum):
-    """What a term demands. Only preferred terms have weights; the others count 1 each."""
+    """The kind of a term. Only preferred terms have weights; the others count 1 each."""
 
     ANTI_REQUIRED = 0
     REQUIRED = 1
@@ -49,46 +49,46 @@ class _GroupKey(NamedTuple):
 
 
 class TermGroup:
-    """Terms of one kind with the same meaning. `at`: the sum of their weights in each row."""
+    """Equal terms of one kind. `at`: the sum of their weights by slot."""
 
-    __slots__ = ("at", "holders", "key", "sums")
+    __slots__ = ("affinities", "at", "key", "sums")
 
     def __init__(self, key: _GroupKey) -> None:
         self.key = key
         self.at: dict[int, int] = {}
         self.sums: dict[Hashable, Sums] = {}
-        self.holders = 0
-        """Distinct affinities of placed pods that have such a term."""
+        self.affinities = 0
+        """The number of distinct affinities of placed pods that have such a term."""
 
     @property
     def topology_key(self) -> str:
         return self.key.topology_key
 
-    def picks(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
-        """Whether a pod with these labels, in this namespace with these labels, is meant."""
+    def matches(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
+        """Whether the terms match a pod with these labels, in this namespace with these labels."""
         key = self.key
         if not key.selector.matches(labels):
             return False
         return namespace in key.namespaces or key.namespace_selector.matches(namespace_labels)
 
     def per_row(self, rows: int) -> tuple[Rows | None, Int32s]:
-        """The rows that have such terms, all below `rows`, and their sums."""
+        """The slots that have such terms, all below `rows`, and the sums of their weights."""
         del rows
         count = len(self.at)
         return np.fromiter(self.at.keys(), np.intp, count), np.fromiter(self.at.values(), np.int32, count)
 
     def add(self, slot: int, delta: int) -> None:
-        left = self.at.get(slot, 0) + delta
-        if left:
-            self.at[slot] = left
+        weight = self.at.get(slot, 0) + delta
+        if weight:
+            self.at[slot] = weight
         else:
             del self.at[slot]
         for sums in self.sums.values():
             sums.add(slot, delta)
 
 
-class Bundle:
-    """Many small groups with one topology key, summed at once for one decision."""
+class CombinedGroups:
+    """Many small groups with one topology key, summed together for one decision."""
 
     __slots__ = ("_groups", "sums")
 
@@ -97,7 +97,7 @@ class Bundle:
         self.sums: dict[Hashable, Sums] = {}
 
     def per_row(self, rows: int) -> tuple[Rows | None, Int32s]:
-        """The rows that have such terms, a row for each group in it, and the groups' sums there."""
+        """The slots of all groups, one entry for each group in a slot, and the sums of their weights."""
         del rows
         slots: list[int] = []
         weights: list[int] = []
@@ -111,7 +111,7 @@ Groups = tuple[TermGroup, ...]
 
 
 class MatchedTerms(NamedTuple):
-    """The groups that pick a pod, by kind."""
+    """The groups that match a pod, by kind."""
 
     anti_required: Groups
     required: Groups
@@ -123,8 +123,8 @@ NO_TERMS: Final = MatchedTerms((), (), (), ())
 _NO_LABELS: Final[Labels] = {}
 
 
-class _Held:
-    """A PodAffinity of placed pods: how many have it, and its terms as groups with weights."""
+class _PlacedAffinity:
+    """A PodAffinity of placed pods: the number of pods, and its terms as groups with weights."""
 
     __slots__ = ("pods", "terms")
 
@@ -134,21 +134,21 @@ class _Held:
 
 
 class TermIndex:
-    """All terms of placed pods. A `PlacementObserver` of the cache."""
+    """All affinity terms of placed pods. A `PlacementObserver` of the cache."""
 
     def __init__(self, namespaces: NamespaceLabels) -> None:
         self._namespaces = namespaces
         self._groups: dict[_GroupKey, TermGroup] = {}
-        self._held: dict[PodAffinity, _Held] = {}
-        self._filed: SelectorIndex[TermGroup] = SelectorIndex()
+        self._affinities: dict[PodAffinity, _PlacedAffinity] = {}
+        self._by_selector: SelectorIndex[TermGroup] = SelectorIndex()
         self._summed: OrderedDict[TermGroup, None] = OrderedDict()
         self._last: tuple[str, Labels, MatchedTerms] | None = None
 
     def __len__(self) -> int:
         return len(self._groups)
 
-    def picking(self, pod: PodInfo) -> MatchedTerms:
-        """The groups of terms that mean this pod."""
+    def matching_terms(self, pod: PodInfo) -> MatchedTerms:
+        """The groups of terms that match this pod."""
         if not self._groups:
             return NO_TERMS
         last = self._last
@@ -156,15 +156,15 @@ class TermIndex:
             return last[2]
         found: tuple[list[TermGroup], ...] = ([], [], [], [])
         namespace_labels = self._namespaces(pod.namespace) or _NO_LABELS
-        for group in self._filed.candidates(pod.namespace, pod.labels):
-            if group.picks(pod.namespace, namespace_labels, pod.labels):
+        for group in self._by_selector.candidates(pod.namespace, pod.labels):
+            if group.matches(pod.namespace, namespace_labels, pod.labels):
                 found[group.key.kind].append(group)
         matched = MatchedTerms(*map(tuple, found)) if any(found) else NO_TERMS
         self._last = (pod.namespace, pod.labels, matched)
         return matched
 
-    def keep_sums(self, group: TermGroup) -> None:
-        """Notes that the group's sums are in use; those of the least recently used groups are dropped."""
+    def mark_summed(self, group: TermGroup) -> None:
+        """Marks the group's sums as used, and drops those of the least recently used group if there are too many."""
         self._summed[group] = None
         self._summed.move_to_end(group)
         if len(self._summed) > MAX_SUMMED:
@@ -177,32 +177,32 @@ class TermIndex:
         affinity = pod.pod_affinity
         if affinity is NO_POD_AFFINITY:
             return
-        held = self._held.get(affinity)
-        if held is None:
-            held = self._held[affinity] = self._hold(affinity)
-        held.pods += 1
-        for group, weight in held.terms:
+        placed = self._affinities.get(affinity)
+        if placed is None:
+            placed = self._affinities[affinity] = self._add_affinity(affinity)
+        placed.pods += 1
+        for group, weight in placed.terms:
             group.add(slot, weight)
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
         affinity = pod.pod_affinity
         if affinity is NO_POD_AFFINITY:
             return
-        held = self._held[affinity]
-        for group, weight in held.terms:
+        placed = self._affinities[affinity]
+        for group, weight in placed.terms:
             group.add(slot, -weight)
-        held.pods -= 1
-        if not held.pods:
-            del self._held[affinity]
-            self._release(held)
+        placed.pods -= 1
+        if not placed.pods:
+            del self._affinities[affinity]
+            self._remove_affinity(placed)
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
-        """Terms are by row, whatever the node in it is."""
+        """Does nothing, because terms are by row and independent of the node in it."""
 
     def namespace_set(self, _name: str, _labels: Mapping[str, str]) -> None:
         self._last = None
 
-    def _hold(self, affinity: PodAffinity) -> _Held:
+    def _add_affinity(self, affinity: PodAffinity) -> _PlacedAffinity:
         terms: dict[TermGroup, int] = {}
         for kind, term in terms_of(affinity):
             weight = term.weight if kind in _WEIGHTED else 1
@@ -210,8 +210,8 @@ class TermIndex:
                 group = self._group(kind, term)
                 terms[group] = terms.get(group, 0) + weight
         for group in terms:
-            group.holders += 1
-        return _Held(tuple(terms.items()))
+            group.affinities += 1
+        return _PlacedAffinity(tuple(terms.items()))
 
     def _group(self, kind: Kind, term: PodAffinityTerm) -> TermGroup:
         key = _GroupKey(kind, term.topology_key, term.selector, term.namespaces, term.namespace_selector)
@@ -219,22 +219,22 @@ class TermIndex:
         if group is None:
             group = self._groups[key] = TermGroup(key)
             single = len(term.namespaces) == 1 and term.namespace_selector.nothing
-            self._filed.add(group, term.selector, next(iter(term.namespaces)) if single else None)
+            self._by_selector.add(group, term.selector, next(iter(term.namespaces)) if single else None)
             self._last = None
         return group
 
-    def _release(self, held: _Held) -> None:
-        for group, _ in held.terms:
-            group.holders -= 1
-            if not group.holders:
+    def _remove_affinity(self, placed: _PlacedAffinity) -> None:
+        for group, _ in placed.terms:
+            group.affinities -= 1
+            if not group.affinities:
                 del self._groups[group.key]
-                self._filed.remove(group)
+                self._by_selector.remove(group)
                 self._summed.pop(group, None)
                 self._last = None
 
 
 def terms_of(affinity: PodAffinity) -> Iterator[tuple[Kind, PodAffinityTerm]]:
-    """All terms of a pod, with what they demand."""
+    """All terms of a pod with their kinds."""
     for kind, terms in (
         (Kind.ANTI_REQUIRED, affinity.anti_required),
         (Kind.REQUIRED, affinity.required),

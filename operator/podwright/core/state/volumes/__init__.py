@@ -1,6 +1,6 @@
-"""What the cache keeps of volumes: an index of them, what is assumed of them, and what pods on nodes use of them.
+"""The volume state of the cache: volumes and claims, their assumed versions, and the volumes that placed pods use.
 
-`Volumes` ties the parts together and is an observer of the cache; start with `index`.
+`Volumes` combines the parts and is an observer of the cache. Start with `volume_index`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Volumes"]
 
 
 class Volumes:
-    """`index` reads volumes and claims, `attached` counts CSI volumes by node, `used` knows what pods mount."""
+    """`index` finds volumes and claims, `attached` counts CSI volumes per node, and `used` has the volumes that placed pods mount."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.index = VolumeIndex(store)
@@ -42,4 +42,4 @@ class Volumes:
             self.attached.node_removed(before.name, slot)
 
     def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
-        """Volumes do not depend on namespaces' labels."""
+        """Does nothing, because volumes do not depend on the labels of namespaces."""

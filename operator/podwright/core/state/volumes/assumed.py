@@ -1,7 +1,7 @@
-"""AssumedObjects: what the scheduler has decided about objects of one kind and the watch has not shown yet.
+"""AssumedObjects: versions of objects that the scheduler assumes until the watch delivers them.
 
-An assumed version stands in for the stored one as long as the stored one has the same resourceVersion, that is, until
-the watch shows any newer version or the object is gone. Source: kube-scheduler, volumebinding's assume cache.
+An assumed version replaces the stored one as long as that has the same resourceVersion, which means until
+the watch delivers a newer version or the object is deleted. Source: kube-scheduler, volumebinding's assume cache.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from podwright.core.state.object_store import Object, ObjectStore, key_of
 
 
 class AssumedObjects:
-    """An overlay over one kind of the store. Stale entries are dropped when they are met."""
+    """An overlay over one kind of the store. Outdated entries are dropped when they are read."""
 
     def __init__(self, store: ObjectStore, kind: str) -> None:
         self._store = store
@@ -20,7 +20,7 @@ class AssumedObjects:
         self._assumed: dict[tuple[str, str], Object] = {}
 
     def get(self, name: str, namespace: str = "") -> Object | None:
-        """The object as assumed, else as stored."""
+        """The assumed version, or else the stored one."""
         stored = self._store.get(self._kind, name, namespace)
         if not self._assumed:
             return stored
@@ -33,7 +33,7 @@ class AssumedObjects:
         return stored
 
     def assume(self, raw: Object) -> None:
-        """Takes `raw`, a changed copy of the stored object, for the object. Raises ValueError if that has changed."""
+        """Assumes `raw`, a changed copy of the stored object. Raises ValueError if the stored object has changed meanwhile."""
         namespace, name = key_of(raw)
         stored = self._store.get(self._kind, name, namespace)
         if stored is None:
@@ -46,14 +46,14 @@ class AssumedObjects:
         self._assumed[namespace, name] = raw
 
     def restore(self, raw: Object) -> None:
-        """Drops the assumed version, if it is of the same resourceVersion as `raw`; else it is somebody else's."""
+        """Drops the assumed version if it has the resourceVersion of `raw`. Otherwise it belongs to a later assumption."""
         key = key_of(raw)
         assumed = self._assumed.get(key)
         if assumed is not None and version_of(assumed) == version_of(raw):
             del self._assumed[key]
 
     def __iter__(self) -> Iterator[Object]:
-        """All assumed objects that still stand."""
+        """All assumed objects that are not outdated."""
         for namespace, name in tuple(self._assumed):
             current = self.get(name, namespace)
             if current is not None and (namespace, name) in self._assumed:
@@ -64,7 +64,7 @@ class AssumedObjects:
 
 
 def version_of(raw: Object) -> str:
-    """The resourceVersion, empty if it has none."""
+    """The resourceVersion; empty if there is none."""
     return str((raw.get("metadata") or {}).get("resourceVersion") or "")
 
 

@@ -1,9 +1,8 @@
-"""AttachedVolumes: how many CSI volumes of each driver every node carries, and how many it may carry.
+"""AttachedVolumes: the number of CSI volumes of each driver that are attached to each node, and the node's limit.
 
-Counted are the distinct volumes that a node's pods mount through claims (or in-tree volumes that CSI drivers have taken
-over) together with those of its VolumeAttachments. Kept up to date with every pod, claim, volume, attachment and CSINode.
-Invariant: `counts(driver)` is what `NodeVolumeLimits.filter` would count for each node, which is its test oracle. Claims
-that cannot be understood are not counted.
+A node's count includes the distinct volumes that its pods mount through claims, the in-tree volumes that are migrated to CSI, and the volumes
+of its VolumeAttachments. It is updated with every pod, claim, volume, attachment and CSINode. Invariant: `counts(driver)` equals what
+`NodeVolumeLimits.filter` counts for each node, which a test checks. Invalid claims are not counted.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Bools = NDArray[np.bool_]
 
 
 class _Column:
-    """An array over slots that grows by itself."""
+    """An array over slots that grows on demand."""
 
     __slots__ = ("_default", "values")
 
@@ -37,20 +36,20 @@ class _Column:
         self.values: NDArray[Any] = np.full(64, default)
 
     def view(self, size: int) -> NDArray[Any]:
-        self._reach(size)
+        self._grow_to(size)
         view = self.values[:size]
         view.flags.writeable = False
         return view
 
     def add(self, slot: int, amount: int) -> None:
-        self._reach(slot + 1)
+        self._grow_to(slot + 1)
         self.values[slot] += amount
 
     def set(self, slot: int, value: int | bool) -> None:
-        self._reach(slot + 1)
+        self._grow_to(slot + 1)
         self.values[slot] = value
 
-    def _reach(self, size: int) -> None:
+    def _grow_to(self, size: int) -> None:
         if size > len(self.values):
             grown = np.full(max(size, 2 * len(self.values)), self._default)
             grown[: len(self.values)] = self.values
@@ -70,18 +69,18 @@ class AttachedVolumes:
         self._limits: dict[str, _Column] = {}
         self._counts: dict[str, _Column] = {}
         self._uses: dict[CsiVolume, dict[int, list[int]]] = {}
-        """By volume and slot: how often pods mount it, and how many attachments it has."""
+        """By volume and slot: the number of mounts by pods, and of attachments."""
         self._users: dict[ClaimKey, dict[int, int]] = {}
-        """By claim and slot: how often pods mount it."""
+        """By claim and slot: the number of mounts by pods."""
         self._resolved: dict[ClaimKey, tuple[CsiVolume | None, str]] = {}
-        """By claim in use: its CSI volume, and the name of the PersistentVolume that it was read from."""
+        """By mounted claim: its CSI volume and the name of its PersistentVolume."""
         self._claims_by_volume: dict[str, set[ClaimKey]] = {}
         self._attachments: dict[str, tuple[str, str, str]] = {}
         """By name: node, attacher, PersistentVolume."""
         self._on_node: dict[str, dict[str, None]] = {}
         self._of_volume: dict[str, dict[str, None]] = {}
         self._attached: dict[str, CsiVolume] = {}
-        """Attachments that are counted."""
+        """The attachments that are counted, with their volumes."""
         for kind, listener in (
             ("PersistentVolumeClaim", self._claim_changed),
             ("PersistentVolume", self._volume_changed),
@@ -94,11 +93,11 @@ class AttachedVolumes:
     # Reading
 
     def counts(self, driver: str, size: int) -> Int64s:
-        """int64[size]: attached volumes of the driver, by slot."""
+        """int64[size]: the number of attached volumes of the driver."""
         return self._counts.setdefault(driver, _Column(0)).view(size)
 
     def limits(self, driver: str, size: int) -> Int64s | None:
-        """int64[size]: the most that the node takes, NO_LIMIT if it does not say; None if no node says."""
+        """int64[size]: the node's limit, NO_LIMIT if it has none; None if no node has one."""
         column = self._limits.get(driver)
         return None if column is None else column.view(size)
 
@@ -111,7 +110,7 @@ class AttachedVolumes:
         return self._known.view(size)
 
     def mounted_on(self, volume: CsiVolume) -> list[int]:
-        """The slots whose pods mount the volume already."""
+        """The slots whose pods already mount the volume."""
         return [slot for slot, (pods, _) in self._uses.get(volume, {}).items() if pods]
 
     def attached_to(self, node_name: str) -> Iterator[CsiVolume]:
@@ -138,7 +137,7 @@ class AttachedVolumes:
             self._attach(attachment)
 
     def node_removed(self, name: str, slot: int) -> None:
-        """Its pods were removed before."""
+        """Removes a node after its pods were removed."""
         for attachment in self._on_node.get(name, ()):
             self._detach(attachment)
         self._set_csi_node(slot, None)
@@ -170,7 +169,7 @@ class AttachedVolumes:
             self._unresolve(key)
 
     def _count(self, volume: CsiVolume, slot: int, which: int, amount: int) -> None:
-        """Adds to the uses by pods (`which` 0) or attachments (1); a volume counts once, however it is used."""
+        """Adds to the uses by pods (`which` 0) or attachments (`which` 1). A volume counts once per node, regardless of its uses."""
         slots = self._uses.setdefault(volume, {})
         uses = slots.setdefault(slot, [0, 0])
         before = uses[0] or uses[1]
@@ -207,7 +206,7 @@ class AttachedVolumes:
             if not claims:
                 del self._claims_by_volume[source]
 
-    def _look_again(self, key: ClaimKey) -> None:
+    def _resolve_again(self, key: ClaimKey) -> None:
         before = self._resolved[key][0]
         self._unresolve(key)
         self._resolve(key)
@@ -223,19 +222,19 @@ class AttachedVolumes:
     def _claim_changed(self, before: Object | None, after: Object | None) -> None:
         key = key_of(after or before or {})
         if key in self._users:
-            self._look_again(key)
+            self._resolve_again(key)
 
     def _volume_changed(self, before: Object | None, after: Object | None) -> None:
         name = key_of(after or before or {})[1]
         for key in tuple(self._claims_by_volume.get(name, ())):
-            self._look_again(key)
+            self._resolve_again(key)
         for attachment in self._of_volume.get(name, ()):
             self._detach(attachment)
             self._attach(attachment)
 
     def _class_changed(self, _before: Object | None, _after: Object | None) -> None:
         for key in tuple(self._users):
-            self._look_again(key)
+            self._resolve_again(key)
 
     # Attachments
 
@@ -244,8 +243,8 @@ class AttachedVolumes:
         if name in self._attachments:
             self._detach(name)
             node, _, volume = self._attachments.pop(name)
-            _drop(self._on_node, node, name)
-            _drop(self._of_volume, volume, name)
+            _discard(self._on_node, node, name)
+            _discard(self._of_volume, volume, name)
         if after is not None:
             spec = mapping_at(after, "spec")
             node = str(spec.get("nodeName") or "")
@@ -299,7 +298,7 @@ class AttachedVolumes:
 
 
 def drivers_of(csi_node: Object) -> Iterator[tuple[str, int | None]]:
-    """The drivers of a CSINode, and how many volumes of each the node takes, if it says."""
+    """The drivers of a CSINode, each with the node's limit of volumes; None if it has none."""
     drivers = mapping_at(csi_node, "spec").get("drivers")
     for driver in drivers if isinstance(drivers, list | tuple) else ():
         if isinstance(driver, Mapping):
@@ -307,7 +306,7 @@ def drivers_of(csi_node: Object) -> Iterator[tuple[str, int | None]]:
             yield str(driver.get("name") or ""), count if isinstance(count, int) else None
 
 
-def _drop(shelf: dict[str, dict[str, None]], key: str, name: str) -> None:
-    shelf[key].pop(name, None)
-    if not shelf[key]:
-        del shelf[key]
+def _discard(names_by_key: dict[str, dict[str, None]], key: str, name: str) -> None:
+    names_by_key[key].pop(name, None)
+    if not names_by_key[key]:
+        del names_by_key[key]

@@ -1,6 +1,6 @@
-"""UsedVolumes: which claims are mounted by placed pods, and on which nodes volumes with exclusive use are mounted.
+"""UsedVolumes: the claims that placed pods mount, and the nodes on which disks with exclusive use are mounted.
 
-Invariant: both are exactly what the pods on nodes that exist mount. Source: kube-scheduler, VolumeRestrictions.
+Invariant: both contain exactly the mounts of the pods on existing nodes. Source: kube-scheduler, VolumeRestrictions.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import claims_of, mapping_at
 
 Disk = tuple[str, ...]
-"""What two mounts must have in common to be in each other's way."""
+"""Identifies a disk. Mounts of the same disk may conflict."""
 EXCLUSIVE: Final = ("gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd")
-"""The kinds of volumes that only readers, or nobody, may share on a node."""
+"""The kinds of volumes that the pods of one node can share only read-only or not at all."""
 
 
 class UsedVolumes:
@@ -23,14 +23,14 @@ class UsedVolumes:
     def __init__(self) -> None:
         self._claims: dict[tuple[str, str], int] = {}
         self._disks: dict[Disk, dict[int, list[int]]] = {}
-        """By disk and slot: how many mounts, and how many of them may write."""
+        """By disk and slot: the number of mounts, and of those that can write."""
 
     def claim_in_use(self, namespace: str, name: str) -> bool:
-        """Whether a pod on a node that exists mounts the claim."""
+        """Whether a pod on an existing node mounts the claim."""
         return (namespace, name) in self._claims
 
     def conflicts(self, volume: Mapping[str, Any]) -> list[int]:
-        """The slots where the volume cannot be mounted besides what is mounted there."""
+        """The slots at which the volume conflicts with a mounted one."""
         return [
             slot
             for disk, shared in disks_of(volume)
@@ -64,7 +64,7 @@ class UsedVolumes:
 
 
 def disks_of(volume: Mapping[str, Any]) -> Iterator[tuple[Disk, bool]]:
-    """What a volume occupies, and whether it can share that with other readers. An RBD image: once for each monitor."""
+    """The disks of a volume, each with whether readers can share it. An RBD image has one for each monitor."""
     for kind in EXCLUSIVE:
         if volume.get(kind) is None:
             continue
@@ -84,6 +84,6 @@ def disks_of(volume: Mapping[str, Any]) -> Iterator[tuple[Disk, bool]]:
 
 
 def conflict(volume: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two pods on one node cannot mount these volumes side by side."""
+    """Whether two pods on one node cannot mount these volumes at the same time."""
     others = dict(disks_of(other))
     return any(disk in others and not (shared and others[disk]) for disk, shared in disks_of(volume))

@@ -1,7 +1,7 @@
-"""VolumeIndex: volumes, claims and classes, parsed when asked for, and free volumes by storage class.
+"""VolumeIndex: volumes, claims and storage classes, parsed on demand, and free volumes by storage class.
 
-Invariant: what is returned is what the store (with the assumed versions on top, unless `stored_` is in the name) says
-now; parsed objects are kept as long as their source is the same object.
+Invariant: results reflect the current store. Assumed versions replace stored ones, except in methods named `stored_`. Parsed objects are
+cached as long as their source is the same object.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.core.state.volumes.assumed import AssumedObjects
 
 T = TypeVar("T")
-_KEPT: Final = 65536
+_MAX_PARSED: Final = 65536
 
 CsiVolume = tuple[str, str, str]
-"""(driver, volume handle, "") or, of a volume that is still to be made, (driver, "", namespace/name of the claim)."""
+"""(driver, volume handle, "") or, for a volume that is not provisioned yet, (driver, "", namespace/name of the claim)."""
 
 
 class _Parsed(Generic[T]):
-    """Parsed objects by the identity of their source."""
+    """A cache of parsed objects by key, valid while the source is the same object."""
 
-    __slots__ = ("_known", "_parse")
+    __slots__ = ("_cache", "_parse")
 
     def __init__(self, parse: Callable[[Object], T]) -> None:
         self._parse = parse
-        self._known: dict[tuple[str, str], tuple[Object, T]] = {}
+        self._cache: dict[tuple[str, str], tuple[Object, T]] = {}
 
     def get(self, key: tuple[str, str], raw: Object) -> T:
-        known = self._known.get(key)
-        if known is not None and known[0] is raw:
-            return known[1]
+        cached = self._cache.get(key)
+        if cached is not None and cached[0] is raw:
+            return cached[1]
         parsed = self._parse(raw)
-        if len(self._known) >= _KEPT:
-            self._known.clear()
-        self._known[key] = (raw, parsed)
+        if len(self._cache) >= _MAX_PARSED:
+            self._cache.clear()
+        self._cache[key] = (raw, parsed)
         return parsed
 
 
 class VolumeIndex:
-    """See the module. All getters raise InvalidObjectError for an object that cannot be understood."""
+    """See the module. Getters of one object raise InvalidObjectError if it is invalid."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self.assumed_volumes = AssumedObjects(store, "PersistentVolume")
         self.assumed_claims = AssumedObjects(store, "PersistentVolumeClaim")
         self._free: dict[str, dict[str, None]] = {}
-        self._kept_for: dict[tuple[str, str], dict[str, None]] = {}
+        self._reserved: dict[tuple[str, str], dict[str, None]] = {}
         self._volumes = _Parsed(parse_volume)
         self._claims = _Parsed(parse_claim)
         self._classes = _Parsed(parse_storage_class)
@@ -90,7 +90,7 @@ class VolumeIndex:
         return None if raw is None else self._classes.get(("", name), raw)
 
     def capacities(self, storage_class: str) -> Iterator[StorageCapacity]:
-        """The CSIStorageCapacities of a class. One that cannot be understood is none."""
+        """The CSIStorageCapacities of a class, without invalid ones."""
         version = self._store.version("CSIStorageCapacity")
         if version != self._capacities_version:
             self._capacities = list(self._parse_capacities())
@@ -98,12 +98,12 @@ class VolumeIndex:
         return (capacity for capacity in self._capacities if capacity.storage_class == storage_class)
 
     def candidates(self, claim: PersistentVolumeClaim) -> Iterator[PersistentVolume]:
-        """The volumes of the claim's class that are bound to nothing or kept for this claim, assumed ones included.
+        """The volumes of the claim's class that are unbound or reserved for this claim, with assumed versions.
 
-        A volume that cannot be understood is none.
+        Leaves out invalid volumes.
         """
         names = dict(self._free.get(claim.storage_class, ()))
-        names.update(self._kept_for.get((claim.namespace, claim.name), {}))
+        names.update(self._reserved.get((claim.namespace, claim.name), {}))
         for name in names:
             try:
                 volume = self.volume(name)
@@ -115,13 +115,13 @@ class VolumeIndex:
                 yield volume
 
     def csi_volume(self, claim: PersistentVolumeClaim, *, migrated: bool = True) -> CsiVolume | None:
-        """The CSI volume behind a stored claim, or that will be made for it; None if it is no CSI volume.
+        """The CSI volume of a stored claim, which may not be provisioned yet; None if it is not a CSI volume.
 
-        `migrated`: in-tree volumes count as the CSI volumes that replace them.
+        `migrated`: translate in-tree volumes to the CSI volumes that replace them.
         """
         volume = self.stored_volume(claim.volume_name) if claim.volume_name else None
         if volume is None:
-            return self._csi_volume_to_make(claim, migrated=migrated)
+            return self._csi_volume_to_provision(claim, migrated=migrated)
         if volume.csi is not None:
             driver, handle = volume.csi
             return (driver, handle, "") if driver and handle else None
@@ -134,7 +134,7 @@ class VolumeIndex:
             return None
         return (kind.driver, handle, "") if handle else None
 
-    def _csi_volume_to_make(self, claim: PersistentVolumeClaim, *, migrated: bool) -> CsiVolume | None:
+    def _csi_volume_to_provision(self, claim: PersistentVolumeClaim, *, migrated: bool) -> CsiVolume | None:
         found = self.storage_class(claim.storage_class) if claim.storage_class else None
         if found is None:
             return None
@@ -155,17 +155,17 @@ class VolumeIndex:
 
     def _volume_changed(self, before: Object | None, after: Object | None) -> None:
         if before is not None:
-            shelf, label = self._shelf_of(before)
-            shelf[label].pop(key_of(before)[1], None)
-            if not shelf[label]:
-                del shelf[label]
+            names, key = self._names_with(before)
+            names[key].pop(key_of(before)[1], None)
+            if not names[key]:
+                del names[key]
         if after is not None:
-            shelf, label = self._shelf_of(after)
-            shelf.setdefault(label, {})[key_of(after)[1]] = None
+            names, key = self._names_with(after)
+            names.setdefault(key, {})[key_of(after)[1]] = None
 
-    def _shelf_of(self, raw: Object) -> tuple[dict[Any, dict[str, None]], Any]:
-        """Where the volume is listed: with those kept for one claim, or with the free ones of its class."""
+    def _names_with(self, raw: Object) -> tuple[dict[Any, dict[str, None]], Any]:
+        """The names that include this volume, and their key: those reserved for its claim, or the free ones of its class."""
         if mapping_at(raw, "spec").get("claimRef") is None:
             return self._free, storage_class_of(raw)
         claim = mapping_at(raw, "spec", "claimRef")
-        return self._kept_for, (str(claim.get("namespace") or ""), str(claim.get("name") or ""))
+        return self._reserved, (str(claim.get("namespace") or ""), str(claim.get("name") or ""))
