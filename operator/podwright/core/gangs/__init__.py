@@ -1,1 +1,1 @@
-"""Gangs: the pods of one PodGroup are planned together, all or nothing. `plan` decides, `preemption` says who could go."""
+"""Gangs: the pods of one PodGroup are planned together, all or nothing. `plan` decides; `gang_preemption` finds victims."""

@@ -1,7 +1,7 @@
 """A pod group as preemptor: it preempts for all its members or not at all. Start with `preempt`.
 
     eligible? ─► do the bounds allow it? ─► remove the potential victims ─► plan the group once ─► reprieve units one by one, those
-    under a budget first, then the most important ─► units beside which the group no longer fits are victims
+    under a budget first, then the most important ─► units that cannot be reprieved are victims
 
 All of it is one transaction on the cache, which `preempt` rolls back. Pods whose eviction cannot help stay in place: see
 `potential_victims`. Next: `reprieve`. Source of the rules: kube-scheduler 1.37's preemption by pod groups.

@@ -1,4 +1,4 @@
-"""Reprieve: which removed units may return to their nodes beside a group's planned members.
+"""Reprieve: which removed units may return to their nodes without displacing a group's planned members.
 
 A unit is reprieved if every member still passes all filters on its planned node, with the members before it in place. Invariant:
 with all units reprieved so far, they do. So only the members that the unit may affect are filtered again: see `affected_members`.
@@ -57,7 +57,7 @@ class Reprieve:
         return {pod.uid for pod in pods if any_by(pod, removed_from(pod.uid))}
 
     def all_fit(self) -> bool:
-        """Whether all members pass all filters beside all units that were added back."""
+        """Whether all members pass all filters, with all reprieved units on their nodes."""
         return self._fit_in_order(range(len(self._placements)))
 
     def _fit_on_nodes(self, members: AbstractSet[int]) -> bool:

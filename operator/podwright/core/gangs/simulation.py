@@ -16,7 +16,7 @@ from podwright.core.state.transaction import CacheTransaction
 
 @dataclass(slots=True)
 class Simulation:
-    """Members scheduled in one transaction. Whoever began the transaction rolls it back, which also runs Unreserve."""
+    """Members scheduled in one transaction. The caller rolls the transaction back, which also runs Unreserve."""
 
     framework: Framework
     transaction: CacheTransaction

@@ -7,7 +7,7 @@ The states of a pod in the cache:
         └────── forget ────────┘            set_pod (another scheduler bound it) ─────┘ from (unknown)
 
 Invariants: a pod is on at most one node; the sums of a NodeInfo and its row in the table are those of its pods; observers
-have been told of exactly the pods on nodes that exist. Events are idempotent: `set_pod` of a known version changes nothing.
+know exactly the pods on nodes that exist. Events are idempotent: `set_pod` of a known version changes nothing.
 Next: `transaction`, for changes that are only tried out.
 """
 

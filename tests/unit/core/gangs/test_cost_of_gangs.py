@@ -55,12 +55,12 @@ def counted() -> Iterator[Counter[str]]:
         yield counts
 
 
-def decided(siege: FullCluster) -> tuple[Any, Counter[str]]:
+def decided(cluster: FullCluster) -> tuple[Any, Counter[str]]:
     with counted() as counts:
-        return decide(siege.planner, siege.members, NOW), counts
+        return decide(cluster.planner, cluster.members, NOW), counts
 
 
-def crowd(cpu: int = 4, priority: int = 0, nodes: int = NODES, **options: Any) -> list[dict[str, Any]]:
+def full_of_pods(cpu: int = 4, priority: int = 0, nodes: int = NODES, **options: Any) -> list[dict[str, Any]]:
     """Pods of one CPU that fill every node."""
     return [one(f"p{i}-{j}", f"n{i}", priority, **options) for i in range(nodes) for j in range(cpu)]
 
@@ -84,7 +84,7 @@ class TestNoEvictionHelps:
         ],
     )  # fmt: skip
     def test_no_pod_is_removed_for_a_gang_that_does_not_fit_on_empty_nodes(self, options):
-        decision, counts = decided(FullCluster(rooms(), crowd(), **{"members": 8, **options}))
+        decision, counts = decided(FullCluster(rooms(), full_of_pods(), **{"members": 8, **options}))
         assert isinstance(decision, GangRejection)
         assert decision.preemption is None
         assert "pod group preemption: " in decision.message
@@ -92,10 +92,10 @@ class TestNoEvictionHelps:
         assert counts["scheduled"] <= 60
 
     def test_a_gang_is_not_planned_again_if_pods_of_higher_priority_leave_too_little(self):
-        placed = [*crowd(2, priority=200), *[one(f"low{i}", f"n{i}") for i in range(NODES)]]
-        siege = FullCluster(rooms(), placed, members=2, member={"requests": {"cpu": "3"}})
+        placed = [*full_of_pods(2, priority=200), *[one(f"low{i}", f"n{i}") for i in range(NODES)]]
+        cluster = FullCluster(rooms(), placed, members=2, member={"requests": {"cpu": "3"}})
         with mock.patch.object(Planner, "plan", autospec=True, side_effect=Planner.plan) as plan:
-            decision, _ = decided(siege)
+            decision, _ = decided(cluster)
         assert isinstance(decision, GangRejection)
         assert decision.preemption is None
         assert plan.call_count == 1
@@ -118,39 +118,41 @@ class TestNoEvictionHelps:
     def test_resources_that_no_filter_checks_do_not_prevent_preemption(self, offers, options):
         member = {"requests": {"cpu": "1", "example.com/gpu": "1"}, "spec": {"containers": [CONTAINER]}}
         node = make_node("n1", labels={HOST: "n1"}, allocatable=offers)
-        siege = FullCluster([node], [one("low", "n1", spec={"containers": [CONTAINER]})], member=member, **options)
-        assert siege.victims() == ["low"]
+        cluster = FullCluster([node], [one("low", "n1", spec={"containers": [CONTAINER]})], member=member, **options)
+        assert cluster.victims() == ["low"]
 
 
-def of_two_templates(siege: FullCluster, other: dict[str, Any]) -> FullCluster:
+def of_two_templates(cluster: FullCluster, other: dict[str, Any]) -> FullCluster:
     """Replaces half of the members by pods of another template."""
-    half = len(siege.members) // 2
+    half = len(cluster.members) // 2
     others = [parse_pod(make_pod(f"o{i}", priority=100, **other), keep_raw=True) for i in range(half)]
-    for old, new in zip(siege.members[:half], others, strict=True):
-        siege.cache.groups.remove_waiting(old.uid)
-        siege.cache.groups.add_waiting(new)
-    siege.members[:half] = others
-    return siege
+    for old, new in zip(cluster.members[:half], others, strict=True):
+        cluster.cache.groups.remove_waiting(old.uid)
+        cluster.cache.groups.add_waiting(new)
+    cluster.members[:half] = others
+    return cluster
 
 
 class TestMembersOfTwoTemplates:
     def test_capacity_for_one_template_does_not_count_for_the_other(self):
         large = {"requests": {"cpu": "5"}, "spec": in_group()}
-        decision, counts = decided(of_two_templates(FullCluster(rooms(), crowd(), members=4), large))
+        decision, counts = decided(of_two_templates(FullCluster(rooms(), full_of_pods(), members=4), large))
         assert isinstance(decision, GangRejection)
         assert counts["removed"] == 0
 
     def test_members_of_both_templates_need_at_least_as_much_as_the_smaller_ones(self):
         """The node takes one member of three CPUs or two of two CPUs, but never three members."""
         small = {"requests": {"cpu": "2"}, "spec": in_group()}
-        siege = FullCluster(rooms(nodes=1), crowd(nodes=1), members=4, min_count=3, member={"requests": {"cpu": "3"}})
-        decision, counts = decided(of_two_templates(siege, small))
+        cluster = FullCluster(
+            rooms(nodes=1), full_of_pods(nodes=1), members=4, min_count=3, member={"requests": {"cpu": "3"}}
+        )
+        decision, counts = decided(of_two_templates(cluster, small))
         assert isinstance(decision, GangRejection)
         assert counts["removed"] == 0
 
     def test_members_of_both_templates_preempt_if_both_fit(self):
         large = {"requests": {"cpu": "3"}, "spec": in_group()}
-        decision, _ = decided(of_two_templates(FullCluster(rooms(nodes=2), crowd(nodes=2), members=4), large))
+        decision, _ = decided(of_two_templates(FullCluster(rooms(nodes=2), full_of_pods(nodes=2), members=4), large))
         assert isinstance(decision, GangRejection)
         assert decision.preemption is not None
         assert len(decision.preemption.victims) == 8
@@ -163,13 +165,13 @@ class TestRemovedPods:
             *[make_node(f"s{i}", labels={HOST: f"s{i}"}, allocatable={"cpu": "2"}) for i in range(20)],
         ]
         small = [one(f"small{i}-{j}", f"s{i}") for i in range(20) for j in range(2)]
-        siege = FullCluster(nodes, [*crowd(nodes=3), *small], members=2, member={"requests": {"cpu": "3"}})
-        decision, counts = decided(siege)
+        cluster = FullCluster(nodes, [*full_of_pods(nodes=3), *small], members=2, member={"requests": {"cpu": "3"}})
+        decision, counts = decided(cluster)
         assert len(decision.preemption.victims) == 6
         assert counts["removed"] <= 12 + 6
 
     def test_only_units_that_share_a_node_or_a_constraint_with_a_member_are_checked(self):
-        decision, counts = decided(FullCluster(rooms(), crowd(), members=2))
+        decision, counts = decided(FullCluster(rooms(), full_of_pods(), members=2))
         assert len(decision.preemption.victims) == 2
         assert counts["removed"] <= NODES * 4 + 2
         assert counts["units"] <= 8
@@ -182,20 +184,20 @@ class TestRemovedPods:
             one("guarded", "n1", labels={"app": "db"}),
             one("far", "n2", 60, labels={"app": "db"}),
         ]
-        siege = FullCluster(
+        cluster = FullCluster(
             nodes, placed, members=1, member={"requests": {"cpu": "2"}}, budgets=[budget("db", 1, {"app": "db"})]
         )
-        found = siege.preempt()
+        found = cluster.preempt()
         assert isinstance(found, GangPreemption)
-        assert siege.victims() == ["free0", "free1"]
+        assert cluster.victims() == ["free0", "free1"]
 
     def test_a_group_keeps_the_order_of_its_members(self):
         placed = [one(f"p{i}", f"n{i % 2}", group="g") for i in (3, 0, 1, 2)]
-        siege = FullCluster([room("n1", 2), room("n0", 2)], placed, groups=[group_of("g", 0, whole=True)])
+        cluster = FullCluster([room("n1", 2), room("n0", 2)], placed, groups=[group_of("g", 0, whole=True)])
         key = "scheduling.k8s.io:default/g"
-        before = list(siege.cache.groups.members(key).placed)
-        assert isinstance(siege.preempt(), GangPreemption)
-        assert list(siege.cache.groups.members(key).placed) == before
+        before = list(cluster.cache.groups.members(key).placed)
+        assert isinstance(cluster.preempt(), GangPreemption)
+        assert list(cluster.cache.groups.members(key).placed) == before
 
 
 def constrained(key: str, nodes: list[dict[str, Any]], **options: Any) -> FullCluster:
@@ -204,15 +206,15 @@ def constrained(key: str, nodes: list[dict[str, Any]], **options: Any) -> FullCl
 
 class TestDomains:
     def test_domains_whose_bound_is_below_the_best_placement_are_not_tried(self):
-        siege = constrained(HOST, rooms(cpu=8), members=8, min_count=4, member={"requests": {"cpu": "1500m"}})
-        decision, counts = decided(siege)
+        cluster = constrained(HOST, rooms(cpu=8), members=8, min_count=4, member={"requests": {"cpu": "1500m"}})
+        decision, counts = decided(cluster)
         assert isinstance(decision, GangPlacement)
         assert len(decision.placements) == 5
         assert counts["scheduled"] == 8
 
     def test_of_domains_that_take_no_member_one_is_tried_for_its_message(self):
-        siege = constrained(HOST, rooms(), members=4, member={"spec": {"nodeSelector": {"absent": "yes"}}})
-        decision, counts = decided(siege)
+        cluster = constrained(HOST, rooms(), members=4, member={"spec": {"nodeSelector": {"absent": "yes"}}})
+        decision, counts = decided(cluster)
         assert decision.message.startswith(f"0/{NODES} placements are available, first placement status: minCount (4)")
         assert counts["scheduled"] == 1
 
@@ -220,9 +222,9 @@ class TestDomains:
         """Each host has the resources for all members, but their anti-affinity keeps them apart."""
         apart = {"labelSelector": {"matchLabels": {"app": "gang"}}, "topologyKey": HOST}
         spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}}
-        siege = constrained(HOST, rooms(nodes=100), members=2, member={"labels": {"app": "gang"}, "spec": spec})
+        cluster = constrained(HOST, rooms(nodes=100), members=2, member={"labels": {"app": "gang"}, "spec": spec})
         with counted() as counts:
-            decision = siege.planner.plan(siege.members)
+            decision = cluster.planner.plan(cluster.members)
         assert isinstance(decision, GangRejection)
         assert counts["scheduled"] == 2 * topology_domains.MAX_TRIED
         assert {"InterPodAffinity", "VolumeBinding"} <= decision.plugins
@@ -242,17 +244,17 @@ class TestDomains:
             for node in nodes
         ]
         nodes.append(make_node("x1", labels={HOST: "x1", "rack": "x0"}, allocatable={"cpu": "9"}))
-        siege = constrained("rack", nodes, members=2, member={"labels": {"app": "gang"}, "spec": spec})
-        decision, _ = decided(siege)
+        cluster = constrained("rack", nodes, members=2, member={"labels": {"app": "gang"}, "spec": spec})
+        decision, _ = decided(cluster)
         assert isinstance(decision, GangPlacement)
         assert {placement.node_name for placement in decision.placements} == {"x0", "x1"}
 
     def test_packing_tries_a_limited_number_of_unions(self):
         apart = {"labelSelector": {"matchLabels": {"app": "gang"}}, "topologyKey": ZONE}
         spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}}
-        siege = FullCluster(rooms(nodes=200), members=5, member={"labels": {"app": "gang"}, "spec": spec})
-        planner = Planner(siege.framework, siege.cache, siege.planner.group, lambda _n: 0, HOST)
+        cluster = FullCluster(rooms(nodes=200), members=5, member={"labels": {"app": "gang"}, "spec": spec})
+        planner = Planner(cluster.framework, cluster.cache, cluster.planner.group, lambda _n: 0, HOST)
         with counted() as counts:
-            decision = planner.plan(siege.members)
+            decision = planner.plan(cluster.members)
         assert isinstance(decision, GangRejection)
         assert counts["scheduled"] <= 5 * 100

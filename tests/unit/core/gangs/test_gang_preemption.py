@@ -20,7 +20,7 @@ def filtering(plugin: str) -> dict:
 MOUNTS = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}
 
 
-def give_claim(siege: FullCluster) -> None:
+def give_claim(cluster: FullCluster) -> None:
     """Adds the claim that MOUNTS names. Only one pod may use it."""
     claim = {
         "metadata": {
@@ -32,8 +32,8 @@ def give_claim(siege: FullCluster) -> None:
         "status": {"phase": "Bound"},
     }
     volume = {"metadata": {"name": "v"}, "spec": {"claimRef": {"name": "data", "namespace": "default"}}}
-    siege.cache.set_object("PersistentVolume", volume)
-    siege.cache.set_object("PersistentVolumeClaim", claim)
+    cluster.cache.set_object("PersistentVolume", volume)
+    cluster.cache.set_object("PersistentVolumeClaim", claim)
 
 
 class TestVictims:
@@ -124,14 +124,14 @@ class TestVictims:
         assert FullCluster(nodes, placed, **options).victims() == victims
 
     def test_the_result_names_whole_groups_and_counts_budget_violations(self):
-        siege = FullCluster(
+        cluster = FullCluster(
             [room("n1", 1), room("n2", 1)],
             [one("a", "n1", group="g", labels={"app": "db"}), one("b", "n2", group="g")],
             members=2,
             groups=[group_of("g", 0, whole=True)],
             budgets=[budget("db", 0, {"app": "db"})],
         )
-        found = siege.preempt()
+        found = cluster.preempt()
         assert found.message == "pod group preemption: found a placement for podgroup, preempting 2 victims"
         assert [group.name for group in found.disrupted] == ["g"]
         assert found.violations == 1
@@ -144,14 +144,14 @@ class TestVictims:
         assert FullCluster([room("n1", 2)], placed).victims() == ["unstarted"]
 
     def test_a_start_time_that_was_reported_later_counts(self):
-        siege = FullCluster(
+        cluster = FullCluster(
             [room("n1", 2)],
             [one("a", "n1", group="g", start="2023-06-01T00:00:00Z"), one("b", "n1", group="h")],
             groups=[group_of("g", 0, whole=True), group_of("h", 0, whole=True)],
         )
-        assert siege.victims() == ["b"]
-        siege.cache.set_pod(parse_pod(one("b", "n1", group="h", start="2023-01-01T00:00:00Z")))
-        assert siege.victims() == ["a"]
+        assert cluster.victims() == ["b"]
+        cluster.cache.set_pod(parse_pod(one("b", "n1", group="h", start="2023-01-01T00:00:00Z")))
+        assert cluster.victims() == ["a"]
 
 
 class TestInterPodConstraints:
@@ -162,23 +162,23 @@ class TestInterPodConstraints:
     def test_a_pod_whose_anti_affinity_excludes_members_from_its_zone_is_a_victim_on_any_node(self):
         nodes = [room("n1", 2, "a"), room("n2", 2, "a")]
         placed = [one("quiet", "n1"), one("jealous", "n2", spec=self.apart(ZONE, app="gang"))]
-        siege = FullCluster(nodes, placed, member={"labels": {"app": "gang"}})
-        assert isinstance(siege.planner.plan(siege.members), GangRejection)
-        assert siege.victims() == ["jealous"]
+        cluster = FullCluster(nodes, placed, member={"labels": {"app": "gang"}})
+        assert isinstance(cluster.planner.plan(cluster.members), GangRejection)
+        assert cluster.victims() == ["jealous"]
 
     def test_a_pod_that_the_anti_affinity_of_members_selects_is_a_victim(self):
         nodes = [room("n1", 2, "a"), room("n2", 2, "a")]
         placed = [one("quiet", "n1"), one("noisy", "n2", labels={"app": "noisy"})]
-        siege = FullCluster(nodes, placed, member={"spec": self.apart(ZONE, app="noisy")})
-        assert siege.victims() == ["noisy"]
+        cluster = FullCluster(nodes, placed, member={"spec": self.apart(ZONE, app="noisy")})
+        assert cluster.victims() == ["noisy"]
 
     def test_members_with_anti_affinity_to_each_other_get_a_node_each(self):
         nodes = [room("n1", 2), room("n2", 2)]
         placed = [one(f"p{i}", f"n{1 + i // 2}") for i in range(4)]
-        siege = FullCluster(
+        cluster = FullCluster(
             nodes, placed, members=2, member={"labels": {"app": "gang"}, "spec": self.apart(HOST, app="gang")}
         )
-        found = siege.preempt()
+        found = cluster.preempt()
         assert sorted(found.nominations.values()) == ["n1", "n2"]
         assert len(found.victims) == 2
 
@@ -193,11 +193,11 @@ class TestInterPodConstraints:
         placed = [one(f"a{i}", "n1", labels={"app": "gang"}) for i in range(4)] + [
             one(f"b{i}", "n2", 100) for i in range(4)
         ]
-        siege = FullCluster(
+        cluster = FullCluster(
             nodes, placed, member={"labels": {"app": "gang"}, "spec": {"topologySpreadConstraints": [spread]}}
         )
-        # Zone b has none and no room: beside the member, zone a may hold no other pod that the constraint selects.
-        assert len(siege.victims()) == 4
+        # Zone b is full and has no pod that the constraint selects. So zone a may have only one: the member.
+        assert len(cluster.victims()) == 4
 
     def test_one_pod_of_a_unit_matters_for_its_labels_and_another_for_its_node(self):
         spread = {
@@ -214,17 +214,17 @@ class TestInterPodConstraints:
             one("high", "n3", 200),
         ]
         member = {"spec": {"topologySpreadConstraints": [spread]}}
-        siege = FullCluster(nodes, placed, members=2, groups=[group_of("g", 50, whole=True)], member=member)
-        assert siege.victims() == ["marked", "there", "low"]
+        cluster = FullCluster(nodes, placed, members=2, groups=[group_of("g", 50, whole=True)], member=member)
+        assert cluster.victims() == ["marked", "there", "low"]
 
     def test_the_user_of_a_claim_for_one_pod_is_a_victim_on_any_node(self):
-        siege = FullCluster(
+        cluster = FullCluster(
             [room("n1", 2), room("n2", 2)],
             [one("quiet", "n1"), one("holder", "n2", spec=MOUNTS)],
             member={"spec": MOUNTS},
         )
-        give_claim(siege)
-        assert siege.victims() == ["holder"]
+        give_claim(cluster)
+        assert cluster.victims() == ["holder"]
 
     def test_a_filter_that_depends_on_more_than_it_declares_runs_for_every_unit(self):
         class Lonely(Plugin, FilterPlugin):
@@ -238,9 +238,9 @@ class TestInterPodConstraints:
 
         nodes = [room(f"n{i}", 1) for i in range(4)]
         placed = [one(f"p{i}", f"n{i}", i) for i in range(1, 4)]
-        siege = FullCluster(nodes, placed, plugins=filtering("Lonely"), classes={**PLUGINS, "Lonely": Lonely})
-        # The member goes to the free node; only one other pod may be left then, the most important one.
-        assert siege.victims() == ["p2", "p1"]
+        cluster = FullCluster(nodes, placed, plugins=filtering("Lonely"), classes={**PLUGINS, "Lonely": Lonely})
+        # The member gets the free node. Only one other pod may stay: the most important one.
+        assert cluster.victims() == ["p2", "p1"]
 
 
 class Watchful(Plugin, FilterPlugin):
@@ -294,14 +294,14 @@ class TestVictimsOnNodesThatAreTooSmall:
         ],
     )
     def test_a_pod_that_affects_other_nodes_is_a_victim(self, far, member, options):
-        siege = FullCluster(
+        cluster = FullCluster(
             [room("large", 4), room("small", 1), room("other", 1, "y")],
             [one("far", "small", labels={"app": "far", "kind": "same"}, spec=far)],
             member={"requests": {"cpu": "3"}, "labels": {"app": "gang", "kind": "same"}, "spec": member},
             **options,
         )
-        give_claim(siege)
-        assert siege.victims() == ["far"]
+        give_claim(cluster)
+        assert cluster.victims() == ["far"]
 
 
 class TestNoVictims:
@@ -338,13 +338,13 @@ class TestNoVictims:
         assert found == unschedulable("pod group preemption: not eligible due to preemptionPolicy=Never.")
 
     def test_the_policy_of_the_group_overrides_that_of_its_pods(self):
-        siege = FullCluster(
+        cluster = FullCluster(
             [room("n1", 1)],
             [one("low", "n1")],
             group={"preemptionPolicy": "PreemptLowerPriority"},
             member={"spec": {"preemptionPolicy": "Never"}},
         )
-        found = siege.preempt()
+        found = cluster.preempt()
         # Planning finds that the members disagree with their group.
         assert found.code is Code.ERROR
         assert "same preemption policy" in found.message
@@ -356,7 +356,7 @@ class TestNoVictims:
 
 
 class TestOngoing:
-    def going(self, name: str, node: str, priority: int = 0, group: str = "") -> dict:
+    def terminating(self, name: str, node: str, priority: int = 0, group: str = "") -> dict:
         condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
         return one(
             name,
@@ -371,35 +371,35 @@ class TestOngoing:
         return {"status": {"nominatedNodeName": node}}
 
     def test_a_group_waits_for_victims_that_are_still_terminating(self):
-        siege = FullCluster([room("n1", 1)], [self.going("low", "n1")], member=self.nominated("n1"))
-        found = siege.preempt()
+        cluster = FullCluster([room("n1", 1)], [self.terminating("low", "n1")], member=self.nominated("n1"))
+        found = cluster.preempt()
         assert found.message == "pod group preemption: ongoing preemption on nominated nodes"
         assert (found.nominations, found.victims) == ({"default/m0": "n1"}, ())
 
     def test_a_nomination_counts_before_the_api_server_returns_it(self):
-        siege = FullCluster([room("n1", 1)], [self.going("low", "n1")])
-        siege.cache.nominator.add(siege.members[0], "n1")
-        assert siege.preempt().victims == ()
+        cluster = FullCluster([room("n1", 1)], [self.terminating("low", "n1")])
+        cluster.cache.nominator.add(cluster.members[0], "n1")
+        assert cluster.preempt().victims == ()
 
     @pytest.mark.parametrize(
-        ("going", "groups"),
+        ("terminating", "groups"),
         [
             pytest.param(("elsewhere", "n2", 0), [], id="on another node"),
             pytest.param(("high", "n1", 200), [], id="of higher priority"),
             pytest.param(("low", "n1", 0, "g"), [group_of("g", 200)], id="of a group of higher priority"),
         ],
     )
-    def test_a_group_does_not_wait_for_other_terminating_pods(self, going, groups):
+    def test_a_group_does_not_wait_for_other_terminating_pods(self, terminating, groups):
         nodes = [room("n1", 2), room("n2", 1)]
-        placed = [one("low1", "n1"), one("low2", "n1"), self.going(*going)]
+        placed = [one("low1", "n1"), one("low2", "n1"), self.terminating(*terminating)]
         found = FullCluster(nodes, placed, groups=groups, member=self.nominated("n1")).preempt()
         assert "found a placement" in found.message
 
 
 class TestWholeDecision:
     def test_the_groups_message_ends_with_that_of_preemption(self):
-        siege = FullCluster([room("n1", 1)], [one("low", "n1")])
-        decision = decide(siege.planner, siege.members, NOW)
+        cluster = FullCluster([room("n1", 1)], [one("low", "n1")])
+        decision = decide(cluster.planner, cluster.members, NOW)
         assert isinstance(decision, GangRejection)
         assert decision.message == (
             "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, "
@@ -408,9 +408,9 @@ class TestWholeDecision:
         assert isinstance(decision.preemption, GangPreemption)
 
     def test_a_group_that_fits_without_victims_after_all_is_placed(self):
-        siege = FullCluster([room("n1", 1), room("n2", 1)], [one("low", "n1")])
-        planner = siege.planner
-        answers = [GangRejection(planner.group, "not this time"), planner.plan(siege.members)]
+        cluster = FullCluster([room("n1", 1), room("n2", 1)], [one("low", "n1")])
+        planner = cluster.planner
+        answers = [GangRejection(planner.group, "not this time"), planner.plan(cluster.members)]
 
         class Fickle:
             """A planner whose second plan succeeds."""
@@ -420,7 +420,7 @@ class TestWholeDecision:
             def plan(self, _pods):
                 return answers.pop(0)
 
-        assert isinstance(decide(Fickle(), siege.members, NOW), GangPlacement)
+        assert isinstance(decide(Fickle(), cluster.members, NOW), GangPlacement)
 
     def test_a_plugin_that_fails_during_reprieve_is_a_fault_and_all_pods_are_restored(self):
         class Breaks(Plugin, FilterPlugin):
@@ -438,10 +438,10 @@ class TestWholeDecision:
                 return unschedulable("no")
 
         placed = [one("a", "n1"), one("b", "n2")]
-        siege = FullCluster(
+        cluster = FullCluster(
             [room("n1", 1), room("n2", 1)], placed, plugins=filtering("Breaks"), classes={**PLUGINS, "Breaks": Breaks}
         )
-        decision = decide(siege.planner, siege.members, NOW)
+        decision = decide(cluster.planner, cluster.members, NOW)
         assert isinstance(decision, GangFault)
         assert decision.plugin == "Breaks"
-        assert siege.cache.pod_count == 2
+        assert cluster.cache.pod_count == 2

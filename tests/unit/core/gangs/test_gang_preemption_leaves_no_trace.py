@@ -44,7 +44,7 @@ wants = st.one_of(
 
 
 @st.composite
-def sieges(draw: st.DrawFn) -> FullCluster:
+def clusters(draw: st.DrawFn) -> FullCluster:
     placed = [
         one(
             f"p{i}",
@@ -61,7 +61,7 @@ def sieges(draw: st.DrawFn) -> FullCluster:
     nodes = [room(name, draw(st.integers(1, 4)), zone) for name, zone in NODES.items()]
     wanted = draw(wants)
     note(f"{[node['status']['allocatable']['cpu'] for node in nodes]} {wanted} {placed}")
-    siege = FullCluster(
+    cluster = FullCluster(
         nodes,
         placed,
         members=members,
@@ -72,19 +72,19 @@ def sieges(draw: st.DrawFn) -> FullCluster:
     )
     for i in range(draw(st.integers(0, 2))):
         assumed = parse_pod(make_pod(f"a{i}", requests={"cpu": "1"}, priority=10, labels={"app": draw(apps)}))
-        siege.cache.assume(assumed, draw(st.sampled_from(list(NODES))))
-    for pod in siege.members[: draw(st.integers(0, members))]:
-        siege.cache.nominator.add(pod, draw(st.sampled_from(list(NODES))))
-    note(f"nominated: {[(n, [p.name for p in siege.cache.nominator.on(n)]) for n in NODES]}")
+        cluster.cache.assume(assumed, draw(st.sampled_from(list(NODES))))
+    for pod in cluster.members[: draw(st.integers(0, members))]:
+        cluster.cache.nominator.add(pod, draw(st.sampled_from(list(NODES))))
+    note(f"nominated: {[(n, [p.name for p in cluster.cache.nominator.on(n)]) for n in NODES]}")
     if draw(st.booleans()):
         other = parse_pod(make_pod("nominated", requests={"cpu": "1"}, priority=draw(st.sampled_from((10, 200)))))
-        siege.cache.nominator.add(other, draw(st.sampled_from(list(NODES))))
-    return siege
+        cluster.cache.nominator.add(other, draw(st.sampled_from(list(NODES))))
+    return cluster
 
 
-def contents(siege: FullCluster) -> dict[str, Any]:
+def contents(cluster: FullCluster) -> dict[str, Any]:
     """The contents of the cache, and verdicts and scores that depend on its observers."""
-    cache, table = siege.cache, siege.cache.table
+    cache, table = cluster.cache, cluster.cache.table
     found: dict[str, Any] = {
         "nodes": {
             name: (
@@ -112,25 +112,25 @@ def contents(siege: FullCluster) -> dict[str, Any]:
         for want in (affinity("podAntiAffinity", app, ZONE), affinity("podAffinity", app, HOST), spread(app, ZONE)):
             probe = parse_pod(make_pod(f"probe-{app}", labels={"app": app}, spec=want))
             state = CycleState()
-            feasible = find_feasible(siege.framework, cache, probe, state).feasible
-            scores = siege.framework.score(state, probe, feasible) if len(feasible) else np.empty(0)
+            feasible = find_feasible(cluster.framework, cache, probe, state).feasible
+            scores = cluster.framework.score(state, probe, feasible) if len(feasible) else np.empty(0)
             found[f"{app} {want}"] = (feasible.slots.tolist(), scores.tolist())
     return found
 
 
-@given(sieges())
+@given(clusters())
 @settings(max_examples=60, deadline=None)
-def test_preemption_leaves_the_cache_as_it_was_and_filters_all_affected_members(siege):
-    before = contents(siege)
+def test_preemption_leaves_the_cache_as_it_was_and_filters_all_affected_members(cluster):
+    before = contents(cluster)
     with mock.patch.object(gang_preemption, "THOROUGH", (False,)):
-        found = siege.preempt()
+        found = cluster.preempt()
     note(f"found {found}")
-    assert contents(siege) == before
+    assert contents(cluster) == before
     with mock.patch.object(gang_preemption, "THOROUGH", (True,)):
-        thorough = siege.preempt()
+        thorough = cluster.preempt()
     note(f"thorough {thorough}")
     assert type(thorough) is type(found)
     if isinstance(found, GangPreemption):
         assert found.nominations == thorough.nominations
         assert [pod.name for pod in found.victims] == [pod.name for pod in thorough.victims]
-    assert contents(siege) == before
+    assert contents(cluster) == before

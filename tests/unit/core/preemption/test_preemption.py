@@ -104,9 +104,11 @@ def test_the_node_whose_victims_started_last_is_chosen_and_unstarted_pods_count_
 
 
 def test_a_pod_whose_victim_is_still_terminating_does_not_preempt_again():
-    going = placed("going", "a", 0, "2", metadata={"deletionTimestamp": "2023-01-01T00:00:00Z"})
-    going["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
-    decision = decide([small("a")], [going], urgent(status={"nominatedNodeName": "a"}))
+    terminating = placed("terminating", "a", 0, "2", metadata={"deletionTimestamp": "2023-01-01T00:00:00Z"})
+    terminating["status"]["conditions"] = [
+        {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    ]
+    decision = decide([small("a")], [terminating], urgent(status={"nominatedNodeName": "a"}))
     assert decision.nominated_node is None
     assert decision.message.endswith("preemption: not eligible due to a terminating pod on the nominated node.")
 
