@@ -1,4 +1,4 @@
-"""`podwright demo` as people run it: in its sandbox, and on a real cluster that it leaves as it was."""
+"""`podwright demo` as users run it: in its sandbox, and on a real cluster, which it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def demo(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def traces(cluster: ControlPlane) -> Sequence[str]:
-    """What the demo left; without a namespace controller a namespace that was deleted stays, empty."""
+    """The demo's leftover objects. Without a namespace controller, deleted namespaces stay, so terminating ones do not count."""
     client = cluster.client
     label = "app.kubernetes.io/managed-by=podwright-demo"
     left = [item["metadata"]["name"] for item in client.items("/api/v1/pods", labelSelector=label)]
@@ -38,7 +38,7 @@ def traces(cluster: ControlPlane) -> Sequence[str]:
 
 @pytest.fixture
 def zones(empty_cluster: ControlPlane) -> ControlPlane:
-    """Seven nodes of three sizes in three zones, one of them in use, and one that takes no pods."""
+    """Seven nodes of three sizes in three zones, one of them partly used, and a tainted node."""
     for i in range(7):
         labels = {"topology.kubernetes.io/zone": f"zone-{i % 3}"}
         empty_cluster.client.create(node(f"n{i}", cpu=str(4 + 2 * (i % 3)), labels=labels))
@@ -49,10 +49,10 @@ def zones(empty_cluster: ControlPlane) -> ControlPlane:
 
 
 @pytest.mark.slow
-def test_in_the_sandbox_all_expectations_hold(tmp_path):
+def test_all_checks_pass_in_the_sandbox(tmp_path):
     done = demo("--picture", tmp_path / "demo.svg")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "All 11 expectations hold (30 pods placed, 1 pending, " in done.stdout
+    assert "All 11 checks passed (30 pods placed, 1 pending, " in done.stdout
     assert "web-01 -> node-00" in done.stdout
     assert "too-big -> no node: 0/20 nodes are available: 20 Insufficient cpu." in done.stdout
     assert "+   type: LeastAllocated" in done.stdout
@@ -64,7 +64,7 @@ def test_in_the_sandbox_all_expectations_hold(tmp_path):
 @pytest.mark.parametrize(
     "installed", [pytest.param(True, id="with the CRD"), pytest.param(False, id="without the CRD")]
 )
-def test_on_a_cluster_it_leaves_nothing_behind(zones, installed):
+def test_the_demo_leaves_no_objects_on_a_cluster(zones, installed):
     if installed:
         kit.install(zones)
     else:
@@ -72,7 +72,7 @@ def test_on_a_cluster_it_leaves_nothing_behind(zones, installed):
     try:
         done = demo("--kubeconfig", zones.kubeconfig)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "All 11 expectations hold" in done.stdout
+        assert "All 11 checks passed" in done.stdout
         assert "0/8 nodes are available: " in done.stdout
         assert traces(zones) == []
         assert (zones.client.raw("GET", f"{CRDS}/schedulerpolicies.podwright.dev")[0] == 200) is installed
@@ -80,7 +80,7 @@ def test_on_a_cluster_it_leaves_nothing_behind(zones, installed):
         kit.install(zones)
 
 
-def test_an_operator_that_is_installed_is_used(zones):
+def test_the_demo_uses_an_installed_operator(zones):
     kit.install(zones)
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment"}
     deployment["metadata"] = {"name": kit.ACCOUNT[1], "namespace": kit.ACCOUNT[0]}
@@ -89,19 +89,19 @@ def test_an_operator_that_is_installed_is_used(zones):
         with kit.running(zones):
             done = demo("--kubeconfig", zones.kubeconfig)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "The operator that is installed in the cluster decides" in done.stdout
+        assert "which is installed in the cluster" in done.stdout
         assert traces(zones) == []
     finally:
         zones.client.patch(deployment, {"status": {"replicas": 0, "readyReplicas": 0}}, "status")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_cleans_up_all_the_same(zones, number):
+def test_an_interrupted_demo_cleans_up(zones, number):
     kit.install(zones)
     command = [*COMMAND, "--pace", "1", "--kubeconfig", str(zones.kubeconfig)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        wait_until(lambda: any(name.startswith("web-") for name in traces(zones)), 60, "the first pods are there")
+        wait_until(lambda: any(name.startswith("web-") for name in traces(zones)), 60, "the first pods exist")
         os.kill(process.pid, number)
         _, said = process.communicate(timeout=60)
         assert process.returncode == 130, said.decode()
@@ -112,32 +112,32 @@ def test_interrupted_it_cleans_up_all_the_same(zones, number):
     assert traces(zones) == []
 
 
-def test_a_cluster_with_one_node_is_refused_and_left_clean(empty_cluster):
+def test_the_demo_refuses_a_cluster_with_one_node(empty_cluster):
     empty_cluster.client.create(node("only"))
     done = demo("--kubeconfig", empty_cluster.kubeconfig)
     assert done.returncode == 1
-    assert "The demo failed: two nodes that take pods are needed to show a choice; this cluster has 1" in done.stdout
+    assert "The demo failed: the demo needs at least two nodes that accept pods; this cluster has 1" in done.stdout
     assert traces(empty_cluster) == []
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
-        pytest.param(None, "does not exist", id="no file"),
-        pytest.param("clusters: 7", "The demo failed: ", id="no kubeconfig"),
+        pytest.param(None, "does not exist", id="a missing file"),
+        pytest.param("clusters: 7", "The demo failed: ", id="not a kubeconfig"),
         pytest.param(
             "{current-context: x, contexts: [{name: x, context: {cluster: x}}], "
             "clusters: [{name: x, cluster: {server: 'http://127.0.0.1:9'}}]}",
             "The demo failed: preparing the cluster: ",
-            id="nobody answers",
+            id="an unreachable server",
         ),
     ],
 )
-def test_without_a_cluster_it_says_what_is_wrong(tmp_path, content, says):
+def test_the_demo_explains_why_it_cannot_reach_a_cluster(tmp_path, content, message):
     path = tmp_path / "kubeconfig"
     if content is not None:
         path.write_text(content)
     done = demo("--kubeconfig", path)
     assert done.returncode == 1, done.stderr
-    assert says in done.stdout
+    assert message in done.stdout
     assert "Traceback" not in done.stderr

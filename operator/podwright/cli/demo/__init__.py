@@ -1,7 +1,8 @@
-"""`podwright demo`: pods placed by policies before your eyes, and every placement checked.
+"""`podwright demo`: shows how policies place pods, and checks every placement.
 
-`command` is the command line, `story` what happens in which order, `checks` what must be true then. `scene` is all that is
-known, `picture` shows it, `stage` puts it on a terminal or into plain lines, `api` and `setting` are the cluster's side.
+`command` defines the command line. `scenario` holds the steps of the demo and `checks` what each step must achieve. `environment`
+prepares the sandbox or the cluster, and `api` sends the requests. `state` holds what the demo knows, `picture` renders it, and
+`display` writes it to a terminal or as plain lines.
 """
 
 from podwright.cli.demo.command import demo

@@ -1,4 +1,4 @@
-"""The demo's requests to the API server, and waiting for what is expected of it."""
+"""The demo's requests to the API server, and waiting for their effects."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import BY_KIND, Resource
 
 POLL_SECONDS: Final = 0.1
-MOST_SECONDS: Final = 30.0
-"""How long anything may take before the demo says that it did not happen."""
+TIMEOUT_SECONDS: Final = 30.0
+"""How long the demo waits for each effect before it fails."""
 RETRY: Final = RetryPolicy(
     shortest=POLL_SECONDS,
     longest=POLL_SECONDS,
-    seconds=MOST_SECONDS,
+    seconds=TIMEOUT_SECONDS,
     retries=lambda error: status_of(error) in (429, 503),
 )
-"""A busy API server answers 429 or 503, and so does one that is not yet ready for a new kind."""
+"""An API server answers 429 or 503 when it is busy, or not yet ready to serve a new kind."""
 
 
 class DemoError(Exception):
-    """What went wrong, in words for whoever started the demo."""
+    """Ends the demo. The message is for the user."""
 
 
 class NotInTimeError(DemoError):
-    """Something that was expected did not happen."""
+    """An expected effect did not occur in time."""
 
 
 class Api:
-    """Objects in, objects out. Refusals are raised as podwright.kube.client.errors.ApiError; "not now" is asked again."""
+    """Reads and writes objects as JSON. Retries answers 429 and 503; other errors raise podwright.kube.client.errors.ApiError."""
 
     def __init__(self, http: Http) -> None:
         self._http = http
@@ -49,13 +49,13 @@ class Api:
         return answer
 
     async def create(self, raw: Json) -> Json:
-        """The object as it was created."""
+        """Creates an object and returns the stored one."""
         resource, namespace = BY_KIND.get(raw["kind"]), raw["metadata"].get("namespace", "")
         path = collection(resource, namespace) if resource else f"/api/v1/namespaces/{namespace}/serviceaccounts"
         return await self._call("POST", path, raw)
 
     async def list(self, resource: Resource, namespace: str = "") -> list[Json]:
-        """All objects, or those of one namespace."""
+        """Lists all objects, or those of one namespace."""
 
         async def collect() -> list[Json]:
             return [raw async for raw in list_objects(self._http, collection(resource, namespace))]
@@ -63,15 +63,15 @@ class Api:
         return await RETRY.run(collect)
 
     async def merge(self, resource: Resource, name: str, change: Json) -> Json:
-        """The object after a merge patch."""
+        """Applies a merge patch and returns the new object."""
         return await self._call("PATCH", resource.path(name), change, MERGE_PATCH)
 
     async def read(self, path: str, **params: str) -> Json:
-        """What is at a path."""
+        """Gets a path."""
         return await self._call("GET", path, params=params)
 
     async def delete(self, path: str) -> None:
-        """An object or a collection, at once; that it is gone is no error."""
+        """Deletes an object or a collection without a grace period; ignores 404."""
         try:
             await self._call("DELETE", path, params={"gracePeriodSeconds": "0"})
         except ApiError as error:
@@ -79,7 +79,7 @@ class Api:
                 raise
 
     async def exists(self, path: str) -> bool:
-        """Whether there is something at a path that we may read."""
+        """Whether a path exists and we may read it."""
         try:
             await self.read(path)
         except ApiError as error:
@@ -90,36 +90,36 @@ class Api:
 
 
 def collection(resource: Resource, namespace: str = "") -> str:
-    """The path of all objects of a kind, or of those in a namespace."""
+    """The path of all objects of a kind, or of its objects in one namespace."""
     return f"{resource.root}/namespaces/{namespace}/{resource.plural}" if namespace else resource.collection
 
 
-async def until(
-    holds: Callable[[], Awaitable[bool]],
-    what: str,
+async def wait_until(
+    condition: Callable[[], Awaitable[bool]],
+    expected: str,
     seconds: float | None = None,
-    alive: Callable[[], None] | None = None,
+    check_alive: Callable[[], None] | None = None,
 ) -> float:
-    """Polls until it holds, at most MOST_SECONDS unless told otherwise; the seconds it took. Raises NotInTimeError.
+    """Polls until the condition holds, and returns the seconds this took. Raises NotInTimeError, naming what was `expected`.
 
-    `alive` raises if there is nothing to wait for.
+    `seconds` defaults to TIMEOUT_SECONDS. `check_alive` is called before each pause, and raises when waiting is pointless.
     """
-    seconds = MOST_SECONDS if seconds is None else seconds
+    seconds = TIMEOUT_SECONDS if seconds is None else seconds
     clock = asyncio.get_running_loop().time
     started = clock()
-    while not await holds():
-        if alive is not None:
-            alive()
+    while not await condition():
+        if check_alive is not None:
+            check_alive()
         if clock() > started + seconds:
-            raise NotInTimeError(f"not within {seconds:g} s: {what}")
+            raise NotInTimeError(f"timed out after {seconds:g} s waiting for {expected}")
         await asyncio.sleep(POLL_SECONDS)
     return clock() - started
 
 
 @contextlib.asynccontextmanager
-async def explained(what: str) -> AsyncIterator[None]:
-    """Turns refusals and lost connections into DemoErrors that say what was being done."""
+async def demo_errors(doing: str) -> AsyncIterator[None]:
+    """Turns API errors and lost connections into DemoErrors that say what the demo was doing."""
     try:
         yield
     except ClusterError as error:
-        raise DemoError(f"{what}: {error}") from error
+        raise DemoError(f"{doing}: {error}") from error

@@ -1,19 +1,19 @@
-"""What must be true after each act. Placements are judged by simple rules over the nodes, not by the scheduler's own code."""
+"""What must hold after each step. The checks judge placements by simple rules, independent of the scheduler's own code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from podwright.cli.demo.scene import DemoPod, Finding, Scene, fits, usage
+from podwright.cli.demo.state import CheckResult, DemoPod, DemoState, fits, usage
 from podwright.core.state.nodeinfo import NodeInfo
 
 ROUNDING: Final = 0.011
-"""Scores are whole hundredths, so nodes that are so much alike are equal."""
+"""Plugins score in integers of 0 to 100, so nodes whose usage differs by less than this can have equal scores."""
 
 
-def decided_by(pods: Sequence[DemoPod], policy: str, generation: int) -> Finding:
-    """Each pod's annotation names the policy, and the node that the pod is really on."""
+def decided_by(pods: Sequence[DemoPod], policy: str, generation: int) -> CheckResult:
+    """Each pod's decision annotation names this policy and the node that the pod runs on."""
     wrong = [
         pod.name
         for pod in pods
@@ -21,59 +21,61 @@ def decided_by(pods: Sequence[DemoPod], policy: str, generation: int) -> Finding
         or pod.decision.get("node") != pod.node
     ]
     text = f"{policy}, generation {generation}" if generation else policy
-    found = f"not so for {', '.join(wrong)}" if wrong else f"all {len(pods)} say so"
-    return Finding(f"{_group(pods)}: decided by {text}", found, bool(pods) and not wrong)
+    found = f"not {', '.join(wrong)}" if wrong else f"all {len(pods)} pods"
+    return CheckResult(f"{_group(pods)}: decided by {text}", found, bool(pods) and not wrong)
 
 
-def packed(scene: Scene, pods: Sequence[DemoPod], request: Mapping[str, int]) -> Finding:
-    """MostAllocated fills one node before it starts the next: at most one of the pods' nodes has room for another."""
-    infos = _nodes_of(scene, pods)
+def packed(state: DemoState, pods: Sequence[DemoPod], request: Mapping[str, int]) -> CheckResult:
+    """MostAllocated fills one node before it uses the next: at most one of the pods' nodes has room for another pod."""
+    infos = _nodes_of(state, pods)
     roomy = [info.name for info in infos if fits(info, request)]
     found = f"{len(pods)} pods on {_count(infos)}"
     if len(roomy) > 1:
-        found += f", and {', '.join(roomy)} still have room"
-    return Finding(f"{_group(pods)}: packed, one node filled before the next", found, len(roomy) <= 1)
+        found += f", but {', '.join(roomy)} still have room"
+    return CheckResult(f"{_group(pods)}: packed, one node filled before the next", found, len(roomy) <= 1)
 
 
-def emptiest(scene: Scene, pods: Sequence[DemoPod], request: Mapping[str, int], slack: float) -> Finding:
-    """LeastAllocated levels: no pod is on a node that is fuller than another node would be with that pod on it."""
-    infos = _nodes_of(scene, pods)
+def emptiest(state: DemoState, pods: Sequence[DemoPod], request: Mapping[str, int], slack: float) -> CheckResult:
+    """LeastAllocated balances: no pod is on a node that is fuller than another node would be with that pod added."""
+    infos = _nodes_of(state, pods)
     fullest = max(infos, key=lambda info: usage(info, {}))
-    best = min((usage(info, request) for info in scene.usable() if fits(info, request)), default=1.0)
+    best = min((usage(info, request) for info in state.usable() if fits(info, request)), default=1.0)
     holds = usage(fullest, {}) <= best + ROUNDING + slack
     found = f"{len(pods)} pods on {_count(infos)}"
     if not holds:
-        found += f", but {fullest.name} is {usage(fullest, {}):.0%} full where {best:.0%} could be had"
-    return Finding(f"{_group(pods)}: spread, always to the emptiest node", found, holds)
+        found += f", but {fullest.name} is {usage(fullest, {}):.0%} full, and {best:.0%} was possible"
+    return CheckResult(f"{_group(pods)}: spread, each to the emptiest node", found, holds)
 
 
-def selected(scene: Scene, pods: Sequence[DemoPod], selector: Mapping[str, str]) -> Finding:
-    """The pods are on nodes with these labels."""
+def selected(state: DemoState, pods: Sequence[DemoPod], selector: Mapping[str, str]) -> CheckResult:
+    """All pods are on nodes with these labels."""
     wrong = [
         pod.name
         for pod in pods
-        for info in _nodes_of(scene, [pod])
+        for info in _nodes_of(state, [pod])
         if any(info.present.labels.get(key) != value for key, value in selector.items())
     ]
     text = ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in selector.items())
-    found = f"not so for {', '.join(wrong)}" if wrong else "on " + ", ".join(pod.node for pod in pods)
-    return Finding(f"{_group(pods)}: on nodes with {text}", found, not wrong)
+    found = f"not {', '.join(wrong)}" if wrong else ", ".join(pod.node for pod in pods)
+    return CheckResult(f"{_group(pods)}: on nodes with {text}", found, not wrong)
 
 
-def unplaced(pod: DemoPod, nodes: int) -> Finding:
-    """The pod is on no node, and its event says why, node by node."""
-    holds = not pod.node and pod.why.startswith(f"0/{nodes} nodes are available: ") and "Insufficient cpu" in pod.why
-    found = f"on {pod.node}" if pod.node else pod.why.partition(". ")[0] or "no FailedScheduling event"
-    return Finding(f"{pod.name}: stays pending, and its event says why", found, holds)
-
-
-def not_overcommitted(scene: Scene) -> Finding:
-    """No node of ours has more asked of it than it has."""
-    own = {pod.node for pod in scene.pods.values() if pod.node}
-    over = [info.name for info in scene.nodes() if info.name in own and not _within(info)]
-    return Finding(
-        "no node is over-committed", ", ".join(over) or f"{len(own)} nodes with our pods looked at", not over
+def unplaced(pod: DemoPod, nodes: int) -> CheckResult:
+    """The pod is on no node, and its event gives the reason for every node."""
+    holds = (
+        not pod.node
+        and pod.failure.startswith(f"0/{nodes} nodes are available: ")
+        and "Insufficient cpu" in pod.failure
     )
+    found = f"on {pod.node}" if pod.node else pod.failure.partition(". ")[0] or "no FailedScheduling event"
+    return CheckResult(f"{pod.name}: stays pending, and its event says why", found, holds)
+
+
+def not_overcommitted(state: DemoState) -> CheckResult:
+    """No node with pods of the demo is overcommitted."""
+    own = {pod.node for pod in state.pods.values() if pod.node}
+    over = [info.name for info in state.nodes() if info.name in own and not _within(info)]
+    return CheckResult("no node is overcommitted", ", ".join(over) or f"{len(own)} nodes checked", not over)
 
 
 def _within(info: NodeInfo) -> bool:
@@ -81,8 +83,8 @@ def _within(info: NodeInfo) -> bool:
     return amounts and len(info.pods) <= info.allocatable("pods")
 
 
-def _nodes_of(scene: Scene, pods: Sequence[DemoPod]) -> list[NodeInfo]:
-    return [scene.cache.nodes[name] for name in sorted({pod.node for pod in pods})]
+def _nodes_of(state: DemoState, pods: Sequence[DemoPod]) -> list[NodeInfo]:
+    return [state.cache.nodes[name] for name in sorted({pod.node for pod in pods})]
 
 
 def _count(infos: Sequence[NodeInfo]) -> str:

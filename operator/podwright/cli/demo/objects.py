@@ -1,4 +1,4 @@
-"""The objects that the demo creates: two policies, and pods whose size suits the cluster."""
+"""The objects that the demo creates: two policies, and pods sized to the cluster."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PINNED: Final = "pinned"
 TOO_BIG: Final = "too-big"
 COUNTS: Final = {WEB: 12, BATCH: 10, PINNED: 2, TOO_BIG: 1, NEXT: 6}
 UNITS: Final = {WEB: 1, BATCH: 3, PINNED: 1, NEXT: 3}
-"""How many units a pod of the group asks for."""
+"""How many units a pod of each group requests; see Size."""
 TOO_BIG_CPU: Final = "1000"
 _MI: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One unit of what pods ask for, in milli-CPU and bytes."""
+    """The unit of the pods' requests, in milli-CPU and bytes."""
 
     cpu: int
     memory: int
@@ -37,7 +37,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What is called how in this run, so that two runs on one cluster do not meet."""
+    """The names that one run uses; on a cluster they are unique, so that concurrent runs do not collide."""
 
     namespace: str
     scheduler: str
@@ -46,7 +46,7 @@ class Names:
 
 
 def policy(names: Names, name: str, group: str, strategy: str) -> Json:
-    """A SchedulerPolicy for the pods of one group, in the demo's namespace only."""
+    """A SchedulerPolicy for the pods of one group in the demo's namespace."""
     return {
         "apiVersion": "podwright.dev/v1alpha1",
         "kind": "SchedulerPolicy",
@@ -63,12 +63,12 @@ def policy(names: Names, name: str, group: str, strategy: str) -> Json:
 
 
 def pod(names: Names, name: str, group: str, size: Size, selector: dict[str, str] | None = None) -> Json:
-    """A pod that is allowed in any namespace: it runs `pause` as nobody, with no privileges."""
+    """A pod that passes the strictest Pod Security Standard: it runs `pause` unprivileged."""
     requests = {"cpu": TOO_BIG_CPU}
     if group in UNITS:
         amounts = size.times(UNITS[group])
         requests = {"cpu": f"{amounts[CPU]}m", "memory": f"{amounts[MEMORY] // _MI}Mi"}
-    # `next` are further pods of the batch: what took them elsewhere is the policy, not a label.
+    # Pods of group `next` have the labels of batch pods, so that only the edited policy places them differently.
     labels = MANAGED_BY | {"app": BATCH if group == NEXT else group}
     container = {
         "name": "pause",

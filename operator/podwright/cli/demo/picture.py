@@ -1,4 +1,4 @@
-"""The scene as rich renderables: nodes filling, zone by zone, pods with the reason for their place, the edit, the findings."""
+"""Renders the demo's state with rich: nodes by zone, pods with the reason for their placement, the edit, and the check results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from podwright.cli.demo.objects import BATCH, NEXT, PINNED, TOO_BIG, WEB
-from podwright.cli.demo.scene import DemoPod, Finding, Scene, whose, why
+from podwright.cli.demo.state import CheckResult, DemoPod, DemoState, policy_of, reason
 from podwright.core.state.nodeinfo import NodeInfo
 
 COLOURS: Final = {WEB: "cyan", BATCH: "magenta", PINNED: "green", NEXT: "yellow", TOO_BIG: "red"}
@@ -21,49 +21,49 @@ OTHERS: Final = "bright_black"
 BAR: Final = 16
 NARROW_BAR: Final = 13
 WIDE: Final = 104
-"""Columns from which there is room for numbers beside the bars."""
+"""Terminals with at least this many columns show numbers beside the bars."""
 COLUMNS: Final = 3
 ROWS: Final = 8
-"""Nodes shown in a column at most."""
+"""The most nodes shown in a column."""
 SAMPLES: Final = {WEB: 3, BATCH: 6, NEXT: 4}
-"""Pods shown of a group at the end; of the others all."""
+"""How many pods of a group the final picture shows; it shows all pods of other groups."""
 WIDTHS: Final = {"pod": 9, "node": 10, "policy": 18}
 
 
-def live(scene: Scene, width: int, height: int) -> RenderableType:
-    """What is going on now, for a terminal of this size."""
-    nodes, edit = _nodes(scene, numbers=width >= WIDE), _edit(scene)
-    findings = [_finding(finding) for finding in scene.findings[-2:]]
-    room = max(4, height - _node_rows(scene) - len(findings) - (len(scene.edit) + 2 if edit else 0) - 9)
-    waiting = [pod for pod in scene.pods.values() if pod.uid and not pod.node]
-    placed = [pod for pod in scene.pods.values() if pod.node]
+def live(state: DemoState, width: int, height: int) -> RenderableType:
+    """The current state, for a terminal of this size."""
+    nodes, edit = _nodes(state, numbers=width >= WIDE), _edit(state)
+    results = [_result(result) for result in state.results[-2:]]
+    room = max(4, height - _node_rows(state) - len(results) - (len(state.edit) + 2 if edit else 0) - 9)
+    waiting = [pod for pod in state.pods.values() if pod.uid and not pod.node]
+    placed = [pod for pod in state.pods.values() if pod.node]
     shown = [*placed[-max(1, room - len(waiting)) :], *waiting[:room]]
-    return Group(Text(scene.act, style="bold"), nodes, *edit, _pods(shown, {}, wrap=False), *findings)
+    return Group(Text(state.step, style="bold"), nodes, *edit, _pods(shown, {}, wrap=False), *results)
 
 
-def final(scene: Scene) -> RenderableType:
-    """What came of it: some pods of each group, the edit before those that follow it, and all findings."""
-    pods = scene.pods.values()
+def final(state: DemoState) -> RenderableType:
+    """The end state: some pods of each group, the edit between the pods before and after it, and all check results."""
+    pods = state.pods.values()
     before = _pods([pod for pod in pods if pod.group != NEXT], SAMPLES)
-    after = [_pods(scene.group(NEXT), SAMPLES)] if scene.group(NEXT) else []
-    findings = [_finding(finding) for finding in scene.findings]
-    return Group(_nodes(scene), before, *_edit(scene), *after, *findings)
+    after = [_pods(state.group(NEXT), SAMPLES)] if state.group(NEXT) else []
+    results = [_result(result) for result in state.results]
+    return Group(_nodes(state), before, *_edit(state), *after, *results)
 
 
-def plain_finding(finding: Finding) -> str:
-    """A finding as a line."""
-    return f"{'ok  ' if finding.holds else 'FAIL'} {finding.expected}: {finding.found}"
+def plain_result(result: CheckResult) -> str:
+    """A check result as one line."""
+    return f"{'ok  ' if result.holds else 'FAIL'} {result.expected}: {result.found}"
 
 
-def _finding(finding: Finding) -> Text:
-    mark = ("✓ ", "bold green") if finding.holds else ("✗ ", "bold red")
-    return Text.assemble(mark, finding.expected, (f": {finding.found}", "dim" if finding.holds else "red"))
+def _result(result: CheckResult) -> Text:
+    mark = ("✓ ", "bold green") if result.holds else ("✗ ", "bold red")
+    return Text.assemble(mark, result.expected, (f": {result.found}", "dim" if result.holds else "red"))
 
 
-def _nodes(scene: Scene, *, numbers: bool = True) -> Panel:
-    zones = scene.zones()
+def _nodes(state: DemoState, *, numbers: bool = True) -> Panel:
+    zones = state.zones()
     if not 1 < len(zones) <= COLUMNS:
-        usable = scene.usable()
+        usable = state.usable()
         shown = usable[: ROWS * COLUMNS]
         zones = {str(start): shown[start::COLUMNS] for start in range(COLUMNS)}
         titles = [""] * COLUMNS
@@ -74,61 +74,61 @@ def _nodes(scene: Scene, *, numbers: bool = True) -> Panel:
         grid.add_column(title, no_wrap=True)
     columns = list(zones.values())
     for row in range(min(ROWS, max(map(len, columns), default=0))):
-        grid.add_row(*[_node(scene, column[row], numbers=numbers) if row < len(column) else "" for column in columns])
-    hidden = len(scene.usable()) - sum(min(ROWS, len(column)) for column in columns)
+        grid.add_row(*[_node(state, column[row], numbers=numbers) if row < len(column) else "" for column in columns])
+    hidden = len(state.usable()) - sum(min(ROWS, len(column)) for column in columns)
     legend = Text("   ").join([Text(f"■ {group}", COLOURS[group]) for group in (WEB, BATCH, PINNED, NEXT)])
-    more = f" (and {hidden} more)" if hidden > 0 else ""
+    more = f" ({hidden} more not shown)" if hidden > 0 else ""
     return Panel(
-        grid, title=f"nodes, and how much of their CPU is taken{more}", title_align="left",
+        grid, title=f"nodes and their requested CPU{more}", title_align="left",
         subtitle=legend, subtitle_align="right", box=box.ROUNDED, expand=False,
     )  # fmt: skip
 
 
-def _node(scene: Scene, info: NodeInfo, *, numbers: bool) -> Text:
-    """`node-0001 ██████████────── 5/8`, each group of pods in its colour."""
+def _node(state: DemoState, info: NodeInfo, *, numbers: bool) -> Text:
+    """One node: `node-0001 ██████████────── 5/8`, with a colour for each group of pods."""
     has, width = max(1, info.allocatable("cpu")), BAR if numbers else NARROW_BAR
     bar, taken = Text(), 0
-    for group, cpu in scene.shares(info):
+    for group, cpu in state.shares(info):
         before, taken = taken, taken + cpu
         bar.append("█" * (round(width * taken / has) - round(width * before / has)), COLOURS.get(group, OTHERS))
     bar.append("─" * (width - len(bar)), "bright_black")
     return Text.assemble(f"{info.name} ", bar, f" {taken / 1000:g}/{has / 1000:g}" if numbers else "")
 
 
-def _node_rows(scene: Scene) -> int:
-    zones = scene.zones()
+def _node_rows(state: DemoState) -> int:
+    zones = state.zones()
     most = max(map(len, zones.values()), default=0)
-    return min(ROWS, most if 1 < len(zones) <= COLUMNS else -(-len(scene.usable()) // COLUMNS))
+    return min(ROWS, most if 1 < len(zones) <= COLUMNS else -(-len(state.usable()) // COLUMNS))
 
 
 def _pods(pods: Iterable[DemoPod], samples: Mapping[str, int], *, wrap: bool = True) -> Table:
-    """Rows of pods; of a group in `samples` only so many, and how many more there are. Without `wrap` a line each."""
+    """A table of pods, with at most `samples[group]` rows for a group and a count of its other pods. Without `wrap`, reasons are cut off."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
     for title, width in WIDTHS.items():
         table.add_column(title, no_wrap=True, min_width=width)
-    table.add_column("why there", ratio=1, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
+    table.add_column("reason", ratio=1, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
     for group, members in groupby(pods, key=lambda pod: pod.group):
         listed = list(members)
         shown = listed[: samples.get(group, len(listed))]
         for pod in shown:
-            table.add_row(Text(pod.name, COLOURS[group]), _where(pod), whose(pod), Text(why(pod), _style(pod)))
+            table.add_row(Text(pod.name, COLOURS[group]), _where(pod), policy_of(pod), Text(reason(pod), _style(pod)))
         if len(listed) > len(shown):
             table.add_row(Text(f"… {len(listed) - len(shown)} more", "dim"), "", "", "")
     return table
 
 
 def _where(pod: DemoPod) -> Text:
-    return Text(pod.node) if pod.node else Text("none", "red" if pod.why else "dim")
+    return Text(pod.node) if pod.node else Text("none", "red" if pod.failure else "dim")
 
 
 def _style(pod: DemoPod) -> str:
-    return "red" if pod.why and not pod.node else ""
+    return "red" if pod.failure and not pod.node else ""
 
 
-def _edit(scene: Scene) -> list[Panel]:
-    if not scene.edit:
+def _edit(state: DemoState) -> list[Panel]:
+    if not state.edit:
         return []
-    return [Panel(_diff(scene.edit), title=scene.edit_title, title_align="left", box=box.ROUNDED, expand=False)]
+    return [Panel(_diff(state.edit), title=state.edit_title, title_align="left", box=box.ROUNDED, expand=False)]
 
 
 def _diff(lines: Sequence[str]) -> Text:

@@ -1,6 +1,6 @@
-"""All that the demo knows of the cluster: nodes with what is on them, its own pods, their decisions, what was said and found.
+"""What the demo knows: the cluster's nodes and their pods, the demo's own pods and their decisions, and the check results.
 
-Nodes and foreign pods are as they were when `set_cluster` was called last; own pods are as new as the last `take`.
+`set_cluster` refreshes everything; `set_pods` refreshes only the given pods.
 """
 
 from __future__ import annotations
@@ -25,33 +25,34 @@ _NO_DECISION: Final[Mapping[str, Any]] = {}
 
 @dataclass(slots=True)
 class DemoPod:
-    """One of our pods. `uid` is empty until it is there, `node` until it is bound; `why` is FailedScheduling's note."""
+    """A pod of the demo. `uid` is empty until the pod exists, `node` until it is bound. `failure` is the note of FailedScheduling."""
 
     name: str
     group: str
     uid: str = ""
     node: str = ""
     decision: Mapping[str, Any] = field(default_factory=lambda: _NO_DECISION)
-    why: str = ""
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One expectation, and what was found."""
+class CheckResult:
+    """An expectation, what was found, and whether that meets the expectation."""
 
     expected: str
     found: str
     holds: bool
 
 
-class Scene:
-    """See the module."""
+class DemoState:
+    """The state that steps change and displays render; see the module."""
 
     def __init__(self) -> None:
         self.cache = Cache()
         self.pods: dict[str, DemoPod] = {}
-        self.findings: list[Finding] = []
-        self.act = ""
+        self.results: list[CheckResult] = []
+        self.step = ""
+        """The title of the current step."""
         self.edit_title = ""
         self.edit: list[str] = []
         """Lines of the edited policy, as a diff."""
@@ -60,15 +61,15 @@ class Scene:
     def set_cluster(
         self, nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]], namespace: str
     ) -> None:
-        """Everything anew. `namespace` is the one of our own pods."""
+        """Replaces all nodes and pods. `namespace` is the one of the demo's own pods."""
         self.cache = Cache()
         self._namespace = namespace
         for raw in nodes:
             self.cache.set_node(parse_node(raw))
-        self.take(pods)
+        self.set_pods(pods)
 
-    def take(self, pods: Iterable[Mapping[str, Any]]) -> None:
-        """Pods as they are now; those that are ours are looked at closely."""
+    def set_pods(self, pods: Iterable[Mapping[str, Any]]) -> None:
+        """Updates these pods. For the demo's own pods, this also reads their decisions."""
         for raw in pods:
             pod = parse_pod(raw)
             self.cache.set_pod(pod)
@@ -81,11 +82,11 @@ class Scene:
                 own.decision = orjson.loads(annotation)
 
     def group(self, group: str) -> list[DemoPod]:
-        """Our pods of a group, in the order in which they were created."""
+        """The demo's pods of a group, in order of creation."""
         return [pod for pod in self.pods.values() if pod.group == group]
 
     def shares(self, info: NodeInfo) -> list[tuple[str, int]]:
-        """Milli-CPU asked for on a node, by group of our pods; everybody else's pods come first, as group ''."""
+        """The milli-CPU requested on a node by each group of the demo's pods; all other pods come first, as group ''."""
         shares: dict[str, int] = {"": 0} | {pod.group: 0 for pod in self.pods.values()}
         for pod in info.pods.values():
             own = self.pods.get(pod.name) if pod.namespace == self._namespace else None
@@ -93,15 +94,15 @@ class Scene:
         return [(group, cpu) for group, cpu in shares.items() if cpu]
 
     def nodes(self) -> list[NodeInfo]:
-        """All nodes, by name."""
+        """All nodes, sorted by name."""
         return sorted((info for info in self.cache.nodes.values() if info.node is not None), key=lambda info: info.name)
 
     def usable(self) -> list[NodeInfo]:
-        """The nodes that take pods without tolerations."""
+        """The nodes that accept pods without tolerations."""
         return [info for info in self.nodes() if takes_pods(info)]
 
     def zones(self) -> dict[str, list[NodeInfo]]:
-        """Usable nodes by zone; those without one under an empty name."""
+        """The usable nodes by zone; nodes without a zone are under ''."""
         zones: dict[str, list[NodeInfo]] = {}
         for info in self.usable():
             zones.setdefault(info.present.labels.get(ZONE, ""), []).append(info)
@@ -109,51 +110,51 @@ class Scene:
 
 
 def takes_pods(info: NodeInfo) -> bool:
-    """Neither cordoned nor tainted against pods."""
+    """Whether a node is neither cordoned, nor terminating, nor has taints that repel pods."""
     node = info.present
     hard = any(taint.effect != PREFER_NO_SCHEDULE for taint in node.taints)
     return not node.unschedulable and not hard and not node.terminating
 
 
 def free(info: NodeInfo, resource: str) -> int:
-    """What is left of a resource: milli-CPU, bytes."""
+    """The unrequested amount of a resource, in milli-CPU or bytes."""
     return info.allocatable(resource) - info.requested.get(resource, 0)
 
 
 def fits(info: NodeInfo, request: Mapping[str, int]) -> bool:
-    """Whether one more pod with this request has room."""
+    """Whether the node has room for one more pod with this request."""
     room = all(free(info, resource) >= amount for resource, amount in request.items())
     return room and len(info.pods) < info.allocatable("pods")
 
 
 def usage(info: NodeInfo, more: Mapping[str, int], resources: Sequence[str] = ("cpu", "memory")) -> float:
-    """The mean of the requested fractions, with `more` added: what LeastAllocated and MostAllocated look at."""
+    """The mean requested fraction of the resources, with `more` added. LeastAllocated and MostAllocated score by it."""
     parts = [(info.requested.get(r, 0) + more.get(r, 0)) / max(1, info.allocatable(r)) for r in resources]
     return sum(parts) / len(parts)
 
 
-def why(pod: DemoPod) -> str:
-    """Why the pod is where it is, in a few words, from its decision; or why it is nowhere."""
+def reason(pod: DemoPod) -> str:
+    """A short reason for the pod's placement, from its decision, or for the lack of one."""
     if not pod.node:
-        return pod.why or "waiting"
+        return pod.failure or "waiting"
     decision = pod.decision
     if not decision:
-        return "no decision was recorded"
+        return "no decision recorded"
     parts = [f"score {decision['score']}"]
     runner_up = decision.get("runnerUp")
     if runner_up is None:
-        parts.append("no other was feasible")
+        parts.append("the only feasible node")
     elif runner_up["score"] == decision["score"]:
         parts.append(f"tied with {runner_up['node']}")
     else:
-        parts.append(f"next {runner_up['node']} ({runner_up['score']})")
+        parts.append(f"runner-up {runner_up['node']} ({runner_up['score']})")
     feasible = [f"{decision['feasible']}/{decision['nodes']} feasible"]
     rejected = [f"{plugin} rejected {count}" for plugin, count in decision.get("rejected", {}).items()]
     return "; ".join([", ".join(parts), ", ".join(feasible + rejected)])
 
 
-def whose(pod: DemoPod) -> str:
-    """The policy that decided, and its generation."""
+def policy_of(pod: DemoPod) -> str:
+    """The policy that placed the pod, and its generation."""
     if not pod.decision:
         return ""
     generation = pod.decision.get("generation")
