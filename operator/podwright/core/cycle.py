@@ -83,7 +83,7 @@ class Fault:
 Decision = Placement | Rejection | Fault
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Search:
     """The result of filtering: the feasible nodes, and why the others are not feasible."""
 
@@ -133,7 +133,7 @@ def find_feasible(
     search = _search(framework, cache, pod, state, take_nominated=take_nominated, within=within)
     if within is not None:
         slots = search.feasible.slots
-        search.feasible = Feasible(cache.table, slots[within[slots]])
+        return Search(Feasible(cache.table, slots[within[slots]]), search.diagnosis, search.evaluated)
     return search
 
 
@@ -252,21 +252,29 @@ def _place(
     rejected = search.diagnosis.plugins() if search.diagnosis.stages or search.diagnosis.explicit else {}
     if len(feasible) == 1:
         _report(framework, state, search.evaluated, rejected)
-        node = names[feasible.slots[0]]
-        return Placement(pod, node, state, 0, None, search.evaluated, 1, rejected)
+        return Placement(
+            pod=pod,
+            node_name=names[feasible.slots[0]],
+            state=state,
+            score=0,
+            runner_up=None,
+            evaluated=search.evaluated,
+            feasible=1,
+            rejected=rejected,
+        )
     total = framework.score(state, pod, feasible)
     _report(framework, state, search.evaluated, rejected, scored=len(feasible))
     chosen, runner_up = select_host(total, below)
     second = None if runner_up is None else (names[feasible.slots[runner_up]], int(total[runner_up]))
     return Placement(
-        pod,
-        names[feasible.slots[chosen]],
-        state,
-        int(total[chosen]),
-        second,
-        search.evaluated,
-        len(feasible),
-        rejected,
+        pod=pod,
+        node_name=names[feasible.slots[chosen]],
+        state=state,
+        score=int(total[chosen]),
+        runner_up=second,
+        evaluated=search.evaluated,
+        feasible=len(feasible),
+        rejected=rejected,
     )
 
 
@@ -296,7 +304,16 @@ def _reject(
     preempt: bool,
 ) -> Rejection:
     if not cache.table.count:
-        return Rejection(pod, NO_NODES, NO_NODES, frozenset(), frozenset(), None, diagnosis, None)
+        return Rejection(
+            pod=pod,
+            message=NO_NODES,
+            filter_message=NO_NODES,
+            status_plugins=frozenset(),
+            pending_plugins=frozenset(),
+            post_filter=None,
+            diagnosis=diagnosis,
+            post_filter_status=None,
+        )
     result, status = framework.post_filter(state, pod, diagnosis) if preempt else (None, None)
     rejected = diagnosis.plugins()
     pre_filter = diagnosis.pre_filter

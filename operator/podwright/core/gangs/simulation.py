@@ -64,7 +64,16 @@ class Simulation:
             return Fault(pod, status.plugin, status.message or status.code.text)
         by, diagnosis = frozenset((status.plugin,)), NodeDiagnosis(self.transaction.cache.table)
         pending = by if status.code is Code.PENDING else frozenset()
-        return Rejection(pod, status.message, status.message, by, pending, None, diagnosis, None)
+        return Rejection(
+            pod=pod,
+            message=status.message,
+            filter_message=status.message,
+            status_plugins=by,
+            pending_plugins=pending,
+            post_filter=None,
+            diagnosis=diagnosis,
+            post_filter_status=None,
+        )
 
 
 def reserve(
