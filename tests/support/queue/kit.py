@@ -1,4 +1,4 @@
-"""A queue on a clock that stands still, with plugins that reject and hint as their names say."""
+"""A scheduling queue with a manual clock and with the queueing hints of four plugins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class Clock:
 
 
 class Harness(Observer):
-    """A queue with plugin Fit (helped by nodes), Spread (by pods that go, never by those called `no`), Gate and Wait."""
+    """A queue with the hints of Fit and Wait (any new node), Spread (a deleted pod, except one called `no`) and Gate.
+
+    Records what the queue reports: `incoming` and `hinted`. `pre_enqueue` and `hints` can be replaced.
+    """
 
     def __init__(self, waits=DEFAULT_WAITS):
         self.clock = Clock()
@@ -37,11 +40,14 @@ class Harness(Observer):
         self.queue = SchedulingQueue(
             self.clock,
             sort_key=lambda pod, queued_at: (-pod.priority, queued_at),
-            pre_enqueue=lambda pod: unresolvable("gated").by("Gate") if pod.gates else None,
+            pre_enqueue=lambda pod: self.pre_enqueue(pod),
             hints_of=lambda _pod: self.hints,
             observer=self,
             waits=waits,
         )
+
+    def pre_enqueue(self, pod):
+        return unresolvable("gated").by("Gate") if pod.gates else None
 
     def start(self):
         return self.clock()
@@ -65,7 +71,7 @@ class Harness(Observer):
         return queued and queued.pod.name
 
     def rejected(self, name, *plugins, **more):
-        """Adds a pod and has its attempt rejected by the plugins."""
+        """Adds a pod, pops it, and rejects it by these plugins."""
         self.add(name)
         queued = self.queue.pop()
         self.queue.reject(queued, plugins, **more)

@@ -228,11 +228,11 @@ class QueueModel:
         pod.fails(self.now)
         self._retry(pod, "ScheduleAttemptFailure")
 
-    def happen(self, label: str, plugins: Iterable[str], *, spare: str = "", up_to: int | None = None) -> None:
+    def happen(self, label: str, plugins: Iterable[str], *, exclude: str = "", up_to: int | None = None) -> None:
         helped = frozenset(plugins)
         self._note(label, helped)
         for pod in self.at(UNSCHEDULABLE, GATED):
-            if pod.name != spare and (up_to is None or pod.spec.priority <= up_to):
+            if pod.name != exclude and (up_to is None or pod.spec.priority <= up_to):
                 self._wake(pod, label, helped)
 
     def everything_changed(self, name: str) -> None:

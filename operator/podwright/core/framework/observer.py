@@ -67,7 +67,7 @@ class Observer:
         """A pod entered a queue because of an event."""
 
     def hint_ended(self, started: float, plugin: str, event: str, result: str) -> None:
-        """A queueing hint was called. Only one call in `core.queue.hinting.SAMPLED` is measured."""
+        """A queueing hint was called. Only one call in `core.queue.hinting.SAMPLE_INTERVAL` is measured."""
 
 
 NO_OBSERVER: Final = Observer()

@@ -19,26 +19,26 @@ EVERYTHING_CHANGED: Final = ClusterEvent(ANY, Action.ALL)
 """An event that helps every pod: a policy changed, or a pod has waited for too long."""
 ALWAYS: Final = (EventHint(EVERYTHING_CHANGED),)
 """The hints of a plugin without hints: any event may help."""
-SAMPLED: Final = 16
-"""One call in this many is measured, because one event may call a hint for ten thousand pods."""
-KEPT: Final = 256
+SAMPLE_INTERVAL: Final = 16
+"""Only one of this many calls is measured, because one event may call a hint for ten thousand pods."""
+MAX_CACHED: Final = 256
 """The number of plugin sets for which registrations are cached."""
 ERROR: Final = "Error"
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class Occurrence:
     """One occurrence of an event, with the object before and after it."""
 
     event: ClusterEvent
     before: Any
     after: Any
     only: str = ""
-    """The uid of the only pod that it concerns; empty: all pods."""
+    """The uid of the only pod that it concerns; empty for all pods."""
 
 
 class Hinting:
-    """See the module. `observer` learns of a sample of the calls (`scheduler_queueing_hint_execution_duration_seconds`)."""
+    """See the module. Reports a sample of the calls to `observer` (`scheduler_queueing_hint_execution_duration_seconds`)."""
 
     def __init__(self, hints_of: Callable[[PodInfo], Hints], observer: Observer) -> None:
         self._hints_of = hints_of
@@ -54,7 +54,7 @@ class Hinting:
         key = (id(hints), plugins)
         known = self._matching.get(key)
         if known is None:
-            if len(self._matching) >= KEPT:
+            if len(self._matching) >= MAX_CACHED:
                 self._matching.clear()
             known = self._matching[key] = (hints, {})
         found = known[1].get(event)
@@ -66,42 +66,44 @@ class Hinting:
         """Drops cached registrations, which also hold hints of policies that were deleted."""
         self._matching.clear()
 
-    def helped(self, plugins: Iterable[str], pod: PodInfo, happened: Happened) -> set[str]:
+    def helped(self, plugins: Iterable[str], pod: PodInfo, occurrence: Occurrence) -> set[str]:
         """Those of the plugins whose hints say that the event may help the pod."""
-        if happened.event.resource == ANY:
+        if occurrence.event.resource == ANY:
             return set(plugins)
         hints = self._hints_of(pod)
         return {
-            name for name in plugins if any(self._helps(name, hint, pod, happened) for hint in hints.get(name, ALWAYS))
+            name
+            for name in plugins
+            if any(self._helps(name, hint, pod, occurrence) for hint in hints.get(name, ALWAYS))
         }
 
-    def label(self, plugins: Iterable[str], pod: PodInfo, happened: Happened) -> str:
+    def label(self, plugins: Iterable[str], pod: PodInfo, occurrence: Occurrence) -> str:
         """The event's label. If the event combines several changes, the label of the first one that helps on its own."""
-        parts = happened.event.parts
-        if len(parts) > 1 and happened.event.resource != ANY:
+        parts = occurrence.event.parts
+        if len(parts) > 1 and occurrence.event.resource != ANY:
             for part in parts:
-                if self.helped(plugins, pod, replace(happened, event=part)):
+                if self.helped(plugins, pod, replace(occurrence, event=part)):
                     return part.label
-        return happened.event.label
+        return occurrence.event.label
 
-    def _helps(self, plugin: str, hint: EventHint, pod: PodInfo, happened: Happened) -> bool:
-        if not hint.event.matches(happened.event):
+    def _helps(self, plugin: str, hint: EventHint, pod: PodInfo, occurrence: Occurrence) -> bool:
+        if not hint.event.matches(occurrence.event):
             return False
         if hint.function is None:
             return True
         self._calls += 1
-        if self._calls % SAMPLED:
-            return _call(hint.function, pod, happened) != Hint.SKIP.value
+        if self._calls % SAMPLE_INTERVAL:
+            return _call(hint.function, pod, occurrence) != Hint.SKIP.value
         started = self._observer.start()
-        answer = _call(hint.function, pod, happened)
-        self._observer.hint_ended(started, plugin, happened.event.label, answer)
+        answer = _call(hint.function, pod, occurrence)
+        self._observer.hint_ended(started, plugin, occurrence.event.label, answer)
         return answer != Hint.SKIP.value
 
 
-def _call(function: Callable[[PodInfo, Any, Any], Any], pod: PodInfo, happened: Happened) -> str:
+def _call(function: Callable[[PodInfo, Any, Any], Any], pod: PodInfo, occurrence: Occurrence) -> str:
     """The answer in kube-scheduler's words: `Queue`, `QueueSkip`, or `Error` for an exception or an invalid answer."""
     try:
-        answer = function(pod, happened.before, happened.after)
+        answer = function(pod, occurrence.before, occurrence.after)
     except (Exception, SystemExit):  # noqa: BLE001 -- a faulty hint must not lose a pod
         return ERROR
     return answer.value if isinstance(answer, Hint) else ERROR

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from podwright.core.framework.cluster_events import ClusterEvent
-from podwright.core.queue.hinting import Happened
+from podwright.core.queue.hinting import Occurrence
 
 MAX_RECORDED: Final = 10_000
 """The number of events kept. A pod in flight for longer than that is no longer recorded for, as after `stop_recording`."""
@@ -27,39 +27,39 @@ class InFlight:
     def __init__(self) -> None:
         self._starts: OrderedDict[str, int] = OrderedDict()
         """Start positions by uid, the oldest first."""
-        self._happened: list[Happened] = []
+        self._occurrences: list[Occurrence] = []
         self._base = 0
         self._sorted: dict[str, _Positions] = {}
-        """Positions by event, by the uid of the only pod that the event concerns, for the list up to `_sorted_to`. May
-        contain positions that were dropped since `_sorted_from`."""
+        """Positions by the uid of the only pod concerned and by event, for the list up to `_sorted_to`. May include positions that were dropped
+        since `_sorted_from`."""
         self._sorted_from = self._sorted_to = 0
 
     def begin(self, uid: str) -> None:
-        self._starts[uid] = self._base + len(self._happened)
+        self._starts[uid] = self._base + len(self._occurrences)
 
-    def record(self, happened: Happened) -> None:
+    def record(self, occurrence: Occurrence) -> None:
         """Records an event, unless no pod in flight can be affected by it."""
         starts = self._starts
-        if not starts or (happened.only and happened.only not in starts):
+        if not starts or (occurrence.only and occurrence.only not in starts):
             return
-        self._happened.append(happened)
-        if len(self._happened) > MAX_RECORDED:
+        self._occurrences.append(occurrence)
+        if len(self._occurrences) > MAX_RECORDED:
             self.end(next(iter(starts)))
 
     def end(self, uid: str) -> None:
         """Stops recording for the pod."""
         start = self._starts.pop(uid, None)
         if not self._starts:
-            self._base += len(self._happened)
-            self._happened.clear()
+            self._base += len(self._occurrences)
+            self._occurrences.clear()
             self._sorted.clear()
-        elif start == self._base and self._happened:
+        elif start == self._base and self._occurrences:
             oldest = next(iter(self._starts.values()))
             if oldest != start:
-                del self._happened[: oldest - start]
+                del self._occurrences[: oldest - start]
                 self._base = oldest
 
-    def missed(self, uid: str) -> Iterator[tuple[ClusterEvent, Iterator[Happened]]]:
+    def missed(self, uid: str) -> Iterator[tuple[ClusterEvent, Iterator[Occurrence]]]:
         """The events since the pod's attempt began that may concern it: each distinct event, with its occurrences."""
         start = self._starts.get(uid)
         if start is None:
@@ -70,30 +70,30 @@ class InFlight:
                 if positions[-1] >= start:
                     yield event, self._at(positions, start)
 
-    def _at(self, positions: Sequence[int], start: int) -> Iterator[Happened]:
+    def _at(self, positions: Sequence[int], start: int) -> Iterator[Occurrence]:
         for number in range(bisect_left(positions, start), len(positions)):
-            yield self._happened[positions[number] - self._base]
+            yield self._occurrences[positions[number] - self._base]
 
     def _sort(self) -> None:
         if self._base - self._sorted_from > MAX_RECORDED:
             self._sorted.clear()  # it also holds positions that were dropped
             self._sorted_from = self._sorted_to = self._base
-        for position in range(max(self._sorted_to, self._base), self._base + len(self._happened)):
-            happened = self._happened[position - self._base]
-            self._sorted.setdefault(happened.only, {}).setdefault(happened.event, []).append(position)
-        self._sorted_to = self._base + len(self._happened)
+        for position in range(max(self._sorted_to, self._base), self._base + len(self._occurrences)):
+            occurrence = self._occurrences[position - self._base]
+            self._sorted.setdefault(occurrence.only, {}).setdefault(occurrence.event, []).append(position)
+        self._sorted_to = self._base + len(self._occurrences)
 
     def counts(self) -> Counter[str]:
-        """The events kept, by label; the label `PodPopped` counts the pods."""
-        kept = Counter(happened.event.label for happened in self._happened)
+        """The number of recorded events by label. The label `PodPopped` counts the pods."""
+        counted = Counter(occurrence.event.label for occurrence in self._occurrences)
         if self._starts:
-            kept["PodPopped"] = len(self._starts)
-        return kept
+            counted["PodPopped"] = len(self._starts)
+        return counted
 
     @property
     def recorded(self) -> int:
         """The number of events kept."""
-        return len(self._happened)
+        return len(self._occurrences)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._starts

@@ -21,7 +21,7 @@ from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.status import Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.heap import KeyedHeap
-from podwright.core.queue.hinting import EVERYTHING_CHANGED, Happened, Hinting, Hints, registered
+from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence, registered
 from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
 from podwright.core.queue.updates import pod_update
@@ -73,7 +73,7 @@ class SchedulingQueue:
     # Intake
 
     def add(self, pod: PodInfo) -> None:
-        """Adds a pending pod, or updates a known one."""
+        """Adds a pending pod, or updates it if it is known."""
         if pod.uid in self._pods:
             self.update(pod)
             return
@@ -98,7 +98,7 @@ class SchedulingQueue:
         elif queued.place is Place.BACKOFF:
             self._back_off(queued)
         else:
-            self._requeue_if_helped(queued, Happened(event, before, pod, pod.uid))
+            self._requeue_if_helped(queued, Occurrence(event, before, pod, pod.uid))
 
     def delete(self, uid: str) -> None:
         """Removes a pod that was deleted or bound. An unknown uid is not an error."""
@@ -228,10 +228,10 @@ class SchedulingQueue:
         rejectors, helped = queued.rejectors, False
         for event, occurrences in self._in_flight.missed(queued.uid):
             concerned = self._hinting.registered_for(rejectors, queued.pod, event)
-            for happened in occurrences if concerned else ():
-                if plugins := self._hinting.helped(concerned, queued.pod, happened):
+            for occurrence in occurrences if concerned else ():
+                if plugins := self._hinting.helped(concerned, queued.pod, occurrence):
                     helped = True
-                    at_once = _skips_backoff(queued, plugins, happened)
+                    at_once = _skips_backoff(queued, plugins, occurrence)
                     if at_once or not queued.pending_plugins:
                         return True, at_once
         return helped, False
@@ -244,18 +244,18 @@ class SchedulingQueue:
         before: Any = None,
         after: Any = None,
         *,
-        spare: str = "",
+        exclude: str = "",
         up_to_priority: int | None = None,
     ) -> None:
         """Retries the waiting pods that this event may help.
 
-        `spare`: the uid of a pod to leave out. `up_to_priority`: leave out pods of higher priority.
+        `exclude`: the uid of a pod to leave out. `up_to_priority`: leave out pods of higher priority.
         """
         self._record(event, before, after)
-        happened = Happened(event, before, after)
+        occurrence = Occurrence(event, before, after)
         for queued in self._candidates(event):
-            if queued.uid != spare and (up_to_priority is None or queued.pod.priority <= up_to_priority):
-                self._requeue_if_helped(queued, happened)
+            if queued.uid != exclude and (up_to_priority is None or queued.pod.priority <= up_to_priority):
+                self._requeue_if_helped(queued, occurrence)
 
     def activate(self, uid: str) -> None:
         """Retries the pod without backoff, unless it is gated. An unknown uid, or that of a pod in flight, is not an error."""
@@ -281,7 +281,7 @@ class SchedulingQueue:
         """Retries one pod because another policy now applies to it, as `activate_all` does for all pods. An unknown uid is not an error."""
         queued = self._waiting_pod(uid)
         if queued is not None and queued.place in (Place.UNSCHEDULABLE, Place.GATED):
-            self._requeue_if_helped(queued, Happened(EVERYTHING_CHANGED, None, None))
+            self._requeue_if_helped(queued, Occurrence(EVERYTHING_CHANGED, None, None))
 
     def _waiting_pod(self, uid: str) -> QueuedPod | None:
         """The pod, if it waits. A pod in flight is marked to be retried instead."""
@@ -347,13 +347,13 @@ class SchedulingQueue:
                 found.update(pods)
         return list(found.values())
 
-    def _requeue_if_helped(self, queued: QueuedPod, happened: Happened) -> None:
+    def _requeue_if_helped(self, queued: QueuedPod, occurrence: Occurrence) -> None:
         plugins = {*queued.rejectors, queued.gated_by} if queued.place is Place.GATED else queued.rejectors
-        helped = self._hinting.helped(plugins, queued.pod, happened)
+        helped = self._hinting.helped(plugins, queued.pod, occurrence)
         if helped:
-            label = self._hinting.label(helped, queued.pod, happened)
+            label = self._hinting.label(helped, queued.pod, occurrence)
             self._leave(queued)
-            self._retry(queued, label, skip_backoff=_skips_backoff(queued, helped, happened))
+            self._retry(queued, label, skip_backoff=_skips_backoff(queued, helped, occurrence))
 
     def _start_attempt(self, queued: QueuedPod) -> QueuedPod:
         queued.place = Place.IN_FLIGHT
@@ -417,8 +417,8 @@ class SchedulingQueue:
     def _remove(self, uid: str) -> QueuedPod | None:
         queued = self._pods.pop(uid, None)
         if not self._pods:
-            for kept in (self._pods, self._waiting, self._gated):
-                kept.clear()  # an empty dict keeps the capacity that a burst needed
+            for pods in (self._pods, self._waiting, self._gated):
+                pods.clear()  # an empty dict keeps the capacity that a burst needed
         return queued
 
     def _leave(self, queued: QueuedPod) -> None:
@@ -449,12 +449,12 @@ class SchedulingQueue:
                     self._retry(queued, _TIMEOUT, skip_backoff=False)
 
     def _record(self, event: ClusterEvent, before: Any, after: Any, only: str = "") -> None:
-        self._in_flight.record(Happened(event, before, after, only))
+        self._in_flight.record(Occurrence(event, before, after, only))
 
 
-def _skips_backoff(queued: QueuedPod, helped: set[str], happened: Happened) -> bool:
+def _skips_backoff(queued: QueuedPod, helped: set[str], occurrence: Occurrence) -> bool:
     """Whether a plugin that rejected the pod as Pending is helped by this event. Events that help every pod do not skip backoff."""
-    return happened.event.resource != ANY and bool(helped & queued.pending_plugins)
+    return occurrence.event.resource != ANY and bool(helped & queued.pending_plugins)
 
 
 __all__ = ["DEFAULT_WAITS", "EVERYTHING_CHANGED", "QueuedPod", "SchedulingQueue", "Waits"]

@@ -58,7 +58,7 @@ class OutcomeEffects:
             self._report(cycle, effects)
         if effects.free_room and cycle.state not in NOT_STARTED:
             pod = cycle.queued.pod.on(cycle.placement.node_name)
-            self._queue.move(ASSIGNED_POD_DELETE, pod, None, spare=cycle.uid)
+            self._queue.move(ASSIGNED_POD_DELETE, pod, None, exclude=cycle.uid)
         if effects.confirm and found is not None:
             self._assigned.take(found)
         cycle.end(ending.outcome)

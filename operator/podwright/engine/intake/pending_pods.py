@@ -117,7 +117,7 @@ class PendingPods(Stream):
         # The event is for the pod that completes its group. Where the group was complete already, the new pod's own attempt
         # finds out whether it changes anything for the others.
         if joined and pod.group and self._cache.groups.just_completed(pod):
-            self._queue.move(UNSCHEDULED_POD_ADD, None, pod, spare=uid)
+            self._queue.move(UNSCHEDULED_POD_ADD, None, pod, exclude=uid)
         if before is not None and nominated_before not in ("", pod.nominated_node_name):
             # The nomination kept pods of the same or a lower priority off that node.
             self._queue.move(ASSIGNED_POD_DELETE, before.on(nominated_before), None, up_to_priority=before.priority)

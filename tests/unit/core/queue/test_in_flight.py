@@ -1,14 +1,17 @@
-"""What happens while pods are in flight, and what it costs when many of them fail together."""
+"""Events that arrive while pods are in flight, and the cost when many attempts fail together."""
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections import OrderedDict
+from types import FunctionType, ModuleType
 
 import pytest
 
 from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint
 from podwright.core.queue import in_flight
-from podwright.core.queue.hinting import Happened
+from podwright.core.queue.hinting import Occurrence
 from podwright.core.queue.in_flight import InFlight
 from support.queue.kit import NODE_ADDED, POD_GONE, Harness
 
@@ -27,7 +30,7 @@ def popped(h, count):
 
 
 def calls(work):
-    """How many Python functions were called."""
+    """The number of calls of Python functions."""
     seen = 0
 
     def note(_frame, event, _argument):
@@ -45,12 +48,12 @@ def calls(work):
 
 def calls_to_reject(pods, events):
     h = Harness()
-    flying = popped(h, pods)
+    attempts = popped(h, pods)
     for number in range(events):
         h.queue.move((RELABELLED, POD_GONE)[number % 2], "no")
 
     def reject():
-        for queued in flying:
+        for queued in attempts:
             h.queue.reject(queued, ["Fit"])
 
     counted = calls(reject)
@@ -58,25 +61,27 @@ def calls_to_reject(pods, events):
     return counted
 
 
-def test_pods_that_fail_together_do_not_each_go_through_all_that_cannot_matter_to_them():
+def test_pods_that_fail_together_do_not_each_scan_all_recorded_events():
     few, many = calls_to_reject(pods=100, events=10), calls_to_reject(pods=100, events=2_000)
-    assert many - few < 10 * 2_000  # sorted by event, once; a look by each pod at each event would be 100 times 2,000
+    assert (
+        many - few < 10 * 2_000
+    )  # events are grouped once; a scan of all events for each pod would take 100 * 2,000 calls
 
 
-def test_hints_are_registered_for_an_event_or_not_for_all_pods_alike(h, monkeypatch):
-    asked = []
+def test_the_plugins_with_hints_for_an_event_are_determined_once_for_all_pods(h, monkeypatch):
+    checked = []
     matches = ClusterEvent.matches
-    monkeypatch.setattr(ClusterEvent, "matches", lambda self, other: asked.append(other) or matches(self, other))
-    flying = popped(h, 50)
+    monkeypatch.setattr(ClusterEvent, "matches", lambda self, other: checked.append(other) or matches(self, other))
+    attempts = popped(h, 50)
     for event in (RELABELLED, POD_GONE):
         h.queue.move(event, "no")
-    asked.clear()
-    for queued in flying:
+    checked.clear()
+    for queued in attempts:
         h.queue.reject(queued, ["Fit"])
-    assert sorted(event.label for event in asked) == [POD_GONE.label, RELABELLED.label]
+    assert sorted(event.label for event in checked) == [POD_GONE.label, RELABELLED.label]
 
 
-def test_two_sets_of_rejecting_plugins_are_helped_by_different_events(h):
+def test_missed_events_are_checked_for_the_plugins_that_rejected_the_pod(h):
     one, two, three = popped(h, 3)
     h.queue.move(NODE_ADDED)
     h.queue.reject(one, ["Spread"])
@@ -85,7 +90,7 @@ def test_two_sets_of_rejecting_plugins_are_helped_by_different_events(h):
     assert h.counts() == {"unschedulable": 1, "backoff": 2}
 
 
-def test_profiles_are_told_apart_though_their_plugins_have_the_same_names(h):
+def test_plugins_of_one_name_in_two_profiles_have_separate_hints(h):
     one, two = popped(h, 2)
     h.queue.move(NODE_ADDED)
     h.queue.reject(one, ["Fit"])
@@ -94,66 +99,85 @@ def test_profiles_are_told_apart_though_their_plugins_have_the_same_names(h):
     assert h.counts() == {"backoff": 1, "unschedulable": 1}
 
 
-class Position(int):
-    """A place in what is recorded that counts how often two are put in order."""
+class CountingDict(OrderedDict):
+    """Counts the entries that are iterated over."""
 
-    compared = 0
+    steps = 0
 
-    def __add__(self, other):
-        return Position(int(self) + other)
+    def __iter__(self):
+        return self.counted(super().__iter__())
 
-    __radd__ = __add__
+    def values(self):
+        return self.counted(super().values())
 
-    def __lt__(self, other):
-        Position.compared += 1
-        return int(self) < other
+    def items(self):
+        return self.counted(super().items())
+
+    def counted(self, entries):
+        for entry in entries:
+            CountingDict.steps += 1
+            yield entry
 
 
-def test_the_oldest_of_many_in_flight_is_not_looked_for(monkeypatch):
-    flights = InFlight()
-    flights._base = Position(0)
-    monkeypatch.setattr(Position, "compared", 0)
+def test_the_oldest_attempt_is_found_without_a_search(monkeypatch):
+    monkeypatch.setattr(in_flight, "OrderedDict", CountingDict)
+    monkeypatch.setattr(CountingDict, "steps", 0)
+    attempts = InFlight()
     for number in range(500):
-        flights.begin(f"p{number}")
-    flights.record(Happened(RELABELLED, None, None))
+        attempts.begin(f"p{number}")
+    attempts.record(Occurrence(RELABELLED, None, None))
     for number in range(500):
-        flights.end(f"p{number}")
-    assert Position.compared < 5 * 500
+        attempts.end(f"p{number}")
+    assert 0 < CountingDict.steps < 5 * 500
 
 
-def test_what_only_those_that_have_landed_could_want_is_forgotten():
-    flights = InFlight()
+def test_events_older_than_every_attempt_are_dropped():
+    attempts = InFlight()
     for name in ("first", "second", "third"):
-        flights.begin(name)
-        flights.record(Happened(RELABELLED, name, None))
-    flights.end("second")
-    assert flights.counts() == {RELABELLED.label: 3, "PodPopped": 2}
-    flights.end("first")
-    assert flights.counts() == {RELABELLED.label: 1, "PodPopped": 1}
-    assert missed(flights, "third") == ["third"]
-    flights.end("third")
-    assert flights.counts() == {}
+        attempts.begin(name)
+        attempts.record(Occurrence(RELABELLED, name, None))
+    attempts.end("second")
+    assert attempts.counts() == {RELABELLED.label: 3, "PodPopped": 2}
+    attempts.end("first")
+    assert attempts.counts() == {RELABELLED.label: 1, "PodPopped": 1}
+    assert missed(attempts, "third") == ["third"]
+    attempts.end("third")
+    assert attempts.counts() == {}
 
 
-def test_what_was_forgotten_before_the_last_attempt_began_does_not_come_back(monkeypatch):
+def test_dropped_events_are_not_missed_and_take_no_memory(monkeypatch):
     monkeypatch.setattr(in_flight, "MAX_RECORDED", 4)
-    flights = InFlight()
-    flights.begin("p0")
-    for number in range(30):
-        flights.begin(f"p{number + 1}")
-        flights.record(Happened((RELABELLED, NODE_ADDED)[number % 2], number, None))
-        assert missed(flights, f"p{number + 1}") == [number]
-        assert missed(flights, f"p{number}") == sorted({max(number - 1, 0), number})
-        flights.end(f"p{number}")
-    kept = sum(len(positions) for positions in flights._sorted[""].values())
-    assert kept <= 4 * 4
+    attempts = InFlight()
+    attempts.begin("p0")
+    sizes = {}
+    for number in range(1000):
+        attempts.begin(f"p{number + 1}")
+        attempts.record(Occurrence((RELABELLED, NODE_ADDED)[number % 2], number, None))
+        assert missed(attempts, f"p{number + 1}") == [number]
+        assert missed(attempts, f"p{number}") == sorted({max(number - 1, 0), number})
+        attempts.end(f"p{number}")
+        sizes[number] = reachable_bytes(attempts) if number in (99, 999) else 0
+    assert 0 < sizes[999] < 2 * sizes[99]
 
 
-def missed(flights, uid):
-    return sorted(happened.before for _, occurrences in flights.missed(uid) for happened in occurrences)
+def reachable_bytes(root):
+    """The size of all objects that are reachable from an object, in bytes."""
+    seen, remaining, total = set(), [root], 0
+    while remaining:
+        item = remaining.pop()
+        if id(item) in seen or isinstance(item, type | ModuleType | FunctionType):
+            continue
+        seen.add(id(item))
+        total += sys.getsizeof(item)
+        remaining += gc.get_referents(item)
+    return total
 
 
-def test_an_update_of_a_pod_concerns_no_other_one_in_flight(h):
+def missed(attempts, uid):
+    return sorted(occurrence.before for _, occurrences in attempts.missed(uid) for occurrence in occurrences)
+
+
+def test_an_update_of_a_pod_does_not_concern_other_pods_in_flight(h):
     h.hints["Fit"] = (EventHint(NODE_ADDED),)
     one, two = popped(h, 2)
     h.queue.update(h.pod("p0", labels={"changed": "yes"}))
@@ -163,8 +187,8 @@ def test_an_update_of_a_pod_concerns_no_other_one_in_flight(h):
     assert h.counts() == {"unschedulable": 1, "backoff": 1}
 
 
-def test_what_concerns_only_a_pod_that_has_settled_is_not_kept(h):
-    settled, _other = popped(h, 2)
-    h.queue.stop_recording(settled.uid)
+def test_events_that_concern_only_a_pod_without_recording_are_dropped(h):
+    stopped, _ = popped(h, 2)
+    h.queue.stop_recording(stopped.uid)
     h.queue.update(h.pod("p0", labels={"changed": "yes"}))
     assert h.queue.in_flight_events() == {"PodPopped": 1}

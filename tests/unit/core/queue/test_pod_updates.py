@@ -75,7 +75,7 @@ def test_a_plugin_without_hints_is_asked_about_an_annotation():
 
 def test_a_gate_without_hints_is_asked_about_an_annotation():
     h = Harness()
-    h.queue._pre_enqueue = lambda pod: (
+    h.pre_enqueue = lambda pod: (
         None if pod.raw["metadata"].get("annotations") else unresolvable("not yet").by("Stranger")
     )
     h.add("p")

@@ -127,7 +127,7 @@ def test_a_faulty_hint_queues_the_pod_rather_than_losing_it(h, hint):
 
 
 def test_one_hint_in_so_many_is_measured(h):
-    for number in range(hinting.SAMPLED):
+    for number in range(hinting.SAMPLE_INTERVAL):
         h.rejected(f"p{number}", "Spread")
     h.queue.move(POD_GONE, "no")
     assert h.hinted == [("Spread", "AssignedPodDelete", "QueueSkip", 0.0)]
@@ -206,7 +206,7 @@ def test_an_attempt_after_the_gate_has_opened_is_due_to_that_however_long_it_was
 
 def test_a_gate_that_time_has_opened_is_known_as_such(h):
     h.add("p", gates=["g"])
-    h.queue._pre_enqueue = lambda _pod: None
+    h.pre_enqueue = lambda _pod: None
     h.clock.now += 400
     assert h.queue.pop().was_flushed
 
@@ -417,7 +417,7 @@ def test_an_update_that_does_not_open_the_gate_changes_nothing(h):
 
 def test_a_gate_is_asked_again_after_five_minutes_and_then_every_five(h):
     asked = []
-    h.queue._pre_enqueue = lambda pod: asked.append(h.clock.now) or unresolvable("no").by("Gate")
+    h.pre_enqueue = lambda pod: asked.append(h.clock.now) or unresolvable("no").by("Gate")
     h.add("p")
     for _ in range(70):
         h.clock.now += 10
@@ -472,7 +472,7 @@ def test_a_pod_that_is_taken_out_of_its_turn_is_held_by_a_gate_that_has_shut_mea
     queued = h.rejected("p", "Fit")
     if place == "backoff":
         h.queue.move(NODE_ADDED)
-    h.queue._pre_enqueue = lambda _pod: unresolvable("shut").by("Gate")
+    h.pre_enqueue = lambda _pod: unresolvable("shut").by("Gate")
     assert h.queue.take(queued.uid) is None
     assert h.counts() == {"gated": 1}
     assert h.queue.rejected_by()["Gate", "default-scheduler"] == 1

@@ -78,7 +78,7 @@ def test_nothing_is_kept_for_an_attempt_that_is_over(h, end):
 
 def test_a_pod_is_not_taken_from_its_gate_before_the_gate_is_asked_again(h):
     held = {"p"}
-    h.queue._pre_enqueue = lambda pod: unresolvable("held").by("Gate") if pod.name in held else None
+    h.pre_enqueue = lambda pod: unresolvable("held").by("Gate") if pod.name in held else None
     h.add("p")
     held.clear()
     assert h.queue.take("default/p") is None
@@ -91,7 +91,7 @@ def test_a_pod_is_not_taken_from_its_gate_before_the_gate_is_asked_again(h):
 def test_what_one_pod_has_set_free_does_not_wake_that_pod(h):
     h.rejected("itself", "Spread")
     h.rejected("another", "Spread")
-    h.queue.move(POD_GONE, "yes", spare="default/itself")
+    h.queue.move(POD_GONE, "yes", exclude="default/itself")
     assert h.counts() == {"unschedulable": 1, "backoff": 1}
     assert h.pop() == "another"
 

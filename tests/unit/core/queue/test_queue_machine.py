@@ -69,7 +69,7 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.h = Harness()
         self.h.hints.update(HINTS)
-        self.h.queue._pre_enqueue = self.gate
+        self.h.pre_enqueue = self.gate
         self.queue = self.h.queue
         self.model = QueueModel(self.h.clock.now)
         self.late = {}
@@ -248,8 +248,8 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(happened=EVENTS, data=st.data())
     def one_is_spared(self, happened, data):
         (event, what), name = happened, self.draw(data)
-        self.model.happen(event.label, helped_by(event, what), spare=name)
-        self.queue.move(event, what, spare=uid(name))
+        self.model.happen(event.label, helped_by(event, what), exclude=name)
+        self.queue.move(event, what, exclude=uid(name))
 
     @rule(happened=EVENTS, priority=PRIORITIES)
     def it_helps_none_that_are_more_important(self, happened, priority):

@@ -116,13 +116,13 @@ async def test_durations_are_labelled_with_the_status_that_ended_them():
 async def test_events_and_hints_are_measured():
     rig = Rig()
     rig.node("a", allocatable={"cpu": "1"})
-    for number in range(hinting.SAMPLED):
+    for number in range(hinting.SAMPLE_INTERVAL):
         rig.pod(f"p{number}", requests={"cpu": "2"})
     async with deciding(rig):
         rig.node("b", allocatable={"cpu": "1"})
         await settle()
         events = values(rig, "scheduler_event_handling_duration_seconds_count")
-        assert events == {("NodeAdd",): 2, ("UnscheduledPodAdd",): hinting.SAMPLED}
+        assert events == {("NodeAdd",): 2, ("UnscheduledPodAdd",): hinting.SAMPLE_INTERVAL}
         hints = values(rig, "scheduler_queueing_hint_execution_duration_seconds_count")
         assert hints == {("NodeResourcesFit", "NodeAdd", "QueueSkip"): 1}
 
