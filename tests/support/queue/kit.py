@@ -40,7 +40,7 @@ class Harness(Observer):
         self.queue = SchedulingQueue(
             self.clock,
             sort_key=lambda pod, queued_at: (-pod.priority, queued_at),
-            pre_enqueue=lambda pod: self.pre_enqueue(pod),
+            pre_enqueue=lambda pod: self.pre_enqueue(pod),  # noqa: PLW0108 -- a test may replace the method later
             hints_of=lambda _pod: self.hints,
             observer=self,
             waits=waits,
