@@ -34,12 +34,15 @@ NO_NODES: Final = "no nodes available to schedule pods"
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The pod should run on `node_name`. `rejected`: how many nodes each plugin rejected."""
+    """The pod should run on `node_name`. `rejected`: how many nodes each plugin rejected.
+
+    `score` is None if only one node is feasible: Score does not run then, as in kube-scheduler.
+    """
 
     pod: PodInfo
     node_name: str
     state: CycleState
-    score: int
+    score: int | None
     runner_up: tuple[str, int] | None
     evaluated: int
     feasible: int
@@ -256,7 +259,7 @@ def _place(
             pod=pod,
             node_name=names[feasible.slots[0]],
             state=state,
-            score=0,
+            score=None,
             runner_up=None,
             evaluated=search.evaluated,
             feasible=1,

@@ -135,8 +135,8 @@ def test_an_overcommitted_node_fails_the_check():
             id="a tie between two feasible nodes",
         ),
         pytest.param(
-            {"score": 0, "nodes": 3, "feasible": 1, "rejected": {"NodeName": 2}},
-            "score 0, the only feasible node; 1/3 feasible, NodeName rejected 2",
+            {"nodes": 3, "feasible": 1, "rejected": {"NodeName": 2}},
+            "the only feasible node; 1/3 feasible, NodeName rejected 2",
             id="only one feasible node",
         ),
     ],
@@ -158,12 +158,12 @@ def test_the_exit_status_is_1_if_a_check_fails_or_none_ran():
 
 
 def test_plain_lines_report_each_placement_once():
-    state = state_with("a", decisions={"p0": {"policy": "x", "generation": 0, "score": 1, "nodes": 1, "feasible": 1}})
+    state = state_with("a", decisions={"p0": {"policy": "x", "generation": 0, "nodes": 1, "feasible": 1}})
     console = Console(file=io.StringIO(), width=40)
     display = PlainDisplay(console, state)
     display.update()
     display.update()
-    assert console.file.getvalue() == "p0 -> a [x]: score 1, the only feasible node; 1/1 feasible\n"
+    assert console.file.getvalue() == "p0 -> a [x]: the only feasible node; 1/1 feasible\n"
 
 
 @pytest.mark.parametrize("nodes", [pytest.param(3, id="few nodes"), pytest.param(60, id="more nodes than fit")])

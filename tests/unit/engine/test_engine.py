@@ -47,6 +47,22 @@ class TestPlacement:
                 "rejected": {"NodeResourcesFit": 1},
             }
 
+    async def test_the_decision_has_no_score_if_only_one_node_is_feasible(self):
+        rig = Rig()
+        rig.node("a")
+        rig.node("full", allocatable={"cpu": "1"})
+        rig.pod("web", requests={"cpu": "2"})
+        async with deciding(rig):
+            (annotations,) = rig.cluster.annotations
+            assert json.loads(annotations[ANNOTATION]) == {
+                "policy": "built-in-default",
+                "generation": 0,
+                "node": "a",
+                "nodes": 2,
+                "feasible": 1,
+                "rejected": {"NodeResourcesFit": 1},
+            }
+
     async def test_pods_wait_for_a_first_node_and_are_then_bound(self):
         rig = Rig()
         rig.pod("web")

@@ -140,7 +140,7 @@ def reason(pod: DemoPod) -> str:
     decision = pod.decision
     if not decision:
         return "no decision recorded"
-    parts = [f"score {decision['score']}"]
+    parts = [f"score {decision['score']}"] if "score" in decision else []
     runner_up = decision.get("runnerUp")
     if runner_up is None:
         parts.append("the only feasible node")

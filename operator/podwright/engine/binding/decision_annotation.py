@@ -17,16 +17,17 @@ ANNOTATION: Final = "podwright.dev/decision"
 
 def annotations_of(policy: CompiledPolicy, placement: Placement) -> dict[str, str]:
     """Policy and generation, the node and its score, the runner-up, how many nodes were evaluated and feasible, and how many each
-    plugin rejected.
+    plugin rejected. The score is left out if only one node is feasible, because Score does not run then.
     """
     decision: dict[str, Any] = {
         "policy": policy.name,
         "generation": policy.generation,
         "node": placement.node_name,
-        "score": placement.score,
         "nodes": placement.evaluated,
         "feasible": placement.feasible,
     }
+    if placement.score is not None:
+        decision["score"] = placement.score
     if placement.runner_up is not None:
         decision["runnerUp"] = {"node": placement.runner_up[0], "score": placement.runner_up[1]}
     rejected = {plugin: count for plugin, count in placement.rejected.items() if count}
