@@ -18,8 +18,8 @@ from podwright.core.state.cache import Cache
 class AffectedMembers:
     """Members as positions in the placements. May name too many, but not too few.
 
-    A pod affects the members on its own node, and those in the domains that filters of scope DOMAIN name. With a filter of scope
-    CLUSTER it affects all members.
+    A pod affects the members on its own node, and those in the domains that filters of scope DOMAIN name. With a filter
+    or PreFilter plugin of scope CLUSTER it affects all members.
     """
 
     def __init__(self, framework: Framework, cache: Cache, placements: Sequence[Placement], *, thorough: bool) -> None:
@@ -28,7 +28,8 @@ class AffectedMembers:
         members = [placement.pod for placement in placements]
         self._cache = cache
         self._all = frozenset(range(len(placements)))
-        self._always_all = thorough or any(plugin.scope is Scope.CLUSTER for plugin in plugins)
+        rejecting = framework.at(Point.PRE_FILTER, Point.FILTER)
+        self._always_all = thorough or any(plugin.scope is Scope.CLUSTER for plugin in rejecting)
         self.domain_filters = frozenset(plugin.name for plugin in plugins if isinstance(plugin, DomainPlugin))
         """The names of filters whose verdicts change only for members in `beyond_node`."""
         noticing = [

@@ -57,6 +57,16 @@ class CountingQuietCluster(Plugin, PreFilterPlugin, PreFilterExtensions, FilterP
         return NOISY if state.data[self.name] else None
 
 
+class QuietClusterPreFilter(Plugin, PreFilterPlugin):
+    """The same without a filter."""
+
+    name = "QuietCluster"
+
+    def pre_filter(self, state, pod):
+        infos = self.handle.cache.nodes.values()
+        return NOISY if any("noisy" in other.labels for info in infos for other in info.pods.values()) else None
+
+
 BOTH = pytest.mark.parametrize(
     "plugin",
     [
@@ -71,7 +81,7 @@ def profile_with(plugin):
     return classes, {"multiPoint": {"enabled": [{"name": plugin.name}]}}
 
 
-@BOTH
+@pytest.mark.parametrize("plugin", [QuietCluster, CountingQuietCluster, QuietClusterPreFilter])
 def test_a_gang_preempts_a_pod_that_the_plugin_notices_on_a_node_too_small_for_any_member(plugin):
     classes, plugins = profile_with(plugin)
     nodes = [room("big", 4), make_node("small", allocatable={"cpu": "500m"})]
