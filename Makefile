@@ -48,22 +48,22 @@ cluster: venv ## start a real control plane, print its kubeconfig, run until Ctr
 	@$(BIN)/python -m podwright.testing up $(ARGS)
 
 .PHONY: faults
-faults: venv ## break all that is around the operator, the long tests too, and print the figures (ARGS="-k etcd")
+faults: venv ## all fault tests, including the long ones, with their figures (ARGS="-k etcd")
 	PODWRIGHT_FAULTS=all $(BIN)/python -m pytest tests/faults $(ARGS)
 
 .PHONY: e2e
 e2e: venv ## Kubernetes' own scheduling specs, with kube-scheduler and with Podwright (ARGS=--help)
 	PYTHONPATH=tests $(BIN)/python -m tests.e2e.upstream $(ARGS)
 
-bench: venv ## set Podwright beside kube-scheduler on a real control plane (ARGS=--help)
+bench: venv ## compare Podwright with kube-scheduler on a real control plane (ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# The order is that of importance, and each line adds to the result whatever became of the others; the same command goes on
-# where it was broken off, and tries again what failed.
+# The most important runs come first. Each line adds its runs to the result, even if another line failed. Repeating the command
+# resumes it and retries the runs that failed.
 PREPARED ?= $(HOME)/.cache/podwright/benchmarks
 FULL = $(BIN)/python -m benchmarks --resume --output $(RESULT) --data $(PREPARED) --pairs 5
 PAIR := --series podwright --series kube_scheduler
-bench-full: venv ## all that a release shows, into RESULT=FILE; about an hour on two cores (ARGS=--prepare: only prepare)
+bench-full: venv ## everything that a release publishes, into RESULT=FILE; about an hour on two cores (ARGS=--prepare: only prepare)
 	-$(FULL) --set full $(PAIR) --series null:2 $(ARGS)
 	-$(FULL) --workload SchedulingBasic --size 1000Nodes --mode live --rate 50 --pods 1000 $(PAIR) --series null:1 $(ARGS)
 	-$(FULL) --set start $(PAIR) --series null:1 $(ARGS)
@@ -76,7 +76,7 @@ bench-table: venv ## write the README's section on speed from the result it name
 	$(BIN)/python -m benchmarks.report $(RESULT) --readme README.md
 
 .PHONY: profile bench-table bench-full
-profile: venv ## where the operator's time goes under a workload: flame graph and top functions (ARGS=--help)
+profile: venv ## profile the operator under a workload: flame graph and top functions (ARGS=--help)
 	$(BIN)/python -m benchmarks.profiler $(ARGS)
 
 # --- the CRD ----------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""Podwright beside kube-scheduler, on the same API server, the same machine, in the same run.
+"""Compares Podwright with kube-scheduler on the same machine, with the same API server and the same workloads.
 
-`python -m benchmarks` is the command (`make bench`). Read `run` for what one measurement is, `workloads` for what is scheduled,
-`schedulers` for who schedules, `results` for what is kept.
+`python -m benchmarks` is the command (`make bench`). `workloads` reads the workload files, `schedulers` starts the schedulers,
+`run_plan` orders the runs, `measurement` makes one of them, and `results` saves the figures.
 """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: run workloads with each scheduler in turn, and print and keep the figures."""
+"""`python -m benchmarks`: run each workload with each scheduler in turn, then print and save the figures."""
 
 import json
 import sys
@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks.plan import Plan, Run, carry_out, prepare_all, resized
+from benchmarks.measurement import Settings
 from benchmarks.results import OURS, THEIRS, Journal, machine, summarize
-from benchmarks.run import Settings
+from benchmarks.run_plan import Plan, Run, execute, prepare_all, resized
 from benchmarks.schedulers import KUBE_SCHEDULER, NULL, Series, podwright
-from benchmarks.table import table
+from benchmarks.summary_table import summary_table
 from benchmarks.workloads import Workload, load
 from podwright.testing import Binaries, BinariesMissingError, BuildError, ProcessError
 
@@ -25,33 +25,54 @@ _RUN_LABELS = ("smoke", "thin", "quick", "full", "start", "scale")
 
 
 @click.command()
-@click.option("--set", "label", type=click.Choice(_RUN_LABELS), default="thin", show_default=True, help="Which sizes.")
-@click.option("--quick", is_flag=True, help="The same as --set quick: the workloads for every day.")
-@click.option("--workload", "names", multiple=True, help="Only workloads of this name; may be given again.")
-@click.option("--size", "sizes", multiple=True, help="These sizes instead of the set's, 5000Nodes, say.")
-@click.option("--nodes", type=int, help="So many nodes, whatever the workload's file says.")
-@click.option("--pods", type=int, help="So many measured pods.")
-@click.option("--pairs", default=1, show_default=True, help="How often each scheduler runs, in turn.")
+@click.option(
+    "--set",
+    "label",
+    type=click.Choice(_RUN_LABELS),
+    default="thin",
+    show_default=True,
+    help="The set of workload sizes to run.",
+)
+@click.option("--quick", is_flag=True, help="Short for --set quick: the everyday workloads.")
+@click.option("--workload", "names", multiple=True, help="Run only workloads of this name. Repeatable.")
+@click.option(
+    "--size", "sizes", multiple=True, help="Run these sizes instead of the set's, for example 5000Nodes. Repeatable."
+)
+@click.option("--nodes", type=int, help="Number of nodes; overrides the workload's file.")
+@click.option("--pods", type=int, help="Number of measured pods; overrides the workload's file.")
+@click.option("--pairs", default=1, show_default=True, help="Number of rounds; the schedulers take turns in each.")
 @click.option(
     "--series",
     multiple=True,
     default=_SERIES,
     show_default=True,
     metavar="NAME[:TIMES]",
-    help=f"Who runs, in how many of the pairs at most; of {', '.join(_SERIES + _INTAKES)}. May be given again.",
+    help=f"A scheduler to run, and at most how many rounds it takes part in: {', '.join(_SERIES + _INTAKES)}. Repeatable.",
 )
 @click.option("--mode", type=click.Choice(["backlog", "live", "both"]), default="backlog", show_default=True)
-@click.option("--rate", default=0.0, help="Pods a second in live mode; 0: as fast as they are taken.")
-@click.option("--fsync", is_flag=True, help="Let etcd wait for the disk.")
-@click.option("--podwright-argument", "arguments", multiple=True, help="A further argument of `podwright run`.")
-@click.option("--output", type=click.Path(path_type=Path), default=_RESULTS / "latest.json", help="The summary's file.")
-@click.option("--resume", is_flag=True, help="Go on where an earlier run with the same output was broken off, or add.")
 @click.option(
-    "--redo", type=float, help="With --resume: run again where others took more than this share of the machine."
+    "--rate", default=0.0, help="Pods created per second in live mode; 0: as fast as the API server accepts them."
 )
-@click.option("--minutes", default=0.0, help="Begin no run after so many minutes; 0: without end.")
-@click.option("--data", type=click.Path(path_type=Path), help="Keep prepared clusters in this folder, and take them.")
-@click.option("--prepare", is_flag=True, help="Only fill the --data folder.")
+@click.option("--fsync", is_flag=True, help="Let etcd wait until writes are on disk.")
+@click.option(
+    "--podwright-argument", "arguments", multiple=True, help="An extra argument for `podwright run`. Repeatable."
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=_RESULTS / "latest.json", help="The file for the summary."
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Keep the runs of earlier commands with the same output, and make only the missing ones.",
+)
+@click.option(
+    "--redo",
+    type=float,
+    help="With --resume: repeat runs during which other processes used more than this share of the machine.",
+)
+@click.option("--minutes", default=0.0, help="Start no run after this many minutes; 0: no limit.")
+@click.option("--data", type=click.Path(path_type=Path), help="Folder that keeps prepared clusters for later commands.")
+@click.option("--prepare", is_flag=True, help="Prepare the clusters in the --data folder, and run nothing.")
 def main(
     label: str,
     quick: bool,
@@ -72,7 +93,7 @@ def main(
     data: Path | None,
     prepare: bool,
 ) -> None:
-    """Set Podwright beside kube-scheduler on a real control plane."""
+    """Compare Podwright with kube-scheduler on a real control plane."""
     chosen = [
         resized(workload, nodes, pods)
         for workload in load()
@@ -80,7 +101,7 @@ def main(
         and (workload.size in sizes if sizes else ("quick" if quick else label) in workload.labels)
     ]
     if not chosen:
-        raise click.UsageError("no workload is chosen")
+        raise click.UsageError("no workload matches")
     modes = ("backlog", "live") if mode == "both" else (mode,)
     settings = [Settings(each == "backlog", rate if each == "live" else 0.0, fsync) for each in modes]
     plan = Plan(chosen, settings, [_series(text, pairs, arguments) for text in series], minutes)
@@ -95,41 +116,43 @@ def main(
             return
         journal = Journal(output.with_suffix(".runs.jsonl"), resume=resume)
         if redo is not None:
-            click.echo(f"{journal.drop_disturbed(redo)} disturbed runs are forgotten", err=True)
+            click.echo(f"{journal.drop_disturbed(redo)} disturbed runs dropped", err=True)
         if failures := _run(plan, journal, binaries, folder, output):
             sys.exit("\n".join(failures))
 
 
 def _series(text: str, pairs: int, arguments: Sequence[str]) -> tuple[Series, int]:
-    """NAME or NAME:TIMES."""
+    """The series of NAME or NAME:TIMES, and the number of rounds that it takes part in."""
     name, _, times = text.partition(":")
-    everyone = {OURS: podwright(tuple(arguments)), THEIRS: KUBE_SCHEDULER, "null": NULL}
+    known = {OURS: podwright(tuple(arguments)), THEIRS: KUBE_SCHEDULER, "null": NULL}
     for intake in _INTAKES:
-        everyone[intake] = podwright((f"--pod-intake={intake.removeprefix('podwright_')}", *arguments), intake)
-    if name not in everyone or (times and not times.isdecimal()):
-        raise click.BadParameter(f"{text}: NAME or NAME:TIMES, NAME being one of {', '.join(everyone)}")
-    return everyone[name], min(pairs, int(times)) if times else pairs
+        known[intake] = podwright((f"--pod-intake={intake.removeprefix('podwright_')}", *arguments), intake)
+    if name not in known or (times and not times.isdecimal()):
+        raise click.BadParameter(f"{text}: NAME or NAME:TIMES, NAME being one of {', '.join(known)}")
+    return known[name], min(pairs, int(times)) if times else pairs
 
 
 def _run(plan: Plan, journal: Journal, binaries: Binaries, folder: Path, output: Path) -> list[str]:
-    described = machine(binaries.versions)
+    this_machine = machine(binaries.versions)
 
-    def keep(_run: Run | None = None) -> None:
-        output.write_text(json.dumps(summarize(journal.records, described), indent=1) + "\n")
+    def save(_run: Run | None = None) -> None:
+        output.write_text(json.dumps(summarize(journal.records, this_machine), indent=1) + "\n")
 
-    failures = carry_out(plan, journal, binaries, folder, keep)
-    keep()
+    failures = execute(plan, journal, binaries, folder, save)
+    save()
     _print(plan, journal)
-    click.echo(f"kept in {output}")
+    click.echo(f"saved to {output}")
     return failures
 
 
 def _print(plan: Plan, journal: Journal) -> None:
     console = Console(width=110)
-    asked: list[tuple[Workload, str]] = [(each, settings.mode) for each in plan.workloads for settings in plan.of(each)]
-    for workload, mode in asked:
-        for entry in summarize(journal.of(workload, mode), {}):
-            console.print(table(entry))
+    measured: list[tuple[Workload, str]] = [
+        (each, settings.mode) for each in plan.workloads for settings in plan.settings_for(each)
+    ]
+    for workload, mode in measured:
+        for entry in summarize(journal.records_of(workload, mode), {}):
+            console.print(summary_table(entry))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What samples of stacks say: a flame graph as SVG, and the functions that take the time as text.
+"""Turns stack samples into a flame graph (SVG) and a list of the most expensive functions (text).
 
-Stacks come as `outermost;…;innermost count` lines, as py-spy writes them (`--format raw`) and `sampler` does. Equal stacks may come again.
+The input has lines `outermost;…;innermost count`, as py-spy (`--format raw`) and `sampler` write them. A stack may occur on several lines.
 """
 
 import zlib
@@ -12,15 +12,15 @@ from html import escape
 Stack = tuple[str, ...]
 
 _WIDTH = 1400
-_ROW = 17
-_LETTER = 6.6
-_LEAST = 0.4
+_ROW_HEIGHT = 17
+_LETTER_WIDTH = 6.6
+_MIN_WIDTH = 0.4
 _HUES = (("podwright", 20), ("benchmarks", 200), ("kopf", 290), ("orjson", 120), ("numpy", 120))
 _OTHER_HUE = 210
 
 
 def read_stacks(lines: Iterable[str]) -> Counter[Stack]:
-    """Samples by stack. Raises ValueError for a line that is not one."""
+    """Samples by stack. Raises ValueError for a malformed line."""
     stacks: Counter[Stack] = Counter()
     for line in lines:
         if line.strip():
@@ -30,18 +30,18 @@ def read_stacks(lines: Iterable[str]) -> Counter[Stack]:
 
 
 def top(stacks: Mapping[Stack, int], count: int = 40) -> str:
-    """The functions with the most samples of their own, and those with the most in them and below, in percent."""
+    """Functions ranked by their own samples, then by samples including callees, as shares of all samples."""
     own: Counter[str] = Counter()
-    below: Counter[str] = Counter()
+    with_callees: Counter[str] = Counter()
     for stack, samples in stacks.items():
         own[stack[-1]] += samples
         for frame in set(stack):
-            below[frame] += samples
+            with_callees[frame] += samples
     total = sum(stacks.values())
     lines = [f"{total} samples", "", "   own  with callees"]
-    lines += [_line(own[frame], below[frame], total, frame) for frame in _most(own, count)]
-    lines += ["", "   own  with callees, by those"]
-    lines += [_line(own[frame], below[frame], total, frame) for frame in _most(below, count)]
+    lines += [_line(own[frame], with_callees[frame], total, frame) for frame in _most(own, count)]
+    lines += ["", "   own  with callees, sorted by the latter"]
+    lines += [_line(own[frame], with_callees[frame], total, frame) for frame in _most(with_callees, count)]
     return "\n".join(lines) + "\n"
 
 
@@ -49,13 +49,13 @@ def _most(samples: Mapping[str, int], count: int) -> list[str]:
     return sorted(samples, key=lambda frame: (-samples[frame], frame))[:count]
 
 
-def _line(own: int, below: int, total: int, frame: str) -> str:
-    return f"{own / total:6.1%} {below / total:6.1%}  {frame}"
+def _line(own: int, with_callees: int, total: int, frame: str) -> str:
+    return f"{own / total:6.1%} {with_callees / total:6.1%}  {frame}"
 
 
 @dataclass(slots=True)
 class _Node:
-    """A frame with all samples that pass through it."""
+    """A frame, and the samples that contain it at this position."""
 
     samples: int = 0
     children: dict[str, "_Node"] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class _Box:
 
 
 def flame_graph(stacks: Mapping[Stack, int], title: str) -> str:
-    """SVG: each box a function, as wide as its share of the samples, over its caller; a pointer on it shows the figures."""
+    """An SVG document. Each box is a function: above its caller, as wide as its share of samples, with the figures as a tooltip."""
     root = _Node()
     for stack, samples in stacks.items():
         node = root
@@ -79,8 +79,8 @@ def flame_graph(stacks: Mapping[Stack, int], title: str) -> str:
             node = node.children.setdefault(frame, _Node())
             node.samples += samples
     total = max(root.samples, 1)
-    boxes = [box for box in _boxes("all", root, 0, 0) if box.samples / total * _WIDTH >= _LEAST]
-    height = (max((box.depth for box in boxes), default=0) + 3) * _ROW
+    boxes = [box for box in _boxes("all", root, 0, 0) if box.samples / total * _WIDTH >= _MIN_WIDTH]
+    height = (max((box.depth for box in boxes), default=0) + 3) * _ROW_HEIGHT
     drawn = "\n".join(_draw(box, total, height) for box in boxes)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="monospace" font-size="11">\n'
@@ -97,16 +97,16 @@ def _boxes(name: str, node: _Node, start: int, depth: int) -> Iterator[_Box]:
 
 def _draw(box: _Box, total: int, height: int) -> str:
     x, width = box.start / total * _WIDTH, box.samples / total * _WIDTH
-    y = height - (box.depth + 1) * _ROW
-    room = int((width - 4) / _LETTER)
+    y = height - (box.depth + 1) * _ROW_HEIGHT
+    room = int((width - 4) / _LETTER_WIDTH)
     label = f'<text x="{x + 2:.1f}" y="{y + 12}">{escape(box.name[:room])}</text>' if room > 2 else ""
     return (
         f"<g><title>{escape(box.name)}: {box.samples} samples, {box.samples / total:.1%}</title>"
-        f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_ROW - 1}" fill="{_colour(box.name)}"/>{label}</g>'
+        f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_ROW_HEIGHT - 1}" fill="{_colour(box.name)}"/>{label}</g>'
     )
 
 
 def _colour(name: str) -> str:
-    """A hue for each library, a shade for each function."""
+    """One hue per library, one shade per function."""
     hue = next((hue for library, hue in _HUES if library in name), _OTHER_HUE)
     return f"hsl({hue},70%,{62 + zlib.crc32(name.encode()) % 22}%)"

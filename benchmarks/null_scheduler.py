@@ -1,7 +1,7 @@
-"""A scheduler that decides nothing: the next pod goes to the next node.
+"""A scheduler that makes no decisions: it binds pods to nodes round robin.
 
-For each pod it posts the Binding and the `Scheduled` event, as every scheduler must, so its rate is what the machine, the API server and etcd
-allow. Run as a process: `python -m benchmarks.null_scheduler KUBECONFIG SCHEDULER_NAME`.
+It posts the Binding and the `Scheduled` event of each pod, as every scheduler must. Its rate is the limit of the machine, the API server
+and etcd. Run it as a process: `python -m benchmarks.null_scheduler KUBECONFIG SCHEDULER_NAME`.
 """
 
 import asyncio
@@ -11,31 +11,31 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.http import Api, Json, connect
+from benchmarks.http_client import Api, Json, connect
 
-IN_FLIGHT = 32
+WORKERS = 32
 
 
 async def schedule(kubeconfig: Path, scheduler_name: str) -> None:
-    """Bind every pod of ours, now and later, until cancelled."""
+    """Bind all present and future pods of `scheduler_name` until cancelled."""
     async with connect(kubeconfig) as api:
         nodes = [item["metadata"]["name"] for item in (await api.get("/api/v1/nodes"))["items"]]
         selector = f"fieldSelector=spec.nodeName%3D,spec.schedulerName%3D{scheduler_name}"
         listed = await api.get(f"/api/v1/pods?{selector}")
         pending: asyncio.Queue[Json] = asyncio.Queue()
         for pod in listed["items"]:
-            enqueue(pod, pending)
+            _enqueue(pod, pending)
         targets = itertools.cycle(nodes)
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(IN_FLIGHT):
+            for _ in range(WORKERS):
                 tasks.create_task(_bind_next(api, pending, targets, scheduler_name))
             version = listed["metadata"]["resourceVersion"]
             async for event in api.watch(f"/api/v1/pods?{selector}", version):
                 if event["type"] == "ADDED":
-                    enqueue(event["object"], pending)
+                    _enqueue(event["object"], pending)
 
 
-def enqueue(pod: Json, pending: "asyncio.Queue[Json]") -> None:
+def _enqueue(pod: Json, pending: "asyncio.Queue[Json]") -> None:
     if not pod["spec"].get("schedulingGates"):
         pending.put_nowait(pod["metadata"])
 
@@ -45,13 +45,15 @@ async def _bind_next(api: Api, pending: "asyncio.Queue[Json]", targets: "itertoo
         pod = await pending.get()
         node = next(targets)
         if (
-            await api.post(f"/api/v1/namespaces/{pod['namespace']}/pods/{pod['name']}/binding", binding(pod, node))
+            await api.post(f"/api/v1/namespaces/{pod['namespace']}/pods/{pod['name']}/binding", _binding(pod, node))
             == 201
         ):
-            await api.post(f"/apis/events.k8s.io/v1/namespaces/{pod['namespace']}/events", scheduled(pod, node, name))
+            await api.post(
+                f"/apis/events.k8s.io/v1/namespaces/{pod['namespace']}/events", _scheduled_event(pod, node, name)
+            )
 
 
-def binding(pod: Json, node: str) -> Json:
+def _binding(pod: Json, node: str) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -60,7 +62,7 @@ def binding(pod: Json, node: str) -> Json:
     }
 
 
-def scheduled(pod: Json, node: str, name: str) -> Json:
+def _scheduled_event(pod: Json, node: str, name: str) -> Json:
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",

@@ -1,6 +1,6 @@
-"""`make profile`: where the operator's time goes under a workload, as a flame graph (SVG) and a text of the top functions.
+"""`make profile`: profiles the operator under a workload, and writes a flame graph (SVG) and the top functions (text).
 
-py-spy samples it from outside; where that is not allowed (ptrace), `sampler` does so from inside.
+py-spy samples the process from outside. Where ptrace is not allowed, `sampler` samples it from inside.
 """
 
 import shutil
@@ -15,49 +15,58 @@ from pathlib import Path
 
 import click
 
-from benchmarks.cluster import prepare
 from benchmarks.flamegraph import flame_graph, read_stacks, top
-from benchmarks.plan import resized
-from benchmarks.run import RunFailed, Settings, measure
+from benchmarks.measurement import RunFailed, Settings, measure
+from benchmarks.prepared_cluster import prepare
+from benchmarks.run_plan import resized
 from benchmarks.schedulers import CHECKOUT, Installed, Series, podwright
 from benchmarks.workloads import Workload, load
 from podwright.testing import Binaries, BinariesMissingError, BuildError, ControlPlane, Process, ProcessError
 
-_RATE = 250
-_ATTACHED_S = 0.7
+_SAMPLES_PER_S = 250
+_ATTACH_TIMEOUT_S = 0.7
 _ATTEMPTS = 5
-_WRITTEN_S = 30
+_WRITE_TIMEOUT_S = 30
 
 
 @dataclass
 class PySpy:
-    """py-spy beside a process, writing its stacks to a file when the process ends."""
+    """py-spy attached to a process. It writes the stacks to a file when the process ends."""
 
     program: str
     target: Path
     child: "subprocess.Popen[bytes] | None" = None
 
     def attach(self, pid: int) -> None:
-        """Begin. Raises click.ClickException if it will not: the process may not be looked into."""
-        command = [self.program, "record", "--pid", str(pid), "--rate", str(_RATE), "--function", "--nonblocking"]
+        """Start sampling. Raises click.ClickException if py-spy may not attach to the process."""
+        command = [
+            self.program,
+            "record",
+            "--pid",
+            str(pid),
+            "--rate",
+            str(_SAMPLES_PER_S),
+            "--function",
+            "--nonblocking",
+        ]
         command += ["--format", "raw", "--output", str(self.target)]
-        for _ in range(_ATTEMPTS):  # at first the process is not yet the Python program that it will be
-            time.sleep(_ATTACHED_S / 2)
+        for _ in range(_ATTEMPTS):  # just after the fork the process does not run Python yet
+            time.sleep(_ATTACH_TIMEOUT_S / 2)
             self.child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             with suppress(subprocess.TimeoutExpired):
-                self.child.wait(_ATTACHED_S)
+                self.child.wait(_ATTACH_TIMEOUT_S)
                 continue
             return
-        raise click.ClickException("py-spy cannot look into processes here; try --sampler")
+        raise click.ClickException("py-spy cannot attach to processes here; try --sampler")
 
     def finish(self) -> None:
-        """Wait until the stacks are written, after the process has ended."""
+        """Wait until py-spy has written the stacks, after the process has ended."""
         if self.child is not None:
-            self.child.wait(_WRITTEN_S)
+            self.child.wait(_WRITE_TIMEOUT_S)
 
 
 def py_spy() -> str | None:
-    """py-spy, if it is installed and may look into a process that is not its child."""
+    """The path of py-spy, or None if it is missing or may not attach to a process that is not its child."""
     program = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if program is None:
         return None
@@ -65,12 +74,12 @@ def py_spy() -> str | None:
     with subprocess.Popen(idle, stdout=subprocess.PIPE) as probe:
         assert probe.stdout is not None
         probe.stdout.readline()
-        looked = subprocess.run([program, "dump", "--pid", str(probe.pid)], capture_output=True, check=False)
+        dump = subprocess.run([program, "dump", "--pid", str(probe.pid)], capture_output=True, check=False)
         probe.kill()
-    return program if looked.returncode == 0 else None
+    return program if dump.returncode == 0 else None
 
 
-def _watched(spy: PySpy, arguments: tuple[str, ...]) -> Series:
+def _with_py_spy(spy: PySpy, arguments: tuple[str, ...]) -> Series:
     plain = podwright(arguments)
 
     def start(cluster: ControlPlane, installed: Installed) -> Process:
@@ -81,7 +90,7 @@ def _watched(spy: PySpy, arguments: tuple[str, ...]) -> Series:
     return Series(plain.name, start)
 
 
-def _sampled(target: Path, arguments: tuple[str, ...]) -> Series:
+def _with_sampler(target: Path, arguments: tuple[str, ...]) -> Series:
     return podwright(
         arguments, program=("-m", "benchmarks.sampler", str(target)), environ={"PYTHONPATH": str(CHECKOUT)}
     )
@@ -90,7 +99,7 @@ def _sampled(target: Path, arguments: tuple[str, ...]) -> Series:
 def profile(
     workload: Workload, settings: Settings, arguments: tuple[str, ...], folder: Path, *, spy: str | None
 ) -> Path:
-    """Run it, and write NAME.svg, NAME.txt and NAME.stacks to `folder`; the path of the first. Raises RunFailed."""
+    """Run the workload, and write NAME.svg, NAME.txt and NAME.stacks to `folder`. Returns NAME.svg. Raises RunFailed."""
     binaries = Binaries()
     folder.mkdir(parents=True, exist_ok=True)
     stem = folder / f"{workload.name}-{workload.size}-{'backlog' if settings.backlog else 'live'}"
@@ -99,19 +108,19 @@ def profile(
     finish: Callable[[], None] = lambda: None  # noqa: E731
     if spy:
         watcher = PySpy(spy, stacks)
-        series, finish = _watched(watcher, arguments), watcher.finish
+        series, finish = _with_py_spy(watcher, arguments), watcher.finish
     else:
-        series = _sampled(stacks, arguments)
+        series = _with_sampler(stacks, arguments)
     with tempfile.TemporaryDirectory(prefix="podwright-bench-") as data:
         prepared = prepare(workload, Path(data), binaries, backlog=settings.backlog)
         figures = measure(series, prepared, settings, binaries)
     finish()
     samples = read_stacks(stacks.read_text().splitlines())
     if not samples:
-        raise RunFailed("the profiler has seen nothing")
+        raise RunFailed("the profiler took no samples")
     title = (
-        f"{workload.title}, {settings.mode}, by {'py-spy' if spy else 'the sampler inside'}: "
-        f"{sum(samples.values())} samples of busy threads, {figures['cpu_ms_per_pod']:.2f} ms of CPU a pod"
+        f"{workload.title}, {settings.mode}, by {'py-spy' if spy else 'the built-in sampler'}: "
+        f"{sum(samples.values())} samples of busy threads, {figures['cpu_ms_per_pod']:.2f} ms of CPU per pod"
     )
     stem.with_suffix(".svg").write_text(flame_graph(samples, title))
     stem.with_suffix(".txt").write_text(f"{title}\n{top(samples)}")
@@ -121,17 +130,21 @@ def profile(
 @click.command()
 @click.option("--workload", "name", default="SchedulingBasic", show_default=True)
 @click.option("--size", default="1000Nodes", show_default=True)
-@click.option("--nodes", type=int, help="So many nodes, whatever the workload's file says.")
-@click.option("--pods", type=int, help="So many measured pods.")
+@click.option("--nodes", type=int, help="Number of nodes; overrides the workload's file.")
+@click.option("--pods", type=int, help="Number of measured pods; overrides the workload's file.")
 @click.option("--mode", type=click.Choice(["backlog", "live"]), default="backlog", show_default=True)
-@click.option("--rate", default=0.0, help="Pods a second in live mode; 0: as fast as they are taken.")
-@click.option("--podwright-argument", "arguments", multiple=True, help="A further argument of `podwright run`.")
-@click.option("--sampler", is_flag=True, help="Sample from inside, even if py-spy can be used.")
+@click.option(
+    "--rate", default=0.0, help="Pods created per second in live mode; 0: as fast as the API server accepts them."
+)
+@click.option(
+    "--podwright-argument", "arguments", multiple=True, help="An extra argument for `podwright run`. Repeatable."
+)
+@click.option("--sampler", is_flag=True, help="Use the built-in sampler, even if py-spy works.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(__file__).parent / "results" / "profiles",
-    help="The folder for the files.",
+    help="The folder for the output files.",
 )
 def main(
     name: str,
@@ -144,13 +157,13 @@ def main(
     sampler: bool,
     output: Path,
 ) -> None:
-    """Profile the operator under a workload of the benchmark."""
+    """Profile the operator under a benchmark workload."""
     found = [each for each in load() if (each.name, each.size) == (name, size)]
     if not found:
         raise click.UsageError(f"there is no workload {name} of size {size}")
     spy = None if sampler else py_spy()
     if spy is None and not sampler:
-        click.echo("py-spy is not there or may not look into processes: sampling from inside", err=True)
+        click.echo("py-spy is missing or may not attach to processes: using the built-in sampler", err=True)
     settings = Settings(mode == "backlog", rate)
     written = profile(resized(found[0], nodes, pods), settings, arguments, output, spy=spy)
     click.echo(written.with_suffix(".txt").read_text())

@@ -1,7 +1,8 @@
-"""What a benchmark leaves behind: every run as a line, appended as it ends, and the summary as a JSON list.
+"""The files of a benchmark: a journal with one line per run, appended when the run ends, and a summary as a JSON list.
 
-Runs of several command lines may go into one file, if each but the first is resumed. A summary's entry is one workload: the median of each figure for each scheduler, and under `ratio` the median over the pairs of ours
-divided by kube-scheduler's, with `ratio_spread` from the least to the greatest.
+Several commands may share a journal if all but the first use `--resume`. A summary's entry is one workload. It has the median of
+each figure for each scheduler. `ratio` is the median over the pairs of Podwright's figure divided by kube-scheduler's, and
+`ratio_spread` the smallest and largest such ratio.
 """
 
 import json
@@ -27,7 +28,7 @@ _DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Which run it is: two of the same key would repeat each other."""
+    """Identifies a run within a journal."""
 
     workload: str
     size: str
@@ -38,7 +39,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A run that came to its end."""
+    """A completed run."""
 
     key: Key
     nodes: int
@@ -47,22 +48,22 @@ class Record:
 
 
 class Journal:
-    """The runs so far, in a file of one JSON object a line. A last line that was broken off is as good as not written."""
+    """The completed runs, in a file with one JSON object per line. An incomplete last line is ignored."""
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         self._path = path
         self.records: list[Record] = []
         path.parent.mkdir(parents=True, exist_ok=True)
-        whole = path.read_text().rpartition("\n")[0].splitlines() if resume and path.exists() else []
-        for line in map(json.loads, whole):
+        lines = path.read_text().rpartition("\n")[0].splitlines() if resume and path.exists() else []
+        for line in map(json.loads, lines):
             self.records.append(Record(Key(**line["key"]), line["nodes"], line["figures"], line.get("commit", "")))
-        path.write_text("".join(f"{line}\n" for line in whole))
+        path.write_text("".join(f"{line}\n" for line in lines))
 
     def has(self, key: Key) -> bool:
         return any(record.key == key for record in self.records)
 
     def drop_disturbed(self, share: float) -> int:
-        """Forget the runs during which others took more than this share of the machine; how many those were."""
+        """Drop the runs during which other processes used more than this share of the machine. Returns their number."""
         kept = [record for record in self.records if record.figures.get("others_cpu_share", 0.0) <= share]
         dropped = len(self.records) - len(kept)
         self.records = kept
@@ -74,7 +75,7 @@ class Journal:
         with self._path.open("a") as file:
             file.write(_line(record))
 
-    def of(self, workload: Workload, mode: str) -> list[Record]:
+    def records_of(self, workload: Workload, mode: str) -> list[Record]:
         return [
             record
             for record in self.records
@@ -87,7 +88,7 @@ def _line(record: Record) -> str:
 
 
 def summarize(records: Iterable[Record], machine: Json) -> list[Json]:
-    """The summary's entries, in the order in which workloads were first run."""
+    """The summary's entries, in the order in which the workloads were first run."""
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
         groups.setdefault((record.key.workload, record.key.size, record.key.mode), []).append(record)
@@ -142,7 +143,7 @@ def _rounded(value: float) -> float:
 
 
 def machine(versions: Versions) -> Json:
-    """What the figures were measured on and with."""
+    """The machine and the versions that the figures were measured with."""
     model = next(
         (line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "unknown"
     )
@@ -165,7 +166,7 @@ def _lines(path: str) -> list[str]:
 
 
 def commit() -> str:
-    """The commit that is measured, `-dirty` if files differ from it; results do not count."""
+    """The commit under test, with `-dirty` if tracked files other than results differ from it."""
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", "..", ":(exclude)results")
     return (_git("rev-parse", "--short", "HEAD") or "unknown") + ("-dirty" if changed else "")
 

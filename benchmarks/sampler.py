@@ -1,7 +1,7 @@
-"""Samples its own stacks while it runs Podwright: the profiler for where py-spy may not look into processes.
+"""Runs Podwright and samples its stacks from inside the process, for machines where py-spy may not attach.
 
-`python -m benchmarks.sampler FILE run …` is `podwright run …`, which appends a line `outermost;…;innermost 1` to FILE for each 4 ms of CPU.
-Each line is written at once, since the process may be killed, and past Python's buffers, since a signal may come while one is written.
+`python -m benchmarks.sampler FILE run …` does the same as `podwright run …`, and appends a line `outermost;…;innermost 1` to FILE for each 4 ms
+of CPU time. Lines are written without buffers: the process may be killed, and a signal may interrupt a buffered write.
 """
 
 import os
@@ -16,7 +16,7 @@ _INTERVAL_S = 0.004
 
 
 def start(target: Path) -> None:
-    """Sample the main thread from now on, into a file."""
+    """Sample the main thread into a file from now on."""
     file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def sample(_signal: int, frame: FrameType | None) -> None:
@@ -32,7 +32,7 @@ def start(target: Path) -> None:
 
 
 def _short(path: str) -> str:
-    """A file's path below the folder that packages are imported from."""
+    """A file's path relative to the folder that its package is imported from."""
     parts = Path(path).parts
     for folder in ("site-packages", "operator"):
         if folder in parts:

@@ -1,7 +1,7 @@
-"""Who schedules: Podwright, kube-scheduler, and the null scheduler, each as a process of its own under RBAC.
+"""Starts the schedulers under test as separate processes: Podwright, kube-scheduler and the null scheduler.
 
-All serve the same `schedulerName`, so that one prepared cluster serves all: kube-scheduler's default profile is given that name.
-Podwright runs as it is installed, as the service account of `manifests/base`; the null scheduler may do anything.
+All have the same `schedulerName`, so they share the prepared clusters: kube-scheduler's default profile gets that name.
+Podwright runs as the service account of `manifests/base`, and the null scheduler as a cluster admin.
 """
 
 import sys
@@ -18,7 +18,7 @@ from podwright.testing.processes import free_port
 
 CHECKOUT = Path(__file__).parent.parent
 BASE = CHECKOUT / "manifests" / "base"
-_FULL_POWER: Json = {
+_NULL_IS_ADMIN: Json = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRoleBinding",
     "metadata": {"name": "benchmark"},
@@ -29,7 +29,7 @@ _FULL_POWER: Json = {
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """How `manifests/base` runs Podwright: as which service account, with which arguments after `run`, and in which environment."""
+    """How `manifests/base` runs Podwright: its service account (namespace, name), its arguments after `run`, its environment."""
 
     account: tuple[str, str]
     arguments: tuple[str, ...]
@@ -37,11 +37,11 @@ class Installed:
 
 
 def install(cluster: ControlPlane, base: Path = BASE) -> Installed:
-    """Put into a cluster what schedulers need to run there: all of `manifests/base` but the Deployment itself."""
+    """Apply what the schedulers need in a cluster: all of `manifests/base` except the Deployment."""
     documents: list[Json] = [body for body in yaml.safe_load_all(cluster.kubectl("kustomize", str(base))) if body]
     deployment = next(body for body in documents if body["kind"] == "Deployment")
     others = [body for body in documents if body is not deployment]
-    cluster.apply(*sorted(others, key=lambda body: body["kind"] != "Namespace"), _FULL_POWER)
+    cluster.apply(*sorted(others, key=lambda body: body["kind"] != "Namespace"), _NULL_IS_ADMIN)
     pod = deployment["spec"]["template"]["spec"]
     container = pod["containers"][0]
     arguments = container["args"]
@@ -54,7 +54,7 @@ def install(cluster: ControlPlane, base: Path = BASE) -> Installed:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A scheduler under test: its name in results, and how to start it without waiting until it is ready."""
+    """A scheduler under test: its name in results, and a function that starts it without waiting until it is ready."""
 
     name: str
     start: Callable[[ControlPlane, Installed], Process]
@@ -76,7 +76,7 @@ def podwright(
     program: Sequence[str] = ("-m", "podwright.cli.main"),
     environ: Mapping[str, str] | None = None,
 ) -> Series:
-    """Podwright with `arguments` after those that it is installed with; `program` is what Python is to run."""
+    """Podwright with `arguments` after the installed ones. `program` is what Python runs."""
 
     def start(cluster: ControlPlane, installed: Installed) -> Process:
         kubeconfig = cluster.service_account_kubeconfig(*installed.account)

@@ -1,7 +1,7 @@
-"""What is aimed at, workload by workload, and whether a result reaches it.
+"""The targets of each workload, and whether a result reaches them.
 
-A target is a bound of a figure; a rate counts as reached, too, at nine tenths of what the scheduler that decides nothing makes of the same
-workload. Workloads whose pods carry constraints have a tighter bound of CPU than plain ones.
+A target is a bound on a figure. A rate also counts as reached at 90 % of the null scheduler's on the same workload. CPU targets are
+tighter for workloads whose pods have affinity or topology spread constraints.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from functools import cache
 from benchmarks.results import OURS, Json
 from benchmarks.workloads import load
 
-_OF_NULL = 0.9
+_SHARE_OF_NULL = 0.9
 _RATES = {
     "SchedulingNodeAffinity": 2.0,
     "SpreadZoneAndHostname": 3.0,
@@ -22,14 +22,13 @@ _RATES = {
     "SchedulingPodAntiAffinity": 2.5,
     "SchedulingPreferredPodAffinity": 2.0,
 }
-_OTHER_RATE = 1.5
-_NO_RATE = frozenset({"StartUp"})
-_TRICKLE = "live, 50 pods/s"
+_DEFAULT_RATE = 1.5
+_LOW_RATE = "live, 50 pods/s"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A target beside what was found. `least` and `most` are the spread over the pairs, if it is one of pairs."""
+    """A target and the measured figure. `least` and `most` are the spread over the pairs, for a figure that compares pairs."""
 
     figure: str
     bound: float
@@ -47,18 +46,18 @@ class Verdict:
 
     @property
     def by_null(self) -> bool:
-        """Whether the machine allows hardly more."""
-        return self.of_null is not None and self.of_null >= _OF_NULL
+        """Whether the rate is at least 90 % of the null scheduler's, so that the machine hardly allows more."""
+        return self.of_null is not None and self.of_null >= _SHARE_OF_NULL
 
 
 def verdicts(entry: Json) -> list[Verdict]:
-    """All that is aimed at for one entry of a result, with what was found. An entry without pairs has none."""
+    """The verdict on each target of a result's entry. An entry without pairs has none."""
     return list(_verdicts(entry)) if "ratio" in entry else []
 
 
 def _verdicts(entry: Json) -> Iterator[Verdict]:
     name, size, mode = entry["workload"], entry["size"], entry["mode"]
-    if mode == _TRICKLE:
+    if mode == _LOW_RATE:
         yield _ratio(entry, "p99_ms", 1.0)
         yield Verdict("own p50_ms", 10, entry[OURS]["p50_ms"])
         yield Verdict("own p99_ms", 50, entry[OURS]["p99_ms"])
@@ -67,7 +66,7 @@ def _verdicts(entry: Json) -> Iterator[Verdict]:
     if name == "StartUp":
         yield _ratio(entry, "start_s", 1.5)
         return
-    yield _ratio(entry, "pods_per_s", _RATES.get(name, _OTHER_RATE))
+    yield _ratio(entry, "pods_per_s", _RATES.get(name, _DEFAULT_RATE))
     if name in constrained():
         yield _ratio(entry, "cpu_ms_per_pod", 0.3)
     elif name == "SchedulingBasic":
@@ -84,7 +83,7 @@ def _ratio(entry: Json, figure: str, bound: float) -> Verdict:
 
 
 def of_scale(entries: list[Json], core: list[Json]) -> dict[str, Verdict]:
-    """What a decision costs on 15,000 nodes, divided by what it costs on 1,500, by what was measured."""
+    """The cost of a decision on 15,000 nodes divided by that on 1,500, for each measurement that has both."""
     found = {}
     by_size = {entry["size"]: entry for entry in entries if entry["workload"] == "SchedulingBasic"}
     small, large = by_size.get("1500Nodes"), by_size.get("15000Nodes")
@@ -99,7 +98,7 @@ def of_scale(entries: list[Json], core: list[Json]) -> dict[str, Verdict]:
 
 @cache
 def constrained() -> frozenset[str]:
-    """Workloads whose measured pods carry affinity or topology spread constraints."""
+    """The workloads whose measured pods have affinity or topology spread constraints."""
     keys = {"affinity", "topologySpreadConstraints"}
     return frozenset(each.name for each in load() if keys & each.measured.template.get("spec", {}).keys())
 

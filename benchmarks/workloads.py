@@ -1,7 +1,8 @@
-"""Workloads: what is in the cluster before the clock runs, what has to be scheduled, and what happens meanwhile.
+"""Reads workloads: the objects that exist before the measurement, the measured pods, and the changes during it.
 
-The files under `workloads/` have the shape of scheduler_perf's `performance-config.yaml`: a template of operations, and sizes that
-fill its `$parameters`. The pods of the operation with `collectMetrics` are the measured ones; operations before it are preparation.
+The files under `workloads/` have the format of scheduler_perf's `performance-config.yaml`: a template of operations, and sizes that
+set its `$parameters`. The operation with `collectMetrics` creates the measured pods. Churn and deletions run during the measurement, and
+all other operations before it. To add a workload, add it to one of the files; new objects go to `templates/`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,7 @@ _NODE_PREFIX = "node-"
 
 @dataclass(frozen=True, slots=True)
 class CreateNodes:
-    """`count` nodes; label `label_key` takes the `label_values` in turn."""
+    """`count` nodes. Their label `label_key` has the `label_values` in turn."""
 
     count: int
     prefix: str
@@ -54,9 +55,9 @@ class CreateNamespaces:
 
 @dataclass(frozen=True, slots=True)
 class CreatePods:
-    """`count` pods like `template`. With `wait` preparation goes on only when all of them are bound.
+    """`count` pods from `template`. With `wait`, preparation continues once all of them are bound.
 
-    With `bound_to` they are created on that many nodes in turn, so that no scheduler is needed to place them.
+    With `bound_to`, they are created on that many nodes in turn and need no scheduler.
     """
 
     count: int
@@ -78,7 +79,7 @@ class CreatePods:
 
 @dataclass(frozen=True, slots=True)
 class CreateAny:
-    """Objects as their templates say."""
+    """The objects of `templates`, unchanged."""
 
     templates: tuple[Json, ...]
 
@@ -88,16 +89,16 @@ class CreateAny:
 
 @dataclass(frozen=True, slots=True)
 class Churn:
-    """While the measured pods are scheduled: objects like `templates` come, one of each per `interval_s`, and stay or go."""
+    """Creates one object of each template every `interval_s` during the measurement. Unless `keep`, deletes them at the next interval."""
 
     templates: tuple[Json, ...]
     interval_s: float
-    stay: bool
+    keep: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePods:
-    """While the measured pods are scheduled: the pods of an earlier operation are deleted, so many a second."""
+    """Deletes the pods of an earlier operation during the measurement, `per_second` of them."""
 
     prefix: str
     namespace: str
@@ -116,7 +117,7 @@ class Workload:
     size: str
     labels: frozenset[str]
     preparation: tuple[Preparation, ...]
-    meanwhile: tuple[Churn | DeletePods, ...]
+    background: tuple[Churn | DeletePods, ...]
     measured: CreatePods
     only_live: bool = False
 
@@ -130,7 +131,7 @@ class Workload:
 
 
 def load(folder: Path = _HERE / "workloads") -> list[Workload]:
-    """All workloads of all files, at all their sizes. Raises ValueError and KeyError for a file that makes no sense."""
+    """All workloads of all files, at all sizes. Raises ValueError or KeyError for an invalid file."""
     return [
         workload
         for file in sorted(folder.glob("*.yaml"))
@@ -145,7 +146,7 @@ def _sizes(test: Json) -> Iterator[Workload]:
         operations = [reader.read(number, raw) for number, raw in enumerate(test["workloadTemplate"])]
         measured = [op for op in operations if isinstance(op, CreatePods) and op.prefix == MEASURED_PREFIX]
         if len(measured) != 1:
-            raise ValueError(f"{test['name']}: one operation has to have collectMetrics")
+            raise ValueError(f"{test['name']}: exactly one operation must have collectMetrics")
         yield Workload(
             test["name"],
             size["name"],
@@ -158,7 +159,7 @@ def _sizes(test: Json) -> Iterator[Workload]:
 
 
 class _Reader:
-    """Turns the operations of a file into ours, for one set of parameters."""
+    """Parses the operations of a file for one set of parameters."""
 
     def __init__(self, pod_template: str | None, params: Mapping[str, int]) -> None:
         self._pod_template = pod_template
@@ -202,7 +203,7 @@ class _Reader:
 
 
 def template(path: str | None) -> Json:
-    """A template by its path below `templates/`, without `.yaml`."""
+    """The template `templates/PATH.yaml`."""
     if path is None:
         raise ValueError("createPods needs podTemplatePath or defaultPodTemplatePath")
     body: Json = yaml.safe_load((_HERE / "templates" / f"{path}.yaml").read_text())
@@ -210,7 +211,7 @@ def template(path: str | None) -> Json:
 
 
 def render_pod(body: Json, name: str, namespace: str) -> Json:
-    """The pod of a template; one that names no containers has one that asks for 100m of CPU and 500Mi."""
+    """A pod from a template. Without containers in the template, it gets one that requests 100m CPU and 500Mi memory."""
     spec: dict[str, Any] = {"schedulerName": SCHEDULER_NAME, **body.get("spec", {})}
     rendered = pod(name, namespace, labels=body.get("metadata", {}).get("labels", {}))
     rendered["spec"] |= spec

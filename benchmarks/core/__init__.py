@@ -1,1 +1,1 @@
-"""What the core costs, in process and without an API server."""
+"""Benchmarks of the core alone: in process, without an API server."""

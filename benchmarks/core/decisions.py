@@ -1,8 +1,8 @@
-"""Decisions per second of the core alone: default profile, every node filtered, every feasible node scored, one core.
+"""Measures decisions per second of the core alone: default profile, every node filtered, every feasible node scored, one CPU core.
 
-Each decision is the whole cycle and the assuming of the pod, as in the operator; there is no API server. Prints a table and,
-with --json FILE, writes a list of {"workload", "nodes", "decisions_per_s"}, and of {"workload", "cost_15000_to_1500"} where both
-sizes were measured: how much more a decision costs on ten times as many nodes.
+A decision is a whole scheduling cycle and the assumption of the pod, as in the operator, without an API server. Prints a table. With --json
+FILE, also writes a list of {"workload", "nodes", "decisions_per_s"}, and of {"workload", "cost_15000_to_1500"} where both sizes were
+measured: the cost of a decision on 15,000 nodes divided by that on 1,500.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ WORKLOADS: Final[Mapping[str, tuple[Callable[[int, str], Raw], Callable[[int, st
 
 
 def filled(nodes: int, placed: int, kind: Callable[[int, str], Raw]) -> World:
-    """A world with pods placed evenly; of the affinity pods half are plain ones."""
+    """A world with evenly placed pods. Unless `kind` is `plain`, every second pod is a plain one."""
     world = World(clock=time.time)
     world.fill({"nodes": [node(i) for i in range(nodes)]})
     for i in range(placed):
@@ -110,7 +110,7 @@ def filled(nodes: int, placed: int, kind: Callable[[int, str], Raw]) -> World:
 
 
 def measure(world: World, pods: list[PodInfo], rounds: Iterator[int]) -> float:
-    """Decisions per second of CPU: one thread, so that is one core, whoever else is busy."""
+    """Decisions per second of CPU time, which other processes do not affect. Uses one thread."""
     framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
     below = random.Random(7).randrange
     started = time.process_time()
@@ -123,7 +123,7 @@ def measure(world: World, pods: list[PodInfo], rounds: Iterator[int]) -> float:
 
 
 def compare(results: list[Raw]) -> list[Raw]:
-    """For each workload that was measured on both 1,500 and 15,000 nodes, how much more a decision costs on the latter."""
+    """The cost of a decision on 15,000 nodes divided by that on 1,500, for each workload measured on both."""
     rates = {(item["workload"], item["nodes"]): item["decisions_per_s"] for item in results}
     return [
         {"workload": workload, "cost_15000_to_1500": round(rates[workload, 1500] / rates[workload, 15000], 2)}
@@ -133,7 +133,7 @@ def compare(results: list[Raw]) -> list[Raw]:
 
 
 def memory(placed: int) -> float:
-    """MB that `placed` pods take in the cache with all its indexes."""
+    """Memory in MB of `placed` pods in the cache, indexes included."""
     world = World(clock=time.time)
     world.fill({"nodes": [node(i) for i in range(5000)]})
     measure(world, [parse_pod(spread(0, "first"))], iter(range(1)))
@@ -152,8 +152,8 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="*", default=[500, 1000, 1500, 5000, 15000])
     parser.add_argument("--placed", type=int, default=10000)
     parser.add_argument("--pods", type=int, default=2000)
-    parser.add_argument("--only", help="only workloads with this in their name")
-    parser.add_argument("--memory", action="store_true", help="measure the memory of 50,000 placed pods, too")
+    parser.add_argument("--only", help="only workloads whose name contains this")
+    parser.add_argument("--memory", action="store_true", help="also measure the memory of 50,000 placed pods")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     results: list[Raw] = []

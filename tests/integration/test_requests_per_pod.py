@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from benchmarks.http import connect
-from benchmarks.requests import RequestCounts, read_request_counts
+from benchmarks.http_client import connect
+from benchmarks.request_counts import RequestCounts, read_request_counts
 
 from podwright.testing import ControlPlane, node, pod, wait_until
 from support.control_plane import operator_process as kit

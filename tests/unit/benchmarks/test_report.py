@@ -1,4 +1,4 @@
-"""Targets, and the tables and the picture that are made from a result."""
+"""Targets, and the tables and the picture that are written from a result."""
 
 import re
 from pathlib import Path
@@ -65,12 +65,17 @@ def test_90_percent_of_the_null_scheduler_reaches_a_rate_target(null, is_reached
             entry("TopologySpreading", cpu_ms_per_pod=0.31), "cpu_ms_per_pod", False, id="too much CPU with constraints"
         ),
         pytest.param(entry(size="5000Nodes", nodes=5000, peak_mb=101.0), "peak_mb", False, id="more memory"),
-        pytest.param(entry(mode="live, 50 pods/s", p99_ms=21.0), "p99_ms", False, id="a later p99 than theirs"),
+        pytest.param(entry(mode="live, 50 pods/s", p99_ms=21.0), "p99_ms", False, id="a higher p99 than theirs"),
         pytest.param(entry(mode="live, 50 pods/s", p50_ms=10.1), "own p50_ms", False, id="a p50 of more than 10 ms"),
         pytest.param(
-            entry("StartUp", "5000Nodes", nodes=5000, start_s=1.5), "start_s", True, id="half as long again to start"
+            entry("StartUp", "5000Nodes", nodes=5000, start_s=1.5), "start_s", True, id="a start of 1.5 times theirs"
         ),
-        pytest.param(entry("StartUp", "5000Nodes", nodes=5000, start_s=1.51), "start_s", False, id="a longer start"),
+        pytest.param(
+            entry("StartUp", "5000Nodes", nodes=5000, start_s=1.51),
+            "start_s",
+            False,
+            id="a start of more than 1.5 times theirs",
+        ),
     ],
 )
 def test_other_targets(made, figure, expected):

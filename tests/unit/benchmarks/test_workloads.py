@@ -1,4 +1,4 @@
-"""The workload files make sense, and become the objects that they promise."""
+"""The workload files are valid, and yield the objects that they describe."""
 
 import pytest
 from benchmarks.workloads import Churn, CreateNodes, CreatePods, DeletePods, load
@@ -18,13 +18,13 @@ def write(folder, text):
 
 
 @pytest.mark.parametrize("name", REQUIRED)
-def test_each_workload_has_a_size_for_smoke_and_for_the_full_set(name):
+def test_each_workload_has_sizes_in_the_smoke_and_full_sets(name):
     labels = set().union(*(workload.labels for workload in ALL.values() if workload.name == name))
     assert {"smoke", "full"} <= labels
 
 
 @pytest.mark.parametrize("workload", ALL.values(), ids=list(ALL))
-def test_all_that_a_workload_creates_has_a_name_of_its_own(workload):
+def test_names_within_a_workload_are_unique(workload):
     operations = [*workload.preparation, workload.measured]
     names = [
         (body["kind"], body["metadata"].get("namespace"), body["metadata"]["name"])
@@ -34,7 +34,7 @@ def test_all_that_a_workload_creates_has_a_name_of_its_own(workload):
     assert len(names) == len(set(names))
 
 
-def test_parameters_fill_the_template_and_zones_take_turns():
+def test_parameters_set_counts_and_nodes_get_zones_in_turn():
     workload = ALL["TopologySpreading/100Nodes"]
     nodes = next(operation for operation in workload.preparation if isinstance(operation, CreateNodes))
     zones = [body["metadata"]["labels"]["topology.kubernetes.io/zone"] for body in nodes.objects()]
@@ -42,7 +42,7 @@ def test_parameters_fill_the_template_and_zones_take_turns():
     assert (len(zones), workload.nodes, workload.measured.count) == (100, 100, 150)
 
 
-def test_measured_pods_are_ours_to_schedule_and_carry_their_constraints():
+def test_measured_pods_have_the_scheduler_name_and_their_constraints():
     pod = next(ALL["SpreadZoneAndHostname/100Nodes"].measured.objects())
     assert pod["metadata"]["name"] == "measured-0"
     assert pod["spec"]["schedulerName"] == "podwright"
@@ -51,23 +51,23 @@ def test_measured_pods_are_ours_to_schedule_and_carry_their_constraints():
     assert pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "100m", "memory": "500Mi"}
 
 
-def test_containers_of_a_template_replace_the_usual_one():
+def test_containers_of_a_template_replace_the_default_one():
     pod = next(ALL["SchedulingDaemonset/100Nodes"].measured.objects())
     assert "resources" not in pod["spec"]["containers"][0]
 
 
-def test_what_happens_meanwhile_is_no_preparation():
+def test_background_operations_are_not_part_of_the_preparation():
     churning = ALL["SchedulingWithMixedChurn/100Nodes"]
-    assert [type(operation) for operation in churning.meanwhile] == [Churn]
+    assert [type(operation) for operation in churning.background] == [Churn]
     gated = ALL["SchedulingWhileGated/1Node_100GatedPods"]
-    deleted = gated.meanwhile[0]
+    deleted = gated.background[0]
     assert isinstance(deleted, DeletePods)
     prepared = [operation for operation in gated.preparation if isinstance(operation, CreatePods)]
     assert [operation.wait for operation in prepared] == [False, True]
     assert prepared[1].prefix == deleted.prefix
 
 
-def test_a_capacity_in_a_template_replaces_the_usual_one():
+def test_a_capacity_in_a_template_replaces_the_default_one():
     single = next(ALL["SchedulingWhileGated/1Node_100GatedPods"].preparation[0].objects())
     assert single["metadata"]["name"] == "the-node"
     assert single["status"]["allocatable"] == {"cpu": "4", "memory": "32Gi", "pods": "90000"}
@@ -76,12 +76,12 @@ def test_a_capacity_in_a_template_replaces_the_usual_one():
 @pytest.mark.parametrize(
     "operations, error",
     [
-        pytest.param("[{opcode: createNodes, count: 1}]", "has to have collectMetrics", id="nothing is measured"),
-        pytest.param("[{opcode: dance}]", "unknown opcode dance", id="an operation nobody knows"),
+        pytest.param("[{opcode: createNodes, count: 1}]", "must have collectMetrics", id="no measured pods"),
+        pytest.param("[{opcode: dance}]", "unknown opcode dance", id="an unknown opcode"),
         pytest.param("[{opcode: createPods, count: 1}]", "needs podTemplatePath", id="pods without a template"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_refused(tmp_path, operations, error):
-    text = f"[{{name: Odd, workloadTemplate: {operations}, workloads: [{{name: One, params: {{}}}}]}}]"
+def test_an_invalid_file_is_rejected(tmp_path, operations, error):
+    text = f"[{{name: Invalid, workloadTemplate: {operations}, workloads: [{{name: One, params: {{}}}}]}}]"
     with pytest.raises(ValueError, match=error):
         write(tmp_path, text)

@@ -1,4 +1,4 @@
-"""A summary's entry as a table: figures down, schedulers across."""
+"""Draws an entry of a summary as a console table: one row per figure, one column per scheduler."""
 
 from rich.table import Table
 
@@ -6,11 +6,11 @@ from benchmarks.results import OURS, THEIRS, Json
 
 _ROWS = (
     ("pods_per_s", "pods/s", "{:.0f}"),
-    ("pods_per_s_with_events", "pods/s, until the last event", "{:.0f}"),
-    ("cpu_ms_per_pod", "CPU ms a pod, scheduler", "{:.2f}"),
-    ("api_server_cpu_ms_per_pod", "CPU ms a pod, API server", "{:.2f}"),
-    ("etcd_cpu_ms_per_pod", "CPU ms a pod, etcd", "{:.2f}"),
-    ("requests_per_pod", "requests a pod", "{:.2f}"),
+    ("pods_per_s_with_events", "pods/s to the last event", "{:.0f}"),
+    ("cpu_ms_per_pod", "CPU ms per pod, scheduler", "{:.2f}"),
+    ("api_server_cpu_ms_per_pod", "CPU ms per pod, API server", "{:.2f}"),
+    ("etcd_cpu_ms_per_pod", "CPU ms per pod, etcd", "{:.2f}"),
+    ("requests_per_pod", "requests per pod", "{:.2f}"),
     ("events_missing", "events missing", "{:.0f}"),
     ("peak_mb", "peak memory, MB", "{:.0f}"),
     ("start_s", "start to first binding, s", "{:.1f}"),
@@ -24,16 +24,16 @@ _ROWS = (
 )
 
 
-def table(entry: Json) -> Table:
-    """The table of one workload; the last column is ours divided by kube-scheduler's, with its spread."""
+def summary_table(entry: Json) -> Table:
+    """The table of one workload. The last column is Podwright's figure divided by kube-scheduler's, with its spread."""
     title = f"{entry['workload']}, {entry['nodes']} nodes, {entry['pods']} pods, {entry['mode']}, {entry['pairs']} x"
-    everyone = [
+    series_names = [
         name for name, figures in entry.items() if isinstance(figures, dict) and "pods_per_s_with_events" in figures
     ]
-    headings = [name.replace("_", " ") for name in everyone]
+    headings = [name.replace("_", " ") for name in series_names]
     drawn = Table("", *headings, f"{OURS} / {THEIRS.replace('_', ' ')}", title=title, title_justify="left")
     for name, label, form in _ROWS:
-        cells = [form.format(entry[series][name]) for series in everyone]
+        cells = [form.format(entry[series][name]) for series in series_names]
         drawn.add_row(label, *cells, _ratio(entry, name))
     return drawn
 
@@ -41,5 +41,5 @@ def table(entry: Json) -> Table:
 def _ratio(entry: Json, name: str) -> str:
     if name not in entry.get("ratio", {}):
         return ""
-    least, most = entry["ratio_spread"][name]
-    return f"{entry['ratio'][name]:.2f} ({least:.2f} to {most:.2f})"
+    smallest, largest = entry["ratio_spread"][name]
+    return f"{entry['ratio'][name]:.2f} ({smallest:.2f} to {largest:.2f})"

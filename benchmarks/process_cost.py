@@ -1,6 +1,6 @@
-"""What processes cost, read from /proc: CPU time and peak memory of a process and its descendants (Linux).
+"""Reads the CPU time and peak memory of a process and its descendants from /proc (Linux).
 
-Also what the whole machine has used, to tell whether somebody else was at work.
+Also reads the CPU time of the whole machine, which shows whether other processes disturbed a run.
 """
 
 import os
@@ -19,21 +19,21 @@ class Cost:
 
 
 def cost(pid: int) -> Cost:
-    """The cost of process `pid` and its living descendants. Zero for a process that is gone."""
-    costs = [_own_cost(member) for member in _family(pid)]
+    """The cost of process `pid` and its living descendants. Zero if the process has ended."""
+    costs = [_own_cost(member) for member in _process_tree(pid)]
     return Cost(sum(each.cpu_s for each in costs), sum(each.peak_mb for each in costs))
 
 
 def machine_busy_s() -> float:
-    """CPU seconds that all processes of the machine have used since it was started."""
+    """CPU seconds that all processes have used since the machine booted."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     user, nice, system, _idle, _waiting, *interrupts = map(int, fields[:8])
     return (user + nice + system + sum(interrupts)) / _TICKS_PER_S
 
 
-def _family(pid: int) -> list[int]:
+def _process_tree(pid: int) -> list[int]:
     members = [pid]
-    for member in members:  # grows as it goes
+    for member in members:  # the loop appends to the list
         try:
             for thread in Path(f"/proc/{member}/task").iterdir():
                 members += map(int, (thread / "children").read_text().split())
@@ -48,6 +48,6 @@ def _own_cost(pid: int) -> Cost:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return Cost(0.0, 0.0)
-    ticks = sum(map(int, fields[11:15]))  # utime, stime, and both of reaped children
+    ticks = sum(map(int, fields[11:15]))  # utime, stime, and the same of reaped children
     peak_kb = next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")), 0)
     return Cost(ticks / _TICKS_PER_S, peak_kb / 1024)

@@ -1,18 +1,18 @@
-"""What the harness does to the cluster while a scheduler works: creates measured pods, churns, deletes."""
+"""Creates measured pods, churns objects and deletes pods while a scheduler works."""
 
 import asyncio
 import itertools
 import time
 
-from benchmarks.http import Api, Json
+from benchmarks.http_client import Api, Json
 from benchmarks.workloads import Churn, DeletePods, Workload, render_pod
 from podwright.testing.objects import collection_path, object_path
 
 _IN_FLIGHT = 32
 
 
-class Load:
-    """The requests of one run."""
+class LoadGenerator:
+    """Sends the requests of one run."""
 
     def __init__(self, api: Api, workload: Workload, pods_per_second: float) -> None:
         self._api = api
@@ -20,23 +20,23 @@ class Load:
         self._interval = 1 / pods_per_second if pods_per_second else 0.0
 
     async def create_measured(self) -> None:
-        """Create the measured pods, at the rate that was asked for."""
-        begun = time.monotonic()
+        """Create the measured pods at the configured rate."""
+        started = time.monotonic()
         numbers = iter(range(self._workload.measured.count))
 
         async def worker() -> None:
             for number in numbers:
-                await asyncio.sleep(max(0.0, begun + number * self._interval - time.monotonic()))
+                await asyncio.sleep(max(0.0, started + number * self._interval - time.monotonic()))
                 await self._create(self._workload.measured.object(number))
 
         async with asyncio.TaskGroup() as workers:
             for _ in range(_IN_FLIGHT):
                 workers.create_task(worker())
 
-    async def meanwhile(self) -> None:
-        """Churn and delete until cancelled."""
+    async def run_background(self) -> None:
+        """Run the workload's churn and deletions until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for operation in self._workload.meanwhile:
+            for operation in self._workload.background:
                 if isinstance(operation, Churn):
                     tasks.create_task(self._churn(operation))
                 else:
@@ -48,7 +48,7 @@ class Load:
             for body in bodies:
                 await self._create(body)
             await asyncio.sleep(churn.interval_s)
-            for body in bodies if not churn.stay else ():
+            for body in bodies if not churn.keep else ():
                 await self._api.delete(object_path(body))
 
     async def _delete(self, operation: DeletePods) -> None:
@@ -61,7 +61,7 @@ class Load:
     async def _create(self, body: Json) -> None:
         status = await self._api.post(collection_path(body), body)
         if status != 201:
-            raise RuntimeError(f"creating {body['kind']} {body['metadata']['name']} was answered with {status}")
+            raise RuntimeError(f"creating {body['kind']} {body['metadata']['name']} failed with HTTP {status}")
 
 
 def _named(template: Json, name: str) -> Json:

@@ -1,9 +1,9 @@
-"""How many requests the API server has answered, from its own metrics."""
+"""Counts the requests that the API server has answered, from its metrics."""
 
 import re
 from dataclasses import dataclass
 
-from benchmarks.http import Api
+from benchmarks.http_client import Api
 
 _SAMPLE = re.compile(r"^apiserver_request_total\{(.*)\} ([0-9.e+]+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -13,7 +13,7 @@ _RESOURCES = frozenset({"pods", "events", "podgroups"})
 
 @dataclass(frozen=True, slots=True)
 class RequestCounts:
-    """Requests by verb and resource (with subresource)."""
+    """Requests by verb and resource, with the subresource (`pods/binding`)."""
 
     counts: dict[tuple[str, str], float]
 
@@ -21,7 +21,7 @@ class RequestCounts:
         return RequestCounts({key: count - earlier.counts.get(key, 0.0) for key, count in self.counts.items()})
 
     def of_schedulers(self) -> float:
-        """Writes to pods and events, and reads of single pods: what schedulers do for each pod."""
+        """The requests that schedulers make per pod: writes to pods and events, and reads of single pods."""
         return sum(
             count
             for (verb, resource), count in self.counts.items()

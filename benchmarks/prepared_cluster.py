@@ -1,6 +1,6 @@
 """Prepares a cluster once per workload, so that each run starts from a copy of etcd's data.
 
-Pods that are there before the clock runs are placed by kube-scheduler, for all series alike, unless the workload says where they are.
+kube-scheduler places the pods that exist before the measurement, for all series, unless the workload names their nodes.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ from benchmarks.schedulers import BASE, Installed, install
 from benchmarks.workloads import SCHEDULER_NAME, CreatePods, Workload
 from podwright.testing import Binaries, ControlPlane, wait_until
 
-_PLACING_S = 900
+_PLACEMENT_TIMEOUT_S = 900
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A workload's data, and how Podwright is installed in it."""
+    """A copy of etcd's data with the workload's objects, and how Podwright is installed in it."""
 
     workload: Workload
     data: Path
@@ -28,19 +28,19 @@ class Prepared:
 
 
 def prepare(workload: Workload, folder: Path, binaries: Binaries, *, backlog: bool) -> Prepared:
-    """A cluster as the workload says, saved below `folder`; with `backlog` the measured pods are there, too.
+    """Create the workload's cluster and save its data below `folder`; with `backlog`, including the measured pods.
 
-    What `folder` has already is taken if it was made of the same workload, manifests and versions.
+    Reuses data in `folder` that was made from the same workload, manifests and versions.
     """
     data = folder / _name(workload, binaries, backlog=backlog)
-    note = data.with_suffix(".json")
-    if note.exists():
-        noted = json.loads(note.read_text())
-        return Prepared(workload, data, Installed(tuple(noted["account"]), tuple(noted["arguments"]), noted["environ"]))
-    shutil.rmtree(data, ignore_errors=True)  # left by somebody who was broken off
+    metadata = data.with_suffix(".json")
+    if metadata.exists():
+        saved = json.loads(metadata.read_text())
+        return Prepared(workload, data, Installed(tuple(saved["account"]), tuple(saved["arguments"]), saved["environ"]))
+    shutil.rmtree(data, ignore_errors=True)  # an interrupted command may have left incomplete data
     with _filled(workload, binaries, backlog=backlog) as (cluster, installed):
         cluster.save_data(data)
-    note.write_text(json.dumps(asdict(installed)))
+    metadata.write_text(json.dumps(asdict(installed)))
     return Prepared(workload, data, installed)
 
 
@@ -48,14 +48,14 @@ def prepare(workload: Workload, folder: Path, binaries: Binaries, *, backlog: bo
 def _filled(workload: Workload, binaries: Binaries, *, backlog: bool) -> Iterator[tuple[ControlPlane, Installed]]:
     with ControlPlane(binaries=binaries) as cluster:
         installed = install(cluster)
-        waiting = [op for op in workload.preparation if isinstance(op, CreatePods) and _must_wait(op)]
+        waiting = [op for op in workload.preparation if isinstance(op, CreatePods) and _needs_scheduler(op)]
         scheduler = cluster.start_scheduler({"profiles": [{"schedulerName": SCHEDULER_NAME}]}) if waiting else None
         for operation in workload.preparation:
             cluster.bulk.create(operation.objects())
             if operation in waiting:
                 wait_until(
                     lambda: _unbound(cluster, operation) == 0,  # noqa: B023
-                    _PLACING_S,
+                    _PLACEMENT_TIMEOUT_S,
                     f"{operation.count} pods bound",
                 )
         if scheduler is not None:
@@ -65,12 +65,12 @@ def _filled(workload: Workload, binaries: Binaries, *, backlog: bool) -> Iterato
         yield cluster, installed
 
 
-def _must_wait(operation: CreatePods) -> bool:
+def _needs_scheduler(operation: CreatePods) -> bool:
     return operation.wait and operation.count > 0 and not operation.bound_to
 
 
 def _name(workload: Workload, binaries: Binaries, *, backlog: bool) -> str:
-    """Names what the data depends on."""
+    """A name with a digest of everything that the data depends on."""
     base = [file.read_text() for file in sorted(BASE.rglob("*.yaml"))]
     crds = [file.read_text() for file in sorted(BASE.parents[1].glob("crds/*.yaml"))]
     parts = (workload.preparation, workload.measured, base, crds, binaries.versions)

@@ -1,12 +1,12 @@
-"""Reading what processes cost, and what the API server was asked."""
+"""Process costs are read from /proc, and request counts from the API server's metrics."""
 
 import subprocess
 import sys
 import textwrap
 
 import pytest
-from benchmarks.measure import cost, machine_busy_s
-from benchmarks.requests import read_request_counts
+from benchmarks.process_cost import cost, machine_busy_s
+from benchmarks.request_counts import read_request_counts
 
 BUSY = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n"
 
@@ -17,16 +17,16 @@ BUSY = "import time; end = time.process_time() + 0.3\nwhile time.process_time() 
         pytest.param(BUSY + "print(flush=True); time.sleep(60)", id="the process itself"),
         pytest.param(
             f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}]); print(flush=True); input()",
-            id="a child that has ended",
+            id="an ended child",
         ),
         pytest.param(
             "import subprocess, sys\n"
             f"subprocess.run([sys.executable, '-c', {BUSY + 'print(flush=True); time.sleep(60)'!r}])",
-            id="a child that lives",
+            id="a living child",
         ),
     ],
 )
-def test_cpu_time_of_the_whole_family_counts(program):
+def test_cost_includes_all_descendants(program):
     before = machine_busy_s()
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
@@ -38,12 +38,12 @@ def test_cpu_time_of_the_whole_family_counts(program):
             ["ps", "-o", "pid=", "-s", str(process.pid)], capture_output=True, text=True, check=False
         ).stdout.split():
             subprocess.run(["kill", "-9", member], check=False)
-    assert spent.cpu_s >= 0.28  # the kernel counts in hundredths
+    assert spent.cpu_s >= 0.28  # the kernel counts in hundredths of a second
     assert spent.peak_mb > 1
     assert used >= 0.25
 
 
-def test_a_process_that_is_gone_costs_nothing():
+def test_an_ended_process_costs_nothing():
     process = subprocess.Popen(["true"])
     process.wait()
     assert cost(process.pid).cpu_s == 0
@@ -58,7 +58,7 @@ class Metrics:
         return self._text
 
 
-async def test_requests_for_pods_and_events_are_counted_and_others_are_not():
+async def test_only_requests_that_schedulers_make_per_pod_are_counted():
     before = await read_request_counts(
         Metrics('apiserver_request_total{code="201",resource="pods",subresource="binding",verb="POST"} 5\n')
     )

@@ -1,8 +1,8 @@
-"""What PodTopologySpread and InterPodAffinity cost a decision, in process: `python -m benchmarks.core.spread_affinity`.
+"""Measures the cost of PodTopologySpread and InterPodAffinity: `python -m benchmarks.core.spread_and_affinity_plugins`.
 
-Each line is one workload on a cluster that already holds pods like the ones to come: whole decisions of the default
-profile, after each of which the pod is assumed. The columns are µs of CPU a decision: all of it, what each of the two
-plugins took of it, taking the pod into the cache, and the decisions a second that make up.
+Each line is one workload on a cluster with placed pods of the same shape: whole decisions of the default profile, each followed by
+the assumption of the pod. The columns are µs of CPU time per decision (the whole cycle, each of the two plugins, the assumption of the pod)
+and the resulting decisions per second.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OURS = ("PodTopologySpread", "InterPodAffinity")
 
 @dataclass
 class BenchHandle:
-    """A Handle that only has a cache."""
+    """A plugin handle with nothing but a cache."""
 
     cache: Cache
     features: Features = field(default_factory=Features)
@@ -45,7 +45,7 @@ class BenchHandle:
 
 
 Shape = Callable[[int], tuple[dict[str, str], dict[str, Any]]]
-"""The number of a pod to its labels and what its spec has besides containers."""
+"""Maps a pod's number to its labels and to its spec without containers."""
 
 
 def plain(number: int) -> tuple[dict[str, str], dict[str, Any]]:
@@ -125,12 +125,12 @@ WORKLOADS: dict[str, tuple[Shape, bool]] = {
     "all differ: one spread selector": (all_differ_labels, False),
     "all differ: own anti-affinity": (all_differ_terms, False),
     "all differ: one preferred term": (one_term_all_differ, False),
-    "1,000 terms mean each pod": (many_terms_match, False),
+    "1,000 terms match each pod": (many_terms_match, False),
 }
 
 
 def make_cluster(nodes: int, pods: int, shape: Shape, *, services: bool) -> Cache:
-    """Nodes in ten zones, with pods of the workload spread evenly."""
+    """Nodes in ten zones, with evenly placed pods of the workload."""
     cache = Cache()
     for i in range(nodes):
         labels = {HOSTNAME: f"node-{i:05}", ZONE: f"zone-{i % 10}"}
@@ -153,7 +153,7 @@ def make_pod(shape: Shape, number: int, node: str = "") -> PodInfo:
 
 
 def timed(framework: Framework) -> Counter[str]:
-    """Has the two plugins add up the ns that their points take."""
+    """Wrap the extension points of the two plugins. The returned counter adds up their ns by plugin."""
     spent: Counter[str] = Counter()
     clock = time.process_time_ns
 
@@ -174,7 +174,7 @@ def timed(framework: Framework) -> Counter[str]:
 
 
 def measure(cache: Cache, pods: Iterator[PodInfo], warm: int) -> dict[str, float]:
-    """µs a decision, after so many decisions that do not count."""
+    """µs per decision, after `warm` decisions that do not count."""
     framework = Framework(Profile("podwright", DEFAULT_PLUGINS), PLUGINS, BenchHandle(cache))  # type: ignore[arg-type]
     below = random.Random(1).randrange
     clock = time.process_time_ns
@@ -202,7 +202,7 @@ def measure(cache: Cache, pods: Iterator[PodInfo], warm: int) -> dict[str, float
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[500, 5000])
-    parser.add_argument("--pods", type=int, default=10000, help="pods on the cluster before")
+    parser.add_argument("--pods", type=int, default=10000, help="pods placed before the measurement")
     parser.add_argument("--decisions", type=int, default=2000)
     parser.add_argument("--only", default="", help="workloads whose name contains this")
     options = parser.parse_args()
@@ -221,7 +221,7 @@ def main() -> None:
                 f" {took['assume']:>7.1f} {rate:>7.0f}",
                 flush=True,
             )
-    print(f"greatest memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+    print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Which runs there are, in which order, and what becomes of those that fail."""
+"""A plan orders the runs, survives failures, and can be resumed."""
 
 from dataclasses import replace
 
 import pytest
-from benchmarks import plan as planning
-from benchmarks.plan import Plan, carry_out, resized
+from benchmarks import run_plan
+from benchmarks.measurement import RunFailed, Settings
 from benchmarks.results import Journal
-from benchmarks.run import RunFailed, Settings
+from benchmarks.run_plan import Plan, execute, resized
 from benchmarks.schedulers import KUBE_SCHEDULER, NULL, podwright
 from benchmarks.workloads import CreateNodes, load
 
@@ -33,7 +33,7 @@ def plan(workloads=(BASIC, SPREAD), settings=(BACKLOG,), **changes):
 
 @pytest.fixture
 def measured(monkeypatch):
-    """What was measured, by title and series, without a control plane; what stands in `measured.fail` fails."""
+    """The runs that were made, as (title, series), without a control plane. Runs in `measured.fail` fail."""
 
     class Measured(list):
         fail = frozenset()
@@ -43,21 +43,21 @@ def measured(monkeypatch):
     def measure(series, prepared, settings, binaries):
         runs.append((prepared.title, series.name))
         if runs[-1] in runs.fail:
-            raise RunFailed("it ended")
+            raise RunFailed("the scheduler ended")
         return dict(FIGURES)
 
-    monkeypatch.setattr(planning, "measure", measure)
-    monkeypatch.setattr(planning, "_prepared", lambda run, folder, binaries: run.workload)
+    monkeypatch.setattr(run_plan, "measure", measure)
+    monkeypatch.setattr(run_plan, "_prepared", lambda run, folder, binaries: run.workload)
     return runs
 
 
-def carried_out(given, path, *, resume=False):
+def executed(given, path, *, resume=False):
     journal = Journal(path / "runs.jsonl", resume=resume)
-    failures = carry_out(given, journal, None, path, lambda run: None)
+    failures = execute(given, journal, None, path, lambda run: None)
     return journal, failures
 
 
-def test_the_schedulers_take_turns_and_each_round_meets_all_workloads():
+def test_each_round_covers_all_workloads_and_the_schedulers_take_turns():
     order = [(run.workload.name, run.pair, run.series.name) for run in plan().rounds()]
     assert order == [
         ("SchedulingBasic", 0, "podwright"), ("SchedulingBasic", 0, "kube_scheduler"), ("SchedulingBasic", 0, "null"),
@@ -67,14 +67,14 @@ def test_the_schedulers_take_turns_and_each_round_meets_all_workloads():
     ]  # fmt: skip
 
 
-def test_runs_at_different_rates_and_sizes_are_different_runs():
+def test_runs_at_different_rates_or_sizes_have_different_keys():
     settings = [Settings(), Settings(backlog=False), Settings(backlog=False, pods_per_second=50)]
     keys = [run.key for run in plan([BASIC, BASIC_500], settings).rounds()]
     assert len(set(keys)) == len(keys)
     assert {key.mode for key in keys} == {"backlog", "live", "live, 50 pods/s"}
 
 
-def test_a_workload_that_makes_no_sense_as_a_backlog_is_measured_live_and_once():
+def test_a_live_only_workload_is_measured_live_and_once():
     both = [Settings(), Settings(backlog=False)]
     workload = replace(BASIC, only_live=True)
     assert {run.key.mode for run in plan([workload], both).rounds()} == {"live"}
@@ -82,9 +82,9 @@ def test_a_workload_that_makes_no_sense_as_a_backlog_is_measured_live_and_once()
     assert [run.key.mode for run in plan([workload]).rounds()] == ["live"] * 5
 
 
-def test_a_run_that_fails_is_told_and_the_others_go_on(measured, tmp_path):
+def test_a_failed_run_is_reported_and_the_others_continue(measured, tmp_path):
     measured.fail = {(BASIC.title, "podwright")}
-    journal, failures = carried_out(plan(), tmp_path)
+    journal, failures = executed(plan(), tmp_path)
     assert [failure.split(":")[0] for failure in failures] == [
         "SchedulingBasic/100Nodes, backlog, 1. podwright",
         "SchedulingBasic/100Nodes, backlog, 2. podwright",
@@ -92,12 +92,12 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(measured, tmp_path):
     assert len(journal.records) == 8
 
 
-def test_what_is_resumed_runs_only_what_failed_or_was_never_begun(measured, tmp_path):
+def test_resuming_makes_only_failed_and_missing_runs(measured, tmp_path):
     measured.fail = {(BASIC.title, "podwright")}
-    carried_out(plan(), tmp_path)
+    executed(plan(), tmp_path)
     measured.clear()
     measured.fail = frozenset()
-    journal, failures = carried_out(plan([BASIC, SPREAD, BASIC_500]), tmp_path, resume=True)
+    journal, failures = executed(plan([BASIC, SPREAD, BASIC_500]), tmp_path, resume=True)
     assert not failures
     assert measured[:2] == [(BASIC.title, "podwright"), (BASIC_500.title, "podwright")]
     assert [title for title, _ in measured].count(BASIC_500.title) == 5
@@ -105,15 +105,15 @@ def test_what_is_resumed_runs_only_what_failed_or_was_never_begun(measured, tmp_
     assert len(journal.records) == 15
 
 
-def test_when_the_time_is_over_no_run_begins_and_the_rest_can_be_resumed(measured, tmp_path, monkeypatch):
+def test_no_run_starts_after_the_time_limit_and_the_rest_can_be_resumed(measured, tmp_path, monkeypatch):
     clock = iter(range(0, 10_000, 30))
-    monkeypatch.setattr(planning.time, "monotonic", lambda: float(next(clock)))
-    journal, failures = carried_out(plan(minutes=2), tmp_path)
+    monkeypatch.setattr(run_plan.time, "monotonic", lambda: float(next(clock)))
+    journal, failures = executed(plan(minutes=2), tmp_path)
     assert len(journal.records) == 4
     assert "--resume" in failures[0]
 
 
-def test_a_size_given_on_the_command_line_has_a_name_of_its_own():
+def test_a_size_from_the_command_line_has_its_own_name():
     workload = resized(SPREAD, 30, 40)
     (nodes,) = [op.count for op in workload.preparation if isinstance(op, CreateNodes)]
     assert (nodes, workload.measured.count, workload.size) == (30, 40, "30Nodes_40Pods")

@@ -1,6 +1,6 @@
-"""Which runs there are and in which order: rounds over all workloads, in each of which the schedulers take turns.
+"""Orders and executes the runs of a benchmark: rounds over all workloads, in which the schedulers take turns.
 
-So a benchmark that is broken off has about as many pairs of each workload, and what drifts on a machine meets all of them.
+An interrupted benchmark therefore has about as many pairs of each workload, and drift of the machine affects all workloads alike.
 """
 
 import time
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from benchmarks.cluster import Prepared, prepare
+from benchmarks.measurement import Settings, measure
+from benchmarks.prepared_cluster import Prepared, prepare
 from benchmarks.results import Journal, Key, Record, commit
-from benchmarks.run import Settings, measure
 from benchmarks.schedulers import Series
 from benchmarks.workloads import CreateNodes, Workload
 from podwright.testing import Binaries
@@ -20,24 +20,24 @@ from podwright.testing import Binaries
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked for: each series as often as `series` says, at most `minutes` long (0: without end)."""
+    """The requested runs: each series with its number of rounds, and a limit in `minutes` (0: none)."""
 
     workloads: list[Workload]
     settings: list[Settings]
     series: list[tuple[Series, int]]
     minutes: float = 0.0
 
-    def of(self, workload: Workload) -> list[Settings]:
-        """How this workload is measured: one that makes no sense as a backlog is measured live instead."""
+    def settings_for(self, workload: Workload) -> list[Settings]:
+        """The settings for a workload. A workload that is `only_live` is measured live instead of as a backlog."""
         if not workload.only_live:
             return self.settings
         return list(dict.fromkeys(replace(settings, backlog=False) for settings in self.settings))
 
     def rounds(self) -> Iterator["Run"]:
-        """All runs in their order."""
+        """All runs, in order."""
         for pair in range(max(times for _, times in self.series)):
             for workload in self.workloads:
-                for settings in self.of(workload):
+                for settings in self.settings_for(workload):
                     for series, times in self.series:
                         if pair < times:
                             yield Run(workload, settings, series, pair)
@@ -61,52 +61,57 @@ class Run:
         return f"{self.workload.title}, {self.settings.mode}, {self.pair + 1}. {self.series.name}"
 
 
-def carry_out(plan: Plan, journal: Journal, binaries: Binaries, folder: Path, done: Callable[[Run], None]) -> list[str]:
-    """All runs that are due, each kept in the journal as it ends; what failed, in words. Prepared data goes to `folder`."""
+def execute(
+    plan: Plan, journal: Journal, binaries: Binaries, folder: Path, on_done: Callable[[Run], None]
+) -> list[str]:
+    """Make the runs that the journal lacks, and append each when it ends. Returns messages about failures.
+
+    `folder` holds the prepared data.
+    """
     end = time.monotonic() + 60 * plan.minutes if plan.minutes else float("inf")
     failures: list[str] = []
     for run in plan.rounds():
         if journal.has(run.key):
             continue
         if time.monotonic() > end:
-            return [*failures, f"{plan.minutes:g} minutes are over: go on with --resume"]
+            return [*failures, f"{plan.minutes:g} minutes are over: continue with --resume"]
         try:
-            journal.append(_carry_out(run, _prepared(run, folder, binaries), binaries))
-        except Exception as error:  # noqa: BLE001 - one run must not end an hour of them
+            journal.append(_execute_run(run, _prepared(run, folder, binaries), binaries))
+        except Exception as error:  # noqa: BLE001 - one failed run must not end the whole benchmark
             failures.append(f"{run.title}: {type(error).__name__}: {error}")
             click.secho(failures[-1], fg="red", err=True)
-        done(run)
+        on_done(run)
     return failures
 
 
 def prepare_all(plan: Plan, binaries: Binaries, folder: Path) -> None:
-    """Fill `folder` with all that the plan's runs start from."""
+    """Prepare the data that the plan's runs start from, in `folder`."""
     for run in plan.rounds():
         _prepared(run, folder, binaries)
 
 
 def _prepared(run: Run, folder: Path, binaries: Binaries) -> Prepared:
-    begun = time.monotonic()
+    started = time.monotonic()
     prepared = prepare(run.workload, folder, binaries, backlog=run.settings.backlog)
-    if (took := time.monotonic() - begun) > 1:
+    if (took := time.monotonic() - started) > 1:
         click.echo(f"{run.workload.title}: prepared {run.workload.nodes} nodes in {took:.0f} s", err=True)
     return prepared
 
 
-def _carry_out(run: Run, prepared: Prepared, binaries: Binaries) -> Record:
+def _execute_run(run: Run, prepared: Prepared, binaries: Binaries) -> Record:
     figures = measure(run.series, prepared, run.settings, binaries)
     click.echo(
         f"{time.strftime('%H:%M:%S')} {run.title}: {figures['pods_per_s']:.0f} pods/s, "
-        f"{figures['cpu_ms_per_pod']:.2f} ms of CPU a pod, {figures['peak_mb']:.0f} MB, "
+        f"{figures['cpu_ms_per_pod']:.2f} ms of CPU per pod, {figures['peak_mb']:.0f} MB, "
         f"p99 {figures['p99_ms']:.0f} ms; took {figures['run_s']:.0f} s; "
-        f"others took {figures['others_cpu_share']:.0%} of the machine",
+        f"others used {figures['others_cpu_share']:.0%} of the machine",
         err=True,
     )
     return Record(run.key, run.workload.nodes, figures, commit())
 
 
 def resized(workload: Workload, nodes: int | None, pods: int | None) -> Workload:
-    """The workload with another number of nodes or measured pods."""
+    """The workload with another number of nodes or measured pods, and a size named after them."""
     if nodes is not None:
         largest = max(op.count for op in workload.preparation if isinstance(op, CreateNodes))
         preparation = tuple(

@@ -1,9 +1,9 @@
-"""How long pods waited, out of an audit log."""
+"""Waiting times are read from the API server's audit log."""
 
 import json
 
 import pytest
-from benchmarks.audit import AuditLog, percentiles_ms
+from benchmarks.audit_log import AuditLog, percentiles_ms
 
 
 def line(name, received, answered, subresource=None, code=201):
@@ -23,7 +23,7 @@ def line(name, received, answered, subresource=None, code=201):
         pytest.param(
             [line("measured-1", "01.000000", "01.250000"), line("measured-1", "01.750000", "01.900000", "binding")],
             {"measured-1": 0.5},
-            id="from the answer to the creation until the Binding arrives",
+            id="a wait lasts from the response to the creation to the arrival of the Binding",
         ),
         pytest.param(
             [
@@ -32,36 +32,36 @@ def line(name, received, answered, subresource=None, code=201):
                 line("measured-1", "01.750000", "01.900000", "binding"),
             ],
             {"measured-1": 0.5},
-            id="a Binding that was refused is none",
+            id="rejected Bindings do not count",
         ),
         pytest.param(
             [line("measured-1", "01.750000", "01.900000", "binding"), line("measured-1", "01.000000", "01.250000")],
             {"measured-1": 0.5},
-            id="lines may come in any order",
+            id="lines may be in any order",
         ),
-        pytest.param([line("measured-1", "01.000000", "01.250000")], {}, id="a pod that was never bound has no wait"),
+        pytest.param([line("measured-1", "01.000000", "01.250000")], {}, id="an unbound pod has no wait"),
         pytest.param(
             [line("churn-1", "01.000000", "01.250000"), line("churn-1", "01.750000", "01.900000", "binding")],
             {},
-            id="pods that are not measured do not count",
+            id="only measured pods count",
         ),
     ],
 )
-def test_waits(tmp_path, lines, waits):
+def test_waits_are_read_from_the_log(tmp_path, lines, waits):
     log = AuditLog(tmp_path)
     (tmp_path / "audit.log").write_text("".join(f"{each}\n" for each in lines))
     assert log.waits() == pytest.approx(waits)
 
 
-def test_without_a_log_there_are_no_waits_yet(tmp_path):
+def test_a_missing_log_has_no_waits(tmp_path):
     assert AuditLog(tmp_path).waits() == {}
 
 
-def test_percentiles_are_those_of_the_sorted_waits():
+def test_percentiles_are_computed_from_sorted_waits():
     waits = {f"measured-{number}": number / 1000 for number in range(200, 0, -1)}
     assert percentiles_ms(waits) == pytest.approx({"p50_ms": 101, "p99_ms": 199})
 
 
-def test_percentiles_of_nothing_are_refused():
-    with pytest.raises(ValueError, match="nothing has waited"):
+def test_percentiles_need_at_least_one_wait():
+    with pytest.raises(ValueError, match="no waits"):
         percentiles_ms({})

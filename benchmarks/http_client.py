@@ -1,6 +1,6 @@
-"""The HTTP client of the benchmark's own parts: aiohttp and orjson, no more work per request than that.
+"""The HTTP client of the load generator, the observer and the null scheduler: aiohttp and orjson, with little work per request.
 
-The observer and the null scheduler share the machine with what they measure, so they have to be cheap.
+These parts share the machine with the schedulers under test, so they must use little CPU.
 """
 
 import ssl
@@ -17,44 +17,44 @@ Json = dict[str, Any]
 
 
 class Api:
-    """Requests to one API server as the user of a kubeconfig."""
+    """Sends requests to one API server, as the user of a kubeconfig."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
 
     async def get(self, path: str) -> Json:
-        async with self._session.get(path) as answer:
-            answer.raise_for_status()
-            parsed: Json = orjson.loads(await answer.read())
+        async with self._session.get(path) as response:
+            response.raise_for_status()
+            parsed: Json = orjson.loads(await response.read())
             return parsed
 
     async def text(self, path: str) -> str:
-        async with self._session.get(path, headers={"Accept": "text/plain"}) as answer:
-            answer.raise_for_status()
-            return await answer.text()
+        async with self._session.get(path, headers={"Accept": "text/plain"}) as response:
+            response.raise_for_status()
+            return await response.text()
 
     async def post(self, path: str, body: Json) -> int:
-        """Post an object; the HTTP code, whatever it is."""
-        async with self._session.post(path, data=orjson.dumps(body)) as answer:
-            await answer.read()
-            return answer.status
+        """Post an object and return the HTTP status, which may be an error."""
+        async with self._session.post(path, data=orjson.dumps(body)) as response:
+            await response.read()
+            return response.status
 
     async def delete(self, path: str) -> int:
-        async with self._session.delete(path, data=b'{"gracePeriodSeconds":0}') as answer:
-            await answer.read()
-            return answer.status
+        async with self._session.delete(path, data=b'{"gracePeriodSeconds":0}') as response:
+            await response.read()
+            return response.status
 
     async def watch(self, path: str, version: str) -> AsyncIterator[Json]:
-        """The events of a watch from resourceVersion `version` on, for ever. Raises RuntimeError for an ERROR event.
+        """The events of a watch from resourceVersion `version` on, without end. Raises RuntimeError for an ERROR event.
 
-        Under load the API server closes watches whose readers are slow by its measure (it lets ten events wait), without a word:
-        then it goes on from the last event seen, and nothing is lost.
+        Under load the API server closes watches whose clients are slow (it buffers ten events). The watch then resumes from the
+        last event seen, so no event is lost.
         """
         while True:
             target = f"{path}&watch=1&allowWatchBookmarks=true&resourceVersion={version}"
-            async with self._session.get(target, timeout=aiohttp.ClientTimeout(total=None)) as answer:
-                answer.raise_for_status()
-                async for line in _lines(answer.content):
+            async with self._session.get(target, timeout=aiohttp.ClientTimeout(total=None)) as response:
+                response.raise_for_status()
+                async for line in _lines(response.content):
                     event = orjson.loads(line)
                     if event["type"] == "ERROR":
                         raise RuntimeError(f"the watch of {path} failed: {event['object']}")
@@ -73,8 +73,8 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 @asynccontextmanager
 async def connect(kubeconfig: Path, connections: int = 100) -> AsyncIterator[Api]:
-    """An Api for a kubeconfig of the kind that `podwright.testing` writes."""
-    cluster, user = _parts(kubeconfig)
+    """An Api for a kubeconfig in the form that `podwright.testing` writes."""
+    cluster, user = _cluster_and_user(kubeconfig)
     context = ssl.create_default_context(cafile=cluster["certificate-authority"])
     connector = aiohttp.TCPConnector(ssl=context, limit=connections)
     headers = {"Authorization": f"Bearer {user['token']}", "Content-Type": "application/json"}
@@ -82,6 +82,6 @@ async def connect(kubeconfig: Path, connections: int = 100) -> AsyncIterator[Api
         yield Api(session)
 
 
-def _parts(kubeconfig: Path) -> tuple[Json, Json]:
+def _cluster_and_user(kubeconfig: Path) -> tuple[Json, Json]:
     config = yaml.safe_load(kubeconfig.read_text())
     return config["clusters"][0]["cluster"], config["users"][0]["user"]

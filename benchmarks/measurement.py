@@ -1,8 +1,8 @@
-"""One measurement: one scheduler, one workload, one fresh cluster.
+"""Makes one measurement: one scheduler, one workload, one fresh cluster.
 
-For a backlog the clock runs from the first binding that is seen to the last one, so that the start of a process is not mixed into its
-rate (it is noted apart); when pods are created live it runs from the first creation. CPU is counted from then until the last event has arrived.
-How long pods waited is counted from the start of the scheduler for a backlog, and read from the API server's audit log when they come live.
+The rate of a backlog is measured from the first binding to the last, so that it excludes the start of the process, which is a figure
+of its own. When pods are created live, it is measured from the first creation. CPU time is counted over the same period, extended to the last event.
+Pods of a backlog wait from the start of the scheduler. How long live pods waited comes from the API server's audit log.
 """
 
 import asyncio
@@ -14,31 +14,31 @@ from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.audit import AuditLog, percentiles_ms
-from benchmarks.cluster import Prepared
-from benchmarks.http import Api, connect
-from benchmarks.load import Load
-from benchmarks.measure import Cost, cost, machine_busy_s
-from benchmarks.observer import Observer, count_events, count_scheduled, settle
+from benchmarks.audit_log import AuditLog, percentiles_ms
+from benchmarks.binding_observer import BindingObserver, count_events, count_scheduled, settle
+from benchmarks.http_client import Api, connect
+from benchmarks.load_generator import LoadGenerator
+from benchmarks.prepared_cluster import Prepared
+from benchmarks.process_cost import Cost, cost, machine_busy_s
 from benchmarks.quality import quality
-from benchmarks.requests import RequestCounts, read_request_counts
+from benchmarks.request_counts import RequestCounts, read_request_counts
 from benchmarks.schedulers import Series
 from podwright.testing import Binaries, ControlPlane, Process
 
-_STALLED_AFTER_S = 120.0
-_READY_AFTER_S = 60
-_RESTING_CPU_S = 0.05
+_STALL_TIMEOUT_S = 120.0
+_READY_TIMEOUT_S = 60
+_IDLE_CPU_S = 0.05
 _EVENTS_PATIENCE_S = 1.5
-_AUDIT_LOOKS = 25
+_AUDIT_LOG_READS = 25
 
 
 class RunFailed(RuntimeError):  # noqa: N818
-    """A run did not come to its end; the message says how far it came and where the logs are."""
+    """A run did not complete. The message says how far it came and ends with the scheduler's log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to measure: pods before the scheduler or after it, at which rate (0: as fast as they are taken), with fsync or not."""
+    """Whether the pods exist before the scheduler starts, at which rate they are created live (0: as fast as possible), and whether etcd syncs."""
 
     backlog: bool = True
     pods_per_second: float = 0.0
@@ -46,7 +46,7 @@ class Settings:
 
     @property
     def mode(self) -> str:
-        """As it stands in results: runs at different rates are no pairs of each other."""
+        """The mode's name in results. It includes the rate, since runs at different rates form no pair."""
         if self.backlog:
             return "backlog"
         return f"live, {self.pods_per_second:g} pods/s" if self.pods_per_second else "live"
@@ -54,7 +54,7 @@ class Settings:
 
 @dataclass(slots=True)
 class _Costs:
-    """CPU and memory of the scheduler, the API server and etcd at one moment, and what the machine and we have used."""
+    """Costs of the scheduler, the API server and etcd at one moment, and CPU seconds of the machine and of the benchmark."""
 
     at: float
     scheduler: Cost
@@ -65,19 +65,19 @@ class _Costs:
 
     @classmethod
     def now(cls, scheduler: Process, cluster: ControlPlane) -> "_Costs":
-        its, server, etcd = cost(scheduler.pid), cost(cluster.api_server.pid), cost(cluster.etcd.pid)
-        ours = time.process_time() + its.cpu_s + server.cpu_s + etcd.cpu_s
-        return cls(time.monotonic(), its, server, etcd, machine_busy_s(), ours)
+        own, server, etcd = cost(scheduler.pid), cost(cluster.api_server.pid), cost(cluster.etcd.pid)
+        ours = time.process_time() + own.cpu_s + server.cpu_s + etcd.cpu_s
+        return cls(time.monotonic(), own, server, etcd, machine_busy_s(), ours)
 
     def others_share(self, earlier: "_Costs") -> float:
-        """Which part of the machine somebody else used since then."""
+        """The share of the machine that other processes have used since `earlier`."""
         used = (self.machine_s - earlier.machine_s) - (self.ours_s - earlier.ours_s)
         return max(0.0, used) / max(self.at - earlier.at, 1e-9) / (os.cpu_count() or 1)
 
 
 @dataclass(slots=True)
 class _Marks:
-    """What is noted while a run goes on."""
+    """Moments of a run, with the costs so far."""
 
     started: float = 0.0
     first: _Costs | None = None
@@ -86,7 +86,7 @@ class _Marks:
 
 def measure(series: Series, prepared: Prepared, settings: Settings, binaries: Binaries) -> dict[str, float]:
     """Run one scheduler on a fresh copy of the prepared cluster. Raises RunFailed and ProcessError."""
-    begun = time.monotonic()
+    started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="podwright-bench-audit-") as folder:
         audit = None if settings.backlog else AuditLog(Path(folder))
         flags = audit.flags if audit else ()
@@ -94,7 +94,7 @@ def measure(series: Series, prepared: Prepared, settings: Settings, binaries: Bi
             binaries=binaries, etcd_data=prepared.data, fsync=settings.fsync, api_server_flags=flags
         ) as cluster:
             figures = asyncio.run(_Run(series, prepared, settings, cluster, audit).result())
-    return {**figures, "run_s": time.monotonic() - begun}
+    return {**figures, "run_s": time.monotonic() - started}
 
 
 class _Run:
@@ -113,18 +113,20 @@ class _Run:
     async def result(self) -> dict[str, float]:
         async with connect(self._cluster.kubeconfig) as api:
             requests_before = await read_request_counts(api)
-            begins = self._note_first if self._settings.backlog else lambda: None
-            observer = Observer(api, self._workload.measured.count, begins)
+            on_first = self._note_first if self._settings.backlog else lambda: None
+            observer = BindingObserver(api, self._workload.measured.count, on_first)
             async with self._background(observer.watch(watching := asyncio.Event())) as watch:
                 await watching.wait()
                 await self._start()
-                load = Load(api, self._workload, self._settings.pods_per_second)
-                async with self._background(load.meanwhile()):
+                load = LoadGenerator(api, self._workload, self._settings.pods_per_second)
+                async with self._background(load.run_background()):
                     if not self._settings.backlog:
                         self._note_first()
                         await load.create_measured()
                     await self._until_bound(observer, watch)
-                await settle(lambda: count_events(api), lambda: self._all_told(api), self._note_end, _EVENTS_PATIENCE_S)
+                await settle(
+                    lambda: count_events(api), lambda: self._all_have_events(api), self._note_end, _EVENTS_PATIENCE_S
+                )
             return {
                 **self._figures(observer),
                 **percentiles_ms(await self._waits(observer)),
@@ -140,29 +142,29 @@ class _Run:
             await self._until_ready()
 
     async def _until_ready(self) -> None:
-        """Give the scheduler time to list the cluster, by seeing its CPU time come to rest."""
+        """Wait until the scheduler has listed the cluster, which shows in its CPU time: it stops growing."""
         before = 0.0
-        for _ in range(_READY_AFTER_S):
+        for _ in range(_READY_TIMEOUT_S):
             await asyncio.sleep(1.0)
             self._check_alive()
             now = cost(self._process.pid).cpu_s
-            if before and now - before < _RESTING_CPU_S:
+            if before and now - before < _IDLE_CPU_S:
                 return
             before = now
-        raise RunFailed(f"{self._series.name} has not come to rest in {_READY_AFTER_S} s\n{self._process.log_tail()}")
+        raise RunFailed(f"{self._series.name} is still busy after {_READY_TIMEOUT_S} s\n{self._process.log_tail()}")
 
-    async def _all_told(self, api: Api) -> bool:
+    async def _all_have_events(self, api: Api) -> bool:
         return await count_scheduled(api) >= self._workload.measured.count
 
-    async def _waits(self, observer: Observer) -> dict[str, float]:
-        """Seconds that each measured pod waited."""
+    async def _waits(self, observer: BindingObserver) -> dict[str, float]:
+        """Seconds that each measured pod waited, by pod name."""
         if self._audit is None:
             return {name: moment - self._marks.started for name, moment in observer.bound_at.items()}
-        for _ in range(_AUDIT_LOOKS):
+        for _ in range(_AUDIT_LOG_READS):
             if len(waits := self._audit.waits()) >= len(observer.bound_at):
                 return waits
             await asyncio.sleep(0.2)
-        raise RunFailed(f"the audit log knows of {len(waits)} of {len(observer.bound_at)} pods that were bound")
+        raise RunFailed(f"the audit log has only {len(waits)} of {len(observer.bound_at)} bound pods")
 
     def _note_first(self) -> None:
         self._marks.first = _Costs.now(self._process, self._cluster)
@@ -182,33 +184,33 @@ class _Run:
                 f"{self._series.name} ended with status {self._process.returncode}\n{self._process.log_tail()}"
             )
 
-    async def _until_bound(self, observer: Observer, watch: "asyncio.Task[None]") -> None:
-        seen, moved = 0, time.monotonic()
+    async def _until_bound(self, observer: BindingObserver, watch: "asyncio.Task[None]") -> None:
+        seen, changed = 0, time.monotonic()
         while not observer.done.is_set():
             await asyncio.wait({watch}, timeout=0.2)
             if watch.done():
                 watch.result()
             self._check_alive()
             if len(observer.bound_at) != seen:
-                seen, moved = len(observer.bound_at), time.monotonic()
-            elif time.monotonic() - moved > _STALLED_AFTER_S:
+                seen, changed = len(observer.bound_at), time.monotonic()
+            elif time.monotonic() - changed > _STALL_TIMEOUT_S:
                 raise RunFailed(
                     f"{self._series.name} bound {seen} of {self._workload.measured.count} pods of {self._workload.title} "
-                    f"and then none for {_STALLED_AFTER_S:.0f} s\n{self._process.log_tail()}"
+                    f"and then none for {_STALL_TIMEOUT_S:.0f} s\n{self._process.log_tail()}"
                 )
 
-    def _figures(self, observer: Observer) -> dict[str, float]:
+    def _figures(self, observer: BindingObserver) -> dict[str, float]:
         first, end = self._marks.first, self._marks.last
         assert first is not None
         assert end is not None
         times = sorted(observer.bound_at.values())
         pods = len(times)
-        begun = times[0] if self._settings.backlog else first.at
+        started = times[0] if self._settings.backlog else first.at
         counted = pods - 1 if self._settings.backlog else pods
         return {
             "pods": pods,
-            "pods_per_s": counted / max(times[-1] - begun, 1e-9),
-            "pods_per_s_with_events": counted / max(end.at - begun, 1e-9),
+            "pods_per_s": counted / max(times[-1] - started, 1e-9),
+            "pods_per_s_with_events": counted / max(end.at - started, 1e-9),
             "start_s": times[0] - self._marks.started if self._settings.backlog else 0.0,
             "cpu_ms_per_pod": 1000 * (end.scheduler.cpu_s - first.scheduler.cpu_s) / pods,
             "start_cpu_s": first.scheduler.cpu_s,

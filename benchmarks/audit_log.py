@@ -1,6 +1,6 @@
-"""How long pods waited, by the API server's own clock: from its answer to a pod's creation until the pod's Binding reached it.
+"""Reads from the API server's audit log how long pods waited: from the response to a pod's creation to the arrival of its Binding.
 
-The audit log says so for each request to the microsecond, so neither the load generator nor the observer is part of what is measured.
+The log has microsecond timestamps of the API server, so the load generator and the observer do not affect the figures.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _POLICY = {
 
 
 class AuditLog:
-    """The audit log of one run, in `folder`: creations of pods and Bindings, and nothing else."""
+    """The audit log of one run, in `folder`. It records only the creation of pods and of Bindings."""
 
     def __init__(self, folder: Path) -> None:
         self._policy = folder / "audit-policy.yaml"
@@ -37,11 +37,11 @@ class AuditLog:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The API server's; a line is written behind the answer to its request and does not delay it."""
+        """Flags for the API server. It writes the log in batches after it has responded, so logging delays no request."""
         return (f"--audit-policy-file={self._policy}", f"--audit-log-path={self._log}", "--audit-log-mode=batch")
 
     def waits(self) -> dict[str, float]:
-        """Seconds from a measured pod's creation to its Binding, by the pod's name; pods that miss either are left out."""
+        """Seconds from a measured pod's creation to its Binding, by pod name. Pods without both entries are left out."""
         created: dict[str, float] = {}
         bound: dict[str, float] = {}
         for line in self._log.read_bytes().splitlines() if self._log.exists() else ():
@@ -58,9 +58,9 @@ class AuditLog:
 
 
 def percentiles_ms(waits: Mapping[str, float]) -> dict[str, float]:
-    """`p50_ms` and `p99_ms` of waits in seconds. Raises ValueError if there are none."""
+    """`p50_ms` and `p99_ms` of waits in seconds. Raises ValueError without any."""
     if not waits:
-        raise ValueError("nothing has waited")
+        raise ValueError("no waits to summarize")
     ordered = sorted(waits.values())
     count = len(ordered)
     return {"p50_ms": 1000 * ordered[count // 2], "p99_ms": 1000 * ordered[min(count - 1, int(count * 0.99))]}

@@ -1,7 +1,7 @@
-"""What NodeResourcesFit and NodeResourcesBalancedAllocation cost a decision, in process: `python -m benchmarks.core.resources`.
+"""Measures the cost of NodeResourcesFit and NodeResourcesBalancedAllocation: `python -m benchmarks.core.resource_plugins`.
 
-Each line is one workload on a cluster that already holds pods: filter, both scores and the pick of a node, then the pod
-is assumed there, so that every decision finds one row changed. The columns are µs a decision by call, `plugins` the first three together.
+Each line is one workload on a cluster with placed pods. A decision filters, computes both scores, picks a node and assumes the pod,
+so each decision finds one row of the node table changed. The columns are µs per decision and step; `plugins` adds up the first three.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from podwright.core.state.cache import Cache
 
 @dataclass
 class BenchHandle:
-    """A Handle that only has a cache."""
+    """A plugin handle with nothing but a cache."""
 
     cache: Cache
     features: Features = field(default_factory=Features)
@@ -38,7 +38,7 @@ class BenchHandle:
 
 
 def make_cluster(nodes: int, pods: int) -> Cache:
-    """Nodes of three sizes, with pods of eight shapes spread evenly."""
+    """Nodes of three sizes, with evenly placed pods of various sizes."""
     cache = Cache()
     for i in range(nodes):
         cores = (16, 32, 64)[i % 3]
@@ -56,7 +56,7 @@ def make_pod(name: str, milli_cpu: int, mebibytes: int, node: str = "") -> PodIn
 
 
 def templates(count: int) -> Iterator[PodInfo]:
-    """Pods of so many shapes in turn."""
+    """Pods with `count` different requests in turn, without end."""
     for i in itertools.count():
         yield make_pod(f"new-{i}", 100 + i % min(count, 300), 128 + i % count // 3)
 
@@ -66,7 +66,7 @@ STEPS = ("filter", "fit", "balanced", "pick", "assume")
 
 
 def measure(cache: Cache, pods: list[PodInfo]) -> NDArray[np.float64]:
-    """float64[steps, decisions]: µs."""
+    """The time of each step in µs: float64[steps, decisions]."""
     handle = BenchHandle(cache)
     fit = NodeResourcesFit(None, handle)  # type: ignore[arg-type]
     balanced = NodeResourcesBalancedAllocation(None, handle)  # type: ignore[arg-type]
@@ -99,10 +99,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[500, 5000, 15000])
     parser.add_argument("--shapes", type=int, nargs="+", default=[1, 20, 200, DISTINCT])
-    parser.add_argument("--pods", type=int, default=10000, help="pods on the cluster before")
+    parser.add_argument("--pods", type=int, default=10000, help="pods placed before the measurement")
     parser.add_argument("--decisions", type=int, default=3000)
     parser.add_argument(
-        "--percentile", type=float, default=50, help="of the decisions: a lower one is a quieter machine"
+        "--percentile",
+        type=float,
+        default=50,
+        help="percentile over the decisions; a low one hides disturbances of the machine",
     )
     options = parser.parse_args()
     print("  nodes  shapes  " + "".join(f"{step:>10}" for step in (*STEPS, "plugins")))
