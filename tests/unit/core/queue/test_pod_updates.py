@@ -1,4 +1,4 @@
-"""What changed between two versions of a waiting pod, and which plugins are asked about it."""
+"""The event for an update of a pending pod, and the plugins whose hints it reaches."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def parsed(**more):
         pytest.param(ANNOTATED, id="an annotation"),
         pytest.param({"metadata": {"finalizers": ["example.com/hold"]}}, id="a finalizer"),
         pytest.param({"metadata": {"ownerReferences": [{"kind": "Job", "name": "j", "uid": "1"}]}}, id="an owner"),
-        pytest.param({"spec": {"activeDeadlineSeconds": 60}}, id="a field of the spec that we do not know"),
+        pytest.param({"spec": {"activeDeadlineSeconds": 60}}, id="an unknown field of the spec"),
         pytest.param({"spec": {"schedulingGates": [{"name": "g"}]}}, id="one of its gates"),
     ],
 )
-def test_what_has_no_event_of_its_own_is_an_update_of_the_pod(now):
+def test_a_change_without_an_action_of_its_own_is_a_general_update(now):
     assert pod_update(parsed(), parsed(**now)) == OTHER
 
 
@@ -44,39 +44,42 @@ def test_what_has_no_event_of_its_own_is_an_update_of_the_pod(now):
     "now",
     [
         pytest.param({}, id="nothing"),
-        pytest.param({"metadata": {"resourceVersion": "2"}}, id="its version"),
+        pytest.param({"metadata": {"resourceVersion": "2"}}, id="its resource version"),
         pytest.param({"metadata": {"generation": 2}}, id="its generation"),
-        pytest.param({"metadata": {"managedFields": [{"manager": "me"}]}}, id="who wrote what"),
-        pytest.param({"status": {"conditions": [{"type": "PodScheduled", "status": "False"}]}}, id="our condition"),
-        pytest.param({"status": {"qosClass": "Burstable"}}, id="its class of service"),
+        pytest.param({"metadata": {"managedFields": [{"manager": "me"}]}}, id="its managed fields"),
+        pytest.param(
+            {"status": {"conditions": [{"type": "PodScheduled", "status": "False"}]}},
+            id="the condition that the scheduler writes",
+        ),
+        pytest.param({"status": {"qosClass": "Burstable"}}, id="its QoS class"),
     ],
 )
-def test_status_and_bookkeeping_are_no_event(now):
+def test_changes_of_status_and_bookkeeping_are_not_events(now):
     assert pod_update(parsed(), parsed(**now)) is None
 
 
-def test_a_change_that_has_an_event_of_its_own_is_no_general_update_as_well():
+def test_a_change_with_an_action_of_its_own_is_not_a_general_update():
     now = parsed(labels={"a": "b"}, **ANNOTATED)
     assert pod_update(parsed(), now) == ClusterEvent(POD, Action.UPDATE_POD_LABEL)
 
 
 @pytest.mark.parametrize("field", ["resourceClaimStatuses", "extendedResourceClaimStatus"])
-def test_a_claim_that_was_made_for_the_pod_has_an_event_of_its_own(field):
+def test_a_generated_resource_claim_has_an_action_of_its_own(field):
     event = pod_update(parsed(), parsed(status={field: [{"name": "gpu", "resourceClaimName": "web-gpu"}]}))
     assert event == ClusterEvent(POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
 
 
-def test_a_plugin_without_hints_is_asked_about_an_annotation():
+def test_an_annotation_helps_a_pod_rejected_by_a_plugin_without_hints():
     h = Harness()
-    h.rejected("p", "Stranger")
+    h.rejected("p", "NoHints")
     h.queue.update(h.pod("p", **ANNOTATED))
     assert h.counts() == {"backoff": 1}
 
 
-def test_a_gate_without_hints_is_asked_about_an_annotation():
+def test_an_annotation_helps_a_pod_gated_by_a_plugin_without_hints():
     h = Harness()
     h.pre_enqueue = lambda pod: (
-        None if pod.raw["metadata"].get("annotations") else unresolvable("not yet").by("Stranger")
+        None if pod.raw["metadata"].get("annotations") else unresolvable("not yet").by("NoHints")
     )
     h.add("p")
     assert h.counts() == {"gated": 1}
@@ -84,7 +87,7 @@ def test_a_gate_without_hints_is_asked_about_an_annotation():
     assert h.counts() == {"active": 1}
 
 
-def test_a_plugin_that_asks_for_labels_only_is_not_asked_about_an_annotation():
+def test_an_annotation_does_not_help_a_pod_rejected_by_a_plugin_with_hints_for_labels():
     h = Harness()
     h.hints["Labels"] = (EventHint(ClusterEvent(POD, Action.UPDATE_POD_LABEL)),)
     h.rejected("p", "Labels")
@@ -92,16 +95,16 @@ def test_a_plugin_that_asks_for_labels_only_is_not_asked_about_an_annotation():
     assert h.counts() == {"unschedulable": 1}
 
 
-def test_an_annotation_that_changes_in_flight_counts_when_the_attempt_fails():
+def test_an_annotation_that_changes_in_flight_helps_when_the_attempt_fails():
     h = Harness()
     h.add("p")
     queued = h.queue.pop()
     h.queue.update(h.pod("p", **ANNOTATED))
-    h.queue.reject(queued, ["Stranger"])
+    h.queue.reject(queued, ["NoHints"])
     assert h.counts() == {"backoff": 1}
 
 
-def test_of_the_default_plugins_only_the_one_that_kube_scheduler_asks_is_asked_about_any_update():
+def test_only_one_default_plugin_registers_for_general_updates_as_in_kube_scheduler():
     features = Features(None)
     handle = EngineHandle(Cache(), features, cluster=None, clock=lambda: 0.0)
     hints = Framework(default_profile("podwright", PLUGINS, features), PLUGINS, handle).hints

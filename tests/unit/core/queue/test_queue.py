@@ -17,13 +17,13 @@ def h():
     return Harness()
 
 
-def test_the_most_important_pod_goes_first_and_equals_in_their_order(h):
+def test_pods_are_popped_by_priority_and_then_in_order_of_arrival(h):
     for name, priority in (("low", 1), ("first", 5), ("second", 5)):
         h.add(name, priority=priority)
     assert [h.pop(), h.pop(), h.pop(), h.pop()] == ["first", "second", "low", None]
 
 
-def test_a_rejected_pod_waits_for_an_event_that_its_rejector_asked_for(h):
+def test_a_rejected_pod_waits_for_an_event_that_its_rejecting_plugin_registered(h):
     h.rejected("p", "Fit")
     assert h.pop() is None
     h.queue.move(POD_GONE)
@@ -39,7 +39,7 @@ def test_a_pod_is_popped_from_backoff_when_nothing_is_active(h):
     assert h.pop() == "p"
 
 
-def test_a_pod_whose_attempt_was_an_error_sits_its_backoff_out(h):
+def test_a_pod_whose_attempt_was_an_error_completes_its_backoff(h):
     h.add("p")
     h.queue.fault(h.queue.pop())
     assert h.counts() == {"backoff": 1}
@@ -64,7 +64,7 @@ def test_backoff_doubles_to_ten_seconds_and_ends_on_whole_seconds(h):
     assert queued.backoff_until == int(queued.backoff_until)
 
 
-def test_backoff_starts_and_ends_where_it_is_told():
+def test_initial_and_maximum_backoff_can_be_configured():
     h = Harness(Waits(initial_backoff=3, max_backoff=7))
     h.add("p")
     waits = []
@@ -76,7 +76,7 @@ def test_backoff_starts_and_ends_where_it_is_told():
     assert waits == [3, 6, 7]
 
 
-def test_a_pod_that_nothing_helps_waits_as_long_as_it_is_told():
+def test_the_longest_wait_without_an_event_can_be_configured():
     h = Harness(Waits(max_unschedulable=600))
     h.rejected("p", "Fit")
     h.clock.now += 599
@@ -85,7 +85,7 @@ def test_a_pod_that_nothing_helps_waits_as_long_as_it_is_told():
     assert h.pop() == "p"
 
 
-def test_errors_and_rejections_count_apart(h):
+def test_errors_and_rejections_are_counted_separately(h):
     h.add("p")
     queued = h.queue.pop()
     h.queue.fault(queued)
@@ -94,13 +94,13 @@ def test_errors_and_rejections_count_apart(h):
     assert (queued.errors, queued.rejections, queued.attempts) == (0, 1, 2)
 
 
-def test_a_pod_that_only_waited_as_pending_skips_its_backoff(h):
+def test_a_pod_that_was_rejected_as_pending_skips_its_backoff(h):
     h.rejected("p", (), pending=["Wait"])
     h.queue.move(NODE_ADDED)
     assert h.counts() == {"active": 1}
 
 
-def test_a_hint_that_says_no_leaves_the_pod_where_it_is(h):
+def test_a_hint_that_skips_an_event_leaves_the_pod_unschedulable(h):
     h.rejected("p", "Spread")
     h.queue.move(POD_GONE, "no")
     assert h.counts() == {"unschedulable": 1}
@@ -112,11 +112,11 @@ def test_a_hint_that_says_no_leaves_the_pod_where_it_is(h):
     "hint",
     [
         pytest.param(lambda *_: 1 / 0, id="it raises"),
-        pytest.param(lambda *_: sys.exit(1), id="it wants to end the process"),
+        pytest.param(lambda *_: sys.exit(1), id="it exits the process"),
         pytest.param(lambda *_: None, id="it returns nothing"),
-        pytest.param(lambda *_: "QueueSkip", id="it returns a word"),
-        pytest.param(lambda: Hint.SKIP, id="it takes other arguments"),
-        pytest.param("QueueSkip", id="it is no function"),
+        pytest.param(lambda *_: "QueueSkip", id="it returns a string"),
+        pytest.param(lambda: Hint.SKIP, id="it takes no arguments"),
+        pytest.param("QueueSkip", id="it is not callable"),
     ],
 )
 def test_a_faulty_hint_queues_the_pod_rather_than_losing_it(h, hint):
@@ -126,21 +126,21 @@ def test_a_faulty_hint_queues_the_pod_rather_than_losing_it(h, hint):
     assert h.counts() == {"backoff": 1}
 
 
-def test_one_hint_in_so_many_is_measured(h):
+def test_a_sample_of_the_calls_of_hints_is_measured(h):
     for number in range(hinting.SAMPLE_INTERVAL):
         h.rejected(f"p{number}", "Spread")
     h.queue.move(POD_GONE, "no")
     assert h.hinted == [("Spread", "AssignedPodDelete", "QueueSkip", 0.0)]
 
 
-def test_of_several_changes_at_once_the_one_that_helps_is_named(h):
+def test_the_label_of_several_changes_is_that_of_the_change_that_helps(h):
     h.hints["Fit"] = (EventHint(ClusterEvent(NODE, Action.UPDATE_NODE_TAINT)),)
     h.rejected("p", "Fit")
     h.queue.move(ClusterEvent(NODE, Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT))
     assert h.incoming[-1] == ("backoff", "NodeUpdateNodeTaint")
 
 
-def test_what_only_helps_pods_up_to_a_priority_moves_no_others(h):
+def test_an_event_for_pods_up_to_a_priority_moves_no_other_pods(h):
     for name, priority in (("low", 1), ("high", 5)):
         h.add(name, priority=priority)
         h.queue.reject(h.queue.pop(), ["Spread"])
@@ -149,7 +149,7 @@ def test_what_only_helps_pods_up_to_a_priority_moves_no_others(h):
     assert h.pop() == "low"
 
 
-def test_a_pod_that_nobody_rejected_counts_as_an_error(h):
+def test_a_rejection_without_plugins_counts_as_an_error(h):
     queued = h.rejected("p")
     assert (queued.errors, queued.rejections) == (1, 0)
     assert h.pop() is None
@@ -162,7 +162,7 @@ def test_a_pod_popped_from_backoff_is_reported_as_active(h):
     assert h.incoming[-1] == ("active", "PopFromBackoffQ")
 
 
-def test_who_rejected_pods_that_wait_is_counted(h):
+def test_the_plugins_that_rejected_waiting_pods_are_counted(h):
     h.rejected("one", "Fit", "Spread")
     h.rejected("two", "Fit", pending=["Wait"])
     h.add("gated", gates=["g"])
@@ -177,7 +177,7 @@ def test_who_rejected_pods_that_wait_is_counted(h):
     assert h.queue.rejected_by()["Fit", "default-scheduler"] == 1
 
 
-def test_what_is_kept_for_pods_in_flight_is_counted(h):
+def test_events_recorded_for_pods_in_flight_are_counted(h):
     h.add("p")
     queued = h.queue.pop()
     h.queue.move(NODE_ADDED)
@@ -187,7 +187,7 @@ def test_what_is_kept_for_pods_in_flight_is_counted(h):
     assert h.queue.in_flight_events() == {}
 
 
-def test_an_attempt_for_want_of_events_is_known_as_such(h):
+def test_an_attempt_without_an_event_is_marked_as_flushed(h):
     queued = h.rejected("p", "Fit")
     h.clock.now += 400
     h.pop()
@@ -196,7 +196,7 @@ def test_an_attempt_for_want_of_events_is_known_as_such(h):
     assert not queued.was_flushed
 
 
-def test_an_attempt_after_the_gate_has_opened_is_due_to_that_however_long_it_was_shut(h):
+def test_an_attempt_after_a_long_time_in_the_gate_is_not_marked_as_flushed(h):
     h.add("p", gates=["g"])
     h.clock.now += 400
     assert h.pop() is None
@@ -204,7 +204,7 @@ def test_an_attempt_after_the_gate_has_opened_is_due_to_that_however_long_it_was
     assert not h.queue.pop().was_flushed
 
 
-def test_a_gate_that_time_has_opened_is_known_as_such(h):
+def test_a_gate_that_opened_without_an_event_is_marked_as_flushed(h):
     h.add("p", gates=["g"])
     h.pre_enqueue = lambda _pod: None
     h.clock.now += 400
@@ -236,7 +236,7 @@ def test_an_event_before_the_attempt_does_not_count(h):
     assert h.counts() == {"unschedulable": 1}
 
 
-def test_a_settled_pod_that_fails_is_tried_again_whatever_happened(h):
+def test_a_pod_without_recording_that_fails_is_retried_as_after_an_error(h):
     h.add("p")
     queued = h.queue.pop()
     h.queue.stop_recording(queued.uid)
@@ -249,7 +249,7 @@ def test_a_settled_pod_that_fails_is_tried_again_whatever_happened(h):
     assert h.pop() == "p"
 
 
-def test_so_many_events_are_kept_for_pods_in_flight(h, monkeypatch):
+def test_the_number_of_recorded_events_is_limited(h, monkeypatch):
     monkeypatch.setattr(in_flight, "MAX_RECORDED", 2)
     h.add("long")
     long = h.queue.pop()
@@ -275,7 +275,7 @@ def test_a_pod_waits_no_longer_than_five_minutes(h):
     assert 1300 < h.clock.now <= 1330 + 30
 
 
-def test_a_gated_pod_is_not_tried_until_its_gates_are_gone(h):
+def test_a_gated_pod_is_not_popped_until_its_gates_are_removed(h):
     h.add("p", gates=["hold"])
     assert h.counts() == {"gated": 1}
     assert h.pop() is None
@@ -285,7 +285,7 @@ def test_a_gated_pod_is_not_tried_until_its_gates_are_gone(h):
     assert h.pop() == "p"
 
 
-def test_an_update_that_cannot_matter_does_not_move_a_pod(h):
+def test_an_update_without_a_hint_does_not_move_a_pod(h):
     h.rejected("p", "Fit")
     h.queue.update(h.pod("p", metadata={"resourceVersion": "2", "annotations": {"a": "b"}}))
     assert h.counts() == {"unschedulable": 1}
@@ -294,12 +294,12 @@ def test_an_update_that_cannot_matter_does_not_move_a_pod(h):
 @pytest.mark.parametrize(
     "now",
     [
-        pytest.param({"cpu": "1", "memory": "1Gi"}, id="it asks for less"),
-        pytest.param({"cpu": "1", "memory": "2Gi"}, id="it asks for less of one thing and more of another"),
-        pytest.param({"memory": "1Gi"}, id="it does not ask for one thing any more"),
+        pytest.param({"cpu": "1", "memory": "1Gi"}, id="it requests less"),
+        pytest.param({"cpu": "1", "memory": "2Gi"}, id="it requests less of one resource and more of another"),
+        pytest.param({"memory": "1Gi"}, id="it no longer requests a resource"),
     ],
 )
-def test_an_update_of_the_pod_that_its_rejector_asked_for_moves_it(h, now):
+def test_an_update_that_the_rejecting_plugin_registered_moves_the_pod(h, now):
     h.hints["Fit"] = (EventHint(ClusterEvent(POD, Action.UPDATE_POD_SCALE_DOWN)),)
     h.add("p", requests={"cpu": "2", "memory": "1Gi"})
     h.queue.reject(h.queue.pop(), ["Fit"])
@@ -307,7 +307,7 @@ def test_an_update_of_the_pod_that_its_rejector_asked_for_moves_it(h, now):
     assert h.counts() == {"backoff": 1}
 
 
-def test_a_pod_in_flight_that_is_updated_is_tried_again_with_its_new_spec(h):
+def test_a_pod_that_is_updated_in_flight_is_retried_with_its_new_spec(h):
     h.hints["Fit"] = (EventHint(ClusterEvent(POD, Action.UPDATE_POD_TOLERATION)),)
     h.add("p")
     queued = h.queue.pop()
@@ -317,7 +317,7 @@ def test_a_pod_in_flight_that_is_updated_is_tried_again_with_its_new_spec(h):
     assert h.queue.pop().pod.tolerations.items
 
 
-def test_a_deleted_pod_is_forgotten_wherever_it_is(h):
+def test_a_deleted_pod_is_removed_from_every_queue(h):
     h.rejected("waiting", "Fit")
     h.add("active")
     h.add("gated", gates=["g"])
@@ -327,7 +327,7 @@ def test_a_deleted_pod_is_forgotten_wherever_it_is(h):
     assert len(h.queue) == 0
 
 
-def test_a_pod_deleted_in_flight_does_not_come_back(h):
+def test_a_pod_that_was_deleted_in_flight_is_not_requeued(h):
     h.add("p")
     queued = h.queue.pop()
     h.queue.delete(queued.uid)
@@ -345,7 +345,7 @@ def test_every_entry_into_a_queue_is_reported(h):
     ]
 
 
-def test_a_pod_that_an_event_has_helped_in_flight_is_reported_where_it_went(h):
+def test_a_pod_that_an_event_helped_in_flight_is_reported_in_backoff(h):
     h.add("p")
     queued = h.queue.pop()
     h.queue.move(NODE_ADDED)
@@ -356,23 +356,31 @@ def test_a_pod_that_an_event_has_helped_in_flight_is_reported_where_it_went(h):
 @pytest.mark.parametrize(
     ("event", "label"),
     [
-        pytest.param(POD_GONE, "AssignedPodDelete", id="a pod with a node went"),
-        pytest.param(ClusterEvent(NODE, Action.UPDATE_NODE_TAINT), "NodeUpdateNodeTaint", id="one thing of a node"),
+        pytest.param(POD_GONE, "AssignedPodDelete", id="an assigned pod was deleted"),
+        pytest.param(ClusterEvent(NODE, Action.UPDATE_NODE_TAINT), "NodeUpdateNodeTaint", id="one change of a node"),
         pytest.param(
-            ClusterEvent(NODE, Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_LABEL), "NodeUpdate", id="several things"
+            ClusterEvent(NODE, Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_LABEL),
+            "NodeUpdate",
+            id="several changes of a node",
         ),
         pytest.param(ClusterEvent("CSINode", Action.ADD), "storage.k8s.io/CSINodeAdd", id="a kind with an API group"),
         pytest.param(
-            ClusterEvent("ResourceClaim", Action.UPDATE_OTHER), "resource.k8s.io/ResourceClaimUpdate", id="its update"
+            ClusterEvent("ResourceClaim", Action.UPDATE_OTHER),
+            "resource.k8s.io/ResourceClaimUpdate",
+            id="an update of a kind with an API group",
         ),
         pytest.param(
-            ClusterEvent("PersistentVolumeClaim", Action.DELETE), "PersistentVolumeClaimDelete", id="a kind without one"
+            ClusterEvent("PersistentVolumeClaim", Action.DELETE),
+            "PersistentVolumeClaimDelete",
+            id="a kind without an API group",
         ),
         pytest.param(
-            ClusterEvent(ASSIGNED_POD, Action.UPDATE_POD_SCALE_UP), "AssignedPodUpdatePodScaleUp", id="a pod that grew"
+            ClusterEvent(ASSIGNED_POD, Action.UPDATE_POD_SCALE_UP),
+            "AssignedPodUpdatePodScaleUp",
+            id="an assigned pod was scaled up",
         ),
         pytest.param(
-            ClusterEvent(POD, Action.UPDATE_POD_LABEL), "TargetPodUpdatePodLabel", id="the waiting pod itself"
+            ClusterEvent(POD, Action.UPDATE_POD_LABEL), "TargetPodUpdatePodLabel", id="the pending pod itself"
         ),
     ],
 )
@@ -380,18 +388,18 @@ def test_events_have_the_labels_of_kube_scheduler(event, label):
     assert event.label == label
 
 
-def test_of_backoffs_that_end_together_the_most_important_pod_is_popped_first(h):
-    flying = []
+def test_of_backoffs_that_end_together_the_pod_of_highest_priority_is_popped_first(h):
+    attempts = []
     for name, priority in (("low", 1), ("high", 5)):
         h.add(name, priority=priority)
-        flying.append(h.queue.pop())
-    for queued in flying:
+        attempts.append(h.queue.pop())
+    for queued in attempts:
         h.queue.reject(queued, ["Fit"])
     h.queue.move(NODE_ADDED)
     assert [h.pop(), h.pop()] == ["high", "low"]
 
 
-def test_a_pod_that_becomes_important_in_backoff_overtakes_the_others(h):
+def test_a_pod_whose_priority_rises_in_backoff_is_popped_first(h):
     for name in ("first", "second"):
         h.rejected(name, "Fit")
     h.queue.move(NODE_ADDED)
@@ -399,7 +407,7 @@ def test_a_pod_that_becomes_important_in_backoff_overtakes_the_others(h):
     assert [h.pop(), h.pop()] == ["second", "first"]
 
 
-def test_what_helps_everybody_does_not_end_the_backoff_of_a_pending_pod(h):
+def test_an_event_that_helps_every_pod_does_not_skip_backoff(h):
     h.rejected("p", (), pending=["Wait"])
     h.queue.activate_all()
     assert h.counts() == {"backoff": 1}
@@ -415,18 +423,18 @@ def test_an_update_that_does_not_open_the_gate_changes_nothing(h):
     assert h.pop() == "p"
 
 
-def test_a_gate_is_asked_again_after_five_minutes_and_then_every_five(h):
-    asked = []
-    h.pre_enqueue = lambda pod: asked.append(h.clock.now) or unresolvable("no").by("Gate")
+def test_pre_enqueue_is_called_again_every_five_minutes(h):
+    calls = []
+    h.pre_enqueue = lambda pod: calls.append(h.clock.now) or unresolvable("no").by("Gate")
     h.add("p")
     for _ in range(70):
         h.clock.now += 10
         h.queue.pop()
-    assert [round(when - 1000) // 30 for when in asked] == [0, 11, 22]
+    assert [round(when - 1000) // 30 for when in calls] == [0, 11, 22]
 
 
 @pytest.mark.parametrize("place", ["unschedulable", "backoff", "error"])
-def test_a_pod_is_activated_from_wherever_it_waits(h, place):
+def test_a_waiting_pod_can_be_activated(h, place):
     h.add("p")
     queued = h.queue.pop()
     if place == "error":
@@ -440,7 +448,7 @@ def test_a_pod_is_activated_from_wherever_it_waits(h, place):
     assert h.incoming[-1] == ("active", "ForceActivate")
 
 
-def test_a_pod_activated_in_flight_is_tried_again_after_its_backoff(h):
+def test_a_pod_that_is_activated_in_flight_is_retried_after_its_backoff(h):
     h.add("p")
     queued = h.queue.pop()
     h.queue.activate(queued.uid)
@@ -448,7 +456,7 @@ def test_a_pod_activated_in_flight_is_tried_again_after_its_backoff(h):
     assert h.counts() == {"backoff": 1}
 
 
-def test_activating_neither_opens_a_gate_nor_makes_up_a_pod(h):
+def test_activating_a_gated_or_unknown_pod_does_nothing(h):
     h.add("p", gates=["g"])
     h.queue.activate("default/p")
     h.queue.activate("default/unknown")
@@ -468,7 +476,7 @@ def test_a_pods_time_in_the_queue_starts_when_its_gate_opens(h):
 
 
 @pytest.mark.parametrize("place", ["unschedulable", "backoff"])
-def test_a_pod_that_is_taken_out_of_its_turn_is_held_by_a_gate_that_has_shut_meanwhile(h, place):
+def test_taking_a_pod_calls_pre_enqueue_again(h, place):
     queued = h.rejected("p", "Fit")
     if place == "backoff":
         h.queue.move(NODE_ADDED)
@@ -479,12 +487,12 @@ def test_a_pod_that_is_taken_out_of_its_turn_is_held_by_a_gate_that_has_shut_mea
 
 
 class Hints(dict):
-    """Hints of which a test can tell whether they still are held on to."""
+    """A dict that can be referenced weakly."""
 
 
-def test_hints_of_a_policy_that_is_gone_are_let_go(h):
+def test_hints_of_a_deleted_policy_are_released(h):
     h.hints = Hints(h.hints)
-    gone = weakref.ref(h.hints)
+    reference = weakref.ref(h.hints)
     queued = h.rejected("p", "Fit")
     h.queue.activate(queued.uid)
     h.queue.pop()
@@ -495,4 +503,4 @@ def test_hints_of_a_policy_that_is_gone_are_let_go(h):
     h.clock.now += 40
     h.pop()
     gc.collect()
-    assert gone() is None
+    assert reference() is None

@@ -1,4 +1,4 @@
-"""What the queue would lose without a single line of it, one pod at a time: breaks that random steps find only by luck, or seldom."""
+"""Details of the queue that the random steps of `test_queue_machine` rarely reach, one test for each."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def h():
     return Harness()
 
 
-def flying(h, *names):
-    """The pods, each in an attempt that began before the next one's."""
+def in_flight(h, *names):
+    """Adds and pops pods, one after another."""
     for name in names:
         h.add(name)
     return [h.queue.pop() for _ in names]
 
 
-def test_a_pod_still_hears_of_events_after_the_queue_has_looked_at_its_clock(h):
+def test_events_still_reach_a_pod_after_a_flush(h):
     h.rejected("p", "Fit")
     h.clock.now += 31
     assert h.pop() is None
@@ -36,7 +36,7 @@ def test_a_pod_still_hears_of_events_after_the_queue_has_looked_at_its_clock(h):
     assert h.pop() == "p"
 
 
-def test_a_bucket_that_is_empty_when_the_queue_looks_at_its_clock_is_filled_again(h):
+def test_a_bucket_that_a_flush_dropped_is_created_again(h):
     h.rejected("first", "Fit")
     h.queue.delete("default/first")
     h.clock.now += 31
@@ -46,10 +46,10 @@ def test_a_bucket_that_is_empty_when_the_queue_looks_at_its_clock_is_filled_agai
     assert h.counts() == {"backoff": 1}
 
 
-def test_what_the_second_oldest_attempt_waits_for_is_kept_when_the_oldest_ends(h):
-    first, second = flying(h, "first", "second")
+def test_events_for_the_second_oldest_attempt_remain_when_the_oldest_ends(h):
+    first, second = in_flight(h, "first", "second")
     h.queue.move(NODE_ADDED)
-    (third,) = flying(h, "third")
+    (third,) = in_flight(h, "third")
     h.queue.done(first.uid)
     h.queue.reject(third, ["Fit"])
     assert h.counts() == {"unschedulable": 1}
@@ -60,15 +60,15 @@ def test_what_the_second_oldest_attempt_waits_for_is_kept_when_the_oldest_ends(h
 @pytest.mark.parametrize(
     "end",
     [
-        pytest.param(lambda queue, queued: queue.delete(queued.uid), id="the pod is deleted"),
-        pytest.param(lambda queue, queued: queue.done(queued.uid), id="the attempt ends well"),
-        pytest.param(lambda queue, queued: queue.stop_recording(queued.uid), id="the attempt is settled"),
+        pytest.param(lambda queue, queued: queue.delete(queued.uid), id="the pod was deleted"),
+        pytest.param(lambda queue, queued: queue.done(queued.uid), id="the attempt succeeded"),
+        pytest.param(lambda queue, queued: queue.stop_recording(queued.uid), id="recording was stopped"),
         pytest.param(lambda queue, queued: queue.fault(queued), id="the attempt was an error"),
-        pytest.param(lambda queue, queued: queue.reject(queued, ["Fit"]), id="the pod is rejected"),
+        pytest.param(lambda queue, queued: queue.reject(queued, ["Fit"]), id="the pod was rejected"),
     ],
 )
-def test_nothing_is_kept_for_an_attempt_that_is_over(h, end):
-    (queued,) = flying(h, "p")
+def test_no_events_are_recorded_after_an_attempt(h, end):
+    (queued,) = in_flight(h, "p")
     h.queue.move(NODE_ADDED)
     end(h.queue, queued)
     assert h.queue.in_flight_events() == {}
@@ -76,7 +76,7 @@ def test_nothing_is_kept_for_an_attempt_that_is_over(h, end):
     assert h.queue.in_flight_events() == {}
 
 
-def test_a_pod_is_not_taken_from_its_gate_before_the_gate_is_asked_again(h):
+def test_a_gated_pod_cannot_be_taken_before_pre_enqueue_lets_it_pass(h):
     held = {"p"}
     h.pre_enqueue = lambda pod: unresolvable("held").by("Gate") if pod.name in held else None
     h.add("p")
@@ -88,7 +88,7 @@ def test_a_pod_is_not_taken_from_its_gate_before_the_gate_is_asked_again(h):
     assert h.queue.take("default/p") is None
 
 
-def test_what_one_pod_has_set_free_does_not_wake_that_pod(h):
+def test_an_event_can_exclude_a_pod(h):
     h.rejected("itself", "Spread")
     h.rejected("another", "Spread")
     h.queue.move(POD_GONE, "yes", exclude="default/itself")
@@ -96,7 +96,7 @@ def test_what_one_pod_has_set_free_does_not_wake_that_pod(h):
     assert h.pop() == "another"
 
 
-def test_a_rejection_that_does_not_count_leaves_the_backoff_as_it_is(h):
+def test_a_rejection_that_does_not_count_keeps_the_backoff(h):
     queued = h.rejected("p", "Fit", count=False)
     assert queued.rejections == 0
     h.queue.move(NODE_ADDED)
@@ -109,7 +109,7 @@ def test_a_rejection_that_does_not_count_leaves_the_backoff_as_it_is(h):
     assert (queued.rejections, queued.backoff_until) == (1, h.clock.now + 1)
 
 
-def test_an_active_pod_that_becomes_important_overtakes_the_others(h):
+def test_an_active_pod_whose_priority_changes_is_reordered(h):
     for name in ("first", "second", "third"):
         h.add(name)
     h.queue.update(h.pod("third", priority=9))
@@ -120,30 +120,30 @@ def test_an_active_pod_that_becomes_important_overtakes_the_others(h):
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param({"terminating": True}, id="it is being deleted"),
-        pytest.param({"nominated_node_name": "a"}, id="it was promised a node"),
-        pytest.param({"priority": 7}, id="it became important"),
-        pytest.param({"gates": ("one",)}, id="one of its gates opened"),
+        pytest.param({"terminating": True}, id="it is terminating"),
+        pytest.param({"nominated_node_name": "a"}, id="it was nominated to a node"),
+        pytest.param({"priority": 7}, id="its priority changed"),
+        pytest.param({"gates": ("one",)}, id="one of its gates was removed"),
     ],
 )
-def test_a_change_is_seen_though_nobody_kept_what_the_server_had_said(change):
+def test_changes_are_detected_without_the_raw_object(change):
     before = replace(parse_pod(make_pod("p")), raw=None, gates=("one", "two"))
     assert pod_update(before, before) is None
     assert pod_update(before, replace(before, **change)) == OTHER
 
 
-def test_the_promise_of_a_node_wakes_whom_a_plugin_rejected_for_want_of_one(h):
-    h.hints["Promise"] = (EventHint(OTHER),)
-    h.rejected("p", "Promise")
+def test_a_nomination_is_an_update_of_the_pod(h):
+    h.hints["Nomination"] = (EventHint(OTHER),)
+    h.rejected("p", "Nomination")
     h.queue.update(h.pod("p", status={"nominatedNodeName": "a"}))
     assert h.counts() == {"backoff": 1}
 
 
 @pytest.mark.parametrize("outcome", ["reject", "fault"])
-def test_an_attempt_that_ends_late_does_not_touch_the_pod_that_came_again(h, outcome):
-    (late,) = flying(h, "p")
+def test_an_attempt_of_a_deleted_pod_does_not_affect_its_successor(h, outcome):
+    (late,) = in_flight(h, "p")
     h.queue.delete(late.uid)
-    (again,) = flying(h, "p")
+    (again,) = in_flight(h, "p")
     if outcome == "reject":
         h.queue.reject(late, ["Fit"])
     else:

@@ -1,4 +1,4 @@
-"""The queue beside a model of it that knows nothing of heaps, buckets and recorded events, whatever happens to both."""
+"""Random steps applied to the queue and to a simple model of it lead to the same state."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from support.queue.model import (
     ACTIVE,
     ANYTHING,
     BACKOFF,
-    FLYING,
     GATED,
     HINTS,
-    UNASKED,
+    IN_FLIGHT,
     UNSCHEDULABLE,
+    WITHOUT_HINT,
     QueueModel,
     Spec,
     helped_by,
 )
 
-EVENTS = st.tuples(st.sampled_from([NODE_ADDED, POD_GONE, UNASKED]), st.sampled_from(["no", "yes"]))
+EVENTS = st.tuples(st.sampled_from([NODE_ADDED, POD_GONE, WITHOUT_HINT]), st.sampled_from(["no", "yes"]))
 PLUGINS = st.frozensets(
     st.sampled_from(["Fit", "Spread", "Labels", "Size", "Other", "Extender"]), min_size=1, max_size=2
 )
@@ -42,9 +42,9 @@ VERDICTS = st.one_of(
     REJECTED,
     st.sampled_from([("fault", (), (), True), ("rejected", (), (), True), ("rejected", (), ("Wait",), True)]),
 )
-"""(how the attempt failed, the plugins that reject, those that do as Pending, whether it counts)"""
+"""(how the attempt failed, the plugins that rejected the pod, those that rejected it as Pending, whether the rejection counts)"""
 PRIORITIES = st.integers(0, 2)
-ALMOST_NEVER = st.sampled_from([False, False, False, False, True])
+RARELY = st.sampled_from([False, False, False, False, True])
 CHANGES = {
     "label": lambda spec: replace(spec, label="b" if spec.label == "a" else "a"),
     "less": lambda spec: replace(spec, cpu=spec.cpu - 1 or 3),
@@ -54,7 +54,7 @@ CHANGES = {
     "nominated": lambda spec: replace(spec, nominated="" if spec.nominated == "b" else "b" if spec.nominated else "a"),
     "gate": lambda spec: replace(spec, gates=max(0, spec.gates - 1)),
     "annotation": lambda spec: replace(spec, note=spec.note + "x"),
-    "nothing that matters": lambda spec: replace(spec, version=spec.version + 1),
+    "only its version": lambda spec: replace(spec, version=spec.version + 1),
 }
 
 CHANGED = st.sampled_from(sorted(CHANGES))
@@ -83,9 +83,9 @@ class QueueMachine(RuleBasedStateMachine):
         plugin = "Gate" if pod.gates else "Hold" if pod.name in self.model.held else ""
         return unresolvable("held").by(plugin) if plugin else None
 
-    def draw(self, data, *where):
-        """The name of a pod that is there; of any, if nothing is said."""
-        names = sorted(pod.name for pod in self.pods.values() if not where or pod.where in where)
+    def draw(self, data, *place):
+        """The name of a pod at one of these places, or of any pod."""
+        names = sorted(pod.name for pod in self.pods.values() if not place or pod.place in place)
         return data.draw(st.sampled_from(names))
 
     def manifest(self, name, spec):
@@ -105,7 +105,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Steps
 
-    def come(self, spec):
+    def add_pod(self, spec):
         self.count += 1
         name = f"p{self.count}"
         self.model.add(name, spec)
@@ -134,160 +134,159 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.reject(name, frozenset(plugins), frozenset(pending), count=count)
             self.queue.reject(queued, plugins, pending, count=count)
 
-    def happen(self, event, what):
-        self.model.happen(event.label, helped_by(event, what))
+    def move(self, event, what):
+        self.model.move(event.label, helped_by(event, what))
         self.queue.move(event, what)
 
     def pass_time(self, seconds):
         self.h.clock.now += seconds
         self.model.now = self.h.clock.now
 
-    # What may happen
+    # Rules
 
     @initialize(
         fates=st.lists(
-            st.tuples(PRIORITIES, st.sampled_from([ACTIVE, GATED, FLYING, "failed", "failed", "failed"]), VERDICTS),
+            st.tuples(PRIORITIES, st.sampled_from([ACTIVE, GATED, IN_FLIGHT, "failed", "failed", "failed"]), VERDICTS),
             min_size=3,
             max_size=6,
         )
     )
-    def much_has_happened_already(self, fates):
+    def start_with_pods(self, fates):
         for priority, fate, verdict in fates:
-            name = self.come(Spec(priority, gates=2 if fate == GATED else 0))
-            if fate in (FLYING, "failed"):
+            name = self.add_pod(Spec(priority, gates=2 if fate == GATED else 0))
+            if fate in (IN_FLIGHT, "failed"):
                 self.take(name)
             if fate == "failed":
                 self.fail(name, verdict)
 
-    @rule(gates=st.sampled_from([0, 0, 1, 2]), priority=PRIORITIES, held=ALMOST_NEVER)
+    @rule(gates=st.sampled_from([0, 0, 1, 2]), priority=PRIORITIES, held=RARELY)
     def add(self, gates, priority, held):
         if held:
             self.model.held.add(f"p{self.count + 1}")
-        self.come(Spec(priority, gates=gates))
+        self.add_pod(Spec(priority, gates=gates))
 
     @rule(verdicts=st.lists(VERDICTS, min_size=1, max_size=3), priority=PRIORITIES)
-    def some_come_and_fail(self, verdicts, priority):
+    def add_pods_that_fail(self, verdicts, priority):
         for verdict in verdicts:
-            name = self.come(Spec(priority))
+            name = self.add_pod(Spec(priority))
             self.take(name)
             self.fail(name, verdict)
 
     @rule()
-    def begin_an_attempt(self):
+    def start_an_attempt(self):
         self.pop()
 
     @rule(meanwhile=st.lists(EVENTS, max_size=2), verdict=VERDICTS)
-    def try_and_fail(self, meanwhile, verdict):
-        """What is most frequent, in one step."""
+    def fail_an_attempt_after_events(self, meanwhile, verdict):
         name = self.pop()
         for event, what in meanwhile:
-            self.happen(event, what)
+            self.move(event, what)
         if name is not None:
             self.fail(name, verdict)
 
     @rule(attempts=st.lists(st.tuples(VERDICTS, EVENTS, CHANGED), min_size=2, max_size=4), data=st.data())
-    def try_some_at_once_and_have_them_fail_one_after_the_other(self, attempts, data):
-        flying = []
+    def fail_concurrent_attempts(self, attempts, data):
+        attempted = []
         for verdict, (event, what), change in attempts:
             if (name := self.pop()) is None:
-                name = self.come(Spec())
+                name = self.add_pod(Spec())
                 self.take(name)
-            self.happen(event, what)
+            self.move(event, what)
             self.update(name, change)
-            flying.append((name, verdict))
-        for name, verdict in data.draw(st.permutations(flying)):
+            attempted.append((name, verdict))
+        for name, verdict in data.draw(st.permutations(attempted)):
             self.fail(name, verdict)
-            self.check_what_is_kept()
+            self.check_recorded_events()
 
     @rule(verdicts=st.lists(VERDICTS, min_size=1, max_size=3))
-    def try_all(self, verdicts):
-        """The order of all shows only if nobody comes in between."""
-        flying = []
+    def fail_all_active_pods(self, verdicts):
+        """Pops all pods before the first fails, which checks their complete order."""
+        attempted = []
         while (name := self.pop()) is not None:
-            flying.append(name)
-        for name, verdict in zip(flying, cycle(verdicts), strict=False):
+            attempted.append(name)
+        for name, verdict in zip(attempted, cycle(verdicts), strict=False):
             self.fail(name, verdict)
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data())
-    def take_one_out_of_its_turn(self, data):
+    def take_a_pod(self, data):
         self.take(self.draw(data))
 
     @precondition(lambda self: self.model.at(BACKOFF, UNSCHEDULABLE))
     @rule(data=st.data(), verdict=VERDICTS)
-    def take_one_that_waits_and_have_it_fail_again(self, data, verdict):
+    def take_a_waiting_pod_that_fails_again(self, data, verdict):
         name = self.draw(data, BACKOFF, UNSCHEDULABLE)
         if self.take(name):
             self.fail(name, verdict)
 
-    @precondition(lambda self: self.model.at(FLYING))
+    @precondition(lambda self: self.model.at(IN_FLIGHT))
     @rule(data=st.data())
     def succeed(self, data):
-        name = self.draw(data, FLYING)
+        name = self.draw(data, IN_FLIGHT)
         self.model.forget(name)
         self.queue.done(uid(name))
 
-    @precondition(lambda self: self.model.at(FLYING))
+    @precondition(lambda self: self.model.at(IN_FLIGHT))
     @rule(data=st.data())
-    def settle(self, data):
-        name = self.draw(data, FLYING)
-        self.pods[name].settled = True
+    def stop_recording(self, data):
+        name = self.draw(data, IN_FLIGHT)
+        self.pods[name].stopped = True
         self.queue.stop_recording(uid(name))
 
-    @precondition(lambda self: self.model.at(FLYING))
+    @precondition(lambda self: self.model.at(IN_FLIGHT))
     @rule(data=st.data(), verdict=VERDICTS)
-    def end_an_attempt(self, data, verdict):
-        self.fail(self.draw(data, FLYING), verdict)
+    def fail_an_attempt(self, data, verdict):
+        self.fail(self.draw(data, IN_FLIGHT), verdict)
 
-    @rule(happened=st.lists(EVENTS, min_size=1, max_size=3))
-    def something_happens(self, happened):
-        for event, what in happened:
-            self.happen(event, what)
+    @rule(events=st.lists(EVENTS, min_size=1, max_size=3))
+    def events_arrive(self, events):
+        for event, what in events:
+            self.move(event, what)
 
     @precondition(lambda self: self.pods)
-    @rule(happened=EVENTS, data=st.data())
-    def one_is_spared(self, happened, data):
-        (event, what), name = happened, self.draw(data)
-        self.model.happen(event.label, helped_by(event, what), exclude=name)
+    @rule(occurrence=EVENTS, data=st.data())
+    def an_event_excludes_a_pod(self, occurrence, data):
+        (event, what), name = occurrence, self.draw(data)
+        self.model.move(event.label, helped_by(event, what), exclude=name)
         self.queue.move(event, what, exclude=uid(name))
 
-    @rule(happened=EVENTS, priority=PRIORITIES)
-    def it_helps_none_that_are_more_important(self, happened, priority):
-        event, what = happened
-        self.model.happen(event.label, helped_by(event, what), up_to=priority)
+    @rule(occurrence=EVENTS, priority=PRIORITIES)
+    def an_event_excludes_pods_of_higher_priority(self, occurrence, priority):
+        event, what = occurrence
+        self.model.move(event.label, helped_by(event, what), up_to=priority)
         self.queue.move(event, what, up_to_priority=priority)
 
     @rule()
-    def another_policy(self):
+    def policies_change(self):
         self.h.hints = dict(self.h.hints)
-        self.model.happen("*All", {ANYTHING})
+        self.model.move("*All", {ANYTHING})
         self.queue.activate_all()
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data(), what=st.sampled_from(["activate", "reconsider", "fail"]))
-    def one_is_picked_out(self, data, what):
+    def retry_one_pod(self, data, what):
         name = self.draw(data)
         if what == "activate":
             self.model.activate(name)
             self.queue.activate(uid(name))
         elif what == "reconsider":
-            self.model.everything_changed(name)
+            self.model.reconsider(name)
             self.queue.reconsider(uid(name))
         else:
-            self.model.fail_what_it_waits_for(name)
+            self.model.fail_waiting(name)
             self.queue.fail_waiting(uid(name))
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data(), change=CHANGED)
-    def change(self, data, change):
+    def update_a_pod(self, data, change):
         self.update(self.draw(data), change)
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data(), changes=st.lists(CHANGED, min_size=1, max_size=3))
-    def change_some_that_are_there_to_be_tried(self, data, changes):
-        """Those that wait for something, or fly, are more likely to show whether it was noticed."""
-        where = {BACKOFF, UNSCHEDULABLE, FLYING} & {pod.where for pod in self.pods.values()}
-        name = self.draw(data, *where)
+    def update_a_waiting_pod(self, data, changes):
+        """Updates of waiting pods and of pods in flight are more likely to have an effect."""
+        place = {BACKOFF, UNSCHEDULABLE, IN_FLIGHT} & {pod.place for pod in self.pods.values()}
+        name = self.draw(data, *place)
         for change in changes:
             self.update(name, change)
 
@@ -296,33 +295,33 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.update(name, spec)
         self.queue.update(self.manifest(name, spec))
 
-    @precondition(lambda self: self.model.at(BACKOFF, UNSCHEDULABLE, FLYING))
+    @precondition(lambda self: self.model.at(BACKOFF, UNSCHEDULABLE, IN_FLIGHT))
     @rule(data=st.data())
-    def a_plugin_holds_it_from_now_on(self, data):
-        self.model.held.add(self.draw(data, BACKOFF, UNSCHEDULABLE, FLYING))
+    def a_plugin_starts_to_gate_a_pod(self, data):
+        self.model.held.add(self.draw(data, BACKOFF, UNSCHEDULABLE, IN_FLIGHT))
 
     @precondition(lambda self: self.model.held)
-    @rule(data=st.data(), then=st.sampled_from(["nobody looks", "something happens", "it is taken"]))
-    def it_is_held_no_more(self, data, then):
+    @rule(data=st.data(), then=st.sampled_from(["nothing", "event", "take"]))
+    def a_plugin_no_longer_gates_a_pod(self, data, then):
         name = data.draw(st.sampled_from(sorted(self.model.held)))
         self.model.held.discard(name)
-        if then == "something happens":
-            self.happen(POD_GONE, "no")
-        elif then == "it is taken":
+        if then == "event":
+            self.move(POD_GONE, "no")
+        elif then == "take":
             self.take(name)
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data())
     def delete(self, data):
         name = self.draw(data)
-        if self.pods[name].where == FLYING:
+        if self.pods[name].place == IN_FLIGHT:
             self.late[name] = self.queue.get(uid(name))
         self.model.forget(name)
         self.queue.delete(uid(name))
 
     @precondition(lambda self: self.late)
     @rule(data=st.data(), again=st.booleans())
-    def an_attempt_ends_after_its_pod_was_deleted(self, data, again):
+    def an_attempt_fails_after_its_pod_was_deleted(self, data, again):
         name = data.draw(st.sampled_from(sorted(self.late)))
         queued = self.late.pop(name)
         if again:
@@ -335,57 +334,57 @@ class QueueMachine(RuleBasedStateMachine):
         self.pass_time(seconds)
 
     @rule(seconds=st.sampled_from([31, 31, 61, 301, 400]), verdict=VERDICTS, then=st.lists(EVENTS, max_size=2))
-    def much_later(self, seconds, verdict, then):
-        """Time alone does nothing until somebody asks for a pod; then what happens finds those that still wait."""
+    def wait_long(self, seconds, verdict, then):
+        """Time alone does nothing backoff_until somebody asks for a pod; then what happens finds those that still wait."""
         self.pass_time(seconds)
         if (name := self.pop()) is not None:
             self.fail(name, verdict)
         for event, what in then:
-            self.happen(event, what)
+            self.move(event, what)
 
-    # What always holds
+    # Invariants
 
     @invariant()
-    def every_pod_is_where_the_model_says_and_nowhere_else(self):
+    def every_pod_is_at_the_place_in_the_model(self):
         assert set(self.queue.uids()) == {uid(name) for name in self.pods}
         assert len(self.queue) == len(self.pods)
         for pod in self.pods.values():
             queued = self.queue.get(uid(pod.name))
-            assert queued.place.value == pod.where
-            assert pod.where != BACKOFF or queued.backoff_until == pod.until
-        assert self.h.counts() == Counter(pod.where for pod in self.pods.values() if pod.where != FLYING)
+            assert queued.place.value == pod.place
+            assert pod.place != BACKOFF or queued.backoff_until == pod.backoff_until
+        assert self.h.counts() == Counter(pod.place for pod in self.pods.values() if pod.place != IN_FLIGHT)
 
     @invariant()
-    def every_entry_into_a_queue_was_reported(self):
+    def entries_into_queues_are_reported(self):
         assert Counter(self.h.incoming) == self.model.entered
 
     @invariant()
-    def errors_and_rejections_are_counted_apart(self):
+    def errors_and_rejections_are_counted_separately(self):
         for pod in self.pods.values():
             queued = self.queue.get(uid(pod.name))
             assert (queued.errors, queued.rejections) == (pod.errors, pod.rejections)
             assert queued.was_flushed == pod.was_flushed
 
     @invariant()
-    def who_rejects_and_holds_pods_is_counted(self):
+    def rejecting_plugins_are_counted(self):
         counted = Counter()
         for pod in self.model.at(ACTIVE, BACKOFF, UNSCHEDULABLE, GATED):
             counted.update(pod.rejected_by | ({pod.gated_by} if pod.gated_by else set()))
         assert self.queue.rejected_by() == {(plugin, "default-scheduler"): n for plugin, n in counted.items()}
 
     @invariant()
-    def nothing_is_kept_that_no_attempt_waits_for(self):
-        self.check_what_is_kept()
+    def only_events_for_pods_in_flight_are_recorded(self):
+        self.check_recorded_events()
 
-    def check_what_is_kept(self):
-        assert self.queue.in_flight_events() == self.model.kept()
+    def check_recorded_events(self):
+        assert self.queue.in_flight_events() == self.model.recorded()
 
     @invariant()
-    def whoever_can_be_popped_is_not_slept_over(self):
+    def the_next_wakeup_is_not_too_late(self):
         due, now = self.queue.next_wakeup(), self.h.clock.now
-        if self.model.at(ACTIVE) or self.model.early():
+        if self.model.at(ACTIVE) or self.model.poppable_early():
             assert due == now
-        elif waiting := [pod.until + 1.0 for pod in self.model.at(BACKOFF)]:
+        elif waiting := [pod.backoff_until + 1.0 for pod in self.model.at(BACKOFF)]:
             assert due is not None
             assert due <= min(waiting)
         if self.model.at(UNSCHEDULABLE, GATED):
@@ -393,8 +392,8 @@ class QueueMachine(RuleBasedStateMachine):
             assert due <= max(self.model.flush_at, now)
 
     def teardown(self):
-        """Whatever happened: after the time that every pod may wait without an event, each is tried, but for those held."""
-        for pod in self.model.at(FLYING):
+        """After the longest time that a pod may wait without an event, every pod is popped unless it is gated."""
+        for pod in self.model.at(IN_FLIGHT):
             self.fail(pod.name, ("rejected", {"Fit"}, (), True))
         held = {pod.name for pod in self.pods.values() if pod.spec.gates or pod.name in self.model.held}
         popped = set()
@@ -408,11 +407,11 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.in_flight_events() == {}
 
 
-class QueueMachineForLong(QueueMachine):
-    """The same, as a run of all tests can bear."""
+class LongQueueMachine(QueueMachine):
+    """The same with more examples and steps."""
 
 
 QueueMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
-QueueMachineForLong.TestCase.settings = settings(max_examples=700, stateful_step_count=50, deadline=None)
+LongQueueMachine.TestCase.settings = settings(max_examples=700, stateful_step_count=50, deadline=None)
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachineForLong = pytest.mark.slow(QueueMachineForLong.TestCase)
+TestLongQueueMachine = pytest.mark.slow(LongQueueMachine.TestCase)

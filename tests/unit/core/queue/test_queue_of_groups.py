@@ -1,4 +1,4 @@
-"""What the queue does for pod groups: a pod that waits as a fellow, and pods that go before their equals."""
+"""Operations of the queue for pod groups: members that join a backoff, and members that move to the front."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def h():
 
 
 def joined(h: Harness) -> None:
-    """`old` was rejected twice, `new` has joined it."""
+    """Rejects `old` twice, then lets `new` join its backoff."""
     old = h.rejected("old", "Fit")
     h.clock.now += 20
     h.queue.move(NODE_ADDED)
@@ -22,7 +22,7 @@ def joined(h: Harness) -> None:
     h.queue.back_off_with(h.queue.pop(), old)
 
 
-def test_it_waits_as_long_as_its_fellow_and_is_not_popped_early(h):
+def test_a_joined_member_waits_for_the_same_backoff_and_is_not_popped_early(h):
     joined(h)
     assert h.counts() == {"backoff": 1, "unschedulable": 1}
     assert h.pop() is None
@@ -33,7 +33,7 @@ def test_it_waits_as_long_as_its_fellow_and_is_not_popped_early(h):
     assert h.pop() == "new"
 
 
-def test_it_was_not_tried_but_its_next_backoff_is_its_fellows(h):
+def test_joining_is_no_attempt_but_sets_the_next_backoff(h):
     joined(h)
     h.clock.now += 3
     queued = h.queue.pop()
@@ -42,32 +42,32 @@ def test_it_was_not_tried_but_its_next_backoff_is_its_fellows(h):
     assert queued.backoff_until == h.clock.now + 4
 
 
-def test_its_fellow_is_taken_out_early_and_may_take_it_along(h):
+def test_a_joined_member_can_be_taken_with_one_that_is_popped_early(h):
     joined(h)
     h.queue.move(NODE_ADDED)
     assert h.pop() == "old"
     assert h.queue.take("default/new") is not None
 
 
-@pytest.mark.parametrize("what", ["deleted", "deleted and back"])
-def test_one_that_went_while_it_was_in_flight_does_not_join(h, what):
+@pytest.mark.parametrize("what", ["deleted", "deleted and recreated"])
+def test_a_member_that_was_deleted_in_flight_does_not_join(h, what):
     old = h.rejected("old", "Fit")
     h.add("new")
     queued = h.queue.pop()
     h.queue.delete(queued.uid)
-    if what == "deleted and back":
+    if what == "deleted and recreated":
         h.add("new")
     h.queue.back_off_with(queued, old)
-    assert h.counts() == ({"unschedulable": 1} | ({"active": 1} if what == "deleted and back" else {}))
+    assert h.counts() == ({"unschedulable": 1} | ({"active": 1} if what == "deleted and recreated" else {}))
     assert h.queue.in_flight_events() == {}
 
 
-def test_what_happens_is_not_kept_for_one_that_has_joined(h):
+def test_no_events_are_recorded_for_a_joined_member(h):
     joined(h)
     assert h.queue.in_flight_events() == {}
 
 
-def test_one_that_is_hastened_goes_before_its_equals_only(h):
+def test_a_pod_moved_to_the_front_precedes_only_pods_of_its_priority(h):
     for name, priority in (("important", 5), ("first", 1), ("second", 1)):
         h.add(name, priority=priority)
         h.clock.now += 1
@@ -75,7 +75,7 @@ def test_one_that_is_hastened_goes_before_its_equals_only(h):
     assert [h.pop(), h.pop(), h.pop(), h.pop()] == ["important", "second", "first", None]
 
 
-def test_one_that_waits_is_not_hastened(h):
+def test_a_waiting_pod_is_not_moved_to_the_front(h):
     h.queue.move_to_front(h.rejected("p", "Fit"))
     assert h.counts() == {"unschedulable": 1}
     assert h.pop() is None
