@@ -1,4 +1,4 @@
-"""Counts of what a decision does, which are the same on every machine however busy it is: calls, passes over arrays, memory."""
+"""Counts the operations of a decision: calls, passes over arrays and memory. Unlike times, they do not depend on the machine or its load."""
 
 from __future__ import annotations
 
@@ -21,26 +21,29 @@ from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.plugins import PLUGINS
 
-Make = Callable[[int, str], dict[str, Any]]
+MakePod = Callable[[int, str], dict[str, Any]]
 PLACED = 400
-WARM = 40
+WARM_UP = 40
 _MAKERS = ("empty", "zeros", "ones", "full", "arange", "array", "asarray", "fromiter", "empty_like", "zeros_like")
 
 
 @dataclass(frozen=True)
 class Operations:
-    """Per decision: calls of Python functions and of C ones, passes over an array with a value for each node, the peak of temporary
-    memory in bytes, and memory blocks that stay allocated, the pod's entry in the cache included."""
+    """Averages for one decision.
+
+    `calls` of Python functions, `c_calls` of C functions, `passes` over an array with a value for each node, the median peak of temporary
+    memory, and the number of memory blocks that stay allocated, which include the pod's entry in the cache.
+    """
 
     calls: float
     c_calls: float
     passes: float
     temporary_bytes: float
-    blocks_kept: float
+    blocks: float
 
 
-def count(placed: Make, pending: Make, nodes: int, decisions: int = 20) -> Operations:
-    """Of decisions on a cluster that has pods already, after some that do not count."""
+def count(placed: MakePod, pending: MakePod, nodes: int, decisions: int = 20) -> Operations:
+    """Counts the operations of decisions on a cluster with `PLACED` pods, after `WARM_UP` decisions that are not counted."""
     decide = _decider(placed, pending, nodes)
     calls = _calls(decide, decisions)
     blocks = _blocks(decide, decisions)
@@ -53,12 +56,12 @@ def count(placed: Make, pending: Make, nodes: int, decisions: int = 20) -> Opera
     return Operations(calls[0], calls[1], len(passes) / decisions, memory, blocks)
 
 
-def _decider(placed: Make, pending: Make, nodes: int) -> Callable[[], None]:
-    """Decides about one more pod at each call. The pods are parsed beforehand: that is not what is counted."""
+def _decider(placed: MakePod, pending: MakePod, nodes: int) -> Callable[[], None]:
+    """A function that schedules the next pod. Pods are parsed in advance, because parsing is not part of a decision."""
     world = filled(nodes, PLACED, placed)
     framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
     below = random.Random(7).randrange
-    pods: Iterator[PodInfo] = iter([parse_pod(pending(number, "pending")) for number in range(WARM + 100)])
+    pods: Iterator[PodInfo] = iter([parse_pod(pending(number, "pending")) for number in range(WARM_UP + 100)])
 
     def decide() -> None:
         pod = next(pods)
@@ -66,7 +69,7 @@ def _decider(placed: Make, pending: Make, nodes: int) -> Callable[[], None]:
         assert isinstance(decision, Placement), decision
         world.cache.assume(pod, decision.node_name)
 
-    for _ in range(WARM):
+    for _ in range(WARM_UP):
         decide()
     return decide
 
@@ -74,12 +77,12 @@ def _decider(placed: Make, pending: Make, nodes: int) -> Callable[[], None]:
 def _calls(decide: Callable[[], None], decisions: int) -> tuple[float, float]:
     seen = {"call": 0, "c_call": 0}
 
-    def note(_frame: object, event: str, _argument: object) -> None:
+    def profile(_frame: object, event: str, _argument: object) -> None:
         if event in seen:
             seen[event] += 1
 
     before = sys.getprofile()
-    sys.setprofile(note)
+    sys.setprofile(profile)
     try:
         for _ in range(decisions):
             decide()
@@ -98,7 +101,7 @@ def _blocks(decide: Callable[[], None], decisions: int) -> float:
 
 
 def _temporary(decide: Callable[[], None], decisions: int) -> float:
-    """Bytes: the median of the decisions' peaks above what was allocated before."""
+    """The median peak of memory during a decision, in bytes above that before it."""
     peaks = []
     tracemalloc.start()
     try:
@@ -114,23 +117,23 @@ def _temporary(decide: Callable[[], None], decisions: int) -> float:
 
 @contextmanager
 def counted_arrays(least: int) -> Iterator[list[str]]:
-    """All arrays made meanwhile note each operation that goes over at least so many elements of them."""
+    """Collects the operations over at least `least` elements of arrays that are created in the block."""
     passes: list[str] = []
     kind = _counted(least, passes)
 
-    def watched(make: Callable[..., Any]) -> Callable[..., Any]:
-        def made(*arguments: Any, **options: Any) -> Any:
+    def counting(make: Callable[..., Any]) -> Callable[..., Any]:
+        def create(*arguments: Any, **options: Any) -> Any:
             return _wrap(make(*_plain(arguments), **options), kind)
 
-        return made
+        return create
 
-    with mock.patch.multiple(np, **{name: watched(getattr(np, name)) for name in _MAKERS}):
+    with mock.patch.multiple(np, **{name: counting(getattr(np, name)) for name in _MAKERS}):
         yield passes
 
 
 def _counted(least: int, passes: list[str]) -> type[np.ndarray]:
     class Counted(np.ndarray):
-        """An array that tells what is done with it; what comes of it does so, too."""
+        """An array that counts the operations on it. The results of operations count, too."""
 
         def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
             _note(f"{ufunc.__name__}.{method}", inputs)
@@ -158,7 +161,7 @@ def _counted(least: int, passes: list[str]) -> type[np.ndarray]:
             super().__setitem__(key, value)
 
     def _note(what: str, inputs: Sequence[Any]) -> None:
-        if max((_size(each) for each in inputs), default=0) >= least:
+        if max((_size(item) for item in inputs), default=0) >= least:
             passes.append(what)
 
     return Counted
@@ -169,10 +172,10 @@ def _size(value: Any) -> int:
 
 
 def _plain(values: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(each.view(np.ndarray) if isinstance(each, np.ndarray) else each for each in values)
+    return tuple(item.view(np.ndarray) if isinstance(item, np.ndarray) else item for item in values)
 
 
 def _wrap(answer: Any, kind: type[np.ndarray]) -> Any:
     if isinstance(answer, tuple):
-        return tuple(_wrap(each, kind) for each in answer)
+        return tuple(_wrap(item, kind) for item in answer)
     return answer.view(kind) if type(answer) is np.ndarray else answer

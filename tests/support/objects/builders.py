@@ -1,4 +1,4 @@
-"""Nodes and pods as the API server serves them, for tests: only what a test is about needs to be named."""
+"""Builders of nodes, pods and groups in the form of the API server. Tests name only the fields that they are about."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def make_node(
     images: Sequence[Mapping[str, Any]] = (),
     declared_features: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """A v1.Node. `allocatable` is added to cpu 8, memory 32Gi and pods 110."""
+    """A v1.Node. `allocatable` is merged over cpu 8, memory 32Gi and pods 110."""
     return {
         "metadata": {"name": name, "uid": f"node-{name}", "labels": labels or {}, "annotations": annotations or {}},
         "spec": {"taints": list(taints), "unschedulable": unschedulable},
@@ -46,7 +46,7 @@ def make_pod(
     status: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A v1.Pod with one container. `spec`, `status` and `metadata` are merged over what the others make."""
+    """A v1.Pod with one container. `spec`, `status` and `metadata` are merged over the fields from the other arguments."""
     container: dict[str, Any] = {"name": "main", "image": "app", "resources": {"requests": dict(requests or {})}}
     made: dict[str, Any] = {"containers": [container]}
     if node:
@@ -73,7 +73,7 @@ def make_namespace(name: str, labels: Mapping[str, str] | None = None) -> dict[s
 def make_pod_group(
     name: str = "gang", min_count: int | None = 2, *, namespace: str = "default", **spec: Any
 ) -> dict[str, Any]:
-    """A PodGroup of the Workload API; `min_count` None: the basic policy. `spec` is merged over it."""
+    """A PodGroup of the Workload API. `min_count` None gives the basic policy. `spec` is merged over it."""
     policy: dict[str, Any] = {"basic": {}} if min_count is None else {"gang": {"minCount": min_count}}
     return {
         "metadata": {"name": name, "namespace": namespace, "uid": f"group-{name}", "generation": 1},

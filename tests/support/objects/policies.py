@@ -1,4 +1,4 @@
-"""Reads policies from files: the examples, and the bad ones with their wrong field."""
+"""Reads policies from files: the examples, and the invalid ones with their expected error."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def wrong_field(path: Path) -> str:
-    """The field in the first line of a bad policy's file, for example `# expect: spec.precedence`."""
+    """The invalid field, from the first line of the file, for example `# expect: spec.precedence`."""
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     return first.removeprefix("# expect: ")
 
 
 def each(paths: tuple[Path, ...]) -> list[Any]:
-    """The files as parameters of a test, with their names as ids."""
+    """Test parameters of the files, with their names as ids."""
     return [pytest.param(path, id=path.stem.replace("-", " ")) for path in paths]

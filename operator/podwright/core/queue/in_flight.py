@@ -16,13 +16,13 @@ from podwright.core.framework.cluster_events import ClusterEvent
 from podwright.core.queue.hinting import Occurrence
 
 MAX_RECORDED: Final = 10_000
-"""The number of events kept. A pod in flight for longer than that is no longer recorded for, as after `stop_recording`."""
+"""The maximum number of recorded events. Recording stops for the oldest attempt when there are more, as after `stop_recording`."""
 
 _Positions = dict[ClusterEvent, list[int]]
 
 
 class InFlight:
-    """See the module. A position counts all events ever recorded; those from `_base` on are kept."""
+    """See the module. A position counts all events ever recorded; the list starts at position `_base`."""
 
     def __init__(self) -> None:
         self._starts: OrderedDict[str, int] = OrderedDict()
@@ -92,7 +92,7 @@ class InFlight:
 
     @property
     def recorded(self) -> int:
-        """The number of events kept."""
+        """The number of events in the list."""
         return len(self._occurrences)
 
     def __contains__(self, uid: str) -> bool:

@@ -61,7 +61,7 @@ def _claims(pod: PodInfo) -> Sequence[Any]:
 
 
 def resize(before: PodInfo, after: PodInfo) -> Action:
-    """The actions of a resize: down if any amount is lower or gone, up if any is higher or new. It may be both."""
+    """The actions of a resize: down if any amount is lower or removed, up if any is higher or new. Both are possible."""
     action = Action(0)
     if before.requests is after.requests:
         return action

@@ -17,7 +17,7 @@ from support.plugins.kit import make_cache, pending
 AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
 NOT_IN = {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["z1"]}]}
 UNNAMED = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["a"]}]}
-DISLIKED = make_taint("slow", effect="PreferNoSchedule")
+SLOW = make_taint("slow", effect="PreferNoSchedule")
 
 
 def required(term):
@@ -37,14 +37,14 @@ COLUMNS = [
     pytest.param(lambda d: affinity_column(d, required(UNNAMED)), True, id="a node name that is excluded"),
     pytest.param(lambda d: preference_column(d, preferred(NOT_IN)), 3, id="preferences"),
     pytest.param(lambda d: tolerated_column(d, NO_TOLERATIONS, compare=False), True, id="tolerations"),
-    pytest.param(lambda d: intolerable_column(d, NO_TOLERATIONS, compare=False), 1, id="disliked taints"),
+    pytest.param(lambda d: intolerable_column(d, NO_TOLERATIONS, compare=False), 1, id="intolerable taints"),
 ]
 
 
 @pytest.mark.parametrize("column, value", COLUMNS)
 @pytest.mark.parametrize("when", ["before the column is built", "after it was built"])
 def test_rows_without_a_node_are_empty(column, value, when):
-    cache = make_cache([make_node(name, taints=[DISLIKED]) for name in ("x", "y", "z")])
+    cache = make_cache([make_node(name, taints=[SLOW]) for name in ("x", "y", "z")])
     if when == "after it was built":
         assert column(cache.derived).tolist() == [value] * 3
     cache.remove_node("y")
@@ -53,10 +53,10 @@ def test_rows_without_a_node_are_empty(column, value, when):
 
 @pytest.mark.parametrize("column, value", COLUMNS)
 def test_a_column_grows_with_the_table(column, value):
-    cache = make_cache([make_node("n0", taints=[DISLIKED])])
+    cache = make_cache([make_node("n0", taints=[SLOW])])
     assert len(column(cache.derived)) == 1
     for i in range(1, 100):
-        cache.set_node(parse_node(make_node(f"n{i}", taints=[DISLIKED])))
+        cache.set_node(parse_node(make_node(f"n{i}", taints=[SLOW])))
     assert column(cache.derived).tolist() == [value] * 100
 
 

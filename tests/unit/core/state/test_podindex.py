@@ -29,12 +29,12 @@ def placed(number, node="a", namespace="default", spec=None, **labels):
     return parse_pod(make_pod(f"p{number}", namespace=namespace, labels=labels, node=node, spec=spec))
 
 
-def in_namespace(wanted, name="default"):
-    return (PodSelector(wanted, frozenset((name,))),)
+def in_namespace(label_selector, name="default"):
+    return (PodSelector(label_selector, frozenset((name,))),)
 
 
 @pytest.mark.parametrize(
-    "wanted, found",
+    "label_selector, found",
     [
         pytest.param(selector(app="a"), True, id="a label that the pod has"),
         pytest.param(selector(app="b"), False, id="another value of the label"),
@@ -46,26 +46,26 @@ def in_namespace(wanted, name="default"):
         pytest.param(interned_selector(None, "selector"), False, id="the nil selector"),
     ],
 )
-def test_selectors_are_found_by_the_labels_of_a_pod(wanted, found):
-    filed = SelectorIndex()
-    filed.add("item", wanted, None)
-    assert list(filed.candidates("default", {"app": "a", "tier": "x"})) == (["item"] if found else [])
-    filed.remove("item")
-    assert list(filed.candidates("default", {"app": "a", "tier": "x"})) == []
+def test_selectors_are_found_by_the_labels_of_a_pod(label_selector, found):
+    index = SelectorIndex()
+    index.add("item", label_selector, None)
+    assert list(index.candidates("default", {"app": "a", "tier": "x"})) == (["item"] if found else [])
+    index.remove("item")
+    assert list(index.candidates("default", {"app": "a", "tier": "x"})) == []
 
 
 def test_a_selector_for_one_namespace_is_not_found_in_another():
-    filed = SelectorIndex()
-    filed.add("item", selector(app="a"), "default")
-    assert list(filed.candidates("other", {"app": "a"})) == []
-    assert list(filed.candidates("default", {"app": "a"})) == ["item"]
+    index = SelectorIndex()
+    index.add("item", selector(app="a"), "default")
+    assert list(index.candidates("other", {"app": "a"})) == []
+    assert list(index.candidates("default", {"app": "a"})) == ["item"]
 
 
 def test_selectors_with_a_common_label_are_indexed_by_their_other_labels():
-    filed = SelectorIndex()
+    index = SelectorIndex()
     for number in range(100):
-        filed.add(number, selector(app="a", id=str(number)), None)
-    assert len(list(filed.candidates("default", {"app": "a", "id": "7"}))) <= 2
+        index.add(number, selector(app="a", id=str(number)), None)
+    assert len(list(index.candidates("default", {"app": "a", "id": "7"}))) <= 2
 
 
 def test_a_counter_follows_the_pods():
@@ -97,12 +97,12 @@ def test_a_counter_grows_with_the_nodes():
     assert counter.column(101).tolist() == [0] + [1] * 100
 
 
-def test_a_live_counter_ignores_terminating_pods():
+def test_a_counter_can_exclude_terminating_pods():
     dying = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     cache = make_cache([make_node("a")], [make_pod("p", labels={"app": "x"}, node="a", metadata=dying)])
-    wanted = in_namespace(selector(app="x"))
-    assert cache.pods_index.counter(wanted).column(1).tolist() == [1]
-    assert cache.pods_index.counter(wanted, exclude_terminating=True).column(1).tolist() == [0]
+    label_selector = in_namespace(selector(app="x"))
+    assert cache.pods_index.counter(label_selector).column(1).tolist() == [1]
+    assert cache.pods_index.counter(label_selector, exclude_terminating=True).column(1).tolist() == [0]
 
 
 def test_equal_selectors_share_a_counter_and_the_oldest_are_dropped(monkeypatch):
@@ -129,7 +129,7 @@ def test_a_dropped_counter_stays_valid_for_the_decision_that_holds_it(monkeypatc
 
 
 @pytest.mark.parametrize(
-    "namespaces, wanted, expected",
+    "namespaces, label_selector, expected",
     [
         pytest.param(["other"], None, 1, id="a listed namespace"),
         pytest.param(["default", "other"], None, 2, id="several listed namespaces"),
@@ -144,13 +144,15 @@ def test_a_dropped_counter_stays_valid_for_the_decision_that_holds_it(monkeypatc
         ),
     ],
 )
-def test_namespaces_in_which_a_counter_counts(namespaces, wanted, expected):
+def test_namespaces_in_which_a_counter_counts(namespaces, label_selector, expected):
     cache = make_cache([make_node("a")])
     cache.set_object("Namespace", make_namespace("default"))
     cache.set_object("Namespace", make_namespace("other", {"team": "x"}))
     for name in ("default", "other", "unknown"):
         cache.set_pod(placed(1, namespace=name, app="x"))
-    pod_selector = PodSelector(selector(app="x"), frozenset(namespaces), interned_selector(wanted, "namespaceSelector"))
+    pod_selector = PodSelector(
+        selector(app="x"), frozenset(namespaces), interned_selector(label_selector, "namespaceSelector")
+    )
     assert cache.pods_index.counter((pod_selector,)).column(1).tolist() == [expected]
 
 
@@ -280,8 +282,10 @@ def test_dropped_sums_of_terms_are_computed_again(monkeypatch):
 def test_many_groups_are_summed_together():
     cache = make_cache([zoned(f"n{i}", f"z{i % 2}") for i in range(60)])
     terms_of_all = [{"matchLabels": {"app": "x"}, "matchExpressions": [differs(n)]} for n in range(COMBINE_THRESHOLD)]
-    for number, wanted in enumerate([*terms_of_all, *([terms_of_all[0]] * COMBINE_THRESHOLD)]):
-        rule = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": wanted}]}
+    for number, label_selector in enumerate([*terms_of_all, *([terms_of_all[0]] * COMBINE_THRESHOLD)]):
+        rule = {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": label_selector}]
+        }
         cache.set_pod(placed(number, node=f"n{number % 60}", spec={"affinity": {"podAntiAffinity": rule}}))
     groups = cache.pods_index.matching_terms(pending(labels={"app": "x"})).anti_required
     assert len(groups) == COMBINE_THRESHOLD

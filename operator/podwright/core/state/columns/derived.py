@@ -1,6 +1,6 @@
 """A cache of columns that are computed from nodes alone, not from their pods. Changed rows are updated one by one.
 
-The key of a column contains whole_table that it depends on besides the node, such as an interned selector. The cache holds the key
+The key of a column contains everything that it depends on besides the node, such as an interned selector. The cache holds the key
 as long as the column, so it may contain objects that are compared by identity.
 """
 

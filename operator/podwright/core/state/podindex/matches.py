@@ -37,7 +37,7 @@ class PodSelector(NamedTuple):
 
     @classmethod
     def of_term(cls, term: PodAffinityTerm) -> PodSelector:
-        """What an affinity term of a pending pod matches."""
+        """The selector of an affinity term of a pending pod."""
         return cls(term.selector, term.namespaces, term.namespace_selector)
 
     def includes_namespace(self, namespace: str, namespaces: NamespaceLabels) -> bool:
@@ -118,7 +118,7 @@ _Key = tuple[tuple[PodSelector, ...], bool]
 
 
 def max_counters(nodes: int) -> int:
-    """The number of counters that are kept. It is lower in large clusters, where each counter takes more memory."""
+    """The maximum number of counters. It is lower in large clusters, where each counter takes more memory."""
     return max(64, min(1024, 3_000_000 // (nodes + 1)))
 
 

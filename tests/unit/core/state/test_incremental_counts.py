@@ -143,7 +143,7 @@ class Counts(RuleBasedStateMachine):
 
     counters = None
     summed = 512
-    bundled = 32
+    threshold = 32
 
     def __init__(self):
         super().__init__()
@@ -152,7 +152,7 @@ class Counts(RuleBasedStateMachine):
         patch.setattr(terms, "MAX_SUMMED", self.summed)
         if self.counters is not None:
             patch.setattr(matches, "max_counters", lambda _nodes: self.counters)
-        patch.setattr(index, "COMBINE_THRESHOLD", self.bundled)
+        patch.setattr(index, "COMBINE_THRESHOLD", self.threshold)
         self.cache = Cache()
         self.spread = build(PodTopologySpread, self.cache)
         self.affinity = build(InterPodAffinity, self.cache, {"hardPodAffinityWeight": 3})
@@ -171,9 +171,9 @@ class Counts(RuleBasedStateMachine):
     def node_removed(self, name):
         self.cache.remove_node(name)
 
-    @rule(number=NUMBERS, node=NAMES, namespace=NAMESPACES, labels=POD_LABELS, spec=SPECS, dying=st.booleans())
-    def pod_set(self, number, node, namespace, labels, spec, dying):
-        metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if dying and number < 3 else {}
+    @rule(number=NUMBERS, node=NAMES, namespace=NAMESPACES, labels=POD_LABELS, spec=SPECS, terminating=st.booleans())
+    def pod_set(self, number, node, namespace, labels, spec, terminating):
+        metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if terminating and number < 3 else {}
         raw = make_pod(f"p{number}", namespace=namespace, labels=labels, node=node, metadata=metadata)
         self.cache.set_pod(parse_pod({**raw, "spec": {**raw["spec"], **spec}}))
 
@@ -224,8 +224,8 @@ class Counts(RuleBasedStateMachine):
         dry = state.clone()
         placed = [(name, other) for name, (_, pods) in world.nodes.items() for other in pods if not other.terminating]
         # In dry runs kube-scheduler lets an empty selector count pods that it does not count otherwise.
-        odd = plugin is self.spread and any(rule.counts_none for rule in rules_of(pod, hard=True))
-        if placed and not odd:
+        counts_differ = plugin is self.spread and any(rule.counts_none for rule in rules_of(pod, hard=True))
+        if placed and not counts_differ:
             name, victim = data.draw(st.sampled_from(placed))
             node = self.cache.nodes[name]
             plugin.remove_pod(dry, pod, victim, node)
@@ -268,7 +268,7 @@ class CountsWithLowLimits(Counts):
 
     counters = 2
     summed = 1
-    bundled = 2
+    threshold = 2
 
 
 TestCounts = Counts.TestCase
