@@ -1,4 +1,4 @@
-"""`python -m podwright.sandbox`: a sandbox until it is interrupted; prints where its kubeconfig is."""
+"""`python -m podwright.sandbox`: runs a sandbox until interrupted, and prints the path of its kubeconfig."""
 
 import asyncio
 import signal
@@ -11,11 +11,13 @@ from podwright.sandbox.runner import Sandbox
 
 
 @click.command()
-@click.option("--port", default=0, help="Port on the loopback interface; 0 takes a free one.")
-@click.option("--nodes", default=0, help="Nodes to create.")
-@click.option("--zones", default=3, show_default=True, help="Zones to spread them over.")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Where to write the kubeconfig; else a new file.")
-@click.option("--kubelet/--no-kubelet", default=True, help="Turn bound pods Running.")
+@click.option("--port", default=0, help="Port on the loopback interface; 0 chooses a free one.")
+@click.option("--nodes", default=0, help="Number of nodes to create.")
+@click.option("--zones", default=3, show_default=True, help="Number of zones for the nodes.")
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="Where to write the kubeconfig; by default a temporary file."
+)
+@click.option("--kubelet/--no-kubelet", default=True, help="Simulate kubelets, which turn bound pods Running.")
 def main(port: int, nodes: int, zones: int, kubeconfig: Path | None, *, kubelet: bool) -> None:
     """Serve an in-memory Kubernetes API until interrupted."""
     with tempfile.TemporaryDirectory(prefix="podwright-sandbox-") as folder:

@@ -1,7 +1,7 @@
-"""Cluster: the effect of each verb on an object: names, preconditions, subresources, generations, finalizers.
+"""Cluster: what each verb does to an object: names, preconditions, subresources, generations, finalizers.
 
-Invariants: all writes of the sandbox go through `Cluster`, those of the simulated kubelet too; an update that changes
-nothing creates no new revision. Read `store.py` next. `pods.py` and `schemas.py` hold the rules of single kinds.
+Invariants: all writes go through `Cluster`, including those of the simulated kubelet. An update that changes nothing
+creates no new revision. Read `store.py` next. `pods.py` and `schemas.py` hold the rules for single kinds.
 """
 
 import random
@@ -32,14 +32,14 @@ class Options:
     """Options in the query string of a write."""
 
     dry_run: bool = False
-    strict: bool = False  # refuse unknown fields instead of dropping them
+    strict: bool = False  # reject unknown fields instead of dropping them
 
 
 WRITE = Options()
 
 
 class Cluster:
-    """The objects of one cluster. The store keeps the last `history` changes of each kind."""
+    """The objects of one cluster. The store keeps the latest `history` changes of each kind."""
 
     def __init__(self, history: int = 10_000) -> None:
         self.kinds = Kinds()
@@ -182,7 +182,7 @@ class Cluster:
         return entry
 
     def _remove(self, kind: Kind, entry: Entry) -> Entry:
-        """Removes an object and its dependents: a namespace's content, a CRD's objects, the objects that a workload owns."""
+        """Removes an object and its dependents: the objects in a namespace, of a CRD, or owned by a workload."""
         (namespace, name), uid = entry.key, entry.obj["metadata"]["uid"]
         if kind.stored == "namespaces":
             for inner in [inner for inner in self.kinds if inner.namespaced]:
@@ -203,10 +203,10 @@ class Cluster:
     def owned(self, kind: Kind, namespace: str, uid: str) -> list[Entry]:
         """The objects of a kind whose owner references contain `uid`."""
 
-        def mine(obj: Obj) -> bool:
+        def is_owned(obj: Obj) -> bool:
             return any(owner["uid"] == uid for owner in obj["metadata"].get("ownerReferences") or ())
 
-        return self.store[kind.stored].select(Selection(namespace, (mine,)))
+        return self.store[kind.stored].select(Selection(namespace, (is_owned,)))
 
 
 def _check(kind: Kind, entry: Entry, wanted: Obj) -> None:
@@ -219,7 +219,7 @@ def _check(kind: Kind, entry: Entry, wanted: Obj) -> None:
         raise conflict(kind, name, STALE)
 
 
-def _grace(kind: Kind, obj: Obj, asked: int | None) -> int:
+def _grace(kind: Kind, obj: Obj, requested: int | None) -> int:
     if (
         kind.stored != "pods"
         or not obj["spec"].get("nodeName")
@@ -227,11 +227,11 @@ def _grace(kind: Kind, obj: Obj, asked: int | None) -> int:
     ):
         return 0
     default: int = obj["spec"].get("terminationGracePeriodSeconds", 30)
-    return default if asked is None else asked
+    return default if requested is None else requested
 
 
 def _desired(kind: Kind, obj: Obj) -> Any:
-    """The part of an object whose change increments the generation: the spec; of a custom object all but metadata and status."""
+    """The fields whose change increments the generation: the spec, or all fields of a custom object but metadata and status."""
     if not kind.crd:
         return obj.get("spec")
     dropped = ("metadata", "status") if "status" in kind.subresources else ("metadata",)

@@ -1,6 +1,6 @@
-"""Deployments and ReplicaSets as far as examples need them: the wanted number of pods, and their status.
+"""A minimal controller for Deployments and ReplicaSets: it keeps the desired number of pods, and writes the status.
 
-A changed template replaces all pods at once: there is no rolling update and no history.
+A changed template replaces all pods at once. There are no rolling updates and no revision history.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ HASH = "pod-template-hash"
 
 
 class Deployments:
-    """Reconciles every Deployment and ReplicaSet that a change touched, once per turn of the loop."""
+    """Reconciles the Deployments and ReplicaSets affected by changes, once per iteration of the event loop."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -32,12 +32,12 @@ class Deployments:
     def _changed(self, kind: Kind, owner: Kind | None, change: Change) -> None:
         entry = change.latest
         if kind is not self._pods:
-            self._touch(kind, entry.key)
+            self._enqueue(kind, entry.key)
         for reference in entry.obj["metadata"].get("ownerReferences") or ():
             if owner and reference["kind"] == owner.kind:
-                self._touch(owner, (entry.key[0], reference["name"]))
+                self._enqueue(owner, (entry.key[0], reference["name"]))
 
-    def _touch(self, kind: Kind, key: Key) -> None:
+    def _enqueue(self, kind: Kind, key: Key) -> None:
         if not self._dirty:
             asyncio.get_running_loop().call_soon(self._reconcile)
         self._dirty[kind.stored, key] = None
@@ -47,7 +47,7 @@ class Deployments:
         for stored, key in dirty:
             entry = self._cluster.store[stored].entries.get(key)
             if entry is not None and "deletionTimestamp" not in entry.obj["metadata"]:
-                with contextlib.suppress(ApiError):  # a template that makes no pod
+                with contextlib.suppress(ApiError):  # the template is not a valid pod
                     (self._replica_set if stored == self._sets.stored else self._deployment)(entry)
 
     def _deployment(self, entry: Entry) -> None:

@@ -1,7 +1,7 @@
-"""What /version, /api, /apis and /openapi/v3 answer: the kinds table in the words of API discovery.
+"""The responses of /version, /api, /apis and /openapi/v3: the served kinds in the format of API discovery.
 
-The OpenAPI documents say just enough for kubectl to leave validation to the server (it looks for the parameter
-`fieldValidation`), and for `kubectl explain` of custom kinds.
+The OpenAPI documents contain only what kubectl needs: the parameter `fieldValidation`, which makes it leave validation
+to the server, and the schemas of custom kinds for `kubectl explain`.
 """
 
 from podwright.sandbox.kinds import Kind, Kinds, Obj
@@ -16,7 +16,7 @@ SUBRESOURCES = {  # name -> (kind, group, version, verbs)
 
 
 def answer(kinds: Kinds, parts: list[str]) -> Obj | None:
-    """The document for a path, or None where there is none."""
+    """The document at a path, None if there is none."""
     match parts:
         case ["version"]:
             return VERSION

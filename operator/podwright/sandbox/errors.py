@@ -1,4 +1,4 @@
-"""The one exception of the sandbox, a failure `Status`, and the wording of the common ones."""
+"""The sandbox's only exception, which becomes a `Status` of failure, and constructors for the common ones."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from podwright.sandbox.kinds import Kind, Obj
 
 
 class ApiError(Exception):
-    """Answered as a Status object with this HTTP code."""
+    """The sandbox answers the request with a Status object and this HTTP code."""
 
     def __init__(self, code: int, reason: str, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ def conflict(kind: Kind, name: str, why: str, subresource: str = "") -> ApiError
 
 
 def invalid(kind: Kind, name: str, *problems: tuple[str, str]) -> ApiError:
-    """`problems` are pairs of a field's path and a message, which starts with "Required value" and the like."""
+    """`problems` are pairs of a field path and a message, which starts with its type, for example "Required value"."""
     texts = [f"{path}: {message}" for path, message in problems]
     causes = [{"reason": _reason(message), "message": message, "field": path} for path, message in problems]
     named = f"{kind.kind}.{kind.group}" if kind.group else kind.kind

@@ -1,7 +1,7 @@
-"""The kinds that are served: one line of a table each, and one `Kind` for each version of a registered CRD.
+"""The served kinds: a built-in kind is one line of a table, and each version of a registered CRD is one `Kind`.
 
-Invariant: objects are stored under `Kind.stored` without `kind` and `apiVersion`, so several views (versions of a
-CRD, Events of two groups) share one store. Read `discovery.py` next.
+Invariant: objects are stored under `Kind.stored` without `kind` and `apiVersion`, so that several API versions (of a
+CRD, or of Events) share one store. Read `discovery.py` next.
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from podwright.core.objects.watched_kinds import WATCHED_KINDS, WatchedKind
 
 Obj = dict[str, Any]
 
-# apiVersion plural Kind, N if namespaced, short names, subresources (!: POST only), flags (g: a changed spec makes a
-# generation, a: in `kubectl get all`)
+# apiVersion plural Kind, N if namespaced, short names, subresources (!: POST only), flags (g: a changed spec increments
+# the generation, a: in `kubectl get all`)
 TABLE = """
 v1 namespaces Namespace - ns status,finalize
 v1 nodes Node - no status
@@ -53,7 +53,7 @@ rbac.authorization.k8s.io/v1 clusterrolebindings ClusterRoleBinding - - -
 authorization.k8s.io/v1 selfsubjectaccessreviews SelfSubjectAccessReview - - !
 apiextensions.k8s.io/v1 customresourcedefinitions CustomResourceDefinition - crd,crds status g
 """
-EVENT_FIELDS = {  # of events.k8s.io/v1, by v1's name; Events are stored as v1
+EVENT_FIELDS = {  # v1 field -> events.k8s.io/v1 field; Events are stored as v1
     "involvedObject": "regarding",
     "message": "note",
     "reportingComponent": "reportingController",
@@ -66,7 +66,7 @@ EVENT_FIELDS = {  # of events.k8s.io/v1, by v1's name; Events are stored as v1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """One resource of one API version, as discovery shows it, and how its objects are stored."""
+    """One resource of one API version: its discovery data, and how its objects are stored."""
 
     group: str
     version: str
@@ -87,7 +87,7 @@ class Kind:
 
     @property
     def resource(self) -> str:
-        """`deployments.apps`: how messages name it, and the name its objects are stored under."""
+        """For example `deployments.apps`: the name in messages, and the key in the store."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -102,29 +102,29 @@ class Kind:
         return {"name": name, "kind": self.plural} | ({"group": self.group} if self.group else {})
 
     def outward(self, obj: Obj) -> Obj:
-        """The stored object as this view's clients see it, without type."""
+        """The stored object in this API version, without `kind` and `apiVersion`."""
         return {EVENT_FIELDS.get(key, key): value for key, value in obj.items()} if self.renamed else obj
 
     def inward(self, obj: Obj) -> Obj:
-        """A client's object as it is stored; what the client calls its type is dropped."""
+        """A client's object in stored form, without `kind` and `apiVersion`."""
         names = {name: stored for stored, name in EVENT_FIELDS.items()} if self.renamed else {}
         return {names.get(key, key): value for key, value in obj.items() if key not in ("kind", "apiVersion")}
 
     def encode(self, obj: Obj, data: bytes | None = None) -> bytes:
-        """The object as JSON with its type in front; `data` is the stored object's JSON, if it is at hand."""
+        """The object as JSON with `kind` and `apiVersion`. `data` is the JSON of the stored object, if available."""
         if data is None or self.renamed:
             data = orjson.dumps(self.outward(obj))
         return b'{"kind":"%b","apiVersion":"%b",%b' % (self.kind.encode(), self.api_version.encode(), data[1:])
 
 
 class Kinds:
-    """All kinds by (group, version, plural); CRDs add and remove theirs."""
+    """All kinds by (group, version, plural). CRDs add and remove kinds."""
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, str, str], Kind] = {}
         for line in TABLE.strip().splitlines():
             self.add(_from_line(*line.split()))
-        for watched in WATCHED_KINDS:  # what the scheduler watches is served, also without a line in the table
+        for watched in WATCHED_KINDS:  # also serve what the scheduler watches but TABLE lacks
             if self.find(watched.group, watched.version, watched.plural) is None:
                 self.add(_plain(watched))
 
@@ -142,7 +142,7 @@ class Kinds:
         return self._kinds.get((group, version, plural))
 
     def named(self, resource: str) -> Kind:
-        """The first kind served as `deployments.apps`, `pods`, …; StopIteration if there is none."""
+        """The first kind with this resource name, for example `deployments.apps`. Raises StopIteration if there is none."""
         return next(kind for kind in self if kind.resource == resource)
 
 

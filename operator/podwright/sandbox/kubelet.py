@@ -1,7 +1,6 @@
-"""A simulated kubelet for every node: nodes become Ready, bound pods Running, deleted pods go.
+"""Simulates the kubelets of all nodes: nodes become Ready, bound pods become Running, deleted pods are removed.
 
-It runs nothing: images are not pulled, pods never finish or fail. A pod bound to a node that does not exist stays
-Pending, since nobody is there to run it.
+Nothing runs: no images are pulled, and pods never finish or fail. A pod that is bound to a missing node stays Pending.
 """
 
 import asyncio
@@ -14,24 +13,23 @@ from podwright.sandbox.store import Change, Entry
 
 
 class Kubelet:
-    """Reacts to each change of a pod or node after `delay` seconds; `watchers` by stored kind."""
+    """Reacts to each change of a pod or node after `delay` seconds. `watchers` holds its callbacks by stored kind."""
 
     def __init__(self, cluster: Cluster, delay: float) -> None:
         self._cluster, self._delay, self._started = cluster, delay, 0
         self._pods, self._nodes = cluster.kinds.named("pods"), cluster.kinds.named("nodes")
-
         self.watchers = {"pods": self._on_pod, "nodes": self._on_node}
 
     def _later(self, act: Callable[[Entry], None], kind: Kind, entry: Entry) -> None:
-        """`act` gets the object as it is then; a later change has its own turn, if it calls for one."""
+        """Calls `act` after the delay with the current object, unless it was deleted or replaced."""
         entries = self._cluster.store[kind.stored].entries
 
-        def turn() -> None:
+        def run() -> None:
             current = entries.get(entry.key)
             if current is not None and current.obj["metadata"]["uid"] == entry.obj["metadata"]["uid"]:
                 act(current)
 
-        asyncio.get_running_loop().call_later(self._delay, turn)
+        asyncio.get_running_loop().call_later(self._delay, run)
 
     def _on_pod(self, change: Change) -> None:
         if change.new is None or not (node := change.new.obj["spec"].get("nodeName")):

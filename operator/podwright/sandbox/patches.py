@@ -1,8 +1,8 @@
-"""JSON merge patch (RFC 7386), JSON patch (RFC 6902), strategic merge patch. None of them changes its target.
+"""JSON merge patch (RFC 7386), JSON patch (RFC 6902) and strategic merge patch. None of them changes its target.
 
-The strategic merge patch knows the merge keys of Pods and what they contain, Nodes, Services and the workload kinds
-by field name; other lists are replaced, as lists without a patch strategy are. Its directives: `$patch`,
-`$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`.
+Strategic merge patch has the merge keys of Pods, Nodes, Services and the workload kinds, by field name. It replaces
+all other lists, as the API server does for lists without a patch strategy. It supports the directives `$patch`,
+`$retainKeys`, `$setElementOrder/…` and `$deleteFromPrimitiveList/…`.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Any, operations: Any) -> Any:
-    """Raises ApiError 422 for an operation that does not apply, as the API server does."""
+    """Raises ApiError 422 for an operation that cannot be applied, as the API server does."""
     try:
         return jsonpatch.apply_patch(target, operations)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, ValueError) as error:
@@ -42,7 +42,7 @@ def json_patch(target: Any, operations: Any) -> Any:
 
 
 def strategic(target: Any, patch: Any, kind: str = "") -> Any:
-    """`kind` is the object's kind: a Service's ports merge by `port`, a container's by `containerPort`."""
+    """Merges `patch` into `target`. `kind` is the object's kind: a Service's ports merge by `port`, a container's by `containerPort`."""
     if not isinstance(patch, dict):
         return patch
     directive = patch.get("$patch")
@@ -92,7 +92,7 @@ def _merge_list(field: str, current: list[Any], patch: list[Any], kind: str) -> 
 
 
 def _in_order(items: list[Any], order: list[Any] | None, key: str | None) -> list[Any]:
-    """Those that `order` names come first, in its order."""
+    """The items with the listed items first, in the order of `order`."""
     wanted = [item[key] for item in order or ()] if key else order or []
     values = [item.get(key) if key else item for item in items]
     ranks = [wanted.index(value) if value in wanted else len(wanted) for value in values]

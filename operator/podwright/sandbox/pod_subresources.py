@@ -1,7 +1,7 @@
 """The subresources `pods/binding` and `pods/eviction`.
 
-Sources: "Scheduling, Preemption and Eviction" in the Kubernetes documentation, and the answers of a real API server as
-`tests/contract` records them.
+Sources: "Scheduling, Preemption and Eviction" in the Kubernetes documentation, and the responses of a real API server
+as recorded by `tests/contract`.
 """
 
 from podwright.sandbox.cluster import Cluster
@@ -20,8 +20,8 @@ def bind(cluster: Cluster, namespace: str, name: str, binding: Obj) -> None:
     if not target.get("name"):
         raise ApiError(500, "", "target.name: Required value")
     if target.get("kind") not in (None, "", "Node"):
-        said = f'Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"'
-        raise ApiError(500, "", f"target.kind: {said}")
+        problem = f'Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"'
+        raise ApiError(500, "", f"target.kind: {problem}")
     entry = cluster.store["pods"].entries.get((namespace, name))
     if entry is None:
         raise not_found(kind, name)

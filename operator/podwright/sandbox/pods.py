@@ -1,15 +1,16 @@
 """The rules for pods: defaults on creation, and the fields that an update may change.
 
-Sources: the Pod API reference in the Kubernetes documentation, and the answers of a real API server as
-`tests/contract` records them. Binding and Eviction are in `pod_subresources`.
+Sources: the Pod API reference in the Kubernetes documentation, and the responses of a real API server as recorded by
+`tests/contract`. Binding and Eviction are in `pod_subresources`.
 """
 
+from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 from podwright.sandbox.errors import ApiError, invalid
 from podwright.sandbox.kinds import Kind, Obj
 from podwright.sandbox.store import Store
 
 SPEC_DEFAULTS: Obj = {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst"}
-SPEC_DEFAULTS |= {"schedulerName": "default-scheduler", "securityContext": {}, "enableServiceLinks": True}
+SPEC_DEFAULTS |= {"schedulerName": KUBERNETES_DEFAULT_SCHEDULER_NAME, "securityContext": {}, "enableServiceLinks": True}
 CONTAINER_DEFAULTS: Obj = {"imagePullPolicy": "IfNotPresent", "resources": {}, "terminationMessagePolicy": "File"}
 CONTAINER_DEFAULTS |= {"terminationMessagePath": "/dev/termination-log"}
 MUTABLE = ("activeDeadlineSeconds", "tolerations", "schedulingGates", "terminationGracePeriodSeconds")

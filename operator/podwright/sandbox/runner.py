@@ -1,4 +1,4 @@
-"""Starting and stopping a sandbox: in the running event loop (`Sandbox`), or in a thread (`SandboxThread`)."""
+"""Starts and stops a sandbox, in the running event loop (`Sandbox`) or in a thread (`SandboxThread`)."""
 
 import asyncio
 import threading
@@ -15,10 +15,10 @@ from podwright.sandbox.server import BODY_LIMIT, Server
 
 
 class Sandbox:
-    """An API server on a free (or given) port of the loopback interface, and the cluster behind it.
+    """A cluster, and its API server on the given port of the loopback interface, or on a free one.
 
-    `history` is how many changes of each kind a watch may go back. With `kubelet=False` bound pods stay Pending, with
-    `controllers=False` Deployments and ReplicaSets make no pods. `delay`: seconds until a bound pod runs.
+    `history`: how many changes of each kind a watch can go back. `kubelet=False`: bound pods stay Pending.
+    `controllers=False`: Deployments and ReplicaSets create no pods. `delay`: seconds until a bound pod runs.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Sandbox:
         return path
 
     def add_nodes(self, count: int, zones: int = 1, *, cpu: int = 8, memory_gib: int = 32, pods: int = 110) -> None:
-        """Create `node-0001` … in zones `zone-a` … in turn, each of the same size."""
+        """Creates nodes `node-0001` … of equal size, one after the other in zones `zone-a` …."""
         size = {"cpu": str(cpu), "memory": f"{memory_gib}Gi", "pods": str(pods), "ephemeral-storage": "100Gi"}
         for number in range(count):
             name = f"node-{number + 1:04d}"
@@ -95,9 +95,9 @@ def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) 
 
 
 class SandboxThread:
-    """A `Sandbox` with an event loop of its own in a daemon thread, for synchronous callers.
+    """A `Sandbox` with its own event loop in a daemon thread, for synchronous callers.
 
-    Reach its objects over HTTP: the cluster belongs to that thread. `nodes` and `zones` are given to `add_nodes`.
+    Access its objects only over HTTP: the cluster belongs to that thread. `nodes` and `zones`: see `add_nodes`.
     """
 
     def __init__(self, *, nodes: int = 0, zones: int = 1, **options: Any) -> None:

@@ -1,7 +1,7 @@
-"""CustomResourceDefinitions: the kinds that they register, and what their schemas do to an object.
+"""CustomResourceDefinitions: the kinds that they register, and how their schemas apply to objects.
 
-A version's `openAPIV3Schema` prunes unknown fields, fills in defaults and rejects what is wrong, in this order, with
-messages worded as the API server words them. `x-kubernetes-validations` (CEL) are not evaluated.
+A version's `openAPIV3Schema` prunes unknown fields, sets defaults and rejects invalid values, in this order, with the
+API server's messages. `x-kubernetes-validations` (CEL) are not evaluated.
 """
 
 from collections.abc import Iterator
@@ -15,36 +15,40 @@ from podwright.sandbox.errors import invalid
 from podwright.sandbox.kinds import Kind, Obj
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
-KEPT = (
+JSON_SCHEMA_KEYS = (
     "enum maximum minimum exclusiveMaximum exclusiveMinimum multipleOf pattern maxLength minLength maxItems minItems"
     " uniqueItems maxProperties minProperties required"
 )
-SAID = {"minimum": "greater than or equal to {}", "maximum": "less than or equal to {}", "pattern": "matching '{}'"}
+LIMIT_MESSAGES = {
+    "minimum": "greater than or equal to {}",
+    "maximum": "less than or equal to {}",
+    "pattern": "matching '{}'",
+}
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 JSON_TYPES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 class Schema:
-    """One version's compiled schema."""
+    """The compiled schema of one version."""
 
     def __init__(self, schema: Obj) -> None:
         self._schema = schema
         self._validator = jsonschema.Draft4Validator(_to_json_schema(schema))
 
     def prune(self, obj: Obj) -> list[str]:
-        """Drop the fields that the schema does not know, in place; returns their paths."""
+        """Drops the fields that are not in the schema, in place, and returns their paths."""
         return list(_prune(obj, self._schema | {"x-kubernetes-embedded-resource": True}, ""))
 
     def default(self, obj: Obj) -> None:
         _default(obj, self._schema)
 
     def problems(self, obj: Obj) -> list[tuple[str, str]]:
-        """(field path, message) of all that is wrong."""
+        """A (field path, message) pair for each invalid field."""
         return sorted({_problem(error) for error in self._validator.iter_errors(obj)})
 
 
 def accept(kind: Kind, obj: Obj) -> Obj:
-    """A CRD as it is stored: checked, names completed, established."""
+    """The CRD in stored form: checked, with complete names, and established. Raises ApiError 422."""
     spec = {"conversion": {"strategy": "None"}, **(obj.get("spec") or {})}
     names = spec.get("names") or {}
     name = obj["metadata"]["name"]
@@ -66,7 +70,7 @@ def accept(kind: Kind, obj: Obj) -> Obj:
 
 
 def kinds_of(crd: Obj) -> Iterator[Kind]:
-    """The served versions of a CRD as kinds, the storage version first."""
+    """The kinds of a CRD's served versions, the storage version first."""
     spec, names = crd["spec"], crd["spec"]["names"]
     namespaced = spec.get("scope") == "Namespaced"
     shorts, categories = tuple(names.get("shortNames") or ()), tuple(names.get("categories") or ())
@@ -81,7 +85,7 @@ def kinds_of(crd: Obj) -> Iterator[Kind]:
 
 
 def _to_json_schema(schema: Obj) -> Obj:
-    out: Obj = {key: schema[key] for key in KEPT.split() if key in schema}
+    out: Obj = {key: schema[key] for key in JSON_SCHEMA_KEYS.split() if key in schema}
     if schema.get("x-kubernetes-int-or-string"):
         out["type"] = ["integer", "string"]
     elif "type" in schema:
@@ -102,7 +106,7 @@ def _to_json_schema(schema: Obj) -> Obj:
 
 
 def _parts(value: Any, schema: Obj) -> Iterator[tuple[Any, str, Obj]]:
-    """(child, path step, schema) of each child that the schema describes."""
+    """(child, path step, schema) for each child that the schema describes."""
     if isinstance(value, dict):
         properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
         for key, child in value.items():
@@ -148,5 +152,5 @@ def _problem(error: jsonschema.ValidationError) -> tuple[str, str]:
     if name == "type" and isinstance(rule, list):
         actual = JSON_TYPES.get(type(error.instance), "null")
         return path, f'Invalid value: "{actual}": {path} in body must be of type {",".join(rule)}: "{actual}"'
-    said = f"should be {SAID[name].format(rule)}" if name in SAID else error.message
-    return path, f"Invalid value: {shown}: {path} in body {said}"
+    message = f"should be {LIMIT_MESSAGES[name].format(rule)}" if name in LIMIT_MESSAGES else error.message
+    return path, f"Invalid value: {shown}: {path} in body {message}"

@@ -1,6 +1,6 @@
-"""Label and field selectors, as they stand in a query string, compiled to predicates over stored objects.
+"""Compiles the label and field selectors of a query string to predicates over stored objects.
 
-`Selection` holds all that a list or watch narrows by. A missing field equals the empty string, as in Kubernetes.
+A `Selection` holds all criteria of a list or watch. A missing field equals the empty string, as in Kubernetes.
 """
 
 import re
@@ -11,7 +11,7 @@ from podwright.sandbox.errors import bad_request
 from podwright.sandbox.kinds import EVENT_FIELDS, Kind, Obj
 
 Predicate = Callable[[Obj], bool]
-FIELDS = {  # besides metadata.name and metadata.namespace
+FIELDS = {  # in addition to metadata.name and metadata.namespace
     "pods": "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork status.phase"
     " status.podIP status.nominatedNodeName",
     "events": "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid"
@@ -32,7 +32,7 @@ _REQUIREMENT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A namespace ("" for all) and the predicates an object has to pass."""
+    """A namespace ("" for all) and the predicates that an object must satisfy."""
 
     namespace: str = ""
     predicates: tuple[Predicate, ...] = ()
@@ -44,7 +44,7 @@ class Selection:
 
 
 def selection(kind: Kind, namespace: str, labels: str, fields: str) -> Selection:
-    """Raises ApiError 400 for what cannot be parsed or selected by."""
+    """Parses the selectors. Raises ApiError 400 for a syntax error or an unsupported field."""
     return Selection(namespace, (*_labels(labels), *_fields(kind, fields)))
 
 

@@ -1,7 +1,7 @@
-"""The HTTP side: paths to kinds, verbs to `Cluster`, lists, patches, and errors to Status objects.
+"""HTTP: maps paths to kinds, verbs to methods of `Cluster`, and errors to Status objects.
 
-aiohttp's low-level server is used, without router and middlewares, and bodies leave as bytes encoded once: that is
-what makes it fast enough to stand in for a real API server in a load test.
+To be fast enough for load tests, it uses aiohttp's low-level server without router and middlewares, and encodes each
+object only once.
 """
 
 from collections import OrderedDict
@@ -21,7 +21,7 @@ from podwright.sandbox.store import Entry, Key
 from podwright.sandbox.watches import Watch
 
 BODY_LIMIT = 3 * 1024 * 1024
-SNAPSHOTS = 64  # paged lists that can still be continued
+SNAPSHOTS = 64  # paged lists that can be continued
 HEALTH = ("/healthz", "/livez", "/readyz")
 NO_SUCH_PATH = ApiError(404, "NotFound", "the server could not find the requested resource")
 NOT_ALLOWED = ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
@@ -30,7 +30,7 @@ SUCCESS: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request asks for: `name` is empty for a collection, `options` come from the query string."""
+    """The target of a request. `name` is empty for a collection; `options` come from the query string."""
 
     kind: Kind
     namespace: str
@@ -64,7 +64,7 @@ class Server:
         except web.HTTPRequestEntityTooLarge:
             return _json(ApiError(413, "RequestEntityTooLarge", f"limit is {BODY_LIMIT}").status(), 413)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # Built-in kinds have no schema here: what has another shape than theirs is found out on the way.
+            # Built-in kinds have no schema here, so objects of the wrong shape fail only during processing.
             return _json(bad_request(f"cannot be handled: {error!r}").status(), 400)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -122,7 +122,7 @@ class Server:
         left = len(entries) - offset - len(page)
         metadata: Obj = {"resourceVersion": str(rv)}
         if left:
-            metadata["continue"] = f"{token or self._keep(rv, entries)}-{offset + len(page)}"
+            metadata["continue"] = f"{token or self._keep_snapshot(rv, entries)}-{offset + len(page)}"
             if not query.get("labelSelector") and not query.get("fieldSelector"):
                 metadata["remainingItemCount"] = left
         if "as=Table" in request.headers.get("Accept", ""):
@@ -133,8 +133,8 @@ class Server:
         head = orjson.dumps({"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata})
         return _bytes(b'%b,"items":[%b]}' % (head[:-1], b",".join(items)))
 
-    def _keep(self, rv: int, entries: list[Entry]) -> str:
-        """Entries never change, so a list of them is a snapshot."""
+    def _keep_snapshot(self, rv: int, entries: list[Entry]) -> str:
+        """Keeps a list for its further pages, and returns its token. Entries are immutable, so the list is a snapshot."""
         token = f"{rv}x{id(entries):x}"
         self._snapshots[token] = rv, entries
         if len(self._snapshots) > SNAPSHOTS:
@@ -151,7 +151,7 @@ class Server:
             await watch.pump(response)
             await response.write_eof()
         except ConnectionError:
-            pass  # the client has gone
+            pass  # the client has disconnected
         finally:
             self._watches.discard(watch)
             watch.end()
@@ -188,7 +188,7 @@ class Server:
         elif how == "application/strategic-merge-patch+json" and not kind.crd:
             patched = patches.strategic(current, _document(request, data), kind.kind)
         else:
-            raise unsupported_media(f"{how} is no patch that the sandbox knows for {kind.resource}")
+            raise unsupported_media(f"the sandbox does not support patches of type {how} for {kind.resource}")
         obj = self._scaled(target, patched) if target.sub == "scale" else _inward(kind, patched)
         return self._entry(request, target, self._update(target, obj))
 
@@ -239,7 +239,7 @@ def _loads(data: bytes) -> Any:
 
 
 def _document(request: web.BaseRequest, data: bytes) -> Obj:
-    """The body as an object; 400 for anything else, 415 for a format that is not spoken here."""
+    """The body as an object. Raises ApiError 400 if it is not an object, and 415 for an unknown format."""
     how = request.content_type
     if how == "application/yaml":
         found = yaml.safe_load(data)
@@ -250,12 +250,12 @@ def _document(request: web.BaseRequest, data: bytes) -> Obj:
             f"the body of the request was in an unknown format ({how}): the sandbox reads JSON; with kubectl, use create -f"
         )
     if not isinstance(found, dict):
-        raise bad_request("the object provided is unrecognized: it is no object")
+        raise bad_request("the object provided is unrecognized: not an object")
     return found
 
 
 def _inward(kind: Kind, body: Obj) -> Obj:
-    """The body in stored form, if it is what the path says."""
+    """The body in stored form. Raises ApiError 400 unless its kind and version match the path."""
     given = (body.get("apiVersion") or kind.api_version, body.get("kind") or kind.kind)
     if given != (kind.api_version, kind.kind):
         raise bad_request(

@@ -1,7 +1,7 @@
-"""Objects with revisions, a bounded history of changes, and those who watch them.
+"""Objects with revisions, a bounded history of changes, and their watchers.
 
-Invariant: an `Entry` and the object in it never change; each write makes a new one with the next revision of one
-counter for all kinds, as etcd does. Every entry is encoded once. Everything runs in one event loop: no locks.
+Invariant: an `Entry` and its object are immutable. Each write creates a new entry with the next revision; all kinds
+share one revision counter, as in etcd. Each entry is encoded once. Everything runs in one event loop, without locks.
 """
 
 from collections import defaultdict, deque
@@ -15,7 +15,7 @@ from podwright.sandbox.kinds import Kind, Obj
 from podwright.sandbox.selectors import Selection
 
 Key = tuple[str, str]  # namespace ("" if cluster-scoped), name
-FIRST_REVISION = 100  # so that a watch from revision 1 is too old, as it soon is on a real server
+FIRST_REVISION = 100  # a watch from revision 1 is too old, as on any but a new real server
 
 
 class Entry:
@@ -32,7 +32,7 @@ class Entry:
         return self.obj["metadata"].get("namespace", ""), self.obj["metadata"]["name"]
 
     def copy(self) -> Any:
-        """A deep copy that may be changed."""
+        """A mutable deep copy of the object."""
         return orjson.loads(self.data)
 
 
@@ -48,11 +48,11 @@ class Change:
 
     @property
     def latest(self) -> Entry:
-        """What is there now, or was last."""
+        """The new entry, or for a removal the old one with the revision of the removal."""
         return self.new or self.gone()
 
     def seen(self, selection: Selection) -> tuple[str, Entry] | None:
-        """How a watch with this selection sees it: an object that leaves the selection is DELETED, as it last was."""
+        """The event and entry that a watch with this selection gets. For an object that leaves the selection: DELETED and the old one."""
         before = self.old is not None and selection.matches(self.old.obj)
         if self.new is not None and selection.matches(self.new.obj):
             return ("MODIFIED" if before else "ADDED"), self.new
@@ -67,7 +67,7 @@ class Change:
         return self._gone
 
     def line(self, kind: Kind, event: str, entry: Entry) -> bytes:
-        """The watch event as JSON, encoded once for all who watch this kind."""
+        """The watch event as JSON, encoded once for all watches of this kind."""
         found = self._lines.get((event, kind))
         if found is None:
             found = self._lines[event, kind] = event_line(event, kind.encode(entry.obj, entry.data))
@@ -79,7 +79,7 @@ def event_line(event: str, body: bytes) -> bytes:
 
 
 class Collection:
-    """All objects of one stored kind; `watchers` are told of every change at once."""
+    """All objects of one stored kind. `watchers` are called synchronously for each change."""
 
     def __init__(self, history: int) -> None:
         self.entries: dict[Key, Entry] = {}
@@ -89,14 +89,14 @@ class Collection:
         self._order: list[Key] | None = []
 
     def select(self, selection: Selection) -> list[Entry]:
-        """The matching entries by namespace and name."""
+        """The matching entries, sorted by namespace and name."""
         if self._order is None:
             self._order = sorted(self.entries)
         entries = self.entries
         return [entries[key] for key in self._order if selection.matches(entries[key].obj)]
 
     def since(self, rv: int) -> list[Change]:
-        """The changes after a revision, oldest first; ApiError 410 if not all of them are known any more."""
+        """The changes after a revision, oldest first. Raises ApiError 410 if the history no longer has all of them."""
         if rv < self._floor:
             raise ApiError(410, "Expired", f"too old resource version: {rv} ({self._floor})")
         return [change for change in self._history if change.rv > rv]
@@ -116,7 +116,7 @@ class Collection:
 
 
 class Store:
-    """Collections by stored name, and the one revision counter."""
+    """Collections by stored name, and their common revision counter."""
 
     def __init__(self, history: int) -> None:
         self.rv = FIRST_REVISION
@@ -126,7 +126,7 @@ class Store:
         return self._collections[stored]
 
     def write(self, stored: str, obj: Obj) -> Entry:
-        """Store a new revision; `obj` is the store's from then on."""
+        """Stores a new revision. The store takes ownership of `obj`."""
         self.rv += 1
         obj["metadata"]["resourceVersion"] = str(self.rv)
         entry = Entry(obj, self.rv)
@@ -134,7 +134,7 @@ class Store:
         return entry
 
     def remove(self, stored: str, entry: Entry) -> Entry:
-        """Remove an object; returns it as it was, with the revision of its removal."""
+        """Removes an object, and returns its last entry with the revision of the removal."""
         self.rv += 1
         change = Change(self.rv, entry, None)
         self[stored].record(change)

@@ -1,4 +1,4 @@
-"""Tables: what `kubectl get` shows, for built-in kinds and by a CRD's `additionalPrinterColumns`."""
+"""Tables: the output of `kubectl get`, for built-in kinds and for the `additionalPrinterColumns` of CRDs."""
 
 import re
 import time
@@ -11,7 +11,7 @@ from podwright.sandbox.store import Entry
 
 Cell = Callable[[Obj], Any]
 Column = tuple[str, Cell, int]  # header, cell, priority (1: only with -o wide)
-# Header=cell; * is priority 1; a cell is a JSONPath, #path for a number, or @name of one in CELLS.
+# Header=cell; * marks priority 1; a cell is a JSONPath, #path for a number, or @name of an entry in CELLS.
 TABLE = """
 - Name=@name Age=@age
 pods Name=@name Ready=@pod_ready Status=@pod_status Restarts=@restarts Age=@age *IP=.status.podIP *Node=.spec.nodeName *Nominated_Node=.status.nominatedNodeName *Readiness_Gates=.none
@@ -25,13 +25,14 @@ leases.coordination.k8s.io Name=@name Holder=.spec.holderIdentity Age=@age
 priorityclasses.scheduling.k8s.io Name=@name Value=.value Global-Default=.globalDefault Age=@age
 poddisruptionbudgets.policy Name=@name Min_Available=.spec.minAvailable Max_Unavailable=.spec.maxUnavailable Allowed_Disruptions=#.status.disruptionsAllowed Age=@age
 """
-UNITS = [(120, "s", 1, "", 0), (600, "m", 60, "s", 1), (10_800, "m", 60, "", 0)]  # below so many seconds: unit, rest
+# (upper limit in seconds, unit, its seconds, smaller unit, its seconds)
+UNITS = [(120, "s", 1, "", 0), (600, "m", 60, "s", 1), (10_800, "m", 60, "", 0)]
 UNITS += [(28_800, "h", 3600, "m", 60), (172_800, "h", 3600, "", 0), (691_200, "d", 86_400, "h", 3600)]
 STEPS = re.compile(r"\[\?\(@\.([\w.]+)\s*==\s*[\"']([^\"']*)[\"']\)\]|\[(\d+|\*)\]|\['([^']+)'\]|\.?([^.\[\]]+)")
 
 
 def table(kind: Kind, entries: Iterable[Entry], metadata: Obj, include: str, *, headers: bool = True) -> Obj:
-    """`include` is what rows carry besides cells: Metadata, Object or None."""
+    """A Table of the entries. `include`: what each row contains besides its cells, one of Metadata, Object and None."""
     columns = _columns(kind)
     shown = [{"name": name, "type": "string", "format": "", "description": "", "priority": p} for name, _, p in columns]
     rows = []
@@ -79,7 +80,7 @@ def age(path: str) -> Cell:
 
 
 def duration(seconds: float) -> str:
-    """As kubectl writes ages: 90s, 5m10s, 47m, 3h20m, 30h, 4d6h, 90d."""
+    """An age in kubectl's format: 90s, 5m10s, 47m, 3h20m, 30h, 4d6h, 90d."""
     total = max(0, int(seconds))
     for limit, unit, size, rest, small in UNITS:
         if total < limit:

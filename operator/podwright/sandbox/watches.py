@@ -1,6 +1,6 @@
-"""One watch: changes come in at once, as bytes; `pump` writes what has gathered.
+"""One watch: it encodes each change immediately, and `pump` writes the pending bytes to the client.
 
-A revision that is too old is told inside the stream, as the real server does.
+An expired revision is reported as an ERROR event in the stream, as by a real API server.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ WATCH_SECONDS = 1800
 
 
 class Watch:
-    """Raises ApiError for a query that makes no sense; `end` lets `pump` return once all is written."""
+    """Raises ApiError for an invalid query. After `end`, `pump` writes the pending events and returns."""
 
     def __init__(self, store: Store, kind: Kind, selection: Selection, request: web.BaseRequest) -> None:
         query, rv = request.query, request.query.get("resourceVersion", "")

@@ -1,6 +1,6 @@
 """A real control plane on loopback for tests, development and benchmarks.
 
-Start with `ControlPlane` in `control_plane`; `python -m podwright.testing --help` is its command line.
+Read `ControlPlane` in `control_plane` first. `python -m podwright.testing --help` shows the command line.
 """
 
 from podwright.testing.binaries import Binaries, BinariesMissingError

@@ -1,4 +1,4 @@
-"""`python -m podwright.testing`: build the control plane's programs, or start one and keep it running."""
+"""`python -m podwright.testing`: builds the control plane's programs, or runs a control plane."""
 
 import signal
 import sys
@@ -14,7 +14,7 @@ from podwright.testing.objects import node
 from podwright.testing.processes import Process, ProcessError
 from podwright.testing.versions import PROGRAMS
 
-_COMPANIONS = ("scheduler", "controllers", "kwok")
+_COMPONENTS = ("scheduler", "controllers", "kwok")
 
 
 @click.group()
@@ -25,42 +25,46 @@ def main() -> None:
 @main.command()
 @click.argument("programs", nargs=-1, type=click.Choice(list(PROGRAMS)))
 def build(programs: tuple[str, ...]) -> None:
-    """Find or build PROGRAMS (all of them if none is named), and print where they are."""
+    """Find or build PROGRAMS (by default all), and print their paths."""
     binaries = Binaries()
     for name in programs or PROGRAMS:
         click.echo(f"{name}\t{binaries.path(name)}")
 
 
 @main.command()
-@click.option("--with", "companions", multiple=True, type=click.Choice(_COMPANIONS), help="What to start besides.")
-@click.option("--nodes", default=0, show_default=True, help="How many nodes to create, in three zones.")
-@click.option("--fsync", is_flag=True, help="Let etcd wait for the disk.")
-def up(companions: tuple[str, ...], nodes: int, fsync: bool) -> None:
-    """Start a control plane, print the path of its kubeconfig, and keep it running until Ctrl-C."""
+@click.option(
+    "--with", "components", multiple=True, type=click.Choice(_COMPONENTS), help="Also start this component; repeatable."
+)
+@click.option("--nodes", default=0, show_default=True, help="Number of nodes to create, in three zones.")
+@click.option("--fsync", is_flag=True, help="Let etcd sync each write to disk.")
+def up(components: tuple[str, ...], nodes: int, fsync: bool) -> None:
+    """Start a control plane, print the path of its kubeconfig, and run until Ctrl-C."""
     signal.signal(signal.SIGTERM, _interrupt)
     with ControlPlane(fsync=fsync) as cluster:
-        _start(cluster, companions)
+        _start(cluster, components)
         zones = ("zone-a", "zone-b", "zone-c")
         cluster.bulk.create(
             node(f"node-{number}", labels={"topology.kubernetes.io/zone": zones[number % 3]}) for number in range(nodes)
         )
-        click.echo(f"Kubernetes {cluster.binaries.versions.kubernetes} on {cluster.url}, until Ctrl-C", err=True)
-        click.echo(f"its kubectl: {cluster.binaries.path('kubectl')}", err=True)
+        click.echo(
+            f"Kubernetes {cluster.binaries.versions.kubernetes} on {cluster.url}; press Ctrl-C to stop", err=True
+        )
+        click.echo(f"kubectl: {cluster.binaries.path('kubectl')}", err=True)
         click.echo(cluster.kubeconfig)
         sys.stdout.flush()
-        _wait_for_the_end((cluster.etcd, cluster.api_server))
+        _wait_for_end((cluster.etcd, cluster.api_server))
 
 
-def _start(cluster: ControlPlane, companions: Container[str]) -> None:
-    if "scheduler" in companions:
+def _start(cluster: ControlPlane, components: Container[str]) -> None:
+    if "scheduler" in components:
         cluster.start_scheduler()
-    if "controllers" in companions:
+    if "controllers" in components:
         cluster.start_controller_manager()
-    if "kwok" in companions:
+    if "kwok" in components:
         cluster.start_kwok()
 
 
-def _wait_for_the_end(processes: tuple[Process, ...]) -> None:
+def _wait_for_end(processes: tuple[Process, ...]) -> None:
     try:
         while all(process.alive for process in processes):
             time.sleep(0.5)
@@ -68,7 +72,7 @@ def _wait_for_the_end(processes: tuple[Process, ...]) -> None:
         click.echo("stopping", err=True)
         return
     dead = next(process for process in processes if not process.alive)
-    raise ProcessError(f"{dead.name} ended by itself\n{dead.log_tail()}")
+    raise ProcessError(f"{dead.name} ended unexpectedly\n{dead.log_tail()}")
 
 
 def _interrupt(_signal: int, _frame: object) -> None:

@@ -1,7 +1,7 @@
-"""Finding the control plane's programs on this machine.
+"""Finds the control plane's programs on this machine.
 
-The order is `KUBEBUILDER_ASSETS` (taken as it is: whoever sets it has chosen), `PATH` (only the pinned minor version: a
-distribution's kubectl can be years old), the cache, and last a build with Go. Read `build` next.
+It searches `KUBEBUILDER_ASSETS` (any version), then `PATH` (only the pinned minor version, because a distribution's
+kubectl can be years old), then the cache. Last, it builds the program with Go. Read `build` next.
 """
 
 import os
@@ -14,11 +14,11 @@ from podwright.testing.versions import PROGRAMS, Program, Versions, same_minor
 
 
 class BinariesMissingError(RuntimeError):
-    """A program is not on this machine and cannot be built; the message is one line."""
+    """A program is not on this machine and cannot be built. The message is one line."""
 
 
 class Binaries:
-    """Paths of programs by name, found once each."""
+    """Paths of programs by name. Each program is searched for once."""
 
     def __init__(self, versions: Versions | None = None, report: builder.Report = builder.report_to_stderr) -> None:
         self.versions = versions or Versions.from_environ()
@@ -26,16 +26,16 @@ class Binaries:
         self._found: dict[str, Path] = {}
 
     def find(self, name: str) -> Path | None:
-        """The path of a program that is there already, None if it would have to be built."""
+        """The path of a program, None if it has to be built."""
         if name not in self._found:
-            path = self._look_for(PROGRAMS[name])
+            path = self._search(PROGRAMS[name])
             if path is None:
                 return None
             self._found[name] = path
         return self._found[name]
 
     def path(self, name: str) -> Path:
-        """The path of a program, built first if need be (minutes). Raises BinariesMissingError and BuildError."""
+        """The path of a program. Builds it if necessary, which takes minutes. Raises BinariesMissingError and BuildError."""
         path = self.find(name)
         if path is None:
             self.require([name])
@@ -43,15 +43,15 @@ class Binaries:
         return path
 
     def require(self, names: Iterable[str]) -> None:
-        """Raise BinariesMissingError if one of the programs is neither there nor can be built."""
+        """Raises BinariesMissingError if a program is missing and cannot be built."""
         missing = [name for name in names if self.find(name) is None]
         if missing and builder.go_command() is None:
             raise BinariesMissingError(
-                f"no {', '.join(missing)} (looked in KUBEBUILDER_ASSETS, PATH and {builder.cache_folder()}) "
-                "and no Go to build with"
+                f"{', '.join(missing)} not found in KUBEBUILDER_ASSETS, PATH and {builder.cache_folder()}, "
+                "and there is no Go to build with"
             )
 
-    def _look_for(self, program: Program) -> Path | None:
+    def _search(self, program: Program) -> Path | None:
         if (assets := os.environ.get("KUBEBUILDER_ASSETS")) and builder.complete(
             path := Path(assets) / program.name, program
         ):

@@ -1,9 +1,9 @@
-"""Building the control plane's programs with Go, from the modules that their projects publish.
+"""Builds the control plane's programs with Go, from the modules that their projects publish.
 
-Holds the recipe. `k8s.io/kubernetes` is not meant to be required by other modules: its `go.mod` replaces its staging
-modules (`k8s.io/api` and so on) by folders that the published module does not carry, so they are replaced here by their published
-releases, v0.37.0 for v1.37.0. A finished program is renamed into place, so that what lies in the cache is complete, and a lock file
-keeps two processes from building at once. Read `binaries` for who calls this.
+Other modules cannot simply require `k8s.io/kubernetes`: its `go.mod` replaces the staging modules (`k8s.io/api` and so
+on) with folders that the published module lacks. The build replaces them with their published releases instead, v0.37.0
+for v1.37.0. A finished program is renamed into place, so that the cache holds only complete programs. A lock file
+prevents concurrent builds. `binaries` calls this module.
 """
 
 import contextlib
@@ -45,11 +45,11 @@ Report = Callable[[str], None]
 
 
 class BuildError(RuntimeError):
-    """A program could not be built; the message says why and where the log is."""
+    """A program could not be built. The message gives the reason and the path of the log."""
 
 
 def cache_folder() -> Path:
-    """Where built programs are kept: `PODWRIGHT_CACHE`, or `podwright` in the user's cache folder."""
+    """The folder of built programs: `PODWRIGHT_CACHE`, or `podwright` in the user's cache folder."""
     if chosen := os.environ.get("PODWRIGHT_CACHE"):
         return Path(chosen).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "podwright"
@@ -60,12 +60,12 @@ def family_folder(family: Family, versions: Versions) -> Path:
 
 
 def complete(path: Path, program: Program) -> bool:
-    """Whether `path` can be run and its companions lie beside it."""
+    """Whether `path` is executable and the program's companion files are in its folder."""
     return os.access(path, os.X_OK) and all((path.parent / file).exists() for file in program.companions)
 
 
 def go_command() -> str | None:
-    """The `go` to build with, None if there is none."""
+    """The path of `go`, None if it is not installed."""
     return shutil.which("go")
 
 
@@ -74,7 +74,7 @@ def report_to_stderr(message: str) -> None:
 
 
 def build(program: Program, versions: Versions, report: Report = report_to_stderr) -> Path:
-    """Build `program` into the cache unless it is there, and return its path. Raises BuildError."""
+    """Builds `program` into the cache unless it is there, and returns its path. Raises BuildError."""
     folder = family_folder(program.family, versions)
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / program.name
@@ -83,23 +83,23 @@ def build(program: Program, versions: Versions, report: Report = report_to_stder
             go = go_command()
             if go is None:
                 raise BuildError(
-                    f"{program.name} {versions.of(program.family)} is not there and there is no Go to build it"
+                    f"{program.name} {versions.of(program.family)} is missing, and there is no Go to build it"
                 )
             _Build(go, program, versions, folder, report).run(target)
     return target
 
 
 def build_test(main: Path, versions: Versions, report: Report = report_to_stderr) -> Path:
-    """Build a Go test main that imports packages of `k8s.io/kubernetes` with all their tests' code. Raises BuildError.
+    """Builds a Go test main, which may import the test packages of `k8s.io/kubernetes`. Raises BuildError.
 
-    What is built is kept for as long as the text of `main` stays the same. Its name has to end in `_test.go`.
+    The name of `main` must end in `_test.go`. The program is cached by the content of `main`.
     """
     digest = hashlib.sha256(main.read_bytes()).hexdigest()[:12]
     return build(Program(f"{main.stem}-{digest}", "kubernetes", ".", test_main=main), versions, report)
 
 
 class _Build:
-    """One run of the recipe: write a module that requires the program's, then compile."""
+    """One build: writes a Go module that requires the program's module, then compiles."""
 
     def __init__(self, go: str, program: Program, versions: Versions, folder: Path, report: Report) -> None:
         self._go = go
@@ -111,8 +111,8 @@ class _Build:
         self._environ = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
 
     def run(self, target: Path) -> None:
-        begun = time.monotonic()
-        self._report(f"{self._program.name} {self._version}: building it with Go, once; it is kept in {self._folder}")
+        started = time.monotonic()
+        self._report(f"{self._program.name} {self._version}: building with Go into the cache {self._folder}")
         self._write_module()
         if self._program.test_main:
             shutil.copy(self._program.test_main, self._source)
@@ -123,7 +123,7 @@ class _Build:
         self._compile(unfinished, log)
         unfinished.chmod(0o755)
         unfinished.replace(target)
-        self._report(f"{self._program.name} {self._version}: built in {time.monotonic() - begun:.0f} s")
+        self._report(f"{self._program.name} {self._version}: built in {time.monotonic() - started:.0f} s")
 
     def _write_module(self) -> None:
         self._source.mkdir(exist_ok=True)
@@ -131,22 +131,22 @@ class _Build:
             return
         module = _GO_MODULES[self._program.family]
         lines = ["module podwright.dev/control-plane", "", "go 1.24.0", "", f"require {module} v{self._version}"]
-        unnamed = self._source / "go.mod.unfinished"
-        unnamed.write_text("\n".join(lines) + "\n")
+        unfinished = self._source / "go.mod.unfinished"
+        unfinished.write_text("\n".join(lines) + "\n")
         if self._program.family == "kubernetes":
             staged_version = "v0." + self._version.split(".", 1)[1]
             lines += [f"replace {name} => {name} {staged_version}" for name in self._staging_modules(module)]
         if self._program.family == "etcd":
             (self._source / "main.go").write_text(_ETCD_MAIN)
-        unnamed.write_text("\n".join(lines) + "\n")
-        unnamed.replace(self._source / "go.mod")
+        unfinished.write_text("\n".join(lines) + "\n")
+        unfinished.replace(self._source / "go.mod")
 
     def _staging_modules(self, module: str) -> list[str]:
-        go_mod = Path(self.download(module)["GoMod"]).read_text()
+        go_mod = Path(self._download(module)["GoMod"]).read_text()
         return _STAGED.findall(go_mod)
 
-    def download(self, module: str) -> dict[str, str]:
-        """Fetch a module into Go's own cache; Go's answer, with `Dir` and `GoMod`."""
+    def _download(self, module: str) -> dict[str, str]:
+        """Downloads a module into Go's cache, and returns Go's output, with `Dir` and `GoMod`."""
         done = subprocess.run(
             [self._go, "mod", "download", "-json", f"{module}@v{self._version}"],
             cwd=self._folder,
@@ -161,8 +161,8 @@ class _Build:
         return answer
 
     def _copy_stages(self) -> None:
-        """Put KWOK's own description of what a kubelet does beside the program, as one file."""
-        stages = Path(self.download(_GO_MODULES["kwok"])["Dir"]) / "kustomize" / "stage"
+        """Writes KWOK's own Stages, which simulate a kubelet, to one file next to the program."""
+        stages = Path(self._download(_GO_MODULES["kwok"])["Dir"]) / "kustomize" / "stage"
         files = [file for folder in _KWOK_STAGES for file in sorted((stages / folder).glob("*.yaml"))]
         documents = [file.read_text() for file in files if file.name != "kustomization.yaml"]
         (self._folder / "stages.yaml").write_text("---\n".join(documents))
@@ -190,21 +190,21 @@ class _Build:
         return ("test", "-c") if self._program.test_main else ("build",)
 
     def _watch(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
-        begun = told = time.monotonic()
+        started = reported = time.monotonic()
         while process.poll() is None:
             time.sleep(0.2)
             now = time.monotonic()
-            if now - told >= _PROGRESS_EVERY_S:
-                told = now
+            if now - reported >= _PROGRESS_EVERY_S:
+                reported = now
                 compiled = sum(not line.startswith("go: ") for line in log.read_text().splitlines())
-                self._report(f"{self._program.name}: {compiled} packages compiled in {now - begun:.0f} s …")
+                self._report(f"{self._program.name}: {compiled} packages compiled in {now - started:.0f} s …")
 
     def _linker_flags(self) -> str:
         flags = ["-s", "-w"]
         if self._program.family == "kubernetes":
             major, minor, *_ = self._version.split(".")
-            said = {"gitVersion": f"v{self._version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
-            flags += [f"-X k8s.io/component-base/version.{name}={value}" for name, value in said.items()]
+            info = {"gitVersion": f"v{self._version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+            flags += [f"-X k8s.io/component-base/version.{name}={value}" for name, value in info.items()]
         if self._program.family == "kwok":
             flags.append(f"-X sigs.k8s.io/kwok/pkg/consts.Version=v{self._version}")
         return " ".join(flags)
@@ -217,6 +217,6 @@ def _lock(path: Path, report: Report) -> Iterator[IO[str]]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report("waiting for another process that is building the control plane …")
+            report("waiting for another process to build the control plane …")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock

@@ -1,6 +1,6 @@
-"""Many requests in little time: aiohttp and orjson, some dozens in flight.
+"""Many concurrent requests, with aiohttp and orjson.
 
-Used to fill a cluster before a test or a benchmark. A request that fails ends the whole batch with ApiError.
+Tests and benchmarks use it to fill a cluster. A failed request ends the whole batch with ApiError.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ Send = Callable[[str, str, Json | None], Awaitable[Json]]
 
 
 class Bulk:
-    """Creates and deletes objects in batches as one user."""
+    """Creates and deletes objects in batches as one user, with `in_flight` concurrent requests."""
 
     def __init__(self, url: str, certificate_authority: Path, token: str, in_flight: int = 32) -> None:
         self._url = url
@@ -31,15 +31,15 @@ class Bulk:
         self._in_flight = in_flight
 
     def create(self, objects: Iterable[Json]) -> list[Json]:
-        """Create all objects, in no particular order of arrival; the server's answers in the order given."""
+        """Creates all objects concurrently, and returns the server's responses in the order of `objects`."""
         return self._run([("POST", collection_path(body), body) for body in objects])
 
     def delete(self, objects: Iterable[Json]) -> None:
-        """Delete all objects without a grace period."""
+        """Deletes all objects without a grace period."""
         self._run([("DELETE", object_path(body), {"gracePeriodSeconds": 0}) for body in objects])
 
     def _run(self, requests: Sequence[tuple[str, str, Json | None]]) -> list[Json]:
-        # In a thread of its own, so that tests with a running event loop may call this too.
+        # In a separate thread, so that callers with a running event loop can use it.
         with ThreadPoolExecutor(max_workers=1) as worker:
             return worker.submit(asyncio.run, self._send_all(requests)).result()
 
@@ -59,7 +59,7 @@ class Bulk:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Send]:
-        """A function that sends one request, on connections that are kept alive."""
+        """A function that sends one request over persistent connections."""
         context = ssl.create_default_context(cafile=str(self._certificate_authority))
         connector = aiohttp.TCPConnector(ssl=context, limit=self._in_flight)
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}

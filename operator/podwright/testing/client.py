@@ -1,6 +1,6 @@
-"""A small synchronous client for tests: JSON in, JSON out, errors as exceptions, one connection per thread.
+"""A small synchronous JSON client for tests, with one connection per thread.
 
-It has no retries, so that a test sees what the server really said. For thousands of objects take `bulk`.
+It does not retry, so that a test sees each response. For thousands of objects, use `bulk`.
 """
 
 import http.client
@@ -17,12 +17,12 @@ from podwright.testing.objects import collection_path, object_path
 
 Json = dict[str, Any]
 
-_KEPT_SECONDS = 20.0
-"""The API server closes a connection that is idle for longer than some time of its own; ours goes before that."""
+_IDLE_SECONDS = 20.0
+"""Closes idle connections before the API server does."""
 
 
 class ApiError(RuntimeError):
-    """The API server refused; `status` is the HTTP code, `reason` the Status object's reason."""
+    """An error response. `status` is the HTTP code, `reason` that of the Status object."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -31,7 +31,7 @@ class ApiError(RuntimeError):
 
 
 class Client:
-    """Requests as one user. Connection trouble raises OSError or http.client.HTTPException."""
+    """Sends requests as one user. Connection errors raise OSError or http.client.HTTPException."""
 
     def __init__(self, host: str, port: int, certificate_authority: Path, token: str, timeout: float = 30.0) -> None:
         self._host = host
@@ -49,7 +49,7 @@ class Client:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Json:
-        """Send a request; the answer's JSON. Raises ApiError for 4xx and 5xx."""
+        """Sends a request, and returns the response as JSON. Raises ApiError for 4xx and 5xx."""
         status, data = self.raw(method, path, body, query, content_type)
         answer: Json = json.loads(data) if data[:1] == b"{" else {"message": data.decode(errors="replace")}
         if status >= 400:
@@ -64,7 +64,7 @@ class Client:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> tuple[int, bytes]:
-        """Send a request; the answer's HTTP code and bytes."""
+        """Sends a request, and returns the HTTP code and the body."""
         target = f"{path}?{urllib.parse.urlencode(query)}" if query else path
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         payload = None
@@ -81,7 +81,7 @@ class Client:
             raise
 
     def ready(self) -> bool:
-        """Whether the server answers and calls itself ready."""
+        """Whether the server is reachable and ready."""
         try:
             return self.raw("GET", "/readyz")[0] == 200
         except (OSError, http.client.HTTPException):
@@ -91,7 +91,7 @@ class Client:
         return self.request("GET", path, query=query)
 
     def items(self, path: str, **query: str) -> list[Json]:
-        """The items of a list request."""
+        """Lists a path, and returns the items."""
         items: list[Json] = self.get(path, **query)["items"]
         return items
 
@@ -99,20 +99,20 @@ class Client:
         return self.request("POST", collection_path(body), body)
 
     def read(self, body: Json) -> Json:
-        """The object of the same kind, namespace and name."""
+        """Gets the object with the kind, namespace and name of `body`."""
         return self.request("GET", object_path(body))
 
     def replace(self, body: Json, subresource: str = "") -> Json:
         return self.request("PUT", object_path(body, subresource), body)
 
     def patch(self, body: Json, change: Json, subresource: str = "") -> Json:
-        """Merge-patch the object of the same kind, namespace and name."""
+        """Merge-patches the object with the kind, namespace and name of `body`."""
         return self.request(
             "PATCH", object_path(body, subresource), change, content_type="application/merge-patch+json"
         )
 
     def delete(self, body: Json) -> None:
-        """Delete it without a grace period; that it is gone already is no error."""
+        """Deletes the object without a grace period; ignores 404."""
         try:
             self.request("DELETE", object_path(body), query={"gracePeriodSeconds": "0"})
         except ApiError as error:
@@ -120,7 +120,7 @@ class Client:
                 raise
 
     def close(self) -> None:
-        """Close this thread's connection."""
+        """Closes this thread's connection."""
         connection = getattr(self._local, "connection", None)
         if connection is not None:
             connection.close()
@@ -129,7 +129,7 @@ class Client:
     def _connection(self) -> http.client.HTTPSConnection:
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
         now = time.monotonic()
-        if connection is not None and now - self._local.used > _KEPT_SECONDS:
+        if connection is not None and now - self._local.used > _IDLE_SECONDS:
             connection.close()
             connection = None
         self._local.used = now
@@ -140,12 +140,12 @@ class Client:
         return connection
 
 
-def wait_until(condition: Callable[[], bool], timeout: float, what: str) -> None:
-    """Poll until `condition()`, at most `timeout` seconds. Raises TimeoutError saying `what` did not happen."""
+def wait_until(condition: Callable[[], bool], timeout: float, expected: str) -> None:
+    """Polls until `condition()` holds. Raises TimeoutError after `timeout` seconds, naming what was `expected`."""
     waiter = threading.Event()
     for _ in range(max(1, int(timeout / 0.05))):
         if condition():
             return
         waiter.wait(0.05)
     if not condition():
-        raise TimeoutError(f"not within {timeout:g} s: {what}")
+        raise TimeoutError(f"not within {timeout:g} s: {expected}")

@@ -1,11 +1,11 @@
-"""A real control plane for tests, development and benchmarks: etcd and kube-apiserver, and on request their companions.
+"""A real control plane for tests, development and benchmarks: etcd, kube-apiserver and optional further components.
 
     with ControlPlane() as cluster:
         cluster.client.create(node("node-1"))
         print(cluster.kubectl("get", "nodes"))
 
-It listens on loopback only, enforces RBAC, is up in seconds and leaves nothing behind, however this process ends (see `processes`).
-A failure keeps the logs and says where. `servers` holds the command lines, `binaries` finds the programs.
+It listens only on loopback, enforces RBAC and starts within seconds. It is cleaned up however this process ends (see `processes`).
+After a failure, it keeps the logs and prints their path. `servers` holds the command lines, `binaries` finds the programs.
 """
 
 import os
@@ -42,7 +42,7 @@ DEFAULT_CONTROLLERS = (
 
 
 class KubectlError(RuntimeError):
-    """kubectl ended with an error; `output` is what it wrote to stderr."""
+    """kubectl failed. `output` is its stderr, or its stdout if stderr is empty."""
 
     def __init__(self, arguments: Sequence[str], output: str) -> None:
         super().__init__(f"kubectl {' '.join(arguments)}: {output.strip()}")
@@ -53,7 +53,7 @@ class ControlPlane:
     """One cluster. Attributes: `kubeconfig` (the admin's), `url`, `client`, `bulk`, `etcd`, `api_server`, `logs`."""
 
     def __init__(self, options: Options | None = None, binaries: Binaries | None = None, **changes: Any) -> None:
-        """Prepare, but start nothing. `changes` are fields of Options. Raises BinariesMissingError and BuildError."""
+        """Prepares the processes but starts none. `changes` are fields of Options. Raises BinariesMissingError and BuildError."""
         self.options = replace(options or Options(), **changes)
         self.binaries = binaries or Binaries()
         self.binaries.require(["etcd", "kube-apiserver", "kubectl"])
@@ -65,10 +65,10 @@ class ControlPlane:
         self.certificate_authority = self.folder / "certificates" / "apiserver.crt"
         self._kubectl = programs["kubectl"]
         self._environ = servers.quiet_environ(self.folder)
-        self._companions: list[Process] = []
-        self._arrange(programs)
+        self._components: list[Process] = []
+        self._prepare(programs)
 
-    def _arrange(self, programs: Mapping[str, Path]) -> None:
+    def _prepare(self, programs: Mapping[str, Path]) -> None:
         etcd_port, peer_port, port = free_port(), free_port(), free_port()
         self.url = f"https://127.0.0.1:{port}"
         files = servers.ApiServerFiles(
@@ -102,7 +102,7 @@ class ControlPlane:
         return self.folder / "etcd"
 
     def start(self) -> Self:
-        """Start etcd and the API server, and return when it is ready. Raises ProcessError; then nothing runs."""
+        """Starts etcd and the API server, and returns when both are ready. Raises ProcessError after stopping everything."""
         try:
             if self.options.etcd_data is not None:
                 shutil.copytree(self.options.etcd_data, self._etcd_data)
@@ -114,14 +114,14 @@ class ControlPlane:
         return self
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """End everything at once and remove the folder; with `keep_logs` the logs stay, and stderr says where."""
+        """Kills all processes and removes the folder. With `keep_logs`, keeps the logs and prints their path to stderr."""
         self.client.close()
-        for process in (*reversed(self._companions), self.api_server, self.etcd):
+        for process in (*reversed(self._components), self.api_server, self.etcd):
             process.kill()
         if not self.folder.exists():
             return
         if keep_logs or os.environ.get("PODWRIGHT_KEEP_LOGS"):
-            print(f"the control plane's logs are kept in {self._work.keep()}", file=sys.stderr, flush=True)
+            print(f"the control plane's logs are in {self._work.keep()}", file=sys.stderr, flush=True)
         else:
             self._work.remove()
 
@@ -134,14 +134,14 @@ class ControlPlane:
         self.stop(keep_logs=kind is not None and issubclass(kind, Exception))
 
     def save_data(self, target: Path) -> None:
-        """Stop all, and copy etcd's data to `target`, for `Options.etcd_data` of control planes to come."""
-        for process in (*reversed(self._companions), self.api_server):
+        """Stops everything, and copies etcd's data to `target`, for `Options.etcd_data` of later control planes."""
+        for process in (*reversed(self._components), self.api_server):
             process.kill()
         self.etcd.stop()
         shutil.copytree(self._etcd_data, target)
 
     def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
-        """What kubectl prints, run as the admin or with another kubeconfig. Raises KubectlError."""
+        """Runs kubectl as the admin or with another kubeconfig, and returns its stdout. Raises KubectlError."""
         done = subprocess.run(
             [self._kubectl, f"--kubeconfig={kubeconfig or self.kubeconfig}", *arguments],
             input=stdin,
@@ -156,20 +156,20 @@ class ControlPlane:
         return done.stdout
 
     def apply(self, *manifests: str | Path | Mapping[str, Any]) -> str:
-        """`kubectl apply` files, folders with a kustomization, YAML text or objects."""
-        said = []
+        """Runs `kubectl apply` for files, kustomization folders, YAML text or objects, and returns its stdout."""
+        outputs = []
         for manifest in manifests:
             if isinstance(manifest, Path):
-                said.append(self.kubectl("apply", "-k" if manifest.is_dir() else "-f", str(manifest)))
+                outputs.append(self.kubectl("apply", "-k" if manifest.is_dir() else "-f", str(manifest)))
             else:
                 text = manifest if isinstance(manifest, str) else yaml.safe_dump(dict(manifest))
-                said.append(self.kubectl("apply", "-f", "-", stdin=text))
-        return "".join(said)
+                outputs.append(self.kubectl("apply", "-f", "-", stdin=text))
+        return "".join(outputs)
 
     def service_account_kubeconfig(self, namespace: str, name: str, hours: int = 12) -> Path:
-        """A kubeconfig that logs in as a service account, by a token that the API server issues.
+        """A kubeconfig with a token that the API server issues for a service account.
 
-        The account and its namespace are created if they are missing; it may do what RBAC grants it.
+        Creates the account and its namespace if they are missing. RBAC decides what the account may do.
         """
         for body in (
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
@@ -192,7 +192,7 @@ class ControlPlane:
         return self._kubeconfig(f"{namespace}-{name}", Login(token), namespace)
 
     def user_kubeconfig(self, user: str, *groups: str) -> Path:
-        """A kubeconfig that acts as a user whom only RBAC needs to know."""
+        """A kubeconfig that impersonates a user with these groups."""
         return self._kubeconfig(user.replace(":", "-"), Login(self._admin.token, user, groups))
 
     def start_scheduler(
@@ -203,10 +203,10 @@ class ControlPlane:
         flags: Sequence[str] = (),
         wait: bool = True,
     ) -> Server:
-        """Start kube-scheduler with fields of a KubeSchedulerConfiguration; what they leave out has its default.
+        """Starts kube-scheduler with these fields of a KubeSchedulerConfiguration.
 
-        There is no leader election and no limit on requests worth the name unless `config` says so. Without `wait` it
-        returns before kube-scheduler is ready.
+        By default, it has no leader election and practically no limit on requests. Without `wait`, this returns before
+        kube-scheduler is ready.
         """
         kubeconfig = self._user_kubeconfig(self._users["system:kube-scheduler"])
         complete = {
@@ -222,12 +222,12 @@ class ControlPlane:
         port = free_port()
         command = servers.scheduler_command(self.binaries.path("kube-scheduler"), port, kubeconfig, file)
         gates = servers.feature_gate_flags(self.options.feature_gates)
-        return self._start_companion(name, [*command, *gates, *flags], f"https://127.0.0.1:{port}/readyz", wait=wait)
+        return self._start_component(name, [*command, *gates, *flags], f"https://127.0.0.1:{port}/readyz", wait=wait)
 
     def start_controller_manager(
         self, controllers: Sequence[str] = DEFAULT_CONTROLLERS, flags: Sequence[str] = ()
     ) -> Server:
-        """Start kube-controller-manager with the controllers named, as its own documentation names them."""
+        """Starts kube-controller-manager with these controllers; see the documentation of its flag --controllers."""
         kubeconfig = self._user_kubeconfig(self._users["system:kube-controller-manager"])
         port = free_port()
         command = servers.controller_manager_command(
@@ -238,36 +238,36 @@ class ControlPlane:
             controllers,
         )
         gates = servers.feature_gate_flags(self.options.feature_gates)
-        return self._start_companion(
+        return self._start_component(
             "kube-controller-manager", [*command, *gates, *flags], f"https://127.0.0.1:{port}/healthz"
         )
 
     @property
     def kwok_stages(self) -> Path:
-        """KWOK's own description of what a kubelet does: Stages, as YAML documents."""
+        """A file of YAML documents: KWOK's own Stages, which simulate a kubelet."""
         return self.binaries.path("kwok").parent / "stages.yaml"
 
     def start_kwok(self, flags: Sequence[str] = (), stages: Path | None = None) -> Server:
-        """Start KWOK, which plays the kubelets of all nodes: bound pods run, nodes are ready and renew their leases.
+        """Starts KWOK, which simulates the kubelets of all nodes: bound pods run, nodes are ready and renew their leases.
 
-        `stages` is a file of Stages to play instead of `kwok_stages`.
+        `stages` is a file of Stages to use instead of `kwok_stages`.
         """
         port = free_port()
         command = servers.kwok_command(self.binaries.path("kwok"), port, self.kubeconfig, stages or self.kwok_stages)
-        return self._start_companion("kwok", [*command, *flags], f"http://127.0.0.1:{port}/healthz")
+        return self._start_component("kwok", [*command, *flags], f"http://127.0.0.1:{port}/healthz")
 
     def start_process(
         self, name: str, command: Sequence[str | Path], environ: Mapping[str, str] | None = None
     ) -> Process:
-        """Start another program that ends with us, an operator, say; its log lies beside the others."""
+        """Starts another program, for example an operator, that ends with the control plane. Its log is in `logs`."""
         process = Process(name, command, self.logs / f"{name}.log", {**os.environ, **(environ or {})})
-        self._companions.append(process)
+        self._components.append(process)
         process.start()
         return process
 
-    def _start_companion(self, name: str, command: Sequence[str], ready_url: str, *, wait: bool = True) -> Server:
+    def _start_component(self, name: str, command: Sequence[str], ready_url: str, *, wait: bool = True) -> Server:
         server = self._server(name, command, ready_url)
-        self._companions.append(server)
+        self._components.append(server)
         if wait:
             server.start()
         else:

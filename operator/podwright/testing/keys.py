@@ -1,8 +1,8 @@
-"""The secrets of a control plane that lives for minutes on loopback: a signing key and static tokens.
+"""The secrets of a short-lived control plane on loopback: a signing key and static tokens.
 
-TLS is the API server's own affair (it makes a certificate for itself); service accounts need a key pair to
-sign tokens with, which is written here without a cryptography package: a private key of the curve P-256 is any 32 random bytes
-below the curve's order, and who reads it derives the public half (RFC 5915).
+The API server creates its own TLS certificate. The tokens of service accounts need a signing key. No cryptography
+package is necessary: a P-256 private key is any 32 random bytes below the curve's order, and readers derive the public
+key (RFC 5915).
 """
 
 import base64
@@ -19,7 +19,7 @@ _CURVE_P256 = bytes.fromhex("a00a06082a8648ce3d030107")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A line of the API server's token file."""
+    """One line of the API server's token file."""
 
     name: str
     token: str
@@ -31,7 +31,7 @@ def new_user(name: str, *groups: str) -> User:
 
 
 def write_signing_key(path: Path) -> None:
-    """Write a fresh P-256 private key as PEM; the same file serves to sign tokens and to check them."""
+    """Writes a new P-256 private key as PEM. The same file serves to sign tokens and to verify them."""
     number = secrets.randbelow(_P256_ORDER - 1) + 1
     body = _VERSION_1 + _OCTETS_32 + number.to_bytes(32, "big") + _CURVE_P256
     der = bytes([0x30, len(body)]) + body
@@ -40,7 +40,7 @@ def write_signing_key(path: Path) -> None:
 
 
 def write_token_file(path: Path, users: list[User]) -> None:
-    """Write the API server's `--token-auth-file`."""
+    """Writes the API server's `--token-auth-file`."""
     lines = [f'{user.token},{user.name},{user.name},"{",".join(user.groups)}"' for user in users]
     _write_secret(path, "\n".join(lines) + "\n")
 

@@ -9,20 +9,20 @@ import yaml
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who a kubeconfig logs in as: a bearer token, and optionally somebody else to act as (impersonation)."""
+    """The credentials in a kubeconfig: a bearer token, and optionally a user and groups to impersonate."""
 
     token: str
-    act_as: str | None = None
-    act_as_groups: tuple[str, ...] = ()
+    impersonated_user: str | None = None
+    impersonated_groups: tuple[str, ...] = ()
 
 
 def write_kubeconfig(
     path: Path, server: str, certificate_authority: Path, login: Login, namespace: str = "default"
 ) -> Path:
-    """Write a kubeconfig that only its owner can read, and return its path."""
+    """Writes a kubeconfig that only its owner can read, and returns its path."""
     user: dict[str, Any] = {"token": login.token}
-    if login.act_as:
-        user |= {"as": login.act_as, "as-groups": list(login.act_as_groups)}
+    if login.impersonated_user:
+        user |= {"as": login.impersonated_user, "as-groups": list(login.impersonated_groups)}
     config = {
         "apiVersion": "v1",
         "kind": "Config",

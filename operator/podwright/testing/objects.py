@@ -1,11 +1,12 @@
-"""Where objects live in the API's URL space, and the objects that every test wants.
+"""The URL paths of objects, and builders for the objects that most tests need.
 
-A guess from `apiVersion` and `kind` that is right for the kinds that tests use; it asks no server.
+Paths are derived from `apiVersion` and `kind` without asking a server; this is correct for the kinds that tests use.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 
 Json = dict[str, Any]
@@ -25,7 +26,7 @@ def plural(kind: str) -> str:
 
 
 def collection_path(body: Mapping[str, Any]) -> str:
-    """The URL path that an object is created at; its namespace is `default` if it names none."""
+    """The URL path to create an object at. Its namespace defaults to `default`."""
     version, kind = body["apiVersion"], body["kind"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     if kind in _CLUSTER_SCOPED:
@@ -70,13 +71,13 @@ def pod(
     name: str,
     namespace: str = "default",
     *,
-    scheduler: str = "default-scheduler",
+    scheduler: str = KUBERNETES_DEFAULT_SCHEDULER_NAME,
     cpu: str | None = "100m",
     memory: str | None = "500Mi",
     labels: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Json:
-    """A Pod of one container; `spec` adds fields of the pod's spec by their own names."""
+    """A Pod with one container. `spec` holds further fields of the pod's spec."""
     requests = {name: value for name, value in {"cpu": cpu, "memory": memory}.items() if value}
     container: Json = {"name": "pause", "image": "registry.k8s.io/pause:3.10"}
     if requests:

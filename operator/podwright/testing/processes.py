@@ -1,9 +1,9 @@
-"""Child processes that cannot outlive us.
+"""Child processes that cannot outlive this process.
 
-A child is started through a few lines of Python that ask the kernel to kill it when its parent dies (`PR_SET_PDEATHSIG`)
-and then become the program itself, so that its process id is the program's and even a SIGKILL of the test run leaves nothing behind.
-The kernel means the parent *thread*: hence all children are started from one thread, which lives as long as this process.
-That is Linux; elsewhere children end with `stop()` and at a normal exit.
+A launcher of a few lines of Python asks the kernel to kill it when its parent dies (`PR_SET_PDEATHSIG`), and then
+executes the program under the same process id. So even a SIGKILL of the test run leaves no children. To the kernel, the
+parent is a *thread*, so one thread, which lives as long as this process, starts all children. This works only on Linux;
+elsewhere children end with `stop()` and at a normal exit.
 """
 
 import atexit
@@ -29,17 +29,15 @@ if os.getppid() != parent:
 os.execv(sys.argv[2], sys.argv[2:])
 """
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="podwright-spawner")
-_PORTS = range(
-    20000, 32000
-)  # below what the kernel gives to outgoing connections, which would take a port while we restart
+_PORTS = range(20000, 32000)  # below the ephemeral ports, so that no outgoing connection takes a port during a restart
 
 
 class ProcessError(RuntimeError):
-    """A child process ended or did not get ready; the message carries the end of its log."""
+    """A child process ended or did not become ready. The message includes the end of its log."""
 
 
 class Process:
-    """A child process with a log file, which can be stopped, killed and started again with the same command."""
+    """A child process with a log file. It can be stopped, killed and restarted with the same command."""
 
     def __init__(
         self, name: str, command: Sequence[str | Path], log: Path, environ: Mapping[str, str] | None = None
@@ -51,9 +49,9 @@ class Process:
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; its output is appended to the log."""
+        """Starts the process, and appends its output to the log."""
         if self.alive:
-            raise ProcessError(f"{self.name} runs already")
+            raise ProcessError(f"{self.name} is already running")
         self._child = _spawner.submit(self._spawn).result()
         atexit.register(self.kill)
 
@@ -81,20 +79,20 @@ class Process:
 
     @property
     def returncode(self) -> int | None:
-        """The exit status once it has ended, negative for a signal; None before."""
+        """The exit status, negative for a signal; None while the process runs."""
         return None if self._child is None else self._child.poll()
 
     def wait(self, timeout: float) -> int:
-        """Wait for its end, at most `timeout` seconds, and return the exit status. Raises ProcessError."""
+        """Waits at most `timeout` seconds for the end, and returns the exit status. Raises ProcessError."""
         if self._child is None:
             raise ProcessError(f"{self.name} was never started")
         try:
             return self._child.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise ProcessError(f"{self.name} still runs after {timeout:g} s\n{self.log_tail()}") from None
+            raise ProcessError(f"{self.name} is still running after {timeout:g} s\n{self.log_tail()}") from None
 
     def stop(self, grace: float = 10.0) -> None:
-        """Ask it to end (SIGTERM), and after `grace` seconds make it."""
+        """Sends SIGTERM, and after `grace` seconds SIGKILL."""
         if self._child is not None and self.alive:
             self._child.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -102,7 +100,7 @@ class Process:
         self.kill()
 
     def kill(self) -> None:
-        """End it at once (SIGKILL) and reap it."""
+        """Sends SIGKILL, and reaps the process."""
         if self._child is not None and self.alive:
             self._child.kill()
         if self._child is not None:
@@ -110,14 +108,14 @@ class Process:
         atexit.unregister(self.kill)
 
     def pause(self) -> None:
-        """Freeze it (SIGSTOP) until `resume`: to the others it looks like a lost network."""
+        """Freezes the process (SIGSTOP) until `resume`. To its peers, this looks like a lost network."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
     def wait_ready(self, ready: Callable[[], bool], timeout: float) -> None:
-        """Wait until `ready()`, at most `timeout` seconds. Raises ProcessError, also when it ends meanwhile."""
+        """Waits at most `timeout` seconds until `ready()`. Raises ProcessError, also if the process ends first."""
         deadline = time.monotonic() + timeout
         while not ready():
             if not self.alive:
@@ -127,13 +125,13 @@ class Process:
             time.sleep(0.05)
 
     def log_tail(self, lines: int = 15) -> str:
-        """The end of its log, and where it is."""
+        """The end of the log; the last line is the path of the log."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join([*text.splitlines()[-lines:], f"(the log is {self.log})"])
 
 
 def free_port() -> int:
-    """A TCP port on loopback that nothing listens on."""
+    """An unused TCP port on loopback."""
     for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

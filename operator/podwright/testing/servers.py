@@ -1,4 +1,4 @@
-"""The command lines of the control plane's programs, and when each of them counts as ready."""
+"""The command lines of the control plane's programs, and their readiness checks."""
 
 import http.client
 import os
@@ -12,29 +12,29 @@ from pathlib import Path
 from podwright.testing.processes import Process
 
 DISABLED_ADMISSION = ("TaintNodesByCondition", "ServiceAccount")
-"""Without a node lifecycle controller nobody would remove the not-ready taint of new nodes, and without a
-service account controller no namespace has the account that pods would be given."""
+"""These plugins need controllers that do not run here: the node lifecycle controller, which removes the not-ready taint of new nodes, and the
+service account controller, which creates the default account of each namespace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a control plane is to be started. Extra flags are written as on the command line."""
+    """Options of a control plane. Extra flags have the form of the command line."""
 
     fsync: bool = False
-    """Whether etcd waits for the disk. Tests need not; a benchmark may want to."""
+    """Whether etcd syncs each write to disk. Tests do not need this; benchmarks may."""
     etcd_data: Path | None = None
-    """A data folder to start from, as `ControlPlane.save_data` leaves it. It is copied, never written."""
+    """A data folder to start from, written by `ControlPlane.save_data`. It is copied and never modified."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
-    """For the API server and, unless it has its own, kube-scheduler and kube-controller-manager."""
+    """For the API server, kube-scheduler and kube-controller-manager."""
     runtime_config: Mapping[str, bool] = field(default_factory=dict)
-    """API versions to serve or not, `scheduling.k8s.io/v1beta1`, say."""
+    """API versions to serve or not, for example `scheduling.k8s.io/v1beta1`."""
     disabled_admission: Sequence[str] = DISABLED_ADMISSION
     api_server_flags: Sequence[str] = ()
     etcd_flags: Sequence[str] = ()
 
 
 class Server(Process):
-    """A process that serves: `start()` returns when it is ready."""
+    """A process with a readiness check: `start()` returns when it is ready."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class Server(Process):
         self._timeout = timeout
 
     def start(self) -> None:
-        """Start it and wait until it is ready, so that also a restart is over when this returns. Raises ProcessError."""
+        """Starts or restarts the process, and returns when it is ready. Raises ProcessError."""
         super().start()
         self.wait_ready(self._ready, self._timeout)
 
     def start_unready(self) -> None:
-        """Start it without waiting."""
+        """Starts the process without waiting for readiness."""
         super().start()
 
 
@@ -78,7 +78,7 @@ def etcd_command(program: Path, data: Path, client_port: int, peer_port: int, op
 
 @dataclass(frozen=True, slots=True)
 class ApiServerFiles:
-    """Where the API server finds and puts its keys."""
+    """The paths of the API server's certificates, signing key and tokens."""
 
     certificates: Path
     signing_key: Path
@@ -98,7 +98,7 @@ def api_server_command(program: Path, port: int, etcd_port: int, files: ApiServe
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-signing-key-file={files.signing_key}",
         f"--service-account-key-file={files.signing_key}",
-        "--endpoint-reconciler-type=none",  # 1.37 refuses to publish a loopback address
+        "--endpoint-reconciler-type=none",  # 1.37 does not publish a loopback address
         "--allow-privileged=true",
         "--profiling=false",
     ]
@@ -145,7 +145,7 @@ def feature_gate_flags(gates: Mapping[str, bool]) -> list[str]:
 
 
 def answers_ok(url: str) -> bool:
-    """Whether a GET of `url` is answered with 200. Its certificate is not looked at: it is one of ours, on loopback."""
+    """Whether a GET of `url`, on loopback, returns 200. The certificate is not verified."""
     context = ssl._create_unverified_context() if url.startswith("https:") else None  # noqa: S323, SLF001
     try:
         with urllib.request.urlopen(url, timeout=5, context=context) as answer:  # noqa: S310
@@ -155,7 +155,7 @@ def answers_ok(url: str) -> bool:
 
 
 def quiet_environ(home: Path) -> dict[str, str]:
-    """Our environment without what would lead the programs to the user's own cluster, proxies or settings."""
+    """The environment without the variables that point to the user's cluster, proxies or settings."""
     dropped = {"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HTTP_PROXY", "HTTPS_PROXY"}
     kept = {name: value for name, value in os.environ.items() if name.upper() not in dropped}
     return {**kept, "HOME": str(home), "KUBECACHEDIR": str(home / "kubectl-cache"), "KUBERC": "off"}

@@ -1,7 +1,7 @@
-"""Which programs make up the control plane, and at which versions.
+"""The programs of the control plane, and their pinned versions.
 
-Holds the table of programs that `podwright.testing` knows and the versions it is pinned to. `KUBERNETES_VERSION`
-(1.36.2, say), `ETCD_VERSION` and `KWOK_VERSION` choose others. Read `binaries` next: where the programs are found.
+The environment variables `KUBERNETES_VERSION` (for example 1.36.2), `ETCD_VERSION` and `KWOK_VERSION` override the
+versions. Read `binaries` next, which finds the programs.
 """
 
 import os
@@ -27,7 +27,7 @@ class Versions:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> "Versions":
-        """The pinned versions, with what the environment says instead."""
+        """The pinned versions, with the overrides of the environment."""
         environ = os.environ if environ is None else environ
         chosen = {
             family: environ[variable].removeprefix("v")
@@ -45,9 +45,9 @@ _VARIABLES = {"kubernetes": "KUBERNETES_VERSION", "etcd": "ETCD_VERSION", "kwok"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program of the control plane: its file name, its Go package, how to ask for its version.
+    """A program of the control plane: its file name, its Go package, and the arguments that print its version.
 
-    `companions` are files that have to lie beside it. `test_main` is a Go test main of ours that is the whole program.
+    `companions` are files that it needs in its folder. `test_main` is the Go test main to compile instead of `package`.
     """
 
     name: str
@@ -58,14 +58,14 @@ class Program:
     test_main: Path | None = None
 
     def version_of(self, path: Path) -> str | None:
-        """The version that the file at `path` reports, None if it does not say or does not run."""
+        """The version that the program at `path` prints, None if it prints none or does not run."""
         try:
-            said = subprocess.run(
+            done = subprocess.run(
                 [path, *self.version_arguments], capture_output=True, text=True, timeout=30, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
-        found = _VERSION.search(said.stdout + said.stderr)
+        found = _VERSION.search(done.stdout + done.stderr)
         return found.group(1) if found else None
 
 
@@ -83,5 +83,5 @@ PROGRAMS: dict[str, Program] = {
 
 
 def same_minor(version: str, pinned: str) -> bool:
-    """Whether two versions differ in the patch only: close enough for a program somebody else installed."""
+    """Whether two versions differ only in the patch; close enough for an installed program."""
     return version.split(".")[:2] == pinned.split(".")[:2]

@@ -1,4 +1,4 @@
-"""Where programs are looked for, in which order, and what is not good enough."""
+"""The search for programs: its order, and which programs it rejects."""
 
 import pytest
 
@@ -23,14 +23,14 @@ def _which(folder, name):
     return str(folder / name) if (folder / name).exists() else None
 
 
-def install(path, says):
+def install(path, output):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.write_text(f"#!/bin/sh\necho '{output}'\n")
     path.chmod(0o755)
     return path
 
 
-def test_the_assets_folder_comes_first_and_is_not_questioned(machine, monkeypatch):
+def test_the_assets_folder_comes_first_at_any_version(machine, monkeypatch):
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(machine / "assets"))
     install(machine / "path" / "etcd", "etcd Version: 3.6.12")
     chosen = install(machine / "assets" / "etcd", "etcd Version: 3.5.0")
@@ -38,29 +38,27 @@ def test_the_assets_folder_comes_first_and_is_not_questioned(machine, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "says, good",
+    "output, accepted",
     [
         pytest.param("Client Version: v1.37.0", True, id="the pinned version"),
         pytest.param("Client Version: v1.37.9", True, id="another patch of the pinned minor version"),
-        pytest.param(
-            'Client Version: version.Info{Major:"1", GitVersion:"v1.20.2"}', False, id="an old distribution's"
-        ),
+        pytest.param('Client Version: version.Info{Major:"1", GitVersion:"v1.20.2"}', False, id="an old version"),
         pytest.param("Client Version: v1.38.0", False, id="a newer minor version"),
-        pytest.param("error: unknown flag", False, id="a program that does not say"),
+        pytest.param("error: unknown flag", False, id="no version printed"),
     ],
 )
-def test_path_counts_only_at_the_pinned_minor_version(machine, says, good):
-    installed = install(machine / "path" / "kubectl", says)
-    assert Binaries(Versions(kubernetes="1.37.0")).find("kubectl") == (installed if good else None)
+def test_path_must_have_the_pinned_minor_version(machine, output, accepted):
+    installed = install(machine / "path" / "kubectl", output)
+    assert Binaries(Versions(kubernetes="1.37.0")).find("kubectl") == (installed if accepted else None)
 
 
-def test_the_cache_is_looked_at_after_path(machine):
+def test_the_cache_is_searched_after_path(machine):
     cached = install(machine / "cache" / "kubernetes-1.37.0" / "kubectl", "Client Version: v1.37.0")
     install(machine / "path" / "kubectl", "Client Version: v1.20.0")
     assert Binaries(Versions(kubernetes="1.37.0")).find("kubectl") == cached
 
 
-def test_each_version_has_a_cache_of_its_own(machine, monkeypatch):
+def test_each_version_has_its_own_cache_folder(machine, monkeypatch):
     install(machine / "cache" / "kubernetes-1.37.0" / "kubectl", "Client Version: v1.37.0")
     monkeypatch.setenv("KUBERNETES_VERSION", "v1.36.2")
     binaries = Binaries()
@@ -68,33 +66,33 @@ def test_each_version_has_a_cache_of_its_own(machine, monkeypatch):
     assert binaries.find("kubectl") is None
 
 
-def test_a_program_without_its_companion_files_does_not_count(machine):
+def test_a_program_without_its_companion_files_is_ignored(machine):
     installed = install(machine / "cache" / "kwok-0.8.0" / "kwok", "kwok version v0.8.0")
     assert Binaries(Versions(kwok="0.8.0")).find("kwok") is None
     (installed.parent / "stages.yaml").touch()
     assert Binaries(Versions(kwok="0.8.0")).find("kwok") == installed
 
 
-def test_nothing_there_and_no_go_is_one_clear_line(machine):
+def test_the_error_without_program_and_go_is_one_line(machine):
     with pytest.raises(BinariesMissingError) as missing:
         Binaries().path("etcd")
     assert str(missing.value) == (
-        f"no etcd (looked in KUBEBUILDER_ASSETS, PATH and {machine / 'cache'}) and no Go to build with"
+        f"etcd not found in KUBEBUILDER_ASSETS, PATH and {machine / 'cache'}, and there is no Go to build with"
     )
 
 
-def test_a_build_that_fails_names_the_log_and_leaves_nothing(machine, monkeypatch):
+def test_a_failed_build_names_its_log_and_leaves_no_program(machine, monkeypatch):
     go = install(machine / "go", "the compiler complains")
     go.write_text(go.read_text() + "exit 1\n")
     monkeypatch.setattr(build, "go_command", lambda: str(go))
-    said = []
+    reports = []
     with pytest.raises(build.BuildError, match=r"(?s)etcd\.build\.log.*the compiler complains"):
-        Binaries(report=said.append).path("etcd")
-    assert "building it with Go" in said[0]
+        Binaries(report=reports.append).path("etcd")
+    assert "building with Go" in reports[0]
     assert Binaries().find("etcd") is None
 
 
-def test_a_go_test_main_is_compiled_once_for_each_text_of_it(machine, monkeypatch):
+def test_a_go_test_main_is_compiled_once_for_each_content(machine, monkeypatch):
     (machine / "upstream.mod").write_text("replace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n)\n")
     go = install(machine / "go", f'{{"GoMod": "{machine / "upstream.mod"}"}}')
     compile_it = f'test "$1 $2" = "test -c" || exit 0\necho . >> {machine / "compiled"}\n'

@@ -1,4 +1,4 @@
-"""Folders of control planes whose owners were killed are tidied up, at whatever moment that was."""
+"""The folders of killed control planes are removed, no matter when the process was killed."""
 
 import os
 import subprocess
@@ -27,14 +27,14 @@ def temporary(tmp_path, monkeypatch):
     return tmp_path
 
 
-def left_by_an_owner(name):
-    """A folder as an owner leaves it that was killed before it had its lock, or whose removal was disturbed."""
+def unlocked_folder(name):
+    """The folder of an owner that was killed before it took the lock, or during the removal."""
     folder = Path(tempfile.mkdtemp(prefix="podwright-control-plane-"))
     (folder / name).mkdir()
     return folder
 
 
-def test_the_folder_of_a_killed_owner_goes_and_that_of_a_living_one_stays(temporary):
+def test_the_folder_of_a_killed_owner_is_removed_and_that_of_a_living_one_kept(temporary):
     owners = [subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     living, killed = (owner.stdout.readline().strip() for owner in owners)
     owners[1].kill()
@@ -49,8 +49,8 @@ def test_the_folder_of_a_killed_owner_goes_and_that_of_a_living_one_stays(tempor
     mine.remove()
 
 
-def test_a_folder_that_nobody_came_to_lock_goes_once_it_is_old():
-    new, old = left_by_an_owner("logs"), left_by_an_owner("logs")
+def test_a_folder_without_lock_file_is_removed_when_it_is_old():
+    new, old = unlocked_folder("logs"), unlocked_folder("logs")
     long_ago = time.time() - 3600
     os.utime(old, (long_ago, long_ago))
     WorkFolder().remove()
@@ -58,7 +58,7 @@ def test_a_folder_that_nobody_came_to_lock_goes_once_it_is_old():
     assert not old.exists()
 
 
-def test_logs_that_were_kept_on_purpose_stay():
+def test_kept_logs_are_not_removed():
     folder = WorkFolder()
     logs = folder.keep()
     WorkFolder().remove()
