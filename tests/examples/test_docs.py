@@ -1,4 +1,4 @@
-"""What the documents say is true: links lead somewhere, commands exist, snippets are part of the files that they name."""
+"""The documents are correct: links lead to files, commands exist, snippets are part of the files that they name."""
 
 import re
 import shlex
@@ -28,7 +28,7 @@ CONTEXT = click.Context(main)
 
 
 def code_of(text):
-    """What stands in backticks, fences and indented blocks."""
+    """The code in backticks and indented blocks."""
     inline = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     return [*inline, *(line.strip() for line in text.splitlines() if line.startswith("    "))]
 

@@ -1,4 +1,4 @@
-"""The example plugins, loaded as files and as an installed package, and run through the whole core."""
+"""The example plugins, loaded from files and from an installed package, in complete scheduling cycles."""
 
 import json
 import logging
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -16,7 +17,7 @@ from podwright.api.scheduler_policy import parse_policy
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import CycleState
+from podwright.core.framework.interface import CycleState, Feasible
 from podwright.core.framework.status import Code
 from podwright.engine.plugin_loading import load_plugins
 from support.objects.builders import make_node
@@ -51,7 +52,7 @@ def decide(framework, pod):
     return schedule(framework, framework.handle.cache, pod, lambda _count: 0)
 
 
-def test_sample_plugin_logs_its_args_at_its_points(framework, caplog):
+def test_sample_plugin_logs_its_args_at_its_extension_points(framework, caplog):
     caplog.set_level(logging.INFO, "podwright.plugins")
     classes = load_plugins([PACKAGE])
     running = framework(profile_named("sample-plugin", classes), classes)
@@ -78,10 +79,10 @@ async def test_sample_plugin_logs_before_binding(framework, caplog):
     "prefer, winner, runner_up",
     [
         pytest.param("first", "node-a", "node-b", id="the first name wins"),
-        pytest.param("last", "node-c", "node-b", id="the last name wins if that is preferred"),
+        pytest.param("last", "node-c", "node-b", id="the last name wins if the args prefer it"),
     ],
 )
-def test_namescore_tells_the_winner_beforehand(framework, prefer, winner, runner_up):
+def test_namescore_prefers_the_first_or_last_name(framework, prefer, winner, runner_up):
     classes = load_plugins([PACKAGE])
     raw = policy_named("namescore")
     raw["spec"]["pluginConfig"][0]["args"]["prefer"] = prefer
@@ -91,26 +92,26 @@ def test_namescore_tells_the_winner_beforehand(framework, prefer, winner, runner
     assert decision.runner_up[0] == runner_up
 
 
-def test_namescore_chooses_among_the_nodes_that_fit(framework):
+def test_namescore_chooses_only_feasible_nodes(framework):
     classes = load_plugins([PACKAGE])
     nodes = [make_node("a", unschedulable=True), *NODES]
     decision = decide(framework(profile_named("namescore", classes), classes, nodes), pending())
     assert decision.node_name == "node-a"
 
 
-def test_namescore_at_once_is_namescore_one_by_one(framework):
+def test_namescore_vectorised_equals_its_per_node_score(framework):
     classes = load_plugins([PACKAGE])
     running = framework(profile_named("namescore", classes), classes)
     plugin, cache = running.plugins["namescore"], running.handle.cache
     for gone in ("node-b", "node-a"):
-        ranks = plugin._rank(cache.table)
-        for name in cache.nodes:
-            info = cache.present(name)
-            assert ranks[info.slot] == plugin.score(CycleState(), pending(), info)
+        slots = np.flatnonzero(cache.table.valid)
+        scores = plugin.score_all(CycleState(), pending(), Feasible(cache.table, slots))
+        infos = [cache.present(cache.table.names[slot]) for slot in slots]
+        assert scores.tolist() == [plugin.score(CycleState(), pending(), info) for info in infos]
         cache.remove_node(gone)
 
 
-def test_the_first_plugin_of_the_guide_keeps_other_teams_out(framework):
+def test_the_first_plugin_of_the_guide_rejects_nodes_of_other_teams(framework):
     classes = load_plugins([EXAMPLES / "first"])
     raw = {"plugins": {"multiPoint": {"enabled": [{"name": "TeamNodes"}]}}}
     nodes = [make_node("ml", labels={"team": "ml"}), make_node("open")]
@@ -122,7 +123,7 @@ def test_the_first_plugin_of_the_guide_keeps_other_teams_out(framework):
     assert decision.message.startswith("0/1 nodes are available: 1 node(s) belonged to another team.")
 
 
-def test_the_complete_plugin_of_the_guide_runs_under_its_policy(framework):
+def test_the_complete_plugin_of_the_guide_works_with_its_policy(framework):
     classes = load_plugins([EXAMPLES / "complete"])
     policy = parse_policy(policy_named("team-nodes"))
     label = "example.com/team"
@@ -147,7 +148,7 @@ def test_the_tests_of_the_guide_pass():
 
 
 @pytest.mark.slow
-def test_the_installed_package_is_found_by_its_entry_points(tmp_path):
+def test_an_installed_package_is_found_by_its_entry_points(tmp_path):
     target = tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     offline = ["--no-index", "--no-deps", "--no-build-isolation", "--target", str(target), str(EXAMPLES)]
@@ -165,7 +166,7 @@ def test_the_installed_package_is_found_by_its_entry_points(tmp_path):
     }
 
 
-def test_an_entry_point_that_does_not_import_is_named(tmp_path, monkeypatch):
+def test_the_error_names_an_entry_point_that_cannot_be_imported(tmp_path, monkeypatch):
     info = tmp_path / "broken_plugins-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-plugins\nVersion: 1.0\n")

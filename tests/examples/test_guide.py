@@ -1,4 +1,4 @@
-"""Every snippet of docs/writing-a-plugin.md is in the file that it names, and every link leads somewhere."""
+"""Every snippet of docs/writing-a-plugin.md is in the file that it names, and every link leads to a file."""
 
 import re
 from pathlib import Path
@@ -17,11 +17,11 @@ SNIPPETS = [(m["file"], m["language"], m["text"]) for m in SNIPPET.finditer(TEXT
     "file, text", [pytest.param(f, t, id=f"snippet {i} of {f}") for i, (f, _, t) in enumerate(SNIPPETS)]
 )
 def test_a_snippet_is_part_of_its_file(file, text):
-    assert file is not None, f"a snippet names no file:\n{text}"
+    assert file is not None, f"this snippet names no file:\n{text}"
     assert dedent(text) in dedent((ROOT / file).read_text()) or text in (ROOT / file).read_text()
 
 
-def test_there_are_snippets():
+def test_the_guide_has_snippets():
     assert len(SNIPPETS) > 8
 
 

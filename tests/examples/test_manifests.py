@@ -1,6 +1,6 @@
-"""Every file in manifests/examples is applied as it is, and its pods get the place that its policy says.
+"""Each file in manifests/examples is applied unchanged, and its pods must run where its policy wants them.
 
-The world is in `example_places.py`; `PLACES` has what each file's pods must get, and a file that is not in it fails.
+`support.examples.clusters` defines the cluster. `EXPECTED` lists the correct nodes for each file; an unlisted file fails.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ import pytest
 import yaml
 
 from podwright.testing import wait_until
-from support.control_plane import operator_process as kit
+from support.control_plane import operator_process
 from support.control_plane.fixtures import empty
-from support.examples.places import Place, real_place, sandbox_place
+from support.examples.clusters import ExampleCluster, real_cluster, sandbox_cluster
 from support.objects import policies as files
 
 pytestmark = pytest.mark.slow
 
-FOLDER = kit.CHECKOUT / "manifests" / "examples"
+FOLDER = operator_process.CHECKOUT / "manifests" / "examples"
 WORKLOADS = sorted(path for name in ("workloads", "second-schedulers", "gangs") for path in (FOLDER / name).glob("*"))
-GROUPS = kit.CHECKOUT / "crds" / "gangs" / "scheduling.x-k8s.io_podgroups.yaml"
+GROUPS = operator_process.CHECKOUT / "crds" / "gangs" / "scheduling.x-k8s.io_podgroups.yaml"
 OPEN = {"empty-1", "used-memory", "used-both", "with-image"}
 EMPTY = ["empty-1", "with-image"]
 ZONES = {"empty-1": "a", "used-memory": "a", "used-both": "b", "with-image": "b"}
 
-Holds = Callable[[Sequence[str]], bool]
+NodesCheck = Callable[[Sequence[str]], bool]
 
 
-def on(*names: str) -> Holds:
-    """The pods are on these nodes, one each."""
+def on(*names: str) -> NodesCheck:
+    """There is one pod for each of these names, on the node of that name."""
     return lambda found: sorted(found) == sorted(names)
 
 
-PLACES: dict[str, tuple[str, Holds]] = {
+EXPECTED: dict[str, tuple[str, NodesCheck]] = {
     "random-pod": ("random", lambda found: len(found) == 1 and set(found) <= OPEN),
     "namescore-pod": ("node-name", on("empty-1")),
     "web-deployment": ("default", lambda found: sorted(ZONES[name] for name in found) == ["a", "b"]),
@@ -51,15 +51,15 @@ PLACES: dict[str, tuple[str, Holds]] = {
     "training-gang": ("default", lambda found: len(found) == 3 and set(found) <= OPEN),
     "packed-gang": ("packed-gangs", lambda found: {ZONES[name] for name in found} == {"a"}),
 }
-"""By file: the policy that decides, and whether the nodes found are right."""
+"""By file: the policy that decides, and a check of the pods' nodes."""
 PENDING = {
     "waiting-gang": "minCount (4)",
     "pending-pod": "0/7 nodes are available: 1 node(s) were unschedulable, 2 node(s) had untolerated taint(s), "
     "4 node(s) didn't match Pod's node affinity/selector. preemption: 0/7 nodes are available: ",
 }
-"""By file: how the event begins, of pods that are to wait."""
-ELSEWHERE = {"workload-gang": "tests/integration/test_pod_groups.py"}
-"""By file: where it is tried, of what needs an API server of its own."""
+"""By file: the start of the event's note, for pods that must stay pending."""
+COVERED_ELSEWHERE = {"workload-gang": "tests/integration/test_pod_groups.py"}
+"""By file: the test that covers it, for examples that need a specially configured API server."""
 NAMESPACE_LABELS = {"training-pods": {"team": "ml"}}
 
 
@@ -67,88 +67,92 @@ NAMESPACE_LABELS = {"training-pods": {"team": "ml"}}
     scope="module",
     params=[pytest.param("sandbox", id="sandbox"), pytest.param("real", id="real", marks=pytest.mark.control_plane)],
 )
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A cluster with all policies of the examples in force."""
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleCluster]:
+    """A cluster on which all policies of the examples are active."""
     if request.param == "sandbox":
-        with sandbox_place(tmp_path_factory.mktemp("examples"), [files.load(files.CRD), files.load(GROUPS)]) as found:
+        with sandbox_cluster(tmp_path_factory.mktemp("examples"), [files.load(files.CRD), files.load(GROUPS)]) as found:
             yield with_policies(found)
         return
-    cluster = request.getfixturevalue("control_plane")
-    empty(cluster.client)
-    cluster.apply(GROUPS)
-    with real_place(cluster) as found:
+    control_plane = request.getfixturevalue("control_plane")
+    empty(control_plane.client)
+    control_plane.apply(GROUPS)
+    with real_cluster(control_plane) as found:
         yield with_policies(found)
-    empty(cluster.client)
+    empty(control_plane.client)
 
 
-def with_policies(place: Place) -> Place:
+def with_policies(cluster: ExampleCluster) -> ExampleCluster:
     for path in files.EXAMPLES:
-        place.apply(path, "")
-    wait_until(lambda: all(active(raw) for raw in place.items(kit.POLICIES)), 30, "all policies are in force")
-    return place
+        cluster.apply(path, "")
+    wait_until(
+        lambda: all(active(raw) for raw in cluster.items(operator_process.POLICIES)), 30, "all policies are active"
+    )
+    return cluster
 
 
 def active(raw: dict[str, Any]) -> bool:
-    return kit.condition(raw, "Active").get("status") == "True"
+    return operator_process.condition(raw, "Active").get("status") == "True"
 
 
 @pytest.fixture
-def namespace(place: Place, path: Path) -> Iterator[str]:
-    """A namespace with the labels that the file asks for; what was applied is gone afterwards, and the operator knows."""
+def namespace(cluster: ExampleCluster, path: Path) -> Iterator[str]:
+    """A namespace with the labels that the file needs. Afterwards, its objects are deleted from the API and the operator's cache."""
     name = f"examples-{uuid.uuid4().hex[:8]}"
     metadata = {"name": name, "labels": NAMESPACE_LABELS.get(path.stem, {})}
-    place.api.request("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    cluster.api.request("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     yield name
     for kind in ("apps/v1/{}/deployments", "apps/v1/{}/replicasets", "scheduling.x-k8s.io/v1alpha1/{}/podgroups"):
         collection = f"/apis/{kind.format(f'namespaces/{name}')}"
-        place.api.request("DELETE", collection, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
-    place.api.request("DELETE", f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
-    place.settle()
-    place.api.request("DELETE", f"/api/v1/namespaces/{name}")
+        cluster.api.request("DELETE", collection, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+    cluster.api.request("DELETE", f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
+    cluster.settle()
+    cluster.api.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
-def wanted(path: Path) -> int:
-    """How many pods a file makes."""
+def pod_count(path: Path) -> int:
+    """The number of pods that a file creates."""
     raws = yaml.safe_load_all(path.read_text(encoding="utf-8"))
     return sum(raw["spec"].get("replicas", 1) for raw in raws if raw["kind"] in ("Pod", "Deployment"))
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in WORKLOADS if path.stem in PLACES])
-def test_the_pods_of_an_example_get_the_place_that_the_policy_says(place, namespace, path):
-    policy, holds = PLACES[path.stem]
-    place.apply(path, namespace)
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in WORKLOADS if path.stem in EXPECTED])
+def test_the_policy_of_an_example_places_its_pods(cluster, namespace, path):
+    policy, holds = EXPECTED[path.stem]
+    cluster.apply(path, namespace)
     pods = f"/api/v1/namespaces/{namespace}/pods"
 
     def bound() -> list[dict[str, Any]]:
-        return [raw for raw in place.items(pods) if raw["spec"].get("nodeName")]
+        return [raw for raw in cluster.items(pods) if raw["spec"].get("nodeName")]
 
-    wait_until(lambda: len(bound()) == wanted(path), 60, f"{wanted(path)} pods are bound")
+    wait_until(lambda: len(bound()) == pod_count(path), 60, f"{pod_count(path)} pods are bound")
     assert holds([raw["spec"]["nodeName"] for raw in bound()]), [raw["spec"]["nodeName"] for raw in bound()]
-    assert {kit.decision(raw)["policy"] for raw in bound()} == {policy}
+    assert {operator_process.decision(raw)["policy"] for raw in bound()} == {policy}
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in WORKLOADS if path.stem in PENDING])
-def test_a_pod_that_is_to_wait_says_why(place, namespace, path):
-    place.apply(path, namespace)
+def test_a_pending_example_has_an_event_with_the_reason(cluster, namespace, path):
+    cluster.apply(path, namespace)
 
     def notes() -> list[str]:
-        found = place.items(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
+        found = cluster.items(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
         return [event["note"] for event in found if event["reason"] == "FailedScheduling"]
 
-    # Of a gang, the one that fits nowhere says why that is.
-    wait_until(lambda: any(note.startswith(PENDING[path.stem]) for note in notes()), 30, "an event says why")
-    raws = place.items(f"/api/v1/namespaces/{namespace}/pods")
-    assert len(raws) == wanted(path)
+    # In a gang, only the member that does not fit has this event.
+    wait_until(lambda: any(note.startswith(PENDING[path.stem]) for note in notes()), 30, "an event gives the reason")
+    raws = cluster.items(f"/api/v1/namespaces/{namespace}/pods")
+    assert len(raws) == pod_count(path)
     assert all("nodeName" not in raw["spec"] for raw in raws)
 
 
-def test_every_example_is_tried_and_every_policy_decides():
-    assert sorted(path.stem for path in WORKLOADS) == sorted([*PLACES, *PENDING, *ELSEWHERE])
-    assert all(f"{name}.yaml" in (kit.CHECKOUT / where).read_text() for name, where in ELSEWHERE.items())
-    assert {path.stem for path in files.EXAMPLES} <= {policy for policy, _ in PLACES.values()}
+def test_every_example_is_tested_and_every_policy_decides():
+    assert sorted(path.stem for path in WORKLOADS) == sorted([*EXPECTED, *PENDING, *COVERED_ELSEWHERE])
+    assert all(
+        f"{name}.yaml" in (operator_process.CHECKOUT / where).read_text() for name, where in COVERED_ELSEWHERE.items()
+    )
+    assert {path.stem for path in files.EXAMPLES} <= {policy for policy, _ in EXPECTED.values()}
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in (*WORKLOADS, *files.EXAMPLES)])
-def test_every_example_says_what_it_is_for(path):
+def test_every_example_starts_with_a_comment(path):
     assert path.suffix == ".yaml"
     assert path.read_text(encoding="utf-8").startswith("# ")

@@ -1,4 +1,4 @@
-"""A sandbox in the test's own event loop, and a client that speaks JSON with it."""
+"""A sandbox in the test's event loop, and a JSON client for it."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ class Http:
             return answer.status, orjson.loads(await answer.read())
 
     async def lines(self, path: str, count: int) -> list[dict]:
-        """The first events of a watch."""
+        """The first `count` events of a watch."""
         async with self._session.get(self._url + path) as answer:
             return [orjson.loads(await answer.content.readline()) for _ in range(count)]
 
@@ -37,7 +37,7 @@ class Http:
         return body
 
     async def until(self, path: str, holds: Callable[[Any], bool]) -> Any:
-        """Read until the answer is as wanted; it has ten seconds."""
+        """Gets `path` until the response satisfies `holds`, for at most about ten seconds."""
         for _ in range(1000):
             _, body = await self("GET", path)
             if holds(body):

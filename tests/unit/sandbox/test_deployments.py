@@ -1,4 +1,4 @@
-"""Deployments and ReplicaSets make pods."""
+"""Deployments and ReplicaSets create and delete pods."""
 
 import pytest
 
@@ -33,7 +33,7 @@ async def patch(cluster, body):
     assert (await cluster("PATCH", f"{DEPLOYMENTS}/web", body, Content_Type=how))[0] == 200
 
 
-async def test_a_deployment_makes_its_pods_through_a_replica_set(web):
+async def test_a_deployment_creates_pods_through_a_replica_set(web):
     (found,) = (await web.get(SETS))["items"]
     pods = (await web.get(PODS))["items"]
     owners = {pod["metadata"]["ownerReferences"][0]["uid"] for pod in pods}
@@ -44,7 +44,7 @@ async def test_a_deployment_makes_its_pods_through_a_replica_set(web):
     assert all(pod["metadata"]["labels"]["app"] == "web" for pod in pods)
 
 
-async def test_its_status_counts_the_pods_that_run(web):
+async def test_the_status_counts_running_pods(web):
     for pod in (await web.get(PODS))["items"]:
         await web.bind(pod["metadata"]["name"], "node-0001")
     found = await web.until(f"{DEPLOYMENTS}/web", lambda found: found["status"].get("readyReplicas") == 3)
@@ -59,7 +59,7 @@ async def test_a_deleted_pod_is_replaced(web):
     assert gone not in [pod["metadata"]["name"] for pod in (await web.get(PODS))["items"]]
 
 
-async def test_scaling_down_takes_unbound_pods_first(web):
+async def test_scaling_down_deletes_unbound_pods_first(web):
     bound = (await web.get(PODS))["items"][1]["metadata"]["name"]
     await web.bind(bound, "node-0001")
     await patch(web, {"spec": {"replicas": 1}})
@@ -72,13 +72,13 @@ async def test_a_changed_template_replaces_all_pods(web):
     await web.until(PODS, having(3, "two"))
 
 
-async def test_a_deleted_deployment_takes_its_pods_along(web):
+async def test_deleting_a_deployment_deletes_its_pods(web):
     await web("DELETE", f"{DEPLOYMENTS}/web")
     await web.until(PODS, having(0))
     assert (await web.get(SETS))["items"] == []
 
 
-async def test_a_template_that_makes_no_pod_harms_nobody_else(cluster):
+async def test_an_invalid_template_does_not_affect_other_deployments(cluster):
     bad = deployment()
     bad["spec"]["template"]["spec"]["priorityClassName"] = "no-such-class"
     await cluster("POST", DEPLOYMENTS, bad | {"metadata": {"name": "bad"}})

@@ -8,20 +8,20 @@ def ready(obj):
     return conditions.get("Ready") == "True"
 
 
-async def test_a_node_becomes_ready_with_what_it_offers(cluster):
+async def test_a_new_node_becomes_ready_and_keeps_its_capacity(cluster):
     node = await cluster.until("/api/v1/nodes/node-0002", ready)
     assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "zone-b"
     assert node["status"]["allocatable"]["pods"] == "110"
     assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.")
 
 
-async def test_a_node_that_was_created_bare_is_given_a_size(cluster):
+async def test_a_node_without_capacity_gets_a_default(cluster):
     await cluster("POST", "/api/v1/nodes", {"metadata": {"name": "bare"}})
     node = await cluster.until("/api/v1/nodes/bare", lambda node: ready(node) if "status" in node else False)
     assert node["status"]["allocatable"] == {"cpu": "8", "memory": "32Gi", "pods": "110"}
 
 
-async def test_a_bound_pod_runs(cluster):
+async def test_a_bound_pod_becomes_running(cluster):
     await cluster.pod("a")
     await cluster.bind("a", "node-0001")
     pod = await cluster.until(f"{PODS}/a", lambda pod: pod["status"]["phase"] == "Running")
@@ -30,7 +30,7 @@ async def test_a_bound_pod_runs(cluster):
     assert pod["status"]["podIP"] == "10.0.0.1"
 
 
-async def test_a_pod_on_a_node_that_does_not_exist_stays_pending(cluster):
+async def test_a_pod_bound_to_a_missing_node_stays_pending(cluster):
     for name, node in (("lost", "no-such-node"), ("found", "node-0001")):
         await cluster.pod(name)
         await cluster.bind(name, node)
@@ -38,7 +38,7 @@ async def test_a_pod_on_a_node_that_does_not_exist_stays_pending(cluster):
     assert (await cluster.get(f"{PODS}/lost"))["status"]["phase"] == "Pending"
 
 
-async def test_a_deleted_pod_goes_when_its_kubelet_lets_go(cluster):
+async def test_the_kubelet_removes_a_deleted_pod(cluster):
     await cluster.pod("a")
     await cluster.bind("a", "node-0001")
     status, pod = await cluster("DELETE", f"{PODS}/a")
@@ -46,7 +46,7 @@ async def test_a_deleted_pod_goes_when_its_kubelet_lets_go(cluster):
     await cluster.until(f"{PODS}/a", lambda answer: answer.get("code") == 404)
 
 
-async def test_a_pod_without_containers_runs_none():
+async def test_a_pod_without_containers_becomes_running():
     async with running() as (sandbox, cluster):
         sandbox.add_nodes(1)
         for name, spec in (("null", {"containers": None}), ("absent", {})):

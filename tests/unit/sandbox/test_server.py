@@ -1,4 +1,4 @@
-"""What the sandbox does on its own account: bounds, refusals, starting and stopping."""
+"""Behaviour that is the sandbox's own, not the real API server's: limits, unsupported requests, start and stop."""
 
 import asyncio
 import signal
@@ -19,7 +19,7 @@ from .conftest import PODS, running
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 
 
-async def test_a_watch_goes_back_as_far_as_the_history_and_no_further():
+async def test_a_watch_from_before_the_history_expires():
     async with running(history=3) as (sandbox, http):
         first = sandbox.cluster.store.rv
         for number in range(5):
@@ -40,7 +40,7 @@ async def test_the_oldest_paged_list_expires(cluster):
     assert [item["metadata"]["name"] for item in last["items"]] == ["c-1"]
 
 
-async def test_server_side_apply_is_refused_clearly(cluster):
+async def test_server_side_apply_is_unsupported(cluster):
     how = "application/apply-patch+yaml"
     await cluster.pod("a")
     status, answer = await cluster("PATCH", f"{PODS}/a?fieldManager=x", {}, Content_Type=how)
@@ -48,22 +48,22 @@ async def test_server_side_apply_is_refused_clearly(cluster):
     assert how in answer["message"]
 
 
-async def test_protobuf_is_refused_clearly(cluster):
+async def test_protobuf_is_unsupported(cluster):
     status, answer = await cluster("POST", PODS, b"k8s\x00", Content_Type="application/vnd.kubernetes.protobuf")
     assert (status, answer["reason"]) == (415, "UnsupportedMediaType")
 
 
-async def test_yaml_is_read(cluster):
+async def test_yaml_bodies_are_supported(cluster):
     status, answer = await cluster("POST", CONFIGS, b"metadata: {name: a}", Content_Type="application/yaml")
     assert (status, answer["metadata"]["name"]) == (201, "a")
 
 
-async def test_a_body_beyond_the_limit_is_refused(cluster):
+async def test_a_body_over_the_size_limit_is_rejected(cluster):
     status, answer = await cluster("POST", CONFIGS, {"metadata": {"name": "a"}, "data": {"x": "x" * 3 * 1024 * 1024}})
     assert (status, answer["reason"]) == (413, "RequestEntityTooLarge")
 
 
-async def test_big_objects_and_many_labels_are_served(cluster):
+async def test_an_object_may_be_large_and_have_many_labels(cluster):
     body = {"metadata": {"name": "a", "labels": {f"l{number}": "x" for number in range(10_000)}}}
     await cluster("POST", CONFIGS, body | {"data": {"x": "x" * 1024 * 1024}})
     (found,) = (await cluster.get(f"{CONFIGS}?labelSelector=l9999%3Dx"))["items"]
@@ -73,15 +73,20 @@ async def test_big_objects_and_many_labels_are_served(cluster):
 @pytest.mark.parametrize(
     "method, path, body",
     [
-        pytest.param("POST", PODS, {"metadata": {"name": "a"}, "spec": {"containers": ["no object"]}}, id="containers"),
-        pytest.param("POST", PODS, {"metadata": []}, id="metadata"),
-        pytest.param("POST", PODS, {"metadata": {"name": 7}}, id="a name that is a number"),
-        pytest.param("GET", f"{PODS}?limit=many", None, id="a limit that is no number"),
-        pytest.param("GET", f"{PODS}?fieldSelector=what", None, id="a selector without operator"),
-        pytest.param("POST", f"{PODS}/a/binding", {"target": "node"}, id="a target that is no object"),
+        pytest.param(
+            "POST",
+            PODS,
+            {"metadata": {"name": "a"}, "spec": {"containers": ["no object"]}},
+            id="a container that is not an object",
+        ),
+        pytest.param("POST", PODS, {"metadata": []}, id="metadata that is not an object"),
+        pytest.param("POST", PODS, {"metadata": {"name": 7}}, id="a numeric name"),
+        pytest.param("GET", f"{PODS}?limit=many", None, id="a limit that is not a number"),
+        pytest.param("GET", f"{PODS}?fieldSelector=what", None, id="a selector without an operator"),
+        pytest.param("POST", f"{PODS}/a/binding", {"target": "node"}, id="a target that is not an object"),
     ],
 )
-async def test_what_has_a_wrong_shape_is_a_bad_request(cluster, method, path, body):
+async def test_a_malformed_request_is_a_bad_request(cluster, method, path, body):
     status, answer = await cluster(method, path, body)
     assert (status, answer["reason"]) == (400, "BadRequest")
 
@@ -97,7 +102,7 @@ async def test_watches_end_when_the_sandbox_stops():
             await open_end
 
 
-def test_a_thread_serves_synchronous_callers(tmp_path):
+def test_a_sandbox_thread_serves_synchronous_callers(tmp_path):
     with SandboxThread(nodes=3, kubelet=False) as sandbox:
         config = yaml.safe_load(sandbox.write_kubeconfig(tmp_path / "kubeconfig").read_text())
         assert config["clusters"][0]["cluster"]["server"] == sandbox.url
@@ -107,7 +112,7 @@ def test_a_thread_serves_synchronous_callers(tmp_path):
         urllib.request.urlopen(f"{sandbox.url}/api/v1/nodes")
 
 
-def test_the_command_serves_until_it_is_told_to_stop():
+def test_the_command_serves_until_sigterm():
     command = [sys.executable, "-m", "podwright.sandbox", "--nodes", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         path = Path(process.stdout.readline().strip().removeprefix("export KUBECONFIG="))
@@ -126,7 +131,7 @@ def test_the_command_serves_until_it_is_told_to_stop():
         *((108_000, "30h"), (367_200, "4d6h"), (345_600, "4d"), (7_776_000, "90d"), (-5, "0s")),
     ],
 )
-def test_ages_are_written_as_kubectl_writes_them(seconds, shown):
+def test_ages_have_kubectls_format(seconds, shown):
     assert duration(seconds) == shown
 
 
@@ -135,13 +140,13 @@ def test_ages_are_written_as_kubectl_writes_them(seconds, shown):
     [
         pytest.param(".spec.a", 1, id="a field"),
         pytest.param(".spec.b[1].c", 3, id="an index"),
-        pytest.param(".spec.b[*].c", 2, id="any item: the first"),
+        pytest.param(".spec.b[*].c", 2, id="a wildcard, which finds the first item"),
         pytest.param(".spec.b[7].c", None, id="an index beyond the end"),
         pytest.param('.spec.b[?(@.c=="3")].d', "x", id="a filter"),
         pytest.param(".metadata.labels['example.com/x']", "y", id="a quoted name"),
-        pytest.param(".spec.a.b.c", None, id="through a number"),
+        pytest.param(".spec.a.b.c", None, id="a field of a number"),
     ],
 )
-def test_a_column_finds_its_field(path, found):
+def test_a_json_path_finds_its_field(path, found):
     obj = {"metadata": {"labels": {"example.com/x": "y"}}, "spec": {"a": 1, "b": [{"c": 2}, {"c": 3, "d": "x"}]}}
     assert at(path)(obj) == found

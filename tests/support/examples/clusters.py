@@ -1,4 +1,4 @@
-"""What the test of the examples has around it: a cluster whose nodes are known, in the sandbox or on a real API server."""
+"""Clusters with known nodes for the tests of the examples, in the sandbox or on a real control plane."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from podwright.sandbox import SandboxThread
 from podwright.testing import ApiError, ControlPlane, Process, node, wait_until
 from podwright.testing.objects import collection_path
 from podwright.testing.processes import free_port
-from support.control_plane import operator_process as kit
+from support.control_plane import operator_process
 
 IMAGE = {"names": ["quay.io/jupyter/scipy-notebook:2025-03-14"], "sizeBytes": 4_000_000_000}
 GPU = "nvidia.com/gpu"
@@ -26,11 +26,11 @@ USED = {
     "used-both": {"cpu": "4800m", "memory": "19660Mi"},
     "gpu-half": {"cpu": "1", "memory": "4Gi", GPU: "2"},
 }
-"""What is asked of a node by pods that are there from the beginning."""
+"""What the resident pods, which exist from the start, request on each node."""
 
 
 def nodes() -> list[dict[str, Any]]:
-    """Eight CPUs and 32 GiB each; two with four GPUs and a taint, one cordoned, one with a large image."""
+    """Nodes of 8 CPUs and 32 GiB: two with four GPUs and a taint, one cordoned, one with a large image, and three others."""
     found = []
     for name, zone in (
         ("closed", "a"), ("empty-1", "a"), ("used-memory", "a"), ("used-both", "b"), ("with-image", "b"), ("gpu-free", "c"), ("gpu-half", "c"),
@@ -49,7 +49,7 @@ def nodes() -> list[dict[str, Any]]:
 
 
 def residents() -> list[dict[str, Any]]:
-    """The pods that use what `USED` says."""
+    """One pod for each entry of `USED`."""
     return [
         {
             "apiVersion": "v1",
@@ -70,7 +70,7 @@ class Api(Protocol):
 
 
 class SandboxApi:
-    """JSON over HTTP."""
+    """A synchronous JSON client for the sandbox."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -84,18 +84,18 @@ class SandboxApi:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
-                said = json.load(error)
-            raise ApiError(error.code, said.get("reason", ""), said.get("message", "")) from error
+                status = json.load(error)
+            raise ApiError(error.code, status.get("reason", ""), status.get("message", "")) from error
 
 
-class Place:
-    """A cluster with known nodes, an operator at work, and a way to apply files to it."""
+class ExampleCluster:
+    """A cluster with known nodes and a running operator."""
 
-    def __init__(self, api: Api, operator: kit.Operator) -> None:
+    def __init__(self, api: Api, operator: operator_process.Operator) -> None:
         self.api, self._operator = api, operator
 
     def apply(self, path: Path, namespace: str) -> None:
-        """Every object of a file as it stands there; what is in a namespace and names none goes to this one."""
+        """Creates every object of a file. Namespaced objects without a namespace go to `namespace`."""
         for raw in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             if raw["kind"] != "SchedulerPolicy":
                 raw["metadata"].setdefault("namespace", namespace)
@@ -105,11 +105,11 @@ class Place:
         return self.api.request("GET", path)["items"]
 
     def settle(self) -> None:
-        """Waits until the operator knows of the residents only."""
+        """Waits until the operator's cache holds only the residents."""
         wait_until(
             lambda: self._operator.metric("scheduler_cache_size", type="pods") == len(USED),
             30,
-            "the operator has seen that all pods are gone",
+            "the operator's cache holds only the residents",
         )
 
     def set_up(self) -> None:
@@ -118,8 +118,8 @@ class Place:
         self.settle()
 
 
-class RealPlace(Place):
-    def __init__(self, cluster: ControlPlane, operator: kit.Operator) -> None:
+class RealCluster(ExampleCluster):
+    def __init__(self, cluster: ControlPlane, operator: operator_process.Operator) -> None:
         super().__init__(cluster.client, operator)
         self._cluster = cluster
 
@@ -128,7 +128,7 @@ class RealPlace(Place):
 
 
 @contextlib.contextmanager
-def sandbox_place(folder: Path, crds: Sequence[dict[str, Any]]) -> Iterator[Place]:
+def sandbox_cluster(folder: Path, crds: Sequence[dict[str, Any]]) -> Iterator[ExampleCluster]:
     with SandboxThread() as sandbox:
         api = SandboxApi(sandbox.url)
         for crd in crds:
@@ -137,25 +137,25 @@ def sandbox_place(folder: Path, crds: Sequence[dict[str, Any]]) -> Iterator[Plac
         kubeconfig = sandbox.write_kubeconfig(folder / "kubeconfig")
         command: Sequence[str] = [sys.executable, "-m", "podwright", "run", f"--kubeconfig={kubeconfig}"]
         process = Process("operator", [*command, f"--health-address=127.0.0.1:{port}"], folder / "operator.log")
-        operator = kit.Operator(process, port)
+        operator = operator_process.Operator(process, port)
         process.start()
         try:
-            kit.wait_ready(operator)
-            place = Place(api, operator)
-            place.set_up()
-            yield place
+            operator_process.wait_ready(operator)
+            example_cluster = ExampleCluster(api, operator)
+            example_cluster.set_up()
+            yield example_cluster
         finally:
             process.stop(30)
 
 
 @contextlib.contextmanager
-def real_place(cluster: ControlPlane) -> Iterator[Place]:
-    kit.install(cluster)
+def real_cluster(cluster: ControlPlane) -> Iterator[ExampleCluster]:
+    operator_process.install(cluster)
     controllers = cluster.start_controller_manager(["deployment-controller", "replicaset-controller"])
     try:
-        with kit.running(cluster) as operator:
-            place = RealPlace(cluster, operator)
-            place.set_up()
-            yield place
+        with operator_process.running(cluster) as operator:
+            example_cluster = RealCluster(cluster, operator)
+            example_cluster.set_up()
+            yield example_cluster
     finally:
         controllers.stop()
