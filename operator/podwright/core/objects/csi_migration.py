@@ -149,7 +149,10 @@ def _disk_path(name: str, labels: Labels) -> str:
 
 
 def _topology_labels(terms: list[dict[str, Any]], labels: Labels) -> tuple[str, str]:
-    """The zone and region labels that the volume uses. Its affinity takes precedence over its labels, new label names over old ones."""
+    """The zone and region labels that the volume uses.
+
+    Its affinity takes precedence over its labels, new label names over old ones.
+    """
     mentioned = {expression.get("key") for term in terms for expression in term.get("matchExpressions") or ()}
     for where in (mentioned, labels):
         if ZONE in where:

@@ -1,7 +1,7 @@
 """PodInfo: the fields of a v1.Pod that the scheduler uses.
 
-A PodInfo is never changed after parsing. Parts that the pods of one template share (affinity, tolerations, requests, labels) are interned,
-so that caches can compare by identity. Parsed specs are cached, too. Only a pending pod keeps its `raw` body.
+A PodInfo is never changed after parsing. Parts that the pods of one template share (affinity, tolerations, requests, labels)
+are interned, so that caches can compare by identity. Parsed specs are cached, too. Only a pending pod keeps its `raw` body.
 """
 
 from __future__ import annotations
@@ -261,7 +261,10 @@ _TOKEN_VOLUMES: Final = re.compile(_TOKEN_VOLUME + rb"[a-z0-9]{5}\b")
 
 
 def _spec_of(spec: Mapping[str, Any], namespace: str) -> ParsedSpec:
-    """The parsed spec, cached by its JSON bytes, because the pods of one template have equal specs. A lookup takes a tenth of the time of parsing."""
+    """The parsed spec, cached by its JSON bytes, because the pods of one template have equal specs.
+
+    A lookup takes a tenth of the time of parsing.
+    """
     own = dict(spec)
     own.pop("nodeName", None)
     try:

@@ -1,8 +1,9 @@
 """PodGroup: pods that are scheduled together. One class for the PodGroups of two APIs.
 
-`scheduling.k8s.io` is Kubernetes' Workload API (v1beta1 in 1.37, v1alpha2 in 1.36), whose pods name their group in `spec.schedulingGroup`.
-`scheduling.x-k8s.io` is the v1alpha1 custom resource of the scheduler-plugins project, whose pods name it in a label. A PodGroup is never
-changed after parsing. Sources: the Kubernetes API reference and the documentation of both projects.
+`scheduling.k8s.io` is Kubernetes' Workload API (v1beta1 in 1.37, v1alpha2 in 1.36), whose pods name their group in
+`spec.schedulingGroup`. `scheduling.x-k8s.io` is the v1alpha1 custom resource of the scheduler-plugins project, whose pods
+name it in a label. A PodGroup is never changed after parsing. Sources: the Kubernetes API reference and the documentation of
+both projects.
 """
 
 from __future__ import annotations
@@ -96,7 +97,10 @@ def parse_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
 
 
 def metadata_only_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
-    """A stand-in for a group with an invalid spec, for events and errors about it. Raises InvalidObjectError if its metadata is invalid, too."""
+    """A stand-in for a group with an invalid spec, for events and errors about it.
+
+    Raises InvalidObjectError if its metadata is invalid, too.
+    """
     metadata = as_mapping(raw.get("metadata"), "metadata")
     return parse_pod_group(kind, {"metadata": metadata, "spec": {"minMember": 1}, "status": raw.get("status")})
 

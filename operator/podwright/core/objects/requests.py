@@ -1,10 +1,10 @@
-"""Computes a pod's requests and limits from containers, init containers, sidecars, overhead, pod-level resources and in-place resizes.
+"""Computes a pod's requests and limits from its containers, overhead, pod-level resources and in-place resizes.
 
-While a pod is being resized, there are three versions of its requests: those in its spec, those that the kubelet has allocated, and the actual ones.
-Each version is summed over the pod, and the greatest sum applies. If the kubelet declared the resize infeasible, the spec's sum
-is left out. Sources: KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 and KEP-5419 (in-place resize of containers and
-of pods). The feature gates PodLevelResources, InPlacePodVerticalScaling and InPlacePodLevelResourcesVerticalScaling are assumed to be on;
-an API server without them never sends these fields.
+While a pod is being resized, there are three versions of its requests: those in its spec, those that the kubelet has
+allocated, and the actual ones. Each version is summed over the pod, and the greatest sum applies. If the kubelet declared the
+resize infeasible, the spec's sum is left out. Sources: KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 and
+KEP-5419 (in-place resize of containers and of pods). The feature gates PodLevelResources, InPlacePodVerticalScaling and
+InPlacePodLevelResourcesVerticalScaling are assumed to be on; an API server without them never sends these fields.
 """
 
 from __future__ import annotations
@@ -142,7 +142,10 @@ def _container_sources(spec: Mapping[str, Any], field: str, statuses: Mapping[st
 
 
 def _resized_containers(status: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """All container statuses by container name, if any of them reports resources; else empty. The first status of a name applies."""
+    """All container statuses by container name, if any of them reports resources; else empty.
+
+    The first status of a name applies.
+    """
     if "containerStatuses" not in status and "initContainerStatuses" not in status:
         return {}
     found: dict[str, Mapping[str, Any]] = {}
@@ -317,7 +320,7 @@ def _finish(total: Nanos, level: Nanos, overhead: Nanos) -> Nanos:
 
 
 def _sum(pod: _Pod, view: _View, defaults: Mapping[str, int]) -> Nanos:
-    """The sum over the pod: the containers and sidecars that run together or, if greater, an init container with the sidecars started before it."""
+    """The sum over the containers and sidecars or, if greater, over an init container and the sidecars started before it."""
     total: Nanos = {}
     for container in pod.containers:
         _add(total, {**defaults, **view(container, pod.infeasible)})

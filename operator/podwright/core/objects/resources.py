@@ -41,9 +41,9 @@ class Requests:
     For a placed pod, according to spec and status: `amounts` is what it takes from its node, by resource, including requests of 0.
     `scoring_cpu` (milli-CPU) and `scoring_memory` (bytes) are the same with defaults for containers that request none.
 
-    For a pending pod, according to its spec alone: `spec_requests` is what must be free on a node, positive amounts only, in the order in
-    which reasons report them. `spec_scoring` is what NodeResourcesFit's score adds to a node: with the defaults, and without
-    pod-level requests, which kube-scheduler 1.37 ignores there.
+    For a pending pod, according to its spec alone: `spec_requests` is what must be free on a node, positive amounts only, in
+    the order in which reasons report them. `spec_scoring` is what NodeResourcesFit's score adds to a node: with the defaults,
+    and without pod-level requests, which kube-scheduler 1.37 ignores there.
     """
 
     amounts: Mapping[str, int]
@@ -65,7 +65,10 @@ NO_LIMITS: Final = Limits(())
 
 @lru_cache(maxsize=4096)
 def is_qualified_name(name: str) -> bool:
-    """Whether this is a valid label key: an optional DNS domain and slash, then up to 63 letters, digits, dashes, underscores and dots."""
+    """Whether this is a valid label key.
+
+    An optional DNS domain and slash, then up to 63 letters, digits, dashes, underscores and dots.
+    """
     domain, slash, short = name.rpartition("/")
     if slash and (len(domain) > 253 or not _DOMAIN.fullmatch(domain)):
         return False
@@ -82,7 +85,10 @@ def is_extended_resource(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_scalar_resource(name: str) -> bool:
-    """Whether a resource counts in whole units and exists on some nodes only: extended resources, huge pages, attachable volumes."""
+    """Whether a resource counts in whole units and exists on some nodes only.
+
+    These are extended resources, huge pages and attachable volumes.
+    """
     return (
         name.startswith((HUGE_PAGES_PREFIX, "attachable-volumes-"))
         or _NATIVE_DOMAIN in name

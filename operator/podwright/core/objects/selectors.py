@@ -153,8 +153,8 @@ def parse_node_selector(raw: object, where: str, *, allow_invalid_bounds: bool =
 def parse_node_selector_term(raw: object, where: str, *, allow_invalid_bounds: bool = False) -> NodeSelectorTerm:
     """A v1.NodeSelectorTerm. Raises InvalidObjectError naming the field.
 
-    `allow_invalid_bounds` accepts a Gt or Lt with a value that is not an integer, as the API server does. Such a requirement matches
-    nothing.
+    `allow_invalid_bounds` accepts a Gt or Lt with a value that is not an integer, as the API server does. Such a requirement
+    matches nothing.
     """
     term = as_mapping(raw, where)
     expressions = tuple(

@@ -132,7 +132,10 @@ class PersistentVolumeClaim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StorageClass:
-    """A storage.k8s.io/v1 StorageClass. `topologies` is None if it provisions for any node. All requirements of one of its terms must hold."""
+    """A storage.k8s.io/v1 StorageClass.
+
+    `topologies` is None if it provisions for any node. All requirements of one of its terms must hold.
+    """
 
     name: str
     provisioner: str
@@ -148,7 +151,10 @@ class StorageClass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StorageCapacity:
-    """A CSIStorageCapacity. `limit`: the size of the largest volume that can be provisioned. `capacity`: all free capacity; 0 if unknown."""
+    """A CSIStorageCapacity.
+
+    `limit`: the size of the largest volume that can be provisioned. `capacity`: all free capacity; 0 if unknown.
+    """
 
     storage_class: str
     limit: int | None

@@ -5,7 +5,8 @@ An entry defines the kind's path and access check (`kube/kinds.py`), its reflect
 (`simulator/world.py`) and the API that the sandbox serves. To watch another kind, add it here, grant it in
 `manifests/base/cluster-role.yaml` (a test compares the two), and read it in a plugin with `store.get(kind, ...)`.
 
-Pod groups are not in this list, because their versions are discovered (`kube/pod_groups/served_apis.py`), and neither are SchedulerPolicies.
+Pod groups are not in this list, because their versions are discovered (`kube/pod_groups/served_apis.py`), and neither are
+SchedulerPolicies.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ def trimmed(kind: str, raw: Object) -> Object:
 def unchanged(kind: str, before: Object, after: Object) -> bool:
     """Whether two trimmed versions of an object are equal to the scheduler.
 
-    For a kind with `spec_fields`, a new resourceVersion alone is not a change. For any other kind it is, because updates of an object
-    need its resourceVersion.
+    For a kind with `spec_fields`, a new resourceVersion alone is not a change. For any other kind it is, because updates of
+    an object need its resourceVersion.
     """
     old, new = before["metadata"], after["metadata"]
     if old.get("resourceVersion") == new.get("resourceVersion"):

@@ -1,6 +1,7 @@
 """Hinting: calls the queueing hints of the plugins that rejected a pod, to decide whether an event may help it.
 
-Hints may be third-party code. An exception, or any answer other than Skip, counts as Queue, so that a faulty hint never loses a pod.
+Hints may be third-party code. An exception, or any answer other than Skip, counts as Queue, so that a faulty hint never loses
+a pod.
 """
 
 from __future__ import annotations

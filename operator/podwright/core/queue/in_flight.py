@@ -1,8 +1,8 @@
 """InFlight: the pods in flight, and the events that arrived since their attempts began.
 
-Attempts begin and end in roughly the same order. So all events are one list, and each pod has the position at which its attempt began. Events
-older than every attempt are dropped. Recording costs one append. The list is grouped by event only when an attempt fails, so that
-a thousand failed attempts do not each scan ten thousand events.
+Attempts begin and end in roughly the same order. So all events are one list, and each pod has the position at which its
+attempt began. Events older than every attempt are dropped. Recording costs one append. The list is grouped by event only when
+an attempt fails, so that a thousand failed attempts do not each scan ten thousand events.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ class InFlight:
         self._occurrences: list[Occurrence] = []
         self._base = 0
         self._sorted: dict[str, _Positions] = {}
-        """Positions by the uid of the only pod concerned and by event, for the list up to `_sorted_to`. May include positions that were dropped
-        since `_sorted_from`."""
+        """Positions by the uid of the only pod concerned and by event, for the list up to `_sorted_to`.
+
+        May include positions that were dropped since `_sorted_from`.
+        """
         self._sorted_from = self._sorted_to = 0
 
     def begin(self, uid: str) -> None:

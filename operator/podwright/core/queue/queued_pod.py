@@ -13,8 +13,8 @@ from podwright.core.objects.pod import PodInfo
 class Waits:
     """Waiting times in seconds. The defaults are kube-scheduler's.
 
-    `initial_backoff` follows the first failed attempt, and doubles with each further one up to `max_backoff`. After `max_unschedulable`,
-    an unschedulable or gated pod is retried even without an event.
+    `initial_backoff` follows the first failed attempt, and doubles with each further one up to `max_backoff`. After
+    `max_unschedulable`, an unschedulable or gated pod is retried even without an event.
     """
 
     initial_backoff: float = 1.0

@@ -5,9 +5,9 @@
               │  └── backoff ◄──┴──► unschedulable ── move (an event that may help) ──► backoff or active
     gated ────┘ (an event that the gating plugin registered for, and every 5 minutes)
 
-Invariants: a pod is in exactly one place; events that arrive while a pod is in flight are checked when its attempt
-fails; no pod stays unschedulable longer than `Waits.max_unschedulable`. This is a pure state machine: the caller passes the clock in. Sources of the
-rules: KEP-4247 (queueing hints) and kube-scheduler's documentation of backoff.
+Invariants: a pod is in exactly one place; events that arrive while a pod is in flight are checked when its attempt fails; no
+pod stays unschedulable longer than `Waits.max_unschedulable`. This is a pure state machine: the caller passes the clock in.
+Sources of the rules: KEP-4247 (queueing hints) and kube-scheduler's documentation of backoff.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ class SchedulingQueue:
     def stop_recording(self, uid: str) -> None:
         """Stops recording events for a pod whose Binding is being posted, and which therefore is unlikely to be retried.
 
-        The pod stays in flight. If its attempt fails after this, that counts as an error, because the queue no longer knows which events
-        the pod has missed.
+        The pod stays in flight. If its attempt fails after this, that counts as an error, because the queue no longer knows
+        which events the pod has missed.
         """
         self._in_flight.end(uid)
 
@@ -185,9 +185,9 @@ class SchedulingQueue:
     ) -> None:
         """Returns a pod for which no node was feasible. `plugins` rejected it; `pending` rejected it with the code Pending.
 
-        If an event since `pop` may help, the pod goes to backoff or active at once. After `stop_recording`, or if no plugin rejected the pod
-        (there was no node), this is a fault. With `count=False` the backoff does not grow (the pod waits for a reason
-        that is not its own).
+        If an event since `pop` may help, the pod goes to backoff or active at once. After `stop_recording`, or if no plugin
+        rejected the pod (there was no node), this is a fault. With `count=False` the backoff does not grow (the pod waits for
+        a reason that is not its own).
         """
         if self._pods.get(queued.uid) is not queued:
             self._in_flight.end(queued.uid)
@@ -266,7 +266,10 @@ class SchedulingQueue:
         self._activate(queued, _FORCED)
 
     def fail_waiting(self, uid: str) -> None:
-        """Retries a waiting pod after the backoff of an error, because what it waited for has failed. An unknown or active pod is not an error."""
+        """Retries a waiting pod after the backoff of an error, because what it waited for has failed.
+
+        An unknown or active pod is not an error.
+        """
         queued = self._waiting_pod(uid)
         if queued is None:
             return
@@ -278,7 +281,10 @@ class SchedulingQueue:
         self._retry(queued, _ATTEMPT_FAILED, skip_backoff=False)
 
     def reconsider(self, uid: str) -> None:
-        """Retries one pod because another policy now applies to it, as `activate_all` does for all pods. An unknown uid is not an error."""
+        """Retries one pod because another policy now applies to it, as `activate_all` does for all pods.
+
+        An unknown uid is not an error.
+        """
         queued = self._waiting_pod(uid)
         if queued is not None and queued.place in (Place.UNSCHEDULABLE, Place.GATED):
             self._requeue_if_helped(queued, Occurrence(EVERYTHING_CHANGED, None, None))
@@ -380,7 +386,10 @@ class SchedulingQueue:
             self._observer.pod_queued(Place.BACKOFF.value, event)
 
     def _back_off(self, queued: QueuedPod) -> None:
-        """Pushes the pod onto its backoff heap. Backoffs end on whole seconds; of those that end together, the pod that sorts first leaves first."""
+        """Pushes the pod onto its backoff heap.
+
+        Backoffs end on whole seconds; of those that end together, the pod that sorts first leaves first.
+        """
         heap = self._backoff if queued.rejectors else self._error_backoff
         heap.push(queued.uid, (queued.backoff_until, self._sort_key(queued.pod, queued.timestamp)), queued)
 

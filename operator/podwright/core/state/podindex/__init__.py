@@ -1,8 +1,8 @@
 """Counts of placed pods by selector and by affinity term, updated with each pod. Start with `pod_index`.
 
-`matches` counts the placed pods that a selector matches. `terms` counts the affinity terms of placed pods and finds those that match
-a given pod. `domains` sums both over topology domains. A decision therefore need not count all pods: each added or removed pod
-changes one row and one domain.
+`matches` counts the placed pods that a selector matches. `terms` counts the affinity terms of placed pods and finds those
+that match a given pod. `domains` sums both over topology domains. A decision therefore need not count all pods: each added or
+removed pod changes one row and one domain.
 """
 
 from podwright.core.state.podindex.domains import Domains, Eligibility, Sums

@@ -1,8 +1,8 @@
 """Topology domains, which are the nodes that share a value of a label, and counts summed over each domain.
 
 Domains are numbered from 0 to `count` - 1. The number `count` stands for no domain, so arrays over domains have one more
-entry, which is 0. A `Domains` is immutable: when a node is added, updated or removed, a new one replaces it, and sums are recomputed.
-Until then, each added or removed pod changes one entry of each sum that includes it.
+entry, which is 0. A `Domains` is immutable: when a node is added, updated or removed, a new one replaces it, and sums are
+recomputed. Until then, each added or removed pod changes one entry of each sum that includes it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,10 @@ class PodClass:
 
 
 class _Namespace:
-    """The classes of one namespace. `pairs`: the classes that have a label pair; a single class is stored without a dict to save memory."""
+    """The classes of one namespace.
+
+    `pairs`: the classes that have a label pair; a single class is stored without a dict to save memory.
+    """
 
     __slots__ = ("not_terminating", "pairs", "terminating")
 

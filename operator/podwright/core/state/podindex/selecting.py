@@ -1,7 +1,7 @@
 """SelectorIndex: finds the selectors that may match a pod without trying all of them.
 
-Each selector is indexed under one label that it requires, so that only the selectors under a pod's labels are candidates for the pod.
-Invariant: every selector that matches a pod is among its candidates. A candidate need not match.
+Each selector is indexed under one label that it requires, so that only the selectors under a pod's labels are candidates for
+the pod. Invariant: every selector that matches a pod is among its candidates. A candidate need not match.
 """
 
 from __future__ import annotations

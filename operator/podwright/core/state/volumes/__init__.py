@@ -18,7 +18,7 @@ __all__ = ["Volumes"]
 
 
 class Volumes:
-    """`index` finds volumes and claims, `attached` counts CSI volumes per node, and `used` has the volumes that placed pods mount."""
+    """`index` finds volumes and claims, `attached` counts CSI volumes per node, `used` has the mounts of placed pods."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.index = VolumeIndex(store)

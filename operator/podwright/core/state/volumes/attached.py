@@ -1,8 +1,9 @@
 """AttachedVolumes: the number of CSI volumes of each driver that are attached to each node, and the node's limit.
 
-A node's count includes the distinct volumes that its pods mount through claims, the in-tree volumes that are migrated to CSI, and the volumes
-of its VolumeAttachments. It is updated with every pod, claim, volume, attachment and CSINode. Invariant: `counts(driver)` equals what
-`NodeVolumeLimits.filter` counts for each node, which a test checks. Invalid claims are not counted.
+A node's count includes the distinct volumes that its pods mount through claims, the in-tree volumes that are migrated to CSI,
+and the volumes of its VolumeAttachments. It is updated with every pod, claim, volume, attachment and CSINode. Invariant:
+`counts(driver)` equals what `NodeVolumeLimits.filter` counts for each node, which a test checks. Invalid claims are not
+counted.
 """
 
 from __future__ import annotations
@@ -169,7 +170,10 @@ class AttachedVolumes:
             self._unresolve(key)
 
     def _count(self, volume: CsiVolume, slot: int, which: int, amount: int) -> None:
-        """Adds to the uses by pods (`which` 0) or attachments (`which` 1). A volume counts once per node, regardless of its uses."""
+        """Adds to the uses by pods (`which` 0) or attachments (`which` 1).
+
+        A volume counts once per node, regardless of its uses.
+        """
         slots = self._uses.setdefault(volume, {})
         uses = slots.setdefault(slot, [0, 0])
         before = uses[0] or uses[1]

@@ -1,7 +1,7 @@
 """VolumeIndex: volumes, claims and storage classes, parsed on demand, and free volumes by storage class.
 
-Invariant: results reflect the current store. Assumed versions replace stored ones, except in methods named `stored_`. Parsed objects are
-cached as long as their source is the same object.
+Invariant: results reflect the current store. Assumed versions replace stored ones, except in methods named `stored_`. Parsed
+objects are cached as long as their source is the same object.
 """
 
 from __future__ import annotations
