@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import HostPort, PodInfo
@@ -114,12 +114,14 @@ class NodeInfo:
                 self.ports.remove(port)
         return self._count(pods, -1)
 
-    def restore_order(self, order: Iterable[str]) -> None:
-        """Brings the pods into the order of these uids. Other pods come last."""
+    def restore_order(self, before: dict[str, PodInfo]) -> None:
+        """Brings the pods into the order of `before`, an earlier copy of `pods`, which may be kept. Other pods come last."""
         current = self.pods
-        self.pods = {uid: current[uid] for uid in order if uid in current}
-        if len(self.pods) < len(current):
-            self.pods |= current
+        if current.keys() == before.keys():
+            self.pods = before
+            return
+        self.pods = {uid: pod for uid, pod in before.items() if uid in current}
+        self.pods.update({uid: pod for uid, pod in current.items() if uid not in before})
 
     def _count(self, pods: Sequence[PodInfo], sign: int) -> Collection[str]:
         """Multiplies the requests of pods of one template, instead of adding them one by one."""

@@ -43,7 +43,7 @@ class _NodePods:
     """The pods of a node, in order, before the first of them was removed."""
 
     node_name: str
-    pods: Mapping[str, PodInfo]
+    pods: dict[str, PodInfo]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class _Pending:
 
     removed: dict[str, bool] = field(default_factory=dict)
     """By uid: whether the pod was off its node before."""
-    nodes: dict[str, Mapping[str, PodInfo]] = field(default_factory=dict)
+    nodes: dict[str, dict[str, PodInfo]] = field(default_factory=dict)
     groups: dict[str, Mapping[str, PodInfo]] = field(default_factory=dict)
     partial: Collection[str] | None = None
 
@@ -226,8 +226,8 @@ class CacheTransaction:
         out = self._out
         self._take([uid for uid, removed in pending.removed.items() if removed and uid not in out])
         self._put([uid for uid, removed in pending.removed.items() if not removed and uid in out])
-        for name, pods in pending.nodes.items():
-            self.cache.nodes[name].restore_order(pods)
+        for name, before in pending.nodes.items():
+            self.cache.nodes[name].restore_order(before)
         for key, pods in pending.groups.items():
             self.cache.groups.restore_placed(key, pods)
         if pending.partial is not None:
