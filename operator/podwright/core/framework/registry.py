@@ -10,11 +10,39 @@ import dataclasses
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from podwright.core.framework.args import json_schema_of
-from podwright.core.framework.interface import DomainPlugin, FilterPlugin, Plugin, Scope
+from podwright.core.framework.interface import (
+    DomainPlugin,
+    EnqueueExtensions,
+    FilterPlugin,
+    Plugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    Scope,
+    ScorePlugin,
+)
 from podwright.core.framework.profile import Point
+
+_CONTRACTS: Final = (
+    Plugin,
+    DomainPlugin,
+    EnqueueExtensions,
+    PreFilterExtensions,
+    *(point.value[1] for point in Point),
+)
+"""The classes that declare the methods of plugins."""
+OPTIONAL_METHODS: Final[Mapping[type[Any], Mapping[str, tuple[str, ...]]]] = {
+    DomainPlugin: {"reaches_beyond_node": ("self", "placed")},
+    PreFilterPlugin: {"pre_filter_disabled": ("pod", "cache")},
+    FilterPlugin: {"filter_all": ("self", "state", "pod", "table")},
+    ScorePlugin: {
+        "score_all": ("self", "state", "pod", "feasible"),
+        "normalize": ("self", "state", "pod", "scores", "feasible"),
+    },
+}
+"""The parameters of methods whose default is None, by the class that declares them."""
 
 
 class RegistryError(Exception):
@@ -73,6 +101,7 @@ def _class_problems(plugin: object) -> Iterator[str]:
     yield from (f"{title}: {problem}" for problem in _args_problems(plugin.args_type))
     yield from (f"{title}: {problem}" for problem in _scope_problems(plugin))
     yield from (f"{title}: {problem}" for problem in _async_problems(plugin))
+    yield from (f"{title}: {problem}" for problem in _parameter_problems(plugin))
 
 
 def _args_problems(args_type: Any) -> Iterator[str]:
@@ -111,6 +140,46 @@ def _async_problems(plugin: type[Plugin]) -> Iterator[str]:
     for method in _PLAIN:
         if inspect.iscoroutinefunction(getattr(plugin, method, None)):
             yield f"{method} must not be `async`: only PreBind, Bind and PostBind may wait"
+
+
+def _parameter_problems(plugin: type[Plugin]) -> Iterator[str]:
+    """Methods that cannot be called with the arguments that the scheduler passes."""
+    for method, expected in _expected_parameters(plugin).items():
+        found = inspect.getattr_static(plugin, method, None)
+        if found is None or getattr(found, "__isabstractmethod__", False):
+            continue
+        function = getattr(plugin, method)
+        if expected[0] == "self" and (inspect.ismethod(function) or isinstance(found, staticmethod)):
+            expected = expected[1:]  # noqa: PLW2901 -- the class is bound already, or not passed
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):
+            continue  # such as a method written in C
+        try:
+            signature.bind(*expected)
+        except TypeError:
+            shown = inspect.Signature(
+                [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+            )
+            yield f"{method} has the parameters {shown}, expected ({', '.join(expected)}){_source_line(function)}"
+
+
+def _expected_parameters(plugin: type[Plugin]) -> Mapping[str, tuple[str, ...]]:
+    """The names of the arguments that each method of the class receives. Only methods of its extension points count."""
+    expected: dict[str, tuple[str, ...]] = {}
+    for contract in _CONTRACTS:
+        if issubclass(plugin, contract):
+            for name, method in vars(contract).items():
+                if inspect.isfunction(method):
+                    expected[name] = tuple(inspect.signature(method).parameters)
+            expected |= OPTIONAL_METHODS.get(contract, {})
+    return expected
+
+
+def _source_line(function: Any) -> str:
+    """` (file PATH, line N)`, or nothing for a function that was not written in Python."""
+    code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
+    return "" if code is None else f" (file {code.co_filename}, line {code.co_firstlineno})"
 
 
 _PLAIN = (

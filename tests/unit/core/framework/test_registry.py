@@ -1,8 +1,20 @@
+import inspect
 from dataclasses import dataclass
 
 import pytest
 
-from podwright.core.framework.interface import DomainPlugin, FilterPlugin, Plugin, PreBindPlugin, Scope, ScorePlugin
+from podwright.core.framework import interface
+from podwright.core.framework.interface import (
+    DomainPlugin,
+    EnqueueExtensions,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PreBindPlugin,
+    PreFilterPlugin,
+    Scope,
+    ScorePlugin,
+)
 from podwright.core.framework.profile import (
     MULTI_POINT,
     Enabled,
@@ -11,7 +23,7 @@ from podwright.core.framework.profile import (
     Point,
     expand,
 )
-from podwright.core.framework.registry import Found, RegistryError, merge_plugins
+from podwright.core.framework.registry import OPTIONAL_METHODS, Found, RegistryError, merge_plugins
 from podwright.core.plugins import PLUGINS
 
 
@@ -204,3 +216,173 @@ def test_plugins_that_are_only_known_by_name_cannot_be_enabled(name, point):
         expand(sets, PLUGINS)
     assert error.value.where == f"plugins.{point}.enabled"
     assert error.value.problem.startswith(f"plugin '{name}' is not supported: ")
+
+
+class ShortFilter(Plugin, FilterPlugin):
+    name = "ShortFilter"
+
+    def filter(self, state, pod):
+        return None
+
+
+class LongFilterAll(Good):
+    name = "LongFilterAll"
+
+    def filter_all(self, state, pod, table, nodes):
+        return None
+
+
+class ShortConstructor(Good):
+    name = "ShortConstructor"
+
+    def __init__(self, args):
+        self.args = args
+
+
+class ScoreWithKeyword(Plugin, ScorePlugin):
+    name = "ScoreWithKeyword"
+
+    def score(self, state, pod, node, *, weight):
+        return weight
+
+
+class NormalizeWithoutNodes(Plugin, ScorePlugin):
+    name = "NormalizeWithoutNodes"
+
+    def score(self, state, pod, node):
+        return 1
+
+    def normalize(self, state, pod, scores):
+        return scores
+
+
+class ShortPreBind(Plugin, PreBindPlugin):
+    name = "ShortPreBind"
+
+    async def pre_bind(self, pod, node_name):
+        return None
+
+
+class HintsOfAPod(Good, EnqueueExtensions):
+    name = "HintsOfAPod"
+
+    def hints(self, pod):
+        return []
+
+
+class DisabledCheckOfAPod(Plugin, PreFilterPlugin):
+    name = "DisabledCheckOfAPod"
+
+    def pre_filter(self, state, pod):
+        return None
+
+    @staticmethod
+    def pre_filter_disabled(pod):
+        return None
+
+
+class StaticFilterWithSelf(Plugin, FilterPlugin):
+    name = "StaticFilterWithSelf"
+
+    @staticmethod
+    def filter(self, state, pod, node):  # noqa: PLW0211 -- the mistake that is tested
+        return None
+
+
+@pytest.mark.parametrize(
+    "plugin, method, problem",
+    [
+        pytest.param(
+            ShortFilter,
+            "filter",
+            "filter has the parameters (self, state, pod), expected (self, state, pod, node)",
+            id="a parameter missing",
+        ),
+        pytest.param(
+            LongFilterAll,
+            "filter_all",
+            "filter_all has the parameters (self, state, pod, table, nodes), expected (self, state, pod, table)",
+            id="a parameter too many, in an optional method",
+        ),
+        pytest.param(
+            ShortConstructor,
+            "__init__",
+            "__init__ has the parameters (self, args), expected (self, args, handle)",
+            id="a constructor without the handle",
+        ),
+        pytest.param(
+            ScoreWithKeyword,
+            "score",
+            "score has the parameters (self, state, pod, node, *, weight), expected (self, state, pod, node)",
+            id="a keyword that the scheduler does not pass",
+        ),
+        pytest.param(
+            NormalizeWithoutNodes,
+            "normalize",
+            "normalize has the parameters (self, state, pod, scores), expected (self, state, pod, scores, feasible)",
+            id="an optional method of a score plugin",
+        ),
+        pytest.param(
+            ShortPreBind,
+            "pre_bind",
+            "pre_bind has the parameters (self, pod, node_name), expected (self, state, pod, node_name)",
+            id="a coroutine",
+        ),
+        pytest.param(
+            HintsOfAPod, "hints", "hints has the parameters (self, pod), expected (self)", id="hints for a pod"
+        ),
+        pytest.param(
+            DisabledCheckOfAPod,
+            "pre_filter_disabled",
+            "pre_filter_disabled has the parameters (pod), expected (pod, cache)",
+            id="a static method",
+        ),
+        pytest.param(
+            StaticFilterWithSelf,
+            "filter",
+            "filter has the parameters (self, state, pod, node), expected (state, pod, node)",
+            id="a static method in place of a method",
+        ),
+    ],
+)
+def test_a_method_with_the_wrong_parameters_is_refused_with_its_file_and_line(plugin, method, problem):
+    with pytest.raises(RegistryError) as error:
+        merge_plugins({}, [Found(plugin, "file bad.py")])
+    line = inspect.unwrap(getattr(plugin, method)).__code__.co_firstlineno
+    expected = f"file bad.py: class {plugin.__name__}: {problem} (file {__file__}, line {line})"
+    assert error.value.problems == (expected,)
+
+
+class Flexible(Plugin, FilterPlugin, PermitPlugin):
+    """Other names, defaults, and `*args` are fine: the scheduler passes arguments by position."""
+
+    name = "Flexible"
+
+    def __init__(self, *given):
+        super().__init__(*given)
+
+    def filter(self, _state, _pod, info, strict=True):
+        return None
+
+    @classmethod
+    def permit(cls, state, pod, node_name):
+        return None, 0
+
+    def score(self):
+        """Not a method of an extension point of this class."""
+
+
+def test_methods_that_can_be_called_as_the_scheduler_calls_them_are_accepted():
+    assert merge_plugins({}, [Found(Flexible, "file good.py")]) == {"Flexible": Flexible}
+
+
+def test_the_parameters_of_all_optional_methods_are_known():
+    """Optional methods are None in the interface, so their parameters are listed in the registry."""
+    optional = {
+        (contract, name)
+        for contract in vars(interface).values()
+        if inspect.isclass(contract) and issubclass(contract, interface.ExtensionPoint)
+        for name, value in vars(contract).items()
+        if value is None and not name.startswith("_")
+    }
+    assert optional == {(contract, name) for contract, methods in OPTIONAL_METHODS.items() for name in methods}
