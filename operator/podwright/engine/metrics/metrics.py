@@ -42,9 +42,9 @@ _POD_ATTEMPTS: Final = (*map(str, range(15)), "15+")
 
 PENDING_PODS: Final = Gauge("scheduler_pending_pods", "Pending pods by queue.", ("queue",))
 UNSCHEDULABLE_PODS: Final = Gauge(
-    "scheduler_unschedulable_pods", "Pods that wait, by the plugins that rejected them.", ("plugin", "profile")
+    "scheduler_unschedulable_pods", "Waiting pods by the plugins that rejected them.", ("plugin", "profile")
 )
-INFLIGHT_EVENTS: Final = Gauge("scheduler_inflight_events", "What is kept for pods in flight.", ("event",))
+INFLIGHT_EVENTS: Final = Gauge("scheduler_inflight_events", "Events recorded for pods in flight.", ("event",))
 QUEUE_INCOMING_PODS: Final = Counter(
     "scheduler_queue_incoming_pods", "Pods added to queues, by event.", ("queue", "event")
 )
@@ -69,7 +69,7 @@ SCHEDULE_ATTEMPTS: Final = Counter(
 )
 ATTEMPT_SECONDS: Final = Histogram(
     "scheduler_scheduling_attempt_duration_seconds",
-    "Duration of an attempt, algorithm and binding.",
+    "Duration of an attempt: algorithm and binding.",
     ("result", "profile"),
     exponential(0.001, 2, 15),
 )
@@ -93,7 +93,7 @@ PLUGIN_SECONDS: Final = Histogram(
 )
 PLUGIN_EVALUATIONS: Final = Counter(
     "scheduler_plugin_evaluation",
-    "How often a plugin was asked: for a pod in PreFilter and PreScore, about a node in Filter and Score.",
+    "Calls of a plugin: per pod in PreFilter and PreScore, per node in Filter and Score.",
     ("plugin", "extension_point", "profile"),
 )
 SLI_SECONDS: Final = Histogram(
@@ -103,11 +103,11 @@ SLI_SECONDS: Final = Histogram(
     exponential(0.01, 2, 20),
 )
 POD_ATTEMPTS: Final = Histogram(
-    "scheduler_pod_scheduling_attempts", "Attempts that a bound pod took.", (), exponential(1, 2, 5)
+    "scheduler_pod_scheduling_attempts", "Attempts until a pod was bound.", (), exponential(1, 2, 5)
 )
 SCHEDULED_AFTER_FLUSH: Final = Counter(
     "scheduler_pod_scheduled_after_flush",
-    "Pods that were bound in an attempt that no event had led to, only the time that they had waited.",
+    "Pods that were bound in an attempt that a timeout had caused, not an event.",
 )
 PERMIT_WAIT_SECONDS: Final = Histogram(
     "scheduler_permit_wait_duration_seconds",
@@ -115,7 +115,7 @@ PERMIT_WAIT_SECONDS: Final = Histogram(
     ("result",),
     exponential(0.001, 2, 15),
 )
-GOROUTINES: Final = Gauge("scheduler_goroutines", "Bindings under way.", ("operation",))
+GOROUTINES: Final = Gauge("scheduler_goroutines", "Binding cycles in progress.", ("operation",))
 
 # Pod groups
 
@@ -149,33 +149,33 @@ PREEMPTION_VICTIMS: Final = Histogram(
 )
 PREEMPTION_PDB_VIOLATIONS: Final = Counter(
     "scheduler_preemption_pdb_violations",
-    "Victims whose eviction overdraws a PodDisruptionBudget.",
+    "Victims whose eviction violates a PodDisruptionBudget.",
     ("preemptor",),
 )
 PREEMPTION_DISRUPTIONS: Final = Histogram(
     "scheduler_preemption_workload_disruptions",
-    "Groups that go as a whole, and other pods of groups, among the victims of a preemption.",
+    "Among the victims of a preemption: pod groups evicted as a whole, plus other members of groups.",
     ("preemptor",),
     exponential(1, 2, 11),
 )
 PREEMPTION_SECONDS: Final = Histogram(
     "scheduler_preemption_execution_duration_seconds",
-    "From the choice of the victims until the deletion of the last one had begun.",
+    "From the choice of the victims until the API server accepted the last deletion.",
     ("preemptor", "result"),
     exponential(0.001, 2, 16),
 )
 PREEMPTION_GOROUTINE_SECONDS: Final = Histogram(
     "scheduler_preemption_goroutines_duration_seconds",
-    "From the choice of the victims until the deletion of the last one had begun.",
+    "From the choice of the victims until the API server accepted the last deletion.",
     ("result",),
     exponential(0.01, 2, 20),
 )
 PREEMPTION_GOROUTINES: Final = Counter(
-    "scheduler_preemption_goroutines_execution", "Preemptions carried out.", ("result",)
+    "scheduler_preemption_goroutines_execution", "Executed preemptions.", ("result",)
 )
 GROUP_PREEMPTION_ATTEMPTS: Final = Counter(
     "scheduler_workload_preemption_attempts",
-    "Attempts of pod groups at preemption, by the code that they ended with.",
+    "Preemption attempts of pod groups, by the code that ended them.",
     ("result",),
 )
 GROUP_PREEMPTION_VICTIMS: Final = Histogram(
@@ -201,7 +201,7 @@ INVALID_OBJECTS: Final = Counter("podwright_bad_objects", "Objects that could no
 BUILD_INFO: Final = Gauge("podwright_build_info", "Which version this is.", ("version", "python_version"))
 """Not kubernetes_build_info: alerts compare that one's versions across the cluster."""
 MEMORY_IN_USE: Final = Gauge(
-    "podwright_memory_in_use_bytes", "Memory in use, without what the C library keeps for later."
+    "podwright_memory_in_use_bytes", "Memory in use, without free memory that the C library keeps."
 )
 
 CATALOGUE: Final = tuple(each for each in list(globals().values()) if isinstance(each, Counter | Histogram | Gauge))
