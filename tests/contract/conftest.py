@@ -1,6 +1,6 @@
-"""One suite, two servers: every test here runs against the sandbox and against a real API server.
+"""Every test here runs against the sandbox and against a real API server.
 
-`server` is the kubeconfig of the one under test, `api` a client in a namespace of its own.
+`server` is the kubeconfig of the server under test. `api` is a client with a new namespace for each test.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class WatchStream:
         self._response = response
 
     async def next(self, seconds: float = 10) -> tuple[str, dict]:
-        """The next event's type and object."""
+        """The type and object of the next event."""
         line = await asyncio.wait_for(self._response.content.readline(), seconds)
         if not line:
             raise EOFError("the watch has ended")
@@ -92,7 +92,7 @@ class WatchStream:
 
 
 class Api:
-    """Paths that start with `~` are in the test's namespace of the core group, `~apps/v1/…` of another group."""
+    """A client. The path `~pods` is in the test's namespace and the core group, `~apps/v1:deployments` in another group."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, namespace: str) -> None:
         self.namespace = namespace
@@ -113,7 +113,7 @@ class Api:
             return Answer(answer.status, orjson.loads(text) if text[:1] in b"{[" else text.decode())
 
     async def until(self, status: int, method: str, path: str, body: Any = None) -> Answer:
-        """Repeat a request until it is answered with this code: a real server takes a moment to serve a new kind."""
+        """Repeats a request until the response has this code, because a real server needs a moment to serve a new kind."""
         for _ in range(400):
             answer = await self(method, path, body)
             if answer.status == status:
@@ -127,7 +127,7 @@ class Api:
         return answer.body
 
     async def revision(self, path: str = "~pods") -> str:
-        """The revision of a list, to watch from."""
+        """The revision of a list, from which a watch can start."""
         return (await self.ok("GET", path))["metadata"]["resourceVersion"]
 
     @contextlib.asynccontextmanager
@@ -139,7 +139,7 @@ class Api:
             yield WatchStream(response)
 
     async def pod(self, name: str, **fields: Any) -> dict:
-        """Create a pod; `fields` go to its metadata or spec."""
+        """Creates a pod. `fields` are fields of its metadata or spec."""
         metadata = {key: fields.pop(key) for key in ("labels", "annotations", "finalizers") if key in fields}
         spec = {"schedulerName": "nobody", "containers": [{"name": "main", "image": "registry.example/main"}], **fields}
         return await self.ok("POST", "~pods", {"metadata": {"name": name, **metadata}, "spec": spec})
@@ -161,7 +161,7 @@ async def api(server: Path) -> AsyncIterator[Api]:
     async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
         client = Api(session, cluster["server"], f"contract-{uuid.uuid4().hex[:8]}")
         await client.ok("POST", "/api/v1/namespaces", {"metadata": {"name": client.namespace}})
-        # No controller makes the default account of a new namespace.
+        # No controller creates the default service account of a new namespace.
         await client("POST", "~serviceaccounts", {"metadata": {"name": "default"}})
         yield client
         await _clean_up(client)

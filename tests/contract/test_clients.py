@@ -1,4 +1,4 @@
-"""The libraries that Podwright stands on: Kopf and the kubernetes client."""
+"""Client libraries work: Kopf, which Podwright uses, and the kubernetes client."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ HANDLERS = """
 
 @contextlib.asynccontextmanager
 async def kopf_events(kubeconfig, folder, namespace):
-    """An operator in a process of its own; gives the next event's type and pod in this namespace."""
+    """Runs a Kopf operator in a separate process. Yields a function that returns the next event's type and pod name."""
     file = folder / "handlers.py"
     file.write_text(textwrap.dedent(HANDLERS))
     process = await asyncio.create_subprocess_exec(
@@ -36,29 +36,29 @@ async def kopf_events(kubeconfig, folder, namespace):
         env={**os.environ, "KUBECONFIG": str(kubeconfig)},
     )
 
-    async def following():
+    async def next_event():
         line = await asyncio.wait_for(process.stdout.readline(), 30)
         event, where, name = orjson.loads(line)
         assert where == namespace
         return event, name
 
     try:
-        yield following
+        yield next_event
     finally:
         process.terminate()
         await process.communicate()
 
 
 @pytest.mark.slow
-async def test_kopf_sees_our_unbound_pods_and_nothing_else(api, server, tmp_path):
+async def test_kopf_sees_only_the_unbound_pods_of_our_scheduler(api, server, tmp_path):
     await api.pod("before", schedulerName="ours")
     await api.pod("theirs", schedulerName="theirs")
-    async with kopf_events(server, tmp_path, api.namespace) as following:
-        assert await following() == (None, "before")
+    async with kopf_events(server, tmp_path, api.namespace) as next_event:
+        assert await next_event() == (None, "before")
         await api.pod("after", schedulerName="ours")
-        assert await following() == ("ADDED", "after")
+        assert await next_event() == ("ADDED", "after")
         await api.bind("before", "some-node")
-        assert await following() == ("DELETED", "before")
+        assert await next_event() == ("DELETED", "before")
     pod = await api.ok("GET", "~pods/after")
     assert "annotations" not in pod["metadata"]
     assert "finalizers" not in pod["metadata"]
@@ -79,7 +79,7 @@ async def test_the_kubernetes_client_creates_binds_and_watches(api, core):
         metadata=client.V1ObjectMeta(name="a"), target=client.V1ObjectReference(kind="Node", name="some-node")
     )
 
-    def talk():
+    def use_client():
         created = core.create_namespaced_pod(api.namespace, body)
         assert (created.status.phase, created.spec.scheduler_name) == ("Pending", "ours")
         bound = core.create_namespaced_pod_binding("a", api.namespace, binding, _preload_content=False)
@@ -98,4 +98,4 @@ async def test_the_kubernetes_client_creates_binds_and_watches(api, core):
         stream.close()
         return event["type"], event["object"].spec.node_name
 
-    assert await asyncio.to_thread(talk) == ("MODIFIED", "some-node")
+    assert await asyncio.to_thread(use_client) == ("MODIFIED", "some-node")

@@ -62,7 +62,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 @pytest.fixture
 async def widgets(api):
-    """The path of a registered kind's collection."""
+    """The path of the collection of a newly registered kind."""
     group = f"g{uuid.uuid4().hex[:8]}.example.com"
     await api.ok("POST", CRDS, definition(group))
     path = f"/apis/{group}/v1/widgets"
@@ -80,7 +80,7 @@ def widget(path, name="w", **spec):
     }
 
 
-async def test_a_definition_registers_its_kind(api, widgets):
+async def test_a_crd_registers_its_kind(api, widgets):
     group = widgets.split("/")[2]
     crd = await api.ok("GET", f"{CRDS}/widgets.{group}")
     conditions = {item["type"]: item["status"] for item in crd["status"]["conditions"]}
@@ -95,33 +95,33 @@ async def test_a_definition_registers_its_kind(api, widgets):
     assert group in groups
 
 
-async def test_items_of_a_list_carry_their_type(api, widgets):
+async def test_items_of_a_list_have_kind_and_api_version(api, widgets):
     await api.ok("POST", widgets, widget(widgets))
     body = await api.ok("GET", widgets)
     assert body["kind"] == "WidgetList"
     assert body["items"][0]["kind"] == "Widget"
 
 
-async def test_defaults_are_filled_in_also_inside_lists(api, widgets):
+async def test_defaults_are_set_also_inside_lists(api, widgets):
     made = await api.ok("POST", widgets, widget(widgets, rules=[{"name": "a"}]))
     assert made["spec"] == {"mode": "fast", "size": 3, "rules": [{"name": "a", "weight": 1}]}
     assert made["metadata"]["generation"] == 1
 
 
-async def test_unknown_fields_are_dropped_except_where_they_are_welcome(api, widgets):
+async def test_unknown_fields_are_dropped_unless_the_schema_preserves_them(api, widgets):
     made = await api.ok("POST", widgets, widget(widgets, free={"any": [1]}, labels={"a": "b"}, junk=1) | {"junk": 1})
     assert made["spec"] == {"mode": "fast", "size": 3, "free": {"any": [1]}, "labels": {"a": "b"}}
     assert "junk" not in made
 
 
-async def test_strict_validation_refuses_unknown_fields(api, widgets):
+async def test_strict_validation_rejects_unknown_fields(api, widgets):
     answer = await api("POST", widgets, widget(widgets, junk=1), fieldValidation="Strict")
     assert (answer.status, answer.reason) == (400, "BadRequest")
     assert 'unknown field "spec.junk"' in answer.message
 
 
 @pytest.mark.parametrize(
-    "spec, said",
+    "spec, message",
     [
         pytest.param(
             {"mode": "odd"}, 'spec.mode: Unsupported value: "odd": supported values: "fast", "slow"', id="enum"
@@ -136,32 +136,36 @@ async def test_strict_validation_refuses_unknown_fields(api, widgets):
             'spec.size: Invalid value: "string": spec.size in body must be of type integer: "string"',
             id="type",
         ),
-        pytest.param({"rules": [{"weight": 1}]}, "spec.rules[0].name: Required value", id="required, inside a list"),
+        pytest.param(
+            {"rules": [{"weight": 1}]},
+            "spec.rules[0].name: Required value",
+            id="a missing required field inside a list",
+        ),
         pytest.param({"rules": [{"name": "A1"}]}, 'spec.rules[0].name: Invalid value: "A1"', id="pattern"),
-        pytest.param({"labels": {"a": 1}}, "spec.labels.a: Invalid value", id="value of a map"),
+        pytest.param({"labels": {"a": 1}}, "spec.labels.a: Invalid value", id="a value of a map"),
     ],
 )
-async def test_what_the_schema_forbids_is_invalid_and_names_the_field(api, widgets, spec, said):
+async def test_the_error_names_the_field_that_violates_the_schema(api, widgets, spec, message):
     answer = await api("POST", widgets, widget(widgets, **spec))
     assert (answer.status, answer.reason) == (422, "Invalid")
-    assert said in answer.message
+    assert message in answer.message
     assert f'Widget.{widgets.split("/")[2]} "w" is invalid' in answer.message
 
 
-async def test_either_a_number_or_a_string_is_admitted(api, widgets):
+async def test_int_or_string_allows_both_types(api, widgets):
     for name, limit in (("a", 1), ("b", "50%")):
         assert (await api("POST", widgets, widget(widgets, name, limit=limit))).status == 201
     assert (await api("POST", widgets, widget(widgets, "c", limit=[]))).status == 422
 
 
-async def test_an_update_is_validated_too(api, widgets):
+async def test_an_update_is_validated(api, widgets):
     await api.ok("POST", widgets, widget(widgets))
     answer = await api("PATCH", f"{widgets}/w", {"spec": {"mode": None}}, MERGE)
     assert (answer.status, answer.reason) == (422, "Invalid")
     assert "spec.mode: Required value" in answer.message
 
 
-async def test_a_spec_change_makes_a_generation_and_a_label_does_not(api, widgets):
+async def test_the_generation_counts_spec_changes_but_not_labels(api, widgets):
     await api.ok("POST", widgets, widget(widgets))
     labelled = await api.ok("PATCH", f"{widgets}/w", {"metadata": {"labels": {"a": "b"}}}, MERGE)
     assert labelled["metadata"]["generation"] == 1
@@ -169,7 +173,7 @@ async def test_a_spec_change_makes_a_generation_and_a_label_does_not(api, widget
     assert changed["metadata"]["generation"] == 2
 
 
-async def test_status_is_written_apart_from_the_rest(api, widgets):
+async def test_the_status_subresource_writes_only_the_status(api, widgets):
     await api.ok("POST", widgets, widget(widgets) | {"status": {"seen": 9}})
     assert "status" not in await api.ok("GET", f"{widgets}/w")
     patch = {"spec": {"size": 9}, "status": {"seen": 1}}
@@ -179,7 +183,7 @@ async def test_status_is_written_apart_from_the_rest(api, widgets):
     assert updated["status"] == {"seen": 1}
 
 
-async def test_a_replacement_has_to_name_its_revision(api, widgets):
+async def test_a_replacement_requires_the_resource_version(api, widgets):
     made = await api.ok("POST", widgets, widget(widgets))
     assert (await api("PUT", f"{widgets}/w", widget(widgets))).status == 422
     changed = await api.ok("PUT", f"{widgets}/w", made | {"spec": {"mode": "slow"}})
@@ -187,12 +191,12 @@ async def test_a_replacement_has_to_name_its_revision(api, widgets):
     assert (await api("PUT", f"{widgets}/w", made)).status == 409
 
 
-async def test_a_strategic_patch_is_not_for_custom_kinds(api, widgets):
+async def test_custom_kinds_do_not_support_strategic_merge_patches(api, widgets):
     await api.ok("POST", widgets, widget(widgets))
     assert (await api("PATCH", f"{widgets}/w", {"spec": {"size": 5}}, STRATEGIC)).status == 415
 
 
-async def test_a_definition_that_goes_takes_its_objects_along(api):
+async def test_deleting_a_crd_deletes_its_objects(api):
     group = f"g{uuid.uuid4().hex[:8]}.example.com"
     path = f"/apis/{group}/v1/widgets"
     for _ in range(2):
@@ -207,20 +211,18 @@ async def test_a_definition_that_goes_takes_its_objects_along(api):
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(
-            {"metadata": {"name": "other.example.com"}}, id="a name that does not follow from plural and group"
-        ),
+        pytest.param({"metadata": {"name": "other.example.com"}}, id="a name other than plural and group"),
         pytest.param(
             {"spec": {"group": "x.example.com", "scope": "Cluster", "names": {}, "versions": []}}, id="no names"
         ),
     ],
 )
-async def test_a_definition_that_makes_no_sense_is_invalid(api, change):
+async def test_a_malformed_crd_is_invalid(api, change):
     answer = await api("POST", CRDS, definition("x.example.com") | change)
     assert (answer.status, answer.reason) == (422, "Invalid")
 
 
-async def test_a_changed_schema_comes_into_force(api, widgets):
+async def test_a_changed_schema_takes_effect(api, widgets):
     group = widgets.split("/")[2]
     path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/mode/enum/-"
     how = "application/json-patch+json"
@@ -228,7 +230,7 @@ async def test_a_changed_schema_comes_into_force(api, widgets):
     await api.until(201, "POST", widgets, widget(widgets, mode="odd"))
 
 
-async def test_a_revision_from_before_the_definition_has_expired(api, widgets):
+async def test_a_watch_from_a_revision_before_the_crd_has_expired(api, widgets):
     async with api.watch(widgets, resourceVersion="1") as watch:
         event, status = await watch.next()
         assert (event, status["kind"], status["code"], status["reason"]) == ("ERROR", "Status", 410, "Expired")

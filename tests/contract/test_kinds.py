@@ -1,11 +1,11 @@
-"""Kinds with a behaviour of their own: Events, Leases, Nodes, access reviews; discovery."""
+"""Kinds with special behaviour (Events, Leases, Nodes, access reviews), and discovery."""
 
 import pytest
 
 from .conftest import MERGE
 
 
-async def test_an_event_is_seen_in_both_groups(api):
+async def test_an_event_is_served_in_both_api_groups(api):
     about = {"kind": "Pod", "namespace": api.namespace, "name": "p", "uid": "u-1"}
     event = {
         "metadata": {"name": "p.1"},
@@ -28,7 +28,7 @@ async def test_an_event_is_seen_in_both_groups(api):
     assert listed["items"][0]["regarding"] == about
 
 
-async def test_a_core_event_keeps_its_counts_in_the_other_group(api):
+async def test_a_core_event_keeps_its_count_in_the_other_group(api):
     event = {
         "metadata": {"name": "p.1"},
         "involvedObject": {"kind": "Pod", "namespace": api.namespace, "name": "p"},
@@ -51,20 +51,20 @@ async def test_a_core_event_keeps_its_counts_in_the_other_group(api):
 @pytest.mark.parametrize(
     "selector, found",
     [
-        pytest.param("involvedObject.name=p,involvedObject.kind=Pod", 1, id="about one pod"),
-        pytest.param("involvedObject.name=q", 0, id="about another"),
-        pytest.param("reason=Scheduled,type=Normal", 1, id="by reason and type"),
-        pytest.param("type!=Normal", 0, id="by another type"),
+        pytest.param("involvedObject.name=p,involvedObject.kind=Pod", 1, id="the pod it is about"),
+        pytest.param("involvedObject.name=q", 0, id="another object"),
+        pytest.param("reason=Scheduled,type=Normal", 1, id="its reason and type"),
+        pytest.param("type!=Normal", 0, id="not its type"),
     ],
 )
-async def test_events_are_selected_by_what_they_are_about(api, selector, found):
+async def test_field_selectors_of_events(api, selector, found):
     about = {"kind": "Pod", "namespace": api.namespace, "name": "p"}
     event = {"metadata": {"name": "p.1"}, "involvedObject": about, "reason": "Scheduled", "type": "Normal"}
     await api.ok("POST", "~events", event)
     assert len((await api.ok("GET", "~events", fieldSelector=selector))["items"]) == found
 
 
-async def test_a_lease_is_taken_by_one_of_two(api):
+async def test_only_one_of_two_holders_acquires_a_lease(api):
     path = "~coordination.k8s.io/v1:leases"
     spec = {"holderIdentity": "one", "leaseDurationSeconds": 15, "renewTime": "2026-01-02T03:04:05.000000Z"}
     lease = await api.ok("POST", path, {"metadata": {"name": "l"}, "spec": spec})
@@ -76,14 +76,14 @@ async def test_a_lease_is_taken_by_one_of_two(api):
     assert (await api.ok("GET", f"{path}/l"))["spec"]["holderIdentity"] == "two"
 
 
-async def test_replacing_a_lease_that_is_not_there_creates_it(api):
+async def test_replacing_a_missing_lease_creates_it(api):
     path = "~coordination.k8s.io/v1:leases/l"
     answer = await api("PUT", path, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "one"}})
     assert answer.status == 201
     assert (await api.ok("GET", path))["spec"]["holderIdentity"] == "one"
 
 
-async def test_a_node_is_created_with_its_status_and_updated_in_parts(api):
+async def test_a_node_is_created_with_its_status_and_then_has_a_status_subresource(api):
     name = f"node-{api.namespace}"
     path = f"/api/v1/nodes/{name}"
     status = {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}}
@@ -103,7 +103,7 @@ async def test_a_node_is_created_with_its_status_and_updated_in_parts(api):
         await api.ok("DELETE", path)
 
 
-async def test_a_namespace_is_active_and_labelled_with_its_name(api):
+async def test_a_namespace_is_active_and_has_its_name_as_a_label(api):
     namespace = await api.ok("GET", f"/api/v1/namespaces/{api.namespace}")
     assert namespace["status"]["phase"] == "Active"
     assert namespace["metadata"]["labels"]["kubernetes.io/metadata.name"] == api.namespace
@@ -119,7 +119,7 @@ async def test_an_access_review_is_answered(api):
     assert answer.body["spec"]["resourceAttributes"]["verb"] == "list"
 
 
-async def test_a_deployment_has_a_scale_and_generations(api):
+async def test_a_deployment_has_a_scale_subresource_and_a_generation(api):
     spec = {
         "selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}},
@@ -154,7 +154,7 @@ SCHEDULER_KINDS = [
 
 
 @pytest.mark.parametrize("path, names", SCHEDULER_KINDS)
-async def test_what_a_scheduler_needs_is_discovered(api, path, names):
+async def test_discovery_lists_the_kinds_that_a_scheduler_needs(api, path, names):
     body = await api.ok("GET", path)
     found = {item["name"]: item for item in body["resources"]}
     assert body["groupVersion"] == path.split("/", 2)[2]
@@ -162,7 +162,7 @@ async def test_what_a_scheduler_needs_is_discovered(api, path, names):
     assert all("watch" in found[name]["verbs"] for name in names if "list" in found[name]["verbs"])
 
 
-async def test_pods_are_discovered_as_the_client_knows_them(api):
+async def test_discovery_of_pods_and_their_subresources(api):
     body = await api.ok("GET", "/api/v1")
     pods = next(item for item in body["resources"] if item["name"] == "pods")
     assert (pods["kind"], pods["namespaced"], pods["shortNames"], pods["singularName"]) == ("Pod", True, ["po"], "pod")

@@ -1,4 +1,4 @@
-"""kubectl, the pinned one and whatever this machine has, does its everyday work."""
+"""Everyday kubectl commands work, with the pinned kubectl and with the installed one."""
 
 import os
 import shutil
@@ -41,7 +41,7 @@ class Kubectl:
         self._environment = {**os.environ, "HOME": str(home), "KUBECACHEDIR": str(home)}
 
     def fails(self, *arguments, given=None, **environment):
-        """What it said when it failed."""
+        """Runs a command that must fail, and returns its stderr."""
         done = self._run(arguments, given, environment)
         assert done.returncode != 0, done.stdout
         return done.stderr
@@ -64,17 +64,15 @@ class Kubectl:
 
 @pytest.fixture(
     params=[
-        pytest.param("here", id="this machine's kubectl"),
+        pytest.param("installed", id="installed kubectl"),
         pytest.param("pinned", id="pinned kubectl", marks=pytest.mark.control_plane),
     ]
 )
 def program(request):
-    """Only the machine's own kubectl may be missing; the pinned one is found or built, and in CI its lack is a failure."""
+    """Skips if no kubectl is installed. The pinned one is found or built; in CI, its absence is a failure."""
     if request.param == "pinned":
         return request.getfixturevalue("binaries").path("kubectl")
-    return shutil.which("kubectl") or pytest.skip(
-        "this machine has no kubectl of its own; the pinned one is tried besides"
-    )
+    return shutil.which("kubectl") or pytest.skip("no kubectl is installed; other cases test the pinned one")
 
 
 @pytest.fixture
@@ -100,7 +98,7 @@ def test_a_pod_is_created_shown_described_and_deleted(kubectl):
     assert 'pods "a" not found' in kubectl.fails("get", "pod", "a")
 
 
-def test_apply_creates_changes_and_leaves_alone(kubectl):
+def test_apply_creates_changes_or_leaves_unchanged(kubectl):
     assert kubectl("apply", "-f", "-", given=DEPLOYMENT) == "deployment.apps/d created\n"
     assert kubectl("apply", "-f", "-", given=DEPLOYMENT) == "deployment.apps/d unchanged\n"
     more = DEPLOYMENT | {"spec": DEPLOYMENT["spec"] | {"replicas": 5}}
@@ -109,7 +107,7 @@ def test_apply_creates_changes_and_leaves_alone(kubectl):
     assert kubectl("apply", "--validate=false", "-f", "-", given=DEPLOYMENT) == "deployment.apps/d configured\n"
 
 
-def test_labels_and_annotations_are_put_on_and_taken_off(kubectl):
+def test_labels_and_annotations_are_added_and_removed(kubectl):
     kubectl("create", "-f", "-", given=POD)
     kubectl("label", "pod", "a", "x=y")
     kubectl("annotate", "pod", "a", "note=two words")
@@ -129,12 +127,12 @@ def test_edit_changes_an_object(kubectl, tmp_path):
             path.write_text(path.read_text().replace("replicas: 2", "replicas: 7"))
         """)
     )
-    said = kubectl("edit", "deployment", "d", KUBE_EDITOR=f"{sys.executable} {editor}")
-    assert said.splitlines()[-1] == "deployment.apps/d edited"
+    output = kubectl("edit", "deployment", "d", KUBE_EDITOR=f"{sys.executable} {editor}")
+    assert output.splitlines()[-1] == "deployment.apps/d edited"
     assert kubectl("get", "deployment", "d", "-o", "jsonpath={.spec.replicas}") == "7"
 
 
-def test_scale_and_patch_reach_the_deployment(kubectl):
+def test_scale_and_patch_change_a_deployment(kubectl):
     kubectl("create", "-f", "-", given=DEPLOYMENT)
     kubectl("scale", "deployment", "d", "--replicas=4")
     assert kubectl("get", "deployment", "d", "-o", "jsonpath={.spec.replicas}") == "4"
@@ -144,7 +142,7 @@ def test_scale_and_patch_reach_the_deployment(kubectl):
     assert kubectl("get", "deployment", "d", "-o", where) == "6 y"
 
 
-def test_a_custom_kind_is_known_by_its_short_name_and_shows_its_columns(kubectl):
+def test_a_custom_kind_has_a_short_name_and_printer_columns(kubectl):
     group = f"k{uuid.uuid4().hex[:8]}.example.com"
     kubectl("apply", "-f", "-", given=definition(group))
     kubectl("wait", "--for=condition=Established", f"crd/widgets.{group}", "--timeout=30s")
@@ -180,7 +178,7 @@ def test_nodes_are_cordoned_tainted_and_described(kubectl):
         kubectl("delete", "node", name)
 
 
-def test_events_are_shown_where_the_pod_is_described(kubectl):
+def test_describe_pod_shows_its_events(kubectl):
     kubectl("create", "-f", "-", given=POD)
     uid = kubectl("get", "pod", "a", "-o", "jsonpath={.metadata.uid}")
     namespace = kubectl("get", "pod", "a", "-o", "jsonpath={.metadata.namespace}")

@@ -1,4 +1,4 @@
-"""Lists: pages, selectors, what items look like."""
+"""Lists: pages, selectors, and the form of items."""
 
 import pytest
 
@@ -15,7 +15,7 @@ async def test_a_list_is_sorted_by_name(api):
     assert await names_of(api) == ["a", "b", "c"]
 
 
-async def test_items_of_built_in_kinds_carry_no_type(api):
+async def test_items_of_built_in_kinds_have_no_kind_and_api_version(api):
     await api.config("a")
     body = await api.ok("GET", "~configmaps")
     assert (body["kind"], body["apiVersion"]) == ("ConfigMapList", "v1")
@@ -23,7 +23,7 @@ async def test_items_of_built_in_kinds_carry_no_type(api):
     assert "apiVersion" not in body["items"][0]
 
 
-async def test_pages_follow_each_other_and_show_the_moment_of_the_first(api):
+async def test_all_pages_show_the_snapshot_of_the_first(api):
     for number in range(5):
         await api.config(f"c-{number}")
     first = await api.ok("GET", "~configmaps", limit="2")
@@ -42,7 +42,7 @@ async def test_pages_follow_each_other_and_show_the_moment_of_the_first(api):
     }
 
 
-async def test_a_watch_from_a_paged_lists_revision_shows_what_the_pages_missed(api):
+async def test_a_watch_from_the_revision_of_a_paged_list_shows_later_changes(api):
     await api.config("a")
     await api.config("b")
     first = await api.ok("GET", "~configmaps", limit="1")
@@ -51,12 +51,12 @@ async def test_a_watch_from_a_paged_lists_revision_shows_what_the_pages_missed(a
         assert await watch.types_and_names(1) == [("ADDED", "c")]
 
 
-async def test_a_continue_token_that_was_never_given_is_refused(api):
+async def test_an_unknown_continue_token_is_rejected(api):
     answer = await api("GET", "~configmaps", limit="1", **{"continue": "nonsense"})
     assert answer.status in (400, 410)
 
 
-async def test_pages_count_only_what_the_selector_admits(api):
+async def test_pages_contain_only_selected_objects(api):
     for number in range(4):
         await api.config(f"c-{number}")
     for number in (0, 3):
@@ -71,18 +71,18 @@ async def test_pages_count_only_what_the_selector_admits(api):
     "selector, names",
     [
         pytest.param("app=web", ["one"], id="equal"),
-        pytest.param("app==web", ["one"], id="equal with two signs"),
+        pytest.param("app==web", ["one"], id="equal, written =="),
         pytest.param("app!=web", ["none", "two"], id="unequal includes those without the label"),
         pytest.param("app", ["one", "two"], id="exists"),
         pytest.param("!app", ["none"], id="does not exist"),
         pytest.param("app in (web, db)", ["one", "two"], id="in"),
         pytest.param("app notin (web)", ["none", "two"], id="notin includes those without the label"),
-        pytest.param("app in (web,db),tier=1", ["one"], id="all requirements hold"),
+        pytest.param("app in (web,db),tier=1", ["one"], id="all requirements together"),
         pytest.param("example.com/app=x", ["two"], id="a key with a prefix"),
         pytest.param("tier=", [], id="an empty value is a value"),
     ],
 )
-async def test_a_list_shows_what_its_label_selector_admits(api, selector, names):
+async def test_a_label_selector_filters_a_list(api, selector, names):
     labels = {"one": {"app": "web", "tier": "1"}, "two": {"app": "db", "example.com/app": "x"}, "none": {}}
     for name, mine in labels.items():
         await api.ok("POST", "~configmaps", {"metadata": {"name": name, "labels": mine}})
@@ -90,12 +90,12 @@ async def test_a_list_shows_what_its_label_selector_admits(api, selector, names)
 
 
 @pytest.mark.parametrize("selector", ["a in (", "=x", "a==b==c", "a b"])
-async def test_a_malformed_label_selector_is_refused(api, selector):
+async def test_a_malformed_label_selector_is_rejected(api, selector):
     answer = await api("GET", "~configmaps", labelSelector=selector)
     assert (answer.status, answer.reason) == (400, "BadRequest")
 
 
-async def test_a_list_shows_what_its_field_selector_admits(api):
+async def test_a_field_selector_filters_a_list(api):
     await api.pod("free")
     await api.pod("bound")
     await api.bind("bound", "some-node")
@@ -106,5 +106,5 @@ async def test_a_list_shows_what_its_field_selector_admits(api):
     assert await names_of(api, "/api/v1/pods", fieldSelector=everywhere) == ["bound"]
 
 
-async def test_a_list_of_a_namespace_that_does_not_exist_is_empty(api):
+async def test_a_list_in_a_missing_namespace_is_empty(api):
     assert await names_of(api, "/api/v1/namespaces/no-such-namespace/pods") == []

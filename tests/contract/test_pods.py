@@ -1,4 +1,4 @@
-"""Pods: defaults, status, what an update may change, deletion, eviction."""
+"""Pods: defaults, priority, allowed updates, deletion, eviction."""
 
 import pytest
 
@@ -22,7 +22,7 @@ class TestCreation:
         assert pod["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
         assert pod["metadata"]["generation"] == 1
 
-    async def test_limits_are_the_requests_that_are_not_given(self, api):
+    async def test_limits_are_the_default_requests(self, api):
         resources = {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}
         pod = await api.pod("a", containers=[{"name": "c", "image": "i", "resources": resources}])
         assert pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
@@ -30,7 +30,7 @@ class TestCreation:
     @pytest.mark.parametrize(
         "resources, qos",
         [
-            pytest.param({}, "BestEffort", id="nothing asked for"),
+            pytest.param({}, "BestEffort", id="no requests and no limits"),
             pytest.param({"requests": {"cpu": "1"}}, "Burstable", id="requests only"),
             pytest.param({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed", id="limits for both"),
             pytest.param(
@@ -40,11 +40,11 @@ class TestCreation:
             ),
         ],
     )
-    async def test_the_class_of_service_follows_from_the_resources(self, api, resources, qos):
+    async def test_the_qos_class_follows_from_the_resources(self, api, resources, qos):
         pod = await api.pod("a", containers=[{"name": "c", "image": "i", "resources": resources}])
         assert pod["status"]["qosClass"] == qos
 
-    async def test_status_in_a_creation_is_dropped(self, api):
+    async def test_creation_ignores_the_status(self, api):
         spec = {"containers": [{"name": "c", "image": "i"}]}
         body = {"metadata": {"name": "a"}, "spec": spec, "status": {"phase": "Running"}}
         assert (await api.ok("POST", "~pods", body))["status"]["phase"] == "Pending"
@@ -54,7 +54,7 @@ class TestCreation:
         assert (answer.status, answer.reason) == (422, "Invalid")
         assert answer.message == 'Pod "a" is invalid: spec.containers: Required value'
 
-    async def test_a_gated_pod_says_so(self, api):
+    async def test_a_gated_pod_has_a_condition(self, api):
         pod = await api.pod("a", schedulingGates=[{"name": "example.com/wait"}])
         (condition,) = pod["status"]["conditions"]
         assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
@@ -66,12 +66,12 @@ class TestPriority:
         pod = await api.pod("a", priorityClassName="system-cluster-critical")
         assert pod["spec"]["priority"] == 2_000_000_000
 
-    async def test_a_class_that_never_preempts_is_passed_on(self, api):
+    async def test_a_priority_class_sets_the_preemption_policy(self, api):
         name = f"class-{api.namespace}"
         body = {"metadata": {"name": name}, "value": 7, "preemptionPolicy": "Never"}
         await api.ok("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)
         try:
-            for _ in range(50):  # the admission plugin of a real server looks at a cache
+            for _ in range(50):  # the admission plugin of a real server uses a cache
                 answer = await api(
                     "POST",
                     "~pods",
@@ -86,7 +86,7 @@ class TestPriority:
         finally:
             await api.ok("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")
 
-    async def test_an_unknown_class_is_forbidden(self, api):
+    async def test_an_unknown_priority_class_is_forbidden(self, api):
         spec = {"containers": [{"name": "c", "image": "i"}], "priorityClassName": "no-such-class"}
         answer = await api("POST", "~pods", {"metadata": {"name": "a"}, "spec": spec})
         assert (answer.status, answer.reason) == (403, "Forbidden")
@@ -100,7 +100,7 @@ class TestUpdate:
         assert (answer.status, answer.reason) == (422, "Invalid")
         assert "pod updates may not change fields other than" in answer.message
 
-    async def test_an_image_may_change_and_makes_a_generation(self, api):
+    async def test_an_update_of_the_image_increments_the_generation(self, api):
         await api.pod("a")
         containers = [{"name": "main", "image": "registry.example/other"}]
         patched = await api.ok(
@@ -109,19 +109,19 @@ class TestUpdate:
         assert patched["spec"]["containers"][0]["image"] == "registry.example/other"
         assert patched["metadata"]["generation"] == 2
 
-    async def test_labels_make_no_generation(self, api):
+    async def test_labels_do_not_increment_the_generation(self, api):
         await api.pod("a")
         patched = await api.ok("PATCH", "~pods/a", {"metadata": {"labels": {"x": "y"}}}, MERGE)
         assert patched["metadata"]["generation"] == 1
 
-    async def test_gates_may_be_taken_off_but_not_put_on(self, api):
+    async def test_gates_can_be_removed_but_not_added(self, api):
         await api.pod("a", schedulingGates=[{"name": "example.com/one"}])
         more = {"spec": {"schedulingGates": [{"name": "example.com/one"}, {"name": "example.com/two"}]}}
         assert (await api("PATCH", "~pods/a", more, MERGE)).status == 422
         freed = await api.ok("PATCH", "~pods/a", {"spec": {"schedulingGates": None}}, MERGE)
         assert "schedulingGates" not in freed["spec"]
 
-    async def test_a_status_update_leaves_the_spec_alone(self, api):
+    async def test_a_status_update_does_not_change_the_spec(self, api):
         pod = await api.pod("a")
         pod["spec"]["nodeName"] = "some-node"
         pod["status"]["nominatedNodeName"] = "some-node"
@@ -129,7 +129,7 @@ class TestUpdate:
         assert "nodeName" not in updated["spec"]
         assert updated["status"]["nominatedNodeName"] == "some-node"
 
-    async def test_an_update_leaves_the_status_alone(self, api):
+    async def test_an_update_does_not_change_the_status(self, api):
         pod = await api.pod("a")
         pod["status"]["phase"] = "Running"
         pod["metadata"]["labels"] = {"x": "y"}
@@ -139,13 +139,13 @@ class TestUpdate:
 
 
 class TestDeletion:
-    async def test_an_unbound_pod_goes_at_once(self, api):
+    async def test_an_unbound_pod_is_deleted_immediately(self, api):
         await api.pod("a")
         answer = await api("DELETE", "~pods/a")
         assert (answer.status, answer.body["kind"]) == (200, "Pod")
         assert (await api("GET", "~pods/a")).status == 404
 
-    async def test_a_bound_pod_waits_for_its_kubelet(self, api):
+    async def test_a_bound_pod_terminates_until_its_kubelet_deletes_it(self, api):
         await api.pod("a")
         await api.bind("a", "some-node")
         await api.ok("DELETE", "~pods/a")
@@ -173,7 +173,7 @@ class TestEviction:
         assert (answer.status, answer.body["status"]) == (201, "Success")
         assert (await api("GET", "~pods/a")).status == 404
 
-    async def test_a_spent_budget_forbids_it(self, api):
+    async def test_an_exhausted_disruption_budget_forbids_the_eviction(self, api):
         await self.running(api, "a")
         spec = {"selector": {"matchLabels": {"app": "x"}}, "maxUnavailable": 1}
         await api.ok("POST", "~policy/v1:poddisruptionbudgets", {"metadata": {"name": "b"}, "spec": spec})
@@ -189,5 +189,5 @@ class TestEviction:
         budget = await api.ok("GET", "~policy/v1:poddisruptionbudgets/b")
         assert budget["status"]["disruptionsAllowed"] == 0
 
-    async def test_a_missing_pod_is_not_found(self, api):
+    async def test_the_eviction_of_a_missing_pod_is_not_found(self, api):
         assert (await api("POST", "~pods/a/eviction", EVICTION)).status == 404

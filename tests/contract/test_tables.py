@@ -1,4 +1,4 @@
-"""Tables, the form in which kubectl asks for what it prints."""
+"""Tables, the format that kubectl requests for its output."""
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
@@ -11,7 +11,7 @@ def cells(table, row=0):
     return dict(zip((item["name"] for item in table["columnDefinitions"]), table["rows"][row]["cells"], strict=True))
 
 
-async def test_pods_are_shown_with_their_status(api):
+async def test_the_table_of_pods(api):
     await api.pod("a")
     table = await api.ok("GET", "~pods", accept=TABLE)
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
@@ -25,7 +25,7 @@ async def test_pods_are_shown_with_their_status(api):
     assert table["rows"][0]["object"]["metadata"]["name"] == "a"
 
 
-async def test_a_gated_pod_and_a_deleted_pod_are_shown_as_such(api):
+async def test_the_status_of_gated_and_terminating_pods(api):
     await api.pod("a", schedulingGates=[{"name": "example.com/wait"}])
     assert cells(await api.ok("GET", "~pods/a", accept=TABLE))["Status"] == "SchedulingGated"
     await api.pod("b")
@@ -35,7 +35,7 @@ async def test_a_gated_pod_and_a_deleted_pod_are_shown_as_such(api):
     assert (row["Status"], row["Node"]) == ("Terminating", "some-node")
 
 
-async def test_a_node_is_shown_with_its_roles_and_version(api):
+async def test_the_table_of_nodes(api):
     name = f"node-{api.namespace}"
     body = {
         "metadata": {"name": name, "labels": {"node-role.kubernetes.io/worker": ""}},
@@ -62,7 +62,7 @@ EMPTY_NODE_INFO = dict.fromkeys(
 )
 
 
-async def test_events_are_shown_with_what_they_are_about(api):
+async def test_the_table_of_events(api):
     about = {"kind": "Pod", "namespace": api.namespace, "name": "p"}
     event = {"metadata": {"name": "p.1"}, "involvedObject": about, "reason": "Why", "message": "so", "type": "Normal"}
     await api.ok("POST", "~events", event)
@@ -72,7 +72,7 @@ async def test_events_are_shown_with_what_they_are_about(api):
     assert (row["Type"], row["Reason"], row["Object"], row["Message"]) == ("Normal", "Why", "pod/p", "so")
 
 
-async def test_deployments_and_namespaces_are_shown(api):
+async def test_the_tables_of_deployments_and_namespaces(api):
     spec = {
         "replicas": 2,
         "selector": {"matchLabels": {"a": "b"}},
@@ -86,14 +86,14 @@ async def test_deployments_and_namespaces_are_shown(api):
     assert (columns(table), cells(table)["Status"]) == (["Name", "Status", "Age"], "Active")
 
 
-async def test_whole_objects_come_with_the_rows_when_asked_for(api):
+async def test_rows_contain_whole_objects_on_request(api):
     await api.pod("a")
     table = await api.ok("GET", "~pods", accept=TABLE, includeObject="Object")
     assert table["rows"][0]["object"]["kind"] == "Pod"
     assert table["rows"][0]["object"]["spec"]["schedulerName"] == "nobody"
 
 
-async def test_a_watch_sends_tables_and_the_headers_once(api):
+async def test_a_watch_sends_tables_with_headers_only_in_the_first(api):
     async with api.watch("~pods", accept=TABLE, resourceVersion=await api.revision()) as watch:
         await api.pod("a")
         await api.bind("a", "some-node")

@@ -5,7 +5,7 @@ import pytest
 from .conftest import MERGE
 
 
-async def test_changes_come_in_order_with_growing_revisions(api):
+async def test_changes_arrive_in_order_with_increasing_revisions(api):
     async with api.watch("~configmaps", resourceVersion=await api.revision("~configmaps")) as watch:
         await api.config("a")
         await api.config("b")
@@ -19,7 +19,7 @@ async def test_changes_come_in_order_with_growing_revisions(api):
     assert {(obj["kind"], obj["apiVersion"]) for _, obj in events} == {("ConfigMap", "v1")}
 
 
-async def test_a_watch_without_revision_starts_with_what_there_is(api):
+async def test_a_watch_without_revision_starts_with_the_existing_objects(api):
     await api.config("a")
     await api.config("b")
     async with api.watch("~configmaps", fieldSelector="metadata.name!=kube-root-ca.crt") as watch:
@@ -28,7 +28,7 @@ async def test_a_watch_without_revision_starts_with_what_there_is(api):
         assert await watch.types_and_names(1) == [("ADDED", "c")]
 
 
-async def test_a_watch_resumes_after_the_revision_it_is_given(api):
+async def test_a_watch_resumes_after_the_given_revision(api):
     first = await api.config("a")
     second = await api.config("b")
     await api.config("c")
@@ -38,13 +38,13 @@ async def test_a_watch_resumes_after_the_revision_it_is_given(api):
         assert await watch.types_and_names(1) == [("ADDED", "c")]
 
 
-async def test_a_revision_that_is_no_number_is_refused(api):
+async def test_a_revision_that_is_not_a_number_is_rejected(api):
     answer = await api("GET", "~configmaps", watch="true", resourceVersion="yesterday")
     assert answer.status >= 400
     assert 'resourceVersion: Invalid value: "yesterday"' in answer.message
 
 
-async def test_binding_shows_as_deleted_to_a_watch_for_unbound_pods(api):
+async def test_a_watch_of_unbound_pods_reports_a_binding_as_deleted(api):
     await api.pod("free")
     revision = await api.revision()
     async with api.watch("~pods", fieldSelector="spec.nodeName=", resourceVersion=revision) as watch:
@@ -52,13 +52,13 @@ async def test_binding_shows_as_deleted_to_a_watch_for_unbound_pods(api):
         event, pod = await watch.next()
         bound = await api.ok("GET", "~pods/free")
         assert (event, pod["metadata"]["name"]) == ("DELETED", "free")
-        assert "nodeName" not in pod["spec"], "it is shown as it last matched"
+        assert "nodeName" not in pod["spec"], "the event has the last matching version"
         assert pod["metadata"]["resourceVersion"] == bound["metadata"]["resourceVersion"]
         await api.ok("PATCH", "~pods/free", {"metadata": {"labels": {"x": "y"}}}, MERGE)
         assert await watch.silent()
 
 
-async def test_binding_shows_as_added_to_a_watch_for_a_nodes_pods(api):
+async def test_a_watch_of_a_nodes_pods_reports_a_binding_as_added(api):
     await api.pod("free")
     revision = await api.revision()
     async with api.watch("~pods", fieldSelector="spec.nodeName=some-node", resourceVersion=revision) as watch:
@@ -75,11 +75,11 @@ async def test_binding_shows_as_added_to_a_watch_for_a_nodes_pods(api):
         pytest.param("spec.schedulerName=ours", {"ours"}, id="one scheduler's pods"),
         pytest.param("spec.schedulerName!=ours,spec.nodeName=", {"theirs"}, id="unbound pods of all other schedulers"),
         pytest.param("spec.nodeName!=", {"bound"}, id="bound pods"),
-        pytest.param("metadata.name==ours", {"ours"}, id="one pod, with two equal signs"),
-        pytest.param("status.phase!=Pending", set(), id="no pod is past Pending"),
+        pytest.param("metadata.name==ours", {"ours"}, id="one pod, written =="),
+        pytest.param("status.phase!=Pending", set(), id="pods past Pending, of which there are none"),
     ],
 )
-async def test_a_watch_shows_what_its_field_selector_admits(api, selector, names):
+async def test_a_field_selector_filters_a_watch(api, selector, names):
     await api.pod("ours", schedulerName="ours")
     await api.pod("theirs", schedulerName="theirs")
     await api.pod("bound", schedulerName="theirs")
@@ -89,7 +89,7 @@ async def test_a_watch_shows_what_its_field_selector_admits(api, selector, names
         assert await watch.silent()
 
 
-async def test_an_object_that_leaves_a_label_selector_is_deleted_and_added_when_it_comes_back(api):
+async def test_an_object_is_deleted_when_it_stops_matching_and_added_when_it_matches_again(api):
     await api.config("a")
     async with api.watch("~configmaps", labelSelector="team in (red, blue)") as watch:
         for labels, event in (({"team": "red"}, "ADDED"), ({"team": "blue"}, "MODIFIED"), ({"team": "x"}, "DELETED")):
@@ -99,7 +99,7 @@ async def test_an_object_that_leaves_a_label_selector_is_deleted_and_added_when_
         assert obj["metadata"]["labels"] == {"team": "blue"}
 
 
-async def test_a_field_that_cannot_be_selected_by_is_refused(api):
+async def test_an_unsupported_field_selector_is_rejected(api):
     answer = await api("GET", "~pods", fieldSelector="spec.hostname=x")
     assert (answer.status, answer.reason) == (400, "BadRequest")
     assert "field label not supported: spec.hostname" in answer.message
@@ -117,7 +117,7 @@ async def test_initial_events_end_with_a_bookmark(api):
 
 
 @pytest.mark.slow
-async def test_a_bookmark_comes_before_the_time_is_up_and_is_a_revision_to_resume_from(api):
+async def test_a_watch_can_resume_from_the_bookmark_that_precedes_its_timeout(api):
     revision = await api.revision("~configmaps")
     options = {"allowWatchBookmarks": "true", "timeoutSeconds": "3", "fieldSelector": "metadata.name=z"}
     async with api.watch("~configmaps", resourceVersion=revision, **options) as watch:
@@ -133,14 +133,14 @@ async def test_a_bookmark_comes_before_the_time_is_up_and_is_a_revision_to_resum
         assert await watch.types_and_names(1) == [("ADDED", "b")]
 
 
-async def test_a_watch_of_all_namespaces_sees_this_one(api):
+async def test_a_watch_of_all_namespaces(api):
     async with api.watch("/api/v1/configmaps", resourceVersion=await api.revision("~configmaps")) as watch:
         await api.config("a")
         event, obj = await watch.next()
         assert (event, obj["metadata"]["namespace"]) == ("ADDED", api.namespace)
 
 
-async def test_a_deleted_object_carries_the_revision_of_its_deletion(api):
+async def test_a_deleted_object_has_the_revision_of_its_deletion(api):
     created = await api.config("a", x="1")
     async with api.watch("~configmaps", resourceVersion=created["metadata"]["resourceVersion"]) as watch:
         await api.ok("DELETE", "~configmaps/a")

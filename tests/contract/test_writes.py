@@ -1,4 +1,4 @@
-"""Create, replace, the three patches, delete, and what they do to metadata."""
+"""Create, replace, patch and delete, and their effects on metadata."""
 
 import re
 
@@ -8,7 +8,7 @@ from .conftest import JSON_PATCH, MERGE, STRATEGIC
 
 
 class TestCreate:
-    async def test_metadata_is_filled_in(self, api):
+    async def test_the_server_completes_the_metadata(self, api):
         answer = await api("POST", "~configmaps", {"metadata": {"name": "a"}, "data": {"x": "1"}})
         metadata = answer.body["metadata"]
         assert answer.status == 201
@@ -18,7 +18,7 @@ class TestCreate:
         assert metadata["resourceVersion"].isdigit()
         assert metadata["namespace"] == api.namespace
 
-    async def test_a_name_that_is_taken_already_exists(self, api):
+    async def test_a_duplicate_name_already_exists(self, api):
         await api.config("a")
         answer = await api("POST", "~configmaps", {"metadata": {"name": "a"}})
         assert (answer.status, answer.reason) == (409, "AlreadyExists")
@@ -34,7 +34,7 @@ class TestCreate:
     @pytest.mark.parametrize(
         "metadata",
         [
-            pytest.param({}, id="no name at all"),
+            pytest.param({}, id="no name"),
             pytest.param({"name": "Upper"}, id="upper case"),
             pytest.param({"name": "-a"}, id="starts with a hyphen"),
             pytest.param({"name": "a..b"}, id="an empty part between dots"),
@@ -46,7 +46,7 @@ class TestCreate:
         assert (answer.status, answer.reason) == (422, "Invalid")
         assert "metadata.name" in answer.message or "name or generateName is required" in answer.message
 
-    async def test_another_namespace_in_the_body_is_refused(self, api):
+    async def test_another_namespace_in_the_body_is_rejected(self, api):
         answer = await api("POST", "~configmaps", {"metadata": {"name": "a", "namespace": "default"}})
         assert (answer.status, answer.reason) == (400, "BadRequest")
         assert "the namespace of the provided object does not match the namespace sent on the request" in answer.message
@@ -55,12 +55,12 @@ class TestCreate:
         answer = await api("POST", "/api/v1/namespaces/no-such-namespace/configmaps", {"metadata": {"name": "a"}})
         assert (answer.status, answer.message) == (404, 'namespaces "no-such-namespace" not found')
 
-    async def test_another_kind_in_the_body_is_refused(self, api):
+    async def test_another_kind_in_the_body_is_rejected(self, api):
         answer = await api("POST", "~configmaps", {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}})
         assert (answer.status, answer.reason) == (400, "BadRequest")
 
     @pytest.mark.parametrize("body", [b"{", b"[]", b"nonsense"])
-    async def test_a_body_that_is_no_object_is_refused(self, api, body):
+    async def test_a_body_that_is_not_an_object_is_rejected(self, api, body):
         assert (await api("POST", "~configmaps", body)).status == 400
 
     async def test_a_dry_run_stores_nothing(self, api):
@@ -82,7 +82,7 @@ class TestReplace:
         )
         assert (await api.ok("GET", "~configmaps/a"))["data"] == {"x": "2"}
 
-    async def test_without_revision_a_built_in_kind_is_replaced(self, api):
+    async def test_built_in_kinds_are_replaced_without_a_resource_version(self, api):
         first = await api.config("a", x="1")
         second = await api.ok("PUT", "~configmaps/a", {"metadata": {"name": "a"}, "data": {"x": "2"}})
         assert second["data"] == {"x": "2"}
@@ -99,11 +99,11 @@ class TestReplace:
         answer = await api("PUT", "~configmaps/a", {"metadata": {"name": "a"}})
         assert (answer.status, answer.message) == (404, 'configmaps "a" not found')
 
-    async def test_another_name_in_the_body_is_refused(self, api):
+    async def test_another_name_in_the_body_is_rejected(self, api):
         await api.config("a")
         assert (await api("PUT", "~configmaps/a", {"metadata": {"name": "b"}})).status == 400
 
-    async def test_a_replacement_that_changes_nothing_makes_no_revision(self, api):
+    async def test_a_replacement_without_changes_creates_no_revision(self, api):
         first = await api.config("a", x="1")
         second = await api.ok("PUT", "~configmaps/a", first)
         assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
@@ -128,7 +128,7 @@ class TestPatch:
         answer = await api("PATCH", "~configmaps/a", stale, MERGE)
         assert (answer.status, answer.reason) == (409, "Conflict")
 
-    async def test_a_patch_that_changes_nothing_makes_no_revision(self, api):
+    async def test_a_patch_without_changes_creates_no_revision(self, api):
         first = await api.config("a", x="1")
         second = await api.ok("PATCH", "~configmaps/a", {"data": {"x": "1"}}, MERGE)
         assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
@@ -145,7 +145,7 @@ class TestPatch:
             pytest.param(
                 [{"op": "test", "path": "/data/x", "value": "1"}, {"op": "remove", "path": "/data/x"}],
                 {"a/b": "2"},
-                id="test that holds",
+                id="a test that passes",
             ),
             pytest.param(
                 [{"op": "copy", "from": "/data/x", "path": "/data/y"}], {"x": "1", "a/b": "2", "y": "1"}, id="copy"
@@ -169,12 +169,12 @@ class TestPatch:
     @pytest.mark.parametrize(
         "operation",
         [
-            pytest.param({"op": "test", "path": "/data/x", "value": "2"}, id="test that fails"),
-            pytest.param({"op": "remove", "path": "/data/missing"}, id="remove what is not there"),
-            pytest.param({"op": "add", "path": "/missing/x", "value": "1"}, id="add to what is not there"),
+            pytest.param({"op": "test", "path": "/data/x", "value": "2"}, id="a test that fails"),
+            pytest.param({"op": "remove", "path": "/data/missing"}, id="remove a missing value"),
+            pytest.param({"op": "add", "path": "/missing/x", "value": "1"}, id="add to a missing object"),
         ],
     )
-    async def test_a_json_patch_that_does_not_apply_is_invalid(self, api, operation):
+    async def test_a_json_patch_that_cannot_be_applied_is_invalid(self, api, operation):
         await api.config("a", x="1")
         answer = await api("PATCH", "~configmaps/a", [operation], JSON_PATCH)
         assert (answer.status, answer.reason) == (422, "Invalid")
@@ -216,7 +216,7 @@ class TestPatch:
         assert [item["name"] for item in patched["spec"]["template"]["spec"]["containers"]] == ["b"]
         assert patched["metadata"]["generation"] == 2
 
-    async def test_a_strategic_patch_keeps_to_the_order_it_is_given(self, api):
+    async def test_a_strategic_patch_sorts_by_the_given_order(self, api):
         spec = {
             "selector": {"matchLabels": {"a": "b"}},
             "template": {
@@ -233,7 +233,7 @@ class TestPatch:
         patched = await api.ok("PATCH", "~apps/v1:deployments/d", patch, STRATEGIC)
         assert [item["name"] for item in patched["spec"]["template"]["spec"]["containers"]] == ["c", "b", "a"]
 
-    async def test_a_strategic_patch_replaces_lists_without_merge_key(self, api):
+    async def test_a_strategic_patch_replaces_lists_without_a_merge_key(self, api):
         name = f"node-{api.namespace}"
         taint = {"key": "x", "effect": "NoSchedule"}
         await api.ok("POST", "/api/v1/nodes", {"metadata": {"name": name}, "spec": {"taints": [taint]}})
@@ -250,7 +250,7 @@ class TestPatch:
         assert [port["targetPort"] for port in patched["spec"]["ports"] if port["port"] == 81] == [8081]
         assert len(patched["spec"]["ports"]) == 2
 
-    async def test_an_unknown_kind_of_patch_is_refused(self, api):
+    async def test_an_unknown_patch_type_is_rejected(self, api):
         await api.config("a")
         answer = await api("PATCH", "~configmaps/a", {}, "application/x-other-patch+json")
         assert (answer.status, answer.reason) == (415, "UnsupportedMediaType")
@@ -265,14 +265,14 @@ class TestDelete:
         again = await api("DELETE", "~configmaps/a")
         assert (again.status, again.reason) == (404, "NotFound")
 
-    async def test_a_precondition_that_does_not_hold_conflicts(self, api):
+    async def test_an_unmet_precondition_conflicts(self, api):
         await api.config("a")
         options = {"preconditions": {"uid": "11111111-2222-3333-4444-555555555555"}}
         answer = await api("DELETE", "~configmaps/a", options)
         assert (answer.status, answer.reason) == (409, "Conflict")
         assert (await api("GET", "~configmaps/a")).status == 200
 
-    async def test_a_finalizer_holds_an_object_until_it_is_taken_off(self, api):
+    async def test_an_object_with_a_finalizer_stays_until_it_is_removed(self, api):
         await api.ok("POST", "~configmaps", {"metadata": {"name": "a", "finalizers": ["example.com/hold"]}})
         revision = await api.revision("~configmaps")
         async with api.watch("~configmaps", resourceVersion=revision) as watch:
@@ -298,13 +298,13 @@ class TestPaths:
     @pytest.mark.parametrize(
         "path", ["/api/v1/unheard", "/apis/apps/v2/deployments", "/apis/unheard.dev/v1/things", "/unheard"]
     )
-    async def test_what_is_not_served_is_not_found(self, api, path):
+    async def test_an_unknown_path_is_not_found(self, api, path):
         assert (await api("GET", path)).status == 404
 
-    async def test_a_method_that_makes_no_sense_is_not_allowed(self, api):
+    async def test_an_unsupported_method_is_not_allowed(self, api):
         assert (await api("PUT", "~configmaps", {"metadata": {"name": "a"}})).status == 405
 
     @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
-    async def test_the_server_says_that_it_is_well(self, api, path):
+    async def test_the_health_checks_succeed(self, api, path):
         answer = await api("GET", path)
         assert (answer.status, answer.body) == (200, "ok")

@@ -1,4 +1,4 @@
-"""`python -m benchmarks` from end to end, at its smallest."""
+"""The smallest run of `python -m benchmarks`, end to end."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ CHECKOUT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["backlog", "live"])
-def test_every_pod_is_bound_once_and_the_figures_are_kept(binaries, tmp_path, mode):
+def test_a_benchmark_binds_every_pod_once_and_stores_its_results(binaries, tmp_path, mode):
     output = tmp_path / "result.json"
     command = [sys.executable, "-m", "benchmarks", "--workload", "SchedulingBasic", "--size", "100Nodes"]
     command += ["--mode", mode, "--output", str(output)]

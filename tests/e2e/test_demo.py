@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from podwright.testing import ControlPlane, node, pod, wait_until
-from support.control_plane import operator_process as kit
+from support.control_plane import operator_process
 
 pytestmark = pytest.mark.slow
 
@@ -31,8 +31,8 @@ def traces(cluster: ControlPlane) -> Sequence[str]:
     left = [item["metadata"]["name"] for item in client.items("/api/v1/pods", labelSelector=label)]
     namespaces = client.items("/api/v1/namespaces", labelSelector=label)
     left += [item["metadata"]["name"] for item in namespaces if "deletionTimestamp" not in item["metadata"]]
-    if client.raw("GET", kit.POLICIES)[0] == 200:
-        left += [item["metadata"]["name"] for item in client.items(kit.POLICIES, labelSelector=label)]
+    if client.raw("GET", operator_process.POLICIES)[0] == 200:
+        left += [item["metadata"]["name"] for item in client.items(operator_process.POLICIES, labelSelector=label)]
     return left
 
 
@@ -66,7 +66,7 @@ def test_all_checks_pass_in_the_sandbox(tmp_path):
 )
 def test_the_demo_leaves_no_objects_on_a_cluster(zones, installed):
     if installed:
-        kit.install(zones)
+        operator_process.install(zones)
     else:
         zones.kubectl("delete", "crd", "schedulerpolicies.podwright.dev", "--ignore-not-found")
     try:
@@ -77,16 +77,16 @@ def test_the_demo_leaves_no_objects_on_a_cluster(zones, installed):
         assert traces(zones) == []
         assert (zones.client.raw("GET", f"{CRDS}/schedulerpolicies.podwright.dev")[0] == 200) is installed
     finally:
-        kit.install(zones)
+        operator_process.install(zones)
 
 
 def test_the_demo_uses_an_installed_operator(zones):
-    kit.install(zones)
+    operator_process.install(zones)
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment"}
-    deployment["metadata"] = {"name": kit.ACCOUNT[1], "namespace": kit.ACCOUNT[0]}
+    deployment["metadata"] = {"name": operator_process.ACCOUNT[1], "namespace": operator_process.ACCOUNT[0]}
     try:
         zones.client.patch(deployment, {"status": {"replicas": 1, "readyReplicas": 1}}, "status")
-        with kit.running(zones):
+        with operator_process.running(zones):
             done = demo("--kubeconfig", zones.kubeconfig)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "which is installed in the cluster" in done.stdout
@@ -97,15 +97,15 @@ def test_the_demo_uses_an_installed_operator(zones):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_cleans_up(zones, number):
-    kit.install(zones)
+    operator_process.install(zones)
     command = [*COMMAND, "--pace", "1", "--kubeconfig", str(zones.kubeconfig)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         wait_until(lambda: any(name.startswith("web-") for name in traces(zones)), 60, "the first pods exist")
         os.kill(process.pid, number)
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 130, said.decode()
-        assert said == b""
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == 130, stderr.decode()
+        assert stderr == b""
     finally:
         process.kill()
         process.wait()

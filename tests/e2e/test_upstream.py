@@ -1,27 +1,27 @@
-"""Kubernetes' own scheduling specs, the quick ones, with Podwright as the cluster's default scheduler; `make e2e` runs all."""
+"""The quick ones of Kubernetes' own scheduling specs, with Podwright as the default scheduler; `make e2e` runs all."""
 
 import os
 
 import pytest
 from tests.e2e.upstream.__main__ import conclude
-from tests.e2e.upstream.specs import FEWEST, LEFT_OUT, SLOW
-from tests.e2e.upstream.suite import Result, Verdict, build, interrupted, run
+from tests.e2e.upstream.specs import LEFT_OUT, MINIMUM, SLOW
+from tests.e2e.upstream.suite import Result, Verdict, abnormal_end, build, run
 
 from podwright.testing import Binaries, BuildError
 from podwright.testing.build import go_command
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)  # with the time to compile them once
+@pytest.mark.timeout(1200)  # includes the time to compile the specs
 def test_the_quick_specs_pass(binaries):
-    _compiled(binaries)
+    _build_or_skip(binaries)
     results = run("podwright", binaries, without=[*LEFT_OUT, *SLOW])
     assert {result.name: result.message for result in results if not result.passed} == {}
-    assert len(results) >= FEWEST
+    assert len(results) >= MINIMUM
 
 
-def _compiled(binaries: Binaries) -> None:
-    """Skips, outside CI, where the specs are not compiled and there is no Go."""
+def _build_or_skip(binaries: Binaries) -> None:
+    """Skips the test, outside CI, if the specs are not compiled and there is no Go."""
     try:
         build(binaries)
     except BuildError as error:
@@ -35,7 +35,7 @@ def _result(name: str, state: str = "passed") -> Result:
 
 
 @pytest.mark.parametrize(
-    ("results", "said", "missing"),
+    ("results", "text", "missing"),
     [
         pytest.param(
             {"kube-scheduler": [_result("a"), _result("b")], "podwright": [_result("a"), _result("b")]},
@@ -50,35 +50,35 @@ def _result(name: str, state: str = "passed") -> Result:
             },
             "Podwright passes 1 of 1 specs that pass with kube-scheduler",
             (),
-            id="what fails with kube-scheduler is not asked of Podwright",
+            id="a spec that fails with kube-scheduler does not count",
         ),
         pytest.param(
             {"kube-scheduler": [_result("a"), _result("b")], "podwright": [_result("a", "failed")]},
             "Podwright passes 0 of 2 specs that pass with kube-scheduler",
             ("a", "b"),
-            id="a spec that fails and one that did not run are missing",
+            id="a failed spec and one that did not run are missing",
         ),
         pytest.param(
             {"podwright": [_result("a"), _result("b", "skipped")]},
             "Podwright passes 1 of 2 specs",
             ("b",),
-            id="alone it has to pass all",
+            id="without kube-scheduler, Podwright must pass all",
         ),
         pytest.param(
             {"kube-scheduler": [_result("a"), _result("b", "failed")], "podwright": []},
             "Podwright passes 0 of 1 specs that pass with kube-scheduler",
             ("a",),
-            id="what passes with kube-scheduler is missing if none ran with Podwright",
+            id="all are missing if none ran with Podwright",
         ),
     ],
 )
-def test_the_verdict_names_what_passes_with_kube_scheduler_only(results, said, missing):
+def test_the_verdict_names_specs_that_pass_only_with_kube_scheduler(results, text, missing):
     verdict = Verdict.of(results)
-    assert (str(verdict), verdict.missing) == (said, missing)
+    assert (str(verdict), verdict.missing) == (text, missing)
 
 
 @pytest.mark.parametrize(
-    ("results", "fewest", "status", "said"),
+    ("results", "minimum", "status", "lines"),
     [
         pytest.param(
             {"kube-scheduler": [_result("a")], "podwright": [_result("a")]},
@@ -92,8 +92,8 @@ def test_the_verdict_names_what_passes_with_kube_scheduler_only(results, said, m
             1,
             1,
             [
-                "not with Podwright: a",
-                "(with PODWRIGHT_KEEP_LOGS=1 all logs are kept; what the specs did is in specs.log)",
+                "fails with Podwright: a",
+                "(PODWRIGHT_KEEP_LOGS=1 keeps all logs; specs.log is the log of the specs)",
                 "Podwright passes 0 of 1 specs that pass with kube-scheduler",
             ],
             id="one fails",
@@ -103,16 +103,16 @@ def test_the_verdict_names_what_passes_with_kube_scheduler_only(results, said, m
             0,
             1,
             [
-                "too few to say anything: at least 1 were expected",
+                "too few specs: at least 1 must count",
                 "Podwright passes 0 of 0 specs that pass with kube-scheduler",
             ],
-            id="none passes with kube-scheduler, so nothing was asked",
+            id="none passes with kube-scheduler",
         ),
         pytest.param(
             {"podwright": []},
             1,
             1,
-            ["too few to say anything: at least 1 were expected", "Podwright passes 0 of 0 specs"],
+            ["too few specs: at least 1 must count", "Podwright passes 0 of 0 specs"],
             id="none ran",
         ),
         pytest.param(
@@ -120,50 +120,50 @@ def test_the_verdict_names_what_passes_with_kube_scheduler_only(results, said, m
             2,
             1,
             [
-                "too few to say anything: at least 2 were expected",
+                "too few specs: at least 2 must count",
                 "Podwright passes 1 of 1 specs that pass with kube-scheduler",
             ],
             id="too few pass with kube-scheduler",
         ),
     ],
 )
-def test_make_e2e_is_green_only_if_enough_was_asked_and_all_of_it_passes(capsys, results, fewest, status, said):
+def test_make_e2e_succeeds_only_if_enough_specs_count_and_all_pass(capsys, results, minimum, status, lines):
     with pytest.raises(SystemExit) as ended:
-        conclude(Verdict.of(results, fewest))
-    assert (int(ended.value.code), capsys.readouterr().out.splitlines()) == (status, said)
+        conclude(Verdict.of(results, minimum))
+    assert (int(ended.value.code), capsys.readouterr().out.splitlines()) == (status, lines)
 
 
 @pytest.mark.parametrize(
     ("status", "results", "problem"),
     [
         pytest.param(0, [_result("a")], "", id="all pass"),
-        pytest.param(1, [_result("a"), _result("b", "failed")], "", id="one fails, as its result says"),
+        pytest.param(1, [_result("a"), _result("b", "failed")], "", id="one fails, which explains the exit status"),
         pytest.param(
             1,
             [_result("a")],
             "the specs ended with exit status 1; 0 of 1 failed",
-            id="something around the specs fails",
+            id="a failure outside the specs",
         ),
         pytest.param(
             1,
             [_result("a"), _result("b", "skipped")],
             "the specs ended with exit status 1; 0 of 2 failed",
-            id="a spec that skips itself explains no failure",
+            id="a skipped spec does not explain the exit status",
         ),
         pytest.param(
             2,
             [_result("a"), _result("b", "failed")],
             "the specs ended with exit status 2; 1 of 2 failed",
-            id="the program of the specs crashes",
+            id="the specs crash",
         ),
         pytest.param(
             -9,
             [_result("a")],
             "the specs ended with exit status -9; 0 of 1 failed",
-            id="the program of the specs is killed",
+            id="the specs are killed",
         ),
         pytest.param(0, [], "no spec ran (exit status 0)", id="no spec ran"),
     ],
 )
-def test_a_run_that_did_not_end_in_order_counts_for_nothing(status, results, problem):
-    assert interrupted(status, results) == problem
+def test_a_run_that_ended_abnormally_is_an_error(status, results, problem):
+    assert abnormal_end(status, results) == problem

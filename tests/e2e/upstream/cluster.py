@@ -1,8 +1,7 @@
-"""The cluster that the specs find: real etcd, kube-apiserver and kube-controller-manager, and KWOK for kubelets.
+"""The cluster that the specs run on: real etcd, kube-apiserver and kube-controller-manager, and KWOK as kubelets.
 
-Everything that kube-apiserver admits and kube-controller-manager controls by default is on, and what schedules is the
-cluster's `default-scheduler`, be it kube-scheduler or Podwright. KWOK's pods run as they are bound; what the specs ask of
-a kubelet beyond that is in `kubelet.yaml`. Read `suite` next.
+All admission plugins and controllers that are on by default are on. The `default-scheduler` is kube-scheduler or
+Podwright. KWOK runs bound pods; `kubelet.yaml` adds the other kubelet behaviour that the specs need. Read `suite` next.
 """
 
 from collections.abc import Iterator
@@ -12,18 +11,18 @@ from typing import Any
 
 import yaml
 
+from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 from podwright.testing import Binaries, ControlPlane, node, wait_until
-from support.control_plane import operator_process as operator_kit
+from support.control_plane import operator_process
 
 SCHEDULERS = ("kube-scheduler", "podwright")
 NODES = 3
-DEFAULT_SCHEDULER = "default-scheduler"
 _SYSTEM_PODS = ("kube-proxy", "fluentd-elasticsearch", "node-problem-detector")
-"""Without a pod of each on each node the specs take the cluster for unwell, and wait a minute for them."""
+"""The specs consider the cluster unhealthy, and wait a minute, unless each node runs a pod of each."""
 _WORKLOAD_GATES = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
 _WORKLOAD_API = {"scheduling.k8s.io/v1beta1": True}
 _MORE_STAGES = Path(__file__).with_name("kubelet.yaml")
-_LEFT_TO_A_KUBELET = (
+_NOT_DELETED_BY_KWOK = (
     {"key": ".spec.containers.[].lifecycle.preStop", "operator": "DoesNotExist"},
     {"key": ".metadata.deletionGracePeriodSeconds == 0", "operator": "NotIn", "values": ["true"]},
 )
@@ -34,7 +33,7 @@ Json = dict[str, Any]
 
 @contextmanager
 def cluster(scheduler: str, binaries: Binaries | None = None, *, pod_groups: bool = True) -> Iterator[ControlPlane]:
-    """A running cluster whose default scheduler is one of SCHEDULERS; with `pod_groups` it has Kubernetes' Workload API."""
+    """A running cluster whose default scheduler is one of SCHEDULERS. With `pod_groups`, it serves Kubernetes' Workload API."""
     gates = {"feature_gates": _WORKLOAD_GATES, "runtime_config": _WORKLOAD_API} if pod_groups else {}
     with ControlPlane(binaries=binaries, disabled_admission=(), **gates) as control_plane:
         flags = [f"--root-ca-file={control_plane.certificate_authority}"]
@@ -53,9 +52,11 @@ def _start(control_plane: ControlPlane, scheduler: str) -> None:
         control_plane.start_scheduler()
         return
     for name in _BASE:
-        control_plane.apply(operator_kit.BASE / name)
-    control_plane.apply(operator_kit.CHECKOUT / "crds")
-    operator_kit.start(control_plane, "--scheduler-name", DEFAULT_SCHEDULER, "--pod-intake", "watch", name=scheduler)
+        control_plane.apply(operator_process.BASE / name)
+    control_plane.apply(operator_process.CHECKOUT / "crds")
+    operator_process.start(
+        control_plane, "--scheduler-name", KUBERNETES_DEFAULT_SCHEDULER_NAME, "--pod-intake", "watch", name=scheduler
+    )
 
 
 def _node(number: int) -> Json:
@@ -70,7 +71,7 @@ def _node(number: int) -> Json:
 def _start_system_pods(control_plane: ControlPlane) -> None:
     for name in _SYSTEM_PODS:
         control_plane.client.create(_daemon_set(name))
-    wait_until(lambda: _running(control_plane) == NODES * len(_SYSTEM_PODS), 60, "the pods of kube-system run")
+    wait_until(lambda: _running(control_plane) == NODES * len(_SYSTEM_PODS), 60, "all pods of kube-system run")
 
 
 def _running(control_plane: ControlPlane) -> int:
@@ -93,13 +94,13 @@ def _daemon_set(name: str) -> Json:
 
 
 def kubelet_stages(published: str) -> str:
-    """KWOK's Stages with what a kubelet does besides, and specs rely on.
+    """KWOK's Stages, extended by the kubelet behaviour that specs rely on.
 
-    KWOK deletes by name: a pod that somebody else deletes by force must be left alone, for the next of that name may be
-    there already.
+    KWOK deletes pods by name. It must not delete a pod that is being force-deleted, because a new pod of the same name may
+    already exist.
     """
     stages = [stage for stage in yaml.safe_load_all(published) if stage]
     for stage in stages:
         if stage["metadata"]["name"] == "pod-delete":
-            stage["spec"]["selector"]["matchExpressions"].extend(_LEFT_TO_A_KUBELET)
+            stage["spec"]["selector"]["matchExpressions"].extend(_NOT_DELETED_BY_KWOK)
     return yaml.safe_dump_all([*stages, *yaml.safe_load_all(_MORE_STAGES.read_text())])

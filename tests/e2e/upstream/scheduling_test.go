@@ -1,4 +1,4 @@
-// Package upstream runs Kubernetes' own [sig-scheduling] specs on the cluster of -kubeconfig, and tells of each as it ends.
+// Package upstream runs Kubernetes' own [sig-scheduling] specs on the cluster of -kubeconfig, and reports each result.
 package upstream
 
 import (
@@ -28,13 +28,13 @@ func TestMain(m *testing.M) {
 
 func TestScheduling(t *testing.T) {
 	gomega.RegisterFailHandler(framework.Fail)
-	// Not before: AfterReadingAllFlags goes through all specs once without running them.
-	ginkgo.ReportAfterEach(tell)
+	// Register only here, because AfterReadingAllFlags makes a dry run of all specs.
+	ginkgo.ReportAfterEach(report)
 	ginkgo.RunSpecs(t, "Kubernetes scheduling")
 }
 
-// tell writes a line that stands alone, so that what was told stays told if the run is cut short.
-func tell(spec ginkgo.SpecReport) {
+// report prints each result immediately, so that an interrupted run keeps its results.
+func report(spec ginkgo.SpecReport) {
 	line, err := json.Marshal(map[string]any{
 		"name": spec.FullText(), "state": spec.State.String(), "seconds": spec.RunTime.Seconds(), "message": spec.FailureMessage(),
 	})

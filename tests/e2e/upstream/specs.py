@@ -1,26 +1,26 @@
-"""Which of Kubernetes' [sig-scheduling] specs are run, and which are left out and why.
+"""Which of Kubernetes' [sig-scheduling] specs are left out, and why.
 
-A spec is named by a part of its full text that no other has. Read `suite` next: how they are run.
+A unique part of its full text names a spec. Read `suite` next, which runs them.
 """
 
 from collections.abc import Mapping
 
 LEFT_OUT: Mapping[str, str] = {
     "validates that there exists conflict between pods with same hostPort": (
-        "it waits 5 minutes for a pod that must not start, and then asserts nothing about it"
+        "waits 5 minutes for a pod that must not start, and then asserts nothing about it"
     ),
 }
-"""Specs that run with `--all` only, and why."""
+"""The specs that run only with `--all`, and the reasons."""
 
 SLOW = (
     "validates various priority Pods preempt expectedly with the async preemption",
     "runs ReplicaSets to verify preemption running path",
     "should spread the pods of a replication controller across zones",
 )
-"""The specs that take longest; `make e2e` runs them, the tests do not, nor does `--quick`."""
+"""The slowest specs. `make e2e` runs them; the tests and `--quick` do not."""
 
-FEWEST = 20
-"""So many specs have to be asked of Podwright, unless some were chosen: with fewer something else went wrong, and all is not well."""
+MINIMUM = 20
+"""Without `--focus`, at least this many specs must pass with kube-scheduler. Otherwise the run itself is faulty."""
 
 POD_GROUPS = "FeatureGate:GenericWorkload"
-"""The label of the specs of pod groups, a feature that a Kubernetes cluster has off by default."""
+"""The label of the specs of pod groups, which Kubernetes disables by default."""

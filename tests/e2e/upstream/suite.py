@@ -1,7 +1,7 @@
-"""Running Kubernetes' [sig-scheduling] specs, and what came of each.
+"""Runs Kubernetes' [sig-scheduling] specs, and collects their results.
 
-The specs are upstream's, compiled with `scheduling_test.go`; each ends with a line of JSON there, which is read here
-while the run goes on. Read `cluster` next: what they run on; then `specs`: which are left out.
+`scheduling_test.go` compiles upstream's specs, and prints a line of JSON when each spec ends. This module reads these
+lines during the run. Read `cluster` next, which starts the cluster, then `specs`, which lists what is left out.
 """
 
 import json
@@ -20,12 +20,12 @@ from podwright.testing.build import build_test
 
 MAIN = Path(__file__).with_name("scheduling_test.go")
 _PREFIX = "SPEC "
-_LONGEST = "30m"
+_TIMEOUT = "30m"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a spec: `state` is Ginkgo's (passed, failed, skipped, timedout, …), `message` says why."""
+    """The result of a spec. `state` is Ginkgo's (passed, failed, skipped, timedout, …); `message` is the failure, or the reason for the skip."""
 
     name: str
     state: str
@@ -38,46 +38,48 @@ class Result:
 
     @property
     def ran(self) -> bool:
-        """Whether it was chosen at all; one that skipped itself says why."""
+        """Whether the spec was selected. A selected spec that skips itself has a message."""
         return self.state not in {"skipped", "pending"} or bool(self.message)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether each spec that passes with kube-scheduler passes with Podwright; without kube-scheduler, whether each does.
+    """Whether each spec that passes with kube-scheduler also passes with Podwright; without kube-scheduler, whether all pass.
 
-    `fewest`: with fewer specs to pass than that, but with none in any case, it is not good whatever passes.
+    With fewer than `minimum` required specs, which is at least 1, the verdict is not good even if all pass.
     """
 
     passed: int
-    wanted: int
+    required: int
     missing: tuple[str, ...]
     compared: bool
-    fewest: int = 1
+    minimum: int = 1
 
     @classmethod
-    def of(cls, results: Mapping[str, Sequence[Result]], fewest: int = 1) -> Self:
+    def of(cls, results: Mapping[str, Sequence[Result]], minimum: int = 1) -> Self:
         """The verdict on results by scheduler."""
-        ours = results.get("podwright", ())
+        podwright = results.get("podwright", ())
         reference = results.get("kube-scheduler")
-        chosen = ours if reference is None else [result for result in reference if result.passed]
-        wanted = {result.name for result in chosen}
-        missing = wanted - {result.name for result in ours if result.passed}
-        return cls(len(wanted - missing), len(wanted), tuple(sorted(missing)), reference is not None, max(1, fewest))
+        chosen = podwright if reference is None else [result for result in reference if result.passed]
+        required = {result.name for result in chosen}
+        missing = required - {result.name for result in podwright if result.passed}
+        return cls(
+            len(required - missing), len(required), tuple(sorted(missing)), reference is not None, max(1, minimum)
+        )
 
     @property
     def good(self) -> bool:
-        return not self.missing and self.wanted >= self.fewest
+        return not self.missing and self.required >= self.minimum
 
     def __str__(self) -> str:
         which = "specs that pass with kube-scheduler" if self.compared else "specs"
-        return f"Podwright passes {self.passed} of {self.wanted} {which}"
+        return f"Podwright passes {self.passed} of {self.required} {which}"
 
 
-def interrupted(status: int, results: Sequence[Result]) -> str:
-    """What is wrong with the end of a run, by the exit status of the specs, empty if nothing is.
+def abnormal_end(status: int, results: Sequence[Result]) -> str:
+    """The problem with the end of a run, by the exit status of the specs; empty if the run ended normally.
 
-    Ginkgo ends with 1 if a spec has failed, but also if anything around the specs has, or if its time was over.
+    Ginkgo exits with 1 if a spec fails, but also after a failure outside the specs and after its timeout.
     """
     if not results:
         return f"no spec ran (exit status {status})"
@@ -88,7 +90,7 @@ def interrupted(status: int, results: Sequence[Result]) -> str:
 
 
 def build(binaries: Binaries) -> Path:
-    """The compiled specs; built with Go the first time, in some minutes. Raises BuildError."""
+    """The path of the compiled specs. The first build takes some minutes. Raises BuildError."""
     return build_test(MAIN, binaries.versions, binaries.report)
 
 
@@ -97,14 +99,14 @@ def run(
     binaries: Binaries,
     focus: Iterable[str] = (),
     without: Iterable[str] = LEFT_OUT,
-    tell: Callable[[Result], None] = lambda _: None,
+    report: Callable[[Result], None] = lambda _: None,
     *,
     pod_groups: bool = True,
 ) -> list[Result]:
-    """Run the specs on a new cluster with this default scheduler.
+    """Runs the specs on a new cluster with this default scheduler.
 
-    `focus` are parts of the names of those to run, all if empty, `without` of those not to run. `tell` is called with each
-    result at once. Without `pod_groups` the cluster has none, and their specs are not run. Raises ProcessError.
+    `focus` and `without` are parts of the names of specs to run (by default all) and to leave out. `report` is called as
+    each spec ends. Without `pod_groups`, the cluster has no pod groups, and their specs do not run. Raises ProcessError.
     """
     program = build(binaries)
     with cluster(scheduler, binaries, pod_groups=pod_groups) as control_plane:
@@ -112,9 +114,9 @@ def run(
         results = []
         for result in _results(process):
             if result.ran:
-                tell(result)
+                report(result)
                 results.append(result)
-        if problem := interrupted(process.wait(10), results):
+        if problem := abnormal_end(process.wait(10), results):
             message = f"{problem}\n{process.log_tail()}"
             raise ProcessError(message)
         return results
@@ -126,7 +128,7 @@ def _flags(control_plane: ControlPlane, focus: Iterable[str], without: Iterable[
         "-provider=skeleton",
         f"-num-nodes={NODES}",
         f"-ginkgo.label-filter={'' if pod_groups else f'!{POD_GROUPS}'}",
-        f"-ginkgo.timeout={_LONGEST}",
+        f"-ginkgo.timeout={_TIMEOUT}",
         "-ginkgo.seed=1",
         "-ginkgo.v",
         "-ginkgo.no-color",
@@ -141,7 +143,7 @@ def _results(process: Process) -> Iterator[Result]:
         unfinished = ""
         alive = True
         while alive:
-            alive = process.alive  # asked first: what it wrote last is read after its end
+            alive = process.alive  # checked before reading, so that the last output is read after the end
             for line in log:
                 unfinished += line
                 if unfinished.endswith("\n"):
