@@ -3,13 +3,14 @@
     carry_out ─► lower nominations cleared ─► victims' binding cycles stopped, the others evicted ─► last eviction done ─► preemptor released
 
 The preemptor is a pod, or the waiting members of a pod group. While evictions are in progress, the plugin that asked for them
-holds the preemptor in PreEnqueue, so that it does not preempt again when its first victim is gone. Source of the rules:
-kube-scheduler's asynchronous preemption.
+holds the preemptor in PreEnqueue, so that it does not preempt again when its first victim is gone. A victim counts as terminating
+as soon as its eviction is decided, so that the pods nominated to its node wait for it. It is evicted once: other preemptors that need
+its room wait for the same eviction. Source of the rules: kube-scheduler's asynchronous preemption.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
@@ -67,6 +68,8 @@ class Preemptions:
         self._groups = ports.groups
         self._metrics = ports.metrics
         self._assigned = assigned
+        self._evictions: dict[str, list[Callable[[bool], None]]] = {}
+        """Evictions in progress, by the victim's uid: what to call with their result."""
 
     def carry_out(self, framework: Framework, pod: PodInfo, wanted: PostFilterResult) -> None:
         """Evicts the victims in favour of a pod that is nominated to their node."""
@@ -117,17 +120,22 @@ class Preemptions:
         whole_groups, _ = disruptions(bound, self._cache.groups)
         for group in whole_groups:
             self._groups.disrupted(group, preempting(preemptor.subject))
-        remaining = [victim for victim in bound if not victim.terminating]
+        remaining = [victim for victim in bound if victim.uid in self._evictions or not self._is_terminating(victim)]
         if remaining:
             self._evict(holders, preemptor, remaining)
 
     def _cancelled(self, victim: PodInfo, preemptor: _Preemptor, by: str) -> bool:
         """Whether the victim's binding cycle could be stopped, so that no pod has to be deleted."""
-        if victim.terminating or not self._binding_cycles.preempt(victim.uid, by):
+        if victim.uid in self._evictions or victim.terminating or not self._binding_cycles.preempt(victim.uid, by):
             return False
         note = f"{preempted_by(preemptor.subject, preemptor.node_name)} (in kube-scheduler memory)."
         self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, preemptor.subject)
         return True
+
+    def _is_terminating(self, victim: PodInfo) -> bool:
+        """The victim may have been chosen by an older version of it."""
+        known = self._cache.placement(victim.uid)
+        return victim.terminating if known is None else known.pods[victim.uid].terminating
 
     def _evict(self, holders: Sequence[Any], preemptor: _Preemptor, victims: list[PodInfo]) -> None:
         started = self._clock()
@@ -138,9 +146,7 @@ class Preemptions:
 
         def eviction_done(victim: str, deleted: bool) -> None:
             awaited.discard(victim)
-            if deleted:
-                self._assigned.evicted(victim)
-            else:
+            if not deleted:
                 failed.append(victim)
             if awaited:
                 return
@@ -154,7 +160,22 @@ class Preemptions:
             self._release_new_members(preemptor)
 
         for victim in victims:
-            self._evictor.evict(victim, preemptor.subject, preemptor.node_name, partial(eviction_done, victim.uid))
+            self._start_eviction(victim, preemptor, partial(eviction_done, victim.uid))
+
+    def _start_eviction(self, victim: PodInfo, preemptor: _Preemptor, done: Callable[[bool], None]) -> None:
+        """Evicts the victim, or waits for the eviction that another preemptor has started. `done`: see `Evictor`."""
+        uid = victim.uid
+        if uid in self._evictions:
+            self._evictions[uid].append(done)
+            return
+        self._evictions[uid] = [done]
+        self._assigned.eviction_started(uid)
+        self._evictor.evict(victim, preemptor.subject, preemptor.node_name, partial(self._eviction_ended, uid))
+
+    def _eviction_ended(self, victim: str, deleted: bool) -> None:
+        self._assigned.eviction_ended(victim, deleted=deleted)
+        for done in self._evictions.pop(victim):
+            done(deleted)
 
     def _release(self, uid: str, *, failed: bool, still_there: bool) -> None:
         """Requeues the preemptor where no event will. Usually a victim is `still_there`, and the event of its end does it.

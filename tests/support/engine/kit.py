@@ -124,13 +124,14 @@ class Rig:
         self,
         plugins: Mapping[str, type] | None = None,
         gates: Mapping[str, bool] | None = None,
+        evictor: Any = None,
         **options: Any,
     ) -> None:
         self.now = 1_000.0
         self.cluster = FakeCluster()
         self.recorder = FakeRecorder()
         self.status = FakeStatus()
-        self.evictor = FakeEvictor()
+        self.evictor = evictor or FakeEvictor()
         self.groups = FakeGroups()
         metrics = Metrics(lambda: self.now)
         self.ports = Ports(self.cluster, self.recorder, self.status, self.evictor, self.groups, metrics=metrics)

@@ -103,6 +103,48 @@ async def test_a_failed_eviction_retries_the_preemptor_after_the_backoff_of_an_e
             assert len(rig.evictor.evicted) == before + 2
 
 
+async def test_a_victim_counts_as_terminating_from_the_decision_until_its_eviction_fails():
+    rig = full_node()
+    shown = on_node(ours("one", requests={"cpu": "1"}, priority=0, labels={"version": "2"}), "a")
+
+    def one():
+        pod = rig.engine.cache.placement("default/one").pods["default/one"]
+        return pod.terminating, pod.preempted, pod.labels.get("version")
+
+    rig.pod("high", requests=TWO, priority=10)
+    async with deciding(rig):
+        assert one() == (True, True, None)
+        rig.engine.assigned.put(shown)
+        assert one() == (True, True, "2")
+        rig.evictor.answers["one"](False)
+        assert one() == (False, False, "2")
+
+
+@pytest.mark.parametrize("deleted", [pytest.param(True, id="deleted"), pytest.param(False, id="refused")])
+async def test_preemptors_that_need_the_same_victim_wait_for_its_one_eviction(deleted):
+    rig = Rig()
+    rig.evictor.waits = True
+    rig.node("a", allocatable=TWO)
+    rig.engine.assigned.put(on_node(ours("low", requests=TWO, priority=0), "a"))
+    for name in ("first", "second"):
+        rig.pod(name, requests={"cpu": "1"}, priority=10)
+    async with deciding(rig):
+        assert rig.evictor.evicted == [("low", "first", "a")]
+        rig.now += 400
+        rig.engine.wake()
+        await settle()
+        assert rig.counts == {"gated": 2}
+        rig.evictor.answers["low"](deleted)
+        await settle()
+        if deleted:
+            rig.engine.assigned.drop("default/low", None)
+        rig.now += 2
+        rig.engine.wake()
+        await settle()
+        assert len(rig.cluster.bound) == (2 if deleted else 0)
+        assert len(rig.evictor.evicted) == (1 if deleted else 2)
+
+
 async def test_a_victim_is_not_evicted_again_while_the_watch_lags():
     rig = full_node(waits=False)
     rig.node("b", allocatable={"cpu": "1"})

@@ -26,8 +26,8 @@ class AssignedPods(Stream):
         self._status = ports.status
         self._recorder = ports.recorder
         self._policies = policies
-        self._evicted: set[str] = set()
-        """Uids of pods that we have deleted and that the watch has not removed yet."""
+        self._evicted: dict[str, PodInfo] = {}
+        """Pods that are being evicted and that the watch has not removed yet, as the watch shows them. By uid."""
 
     def key(self, raw: Raw) -> str:
         return str(raw["metadata"]["uid"])
@@ -36,12 +36,23 @@ class AssignedPods(Stream):
         """The uids of all pods that have a node, without those that are only assumed."""
         return self._cache.confirmed()
 
-    def evicted(self, uid: str) -> None:
-        """We have deleted the pod. It counts as terminating from now on, even while the watch still shows it as before."""
+    def eviction_started(self, uid: str) -> None:
+        """The pod counts as terminating from now on, even while the watch still shows it as before."""
         known = self._cache.placement(uid)
-        if known is not None and not self._cache.is_assumed(uid):
-            self._evicted.add(uid)
+        if known is None or uid in self._evicted:
+            return
+        self._evicted[uid] = known.pods[uid]
+        if not self._cache.is_assumed(uid):
             self.take(known.pods[uid])
+
+    def eviction_ended(self, uid: str, *, deleted: bool) -> None:
+        """Unless it was `deleted`, the pod is again what the watch shows."""
+        known = self._cache.placement(uid)
+        if known is not None and deleted:
+            return
+        shown = self._evicted.pop(uid, None)
+        if shown is not None and known is not None and not self._cache.is_assumed(uid):
+            self.take(shown)
 
     def put(self, raw: Raw) -> None:
         try:
@@ -54,6 +65,7 @@ class AssignedPods(Stream):
         started = self._metrics.start()
         cache, uid = self._cache, pod.uid
         if uid in self._evicted:
+            self._evicted[uid] = pod
             pod = replace(pod, terminating=True, preempted=True)
         known = cache.placement(uid)
         assumed = known is not None and cache.is_assumed(uid)
@@ -83,7 +95,7 @@ class AssignedPods(Stream):
 
     def drop(self, key: str, _raw: Raw | None) -> None:
         started = self._metrics.start()
-        self._evicted.discard(key)
+        self._evicted.pop(key, None)
         known = self._cache.placement(key)
         if known is not None:
             before = known.pods[key]
