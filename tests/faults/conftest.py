@@ -1,6 +1,6 @@
-"""A control plane of its own for tests that kill it, a ledger of what really happened, and the figures of each test.
+"""Gives fault tests a control plane that they may kill, and prints the figures of each test.
 
-The tests marked slow run with PODWRIGHT_FAULTS=all only, which `make faults` sets.
+Tests marked slow run only with PODWRIGHT_FAULTS=all, which `make faults` sets.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ import pytest
 
 from podwright.testing import Binaries, ControlPlane
 from support.control_plane import operator_process as operator_kit
-from support.faults import kit as fault_kit
-from support.faults import ledger as fault_ledger
+from support.faults.arena import Arena
+from support.faults.ledger import Ledger
 
 _FIGURES = pytest.StashKey[list[str]]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long ones to `make faults`."""
+    """Deselect slow tests unless `make faults` runs them."""
     here = Path(__file__).parent
     if os.environ.get("PODWRIGHT_FAULTS") == "all":
         return
-    long = {item for item in items if here in item.path.parents and item.get_closest_marker("slow")}
-    items[:] = [item for item in items if item not in long]
-    config.hook.pytest_deselected(items=list(long))
+    slow = {item for item in items if here in item.path.parents and item.get_closest_marker("slow")}
+    items[:] = [item for item in items if item not in slow]
+    config.hook.pytest_deselected(items=list(slow))
 
 
 @pytest.fixture(scope="session")
 def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
-    """Not the one that other tests use: here it is killed and paused."""
+    """A control plane of its own, since fault tests kill and pause it."""
     with ControlPlane(binaries=binaries) as cluster:
         operator_kit.install(cluster)
         yield cluster
 
 
 @pytest.fixture
-def arena(request: pytest.FixtureRequest, control_plane: ControlPlane, namespace: str) -> Iterator[fault_kit.Arena]:
-    """An empty cluster with one namespace, and a ledger kept from here on."""
+def arena(request: pytest.FixtureRequest, control_plane: ControlPlane, namespace: str) -> Iterator[Arena]:
+    """An empty cluster with one namespace, and a ledger that records from now on."""
     lines = request.config.stash.setdefault(_FIGURES, [])
 
-    def tell(**figures: Any) -> None:
+    def add_figures(**figures: Any) -> None:
         lines.append(f"{request.node.name}: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in figures.items()))
 
-    with fault_ledger.written(control_plane) as ledger:
-        yield fault_kit.Arena(control_plane, namespace, ledger, tell)
+    with Ledger(control_plane) as ledger:
+        yield Arena(control_plane, namespace, ledger, add_figures)
     for path in ("/api/v1/nodes", operator_kit.POLICIES):
         control_plane.client.request("DELETE", path, query={"gracePeriodSeconds": "0"})
 

@@ -1,6 +1,6 @@
-"""The operator's wall clock steps, ahead and back, or the whole process stands still for a while.
+"""The operator's wall clock steps ahead and back, or the whole process is suspended for a while.
 
-What it measures must not depend on it: backoff, requests, credentials, event series. Timestamps are all that follow the clock.
+Backoff, request timeouts, credentials and event series must not depend on the wall clock. Only timestamps follow it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import yaml
 
 from podwright.testing import wait_until
 from support.control_plane import operator_process as kit
-from support.faults.clock import SteppingClock
-from support.faults.kit import Arena
+from support.faults.arena import Arena
 from support.faults.proxy import FaultProxy, Faults, is_binding
+from support.faults.stepping_clock import SteppingClock
 
 PODS = 240
 HOUR, DAY = 3_600, 86_400
 BACK = -2_400
-"""Further back the API server's certificate, which was issued for these tests, would not be valid yet."""
+"""The API server's certificate, issued for these tests, is not valid much earlier."""
 
 
 class Login:
-    """A kubeconfig with a token file, as a pod's account has one. A token lives as the Secret that it is bound to."""
+    """A kubeconfig with a token file, as in a pod. A token is valid as long as the Secret that it is bound to exists."""
 
     def __init__(self, arena: Arena, folder: Path) -> None:
         self._arena = arena
@@ -40,7 +40,7 @@ class Login:
         self.kubeconfig.write_text(yaml.safe_dump(config))
 
     def rotate(self) -> None:
-        """Another token is in the file, and the one before is worth nothing."""
+        """Write a new token to the file, and invalidate the old one."""
         old, self._secret = self._secret, self._issue()
         self._arena.cluster.client.delete(old)
 
@@ -67,10 +67,10 @@ def clock(tmp_path: Path) -> SteppingClock:
     [
         pytest.param([DAY], id="a day ahead"),
         pytest.param([BACK], id="40 minutes back"),
-        pytest.param([HOUR, -2 * HOUR, 90, -60, DAY, -HOUR], id="ahead and back over and over", marks=pytest.mark.slow),
+        pytest.param([HOUR, -2 * HOUR, 90, -60, DAY, -HOUR], id="ahead and back repeatedly", marks=pytest.mark.slow),
     ],
 )
-def test_the_wall_clock_steps_while_pods_are_bound(
+def test_pods_are_bound_while_the_wall_clock_steps(
     arena: Arena, clock: SteppingClock, tmp_path: Path, steps: list[int]
 ) -> None:
     arena.nodes(40, pods="12")
@@ -79,58 +79,58 @@ def test_the_wall_clock_steps_while_pods_are_bound(
     with arena.running(None, "--pod-intake=kopf", **options) as operator:
         arena.pods(5, "huge", cpu="100")
         waiting = lambda: operator.metric("scheduler_pending_pods", queue="unschedulable")  # noqa: E731
-        wait_until(lambda: waiting() == 5, 60, "the huge pods wait")
-        with arena.filling(PODS, 80) as filling:
-            _step_while(filling.is_alive, clock, turns)
+        wait_until(lambda: waiting() == 5, 60, "the huge pods are unschedulable")
+        with arena.creating_pods(PODS, 80) as creating:
+            _step_while(creating.is_alive, clock, turns)
         stepped = time.monotonic()
         arena.wait_bound(PODS)
-        recovered = max(0.0, arena.ledger.latest() - stepped)
+        recovered = max(0.0, arena.ledger.last_binding_at() - stepped)
         login.rotate()
-        time.sleep(11)  # as the API server may remember that a token was good
-        exchanged = time.monotonic()
+        time.sleep(11)  # the API server caches valid tokens for 10 s
+        rotated = time.monotonic()
         arena.nodes(1, first=40, cpu="600")
         arena.pods(20, "later")
         arena.wait_bound(PODS + 25)
-        arena.wait_calm()
-        _every_binding_has_its_event(arena)
-        _the_clock_was_seen(arena, clock, "later")
+        arena.wait_settled()
+        _wait_for_events_of_all_bindings(arena)
+        _check_event_times(arena, clock, "later")
     arena.verify()
-    arena.tell(
+    arena.report(
         pods=PODS + 25,
-        faults=f"{clock.steps} steps of the wall clock, one exchanged token",
-        seconds_until_all_bound_after_the_steps=f"{recovered:.1f}",
-        and_with_the_new_token=f"{arena.ledger.latest() - exchanged:.1f}",
+        faults=f"{clock.steps} steps of the wall clock, one rotated token",
+        seconds_until_all_bound_after_the_last_step=f"{recovered:.1f}",
+        and_with_the_new_token=f"{arena.ledger.last_binding_at() - rotated:.1f}",
     )
 
 
-def test_pods_in_backoff_come_back_although_the_clock_goes_back(arena: Arena, clock: SteppingClock) -> None:
+def test_pods_leave_backoff_although_the_clock_steps_back(arena: Arena, clock: SteppingClock) -> None:
     arena.nodes(10, pods="12")
     with FaultProxy(arena.cluster) as proxy:
         with arena.running(proxy, "--pod-intake=watch", environ=clock.environ) as operator:
             proxy.faults = [Faults({"409": 1.0}, is_binding)]
             arena.pods(20)
             backing = lambda: operator.metric("scheduler_pending_pods", queue="backoff")  # noqa: E731
-            wait_until(lambda: backing() == 20, 60, "all Bindings have failed")
+            wait_until(lambda: backing() == 20, 60, "all pods are in backoff")
             clock.step(-DAY)
             proxy.faults = []
-            began = time.monotonic()
+            started = time.monotonic()
             arena.wait_bound(20)
-            arena.wait_calm()
-            _every_binding_has_its_event(arena)
-            _the_clock_was_seen(arena, clock, "p")
+            arena.wait_settled()
+            _wait_for_events_of_all_bindings(arena)
+            _check_event_times(arena, clock, "p")
         arena.verify()
-    arena.tell(
+    arena.report(
         pods=20,
-        faults=f"{proxy.injected['409']} conflicts, the clock a day back",
-        seconds_until_all_bound=f"{arena.ledger.latest() - began:.1f}",
+        faults=f"{proxy.injected['409']} conflicts, the clock stepped one day back",
+        seconds_until_all_bound=f"{arena.ledger.last_binding_at() - started:.1f}",
     )
 
 
-def test_the_process_stands_still_for_a_while(arena: Arena) -> None:
-    """A machine that is suspended, or has nothing left for us: afterwards every timeout is over at once."""
+def test_a_suspended_process_recovers(arena: Arena) -> None:
+    """As on a suspended or starved machine: all timeouts have expired when the process resumes."""
     arena.nodes(40, pods="12")
     with arena.running(None, "--pod-intake=kopf") as operator:
-        with arena.filling(PODS, 60):
+        with arena.creating_pods(PODS, 60):
             for _ in range(2):
                 arena.wait_bound(arena.bound() + 10)
                 operator.process.pause()
@@ -138,12 +138,12 @@ def test_the_process_stands_still_for_a_while(arena: Arena) -> None:
                 operator.process.resume()
             back = time.monotonic()
         arena.wait_bound(PODS)
-        arena.wait_calm()
+        arena.wait_settled()
     arena.verify()
-    arena.tell(
+    arena.report(
         pods=PODS,
-        faults="stopped twice for 3 s",
-        seconds_to_recover=f"{max(0.0, arena.ledger.latest() - back):.1f}",
+        faults="suspended twice for 3 s",
+        seconds_to_recover=f"{max(0.0, arena.ledger.last_binding_at() - back):.1f}",
     )
 
 
@@ -154,23 +154,23 @@ def _step_while(alive: Any, clock: SteppingClock, turns: Iterator[int]) -> None:
             clock.step(step)
 
 
-def _the_clock_was_seen(arena: Arena, clock: SteppingClock, prefix: str) -> None:
-    """What was told of these pods has the time of the stepped clock: without that the test would say nothing."""
-    told = [
+def _check_event_times(arena: Arena, clock: SteppingClock, prefix: str) -> None:
+    """The events of these pods have times of the stepped clock. Otherwise the clock had no effect and the test would prove nothing."""
+    times = [
         event["eventTime"]
         for event in kit.events(arena.cluster, arena.namespace, "Scheduled")
         if event["regarding"]["name"].startswith(prefix)
     ]
     now = time.time() + clock.ahead
-    off = [abs(datetime.fromisoformat(at).timestamp() - now) for at in told]
-    assert max(off) < abs(clock.ahead) / 4, f"ahead by {clock.ahead}, but off by {off}"
+    off = [abs(datetime.fromisoformat(at).timestamp() - now) for at in times]
+    assert max(off) < abs(clock.ahead) / 4, f"the clock is ahead by {clock.ahead}, but the events are off by {off}"
 
 
-def _every_binding_has_its_event(arena: Arena) -> None:
-    """None is lost for its name, which is made of the time."""
+def _wait_for_events_of_all_bindings(arena: Arena) -> None:
+    """Event names contain the time, so events with equal names could overwrite each other."""
 
     def missing() -> int:
-        told = {event["regarding"]["uid"] for event in kit.events(arena.cluster, arena.namespace, "Scheduled")}
-        return len(arena.ledger.bindings.keys() - told)
+        announced = {event["regarding"]["uid"] for event in kit.events(arena.cluster, arena.namespace, "Scheduled")}
+        return len(arena.ledger.bindings.keys() - announced)
 
-    wait_until(lambda: missing() == 0, 30, "every pod that was bound has an event")
+    wait_until(lambda: missing() == 0, 30, "every bound pod has an event")

@@ -1,4 +1,4 @@
-"""Pod groups while the operator is killed in the middle of binding them: in the end each is whole, or not there."""
+"""The operator is killed while it binds pod groups. In the end each group is bound completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from podwright.core.objects.pod_group import GROUP_LABEL
 from podwright.testing import wait_until
 from support.control_plane import operator_process as kit
-from support.faults.kit import Arena
+from support.faults.arena import Arena
 from support.faults.proxy import FaultProxy, Faults, is_binding
 
 CRD = Path(__file__).parents[2] / "crds" / "gangs" / "scheduling.x-k8s.io_podgroups.yaml"
@@ -26,7 +26,7 @@ FIT = 7
 
 @pytest.fixture
 def gangs(arena: Arena) -> Arena:
-    """Nodes that hold FIT gangs and no pod more, and GANGS gangs that want them."""
+    """Nodes with room for exactly FIT gangs, and GANGS pending gangs."""
     arena.cluster.apply(CRD)
     wait_until(lambda: arena.cluster.client.raw("GET", GROUPS)[0] == 200, 30, "the API server serves pod groups")
     arena.nodes(FIT * SIZE // 4, cpu="4")
@@ -52,32 +52,32 @@ def placed(arena: Arena) -> Counter[str]:
     )
 
 
-def test_gangs_are_whole_although_the_operator_is_killed_while_it_binds_them(gangs: Arena) -> None:
-    chance = random.Random(5)
+def test_gangs_are_bound_completely_although_the_operator_is_killed_while_binding(gangs: Arena) -> None:
+    randomness = random.Random(5)
     kills = int(os.environ.get("PODWRIGHT_KILLS", "4"))
-    halves = 0
+    partial = 0
     with FaultProxy(gangs.cluster) as proxy:
         proxy.faults = [Faults({}, is_binding, delay=1.0)]
         for _ in range(kills):
             operator = gangs.start(proxy, "--pod-intake=watch", ready=False)
             operator.process.wait_ready(lambda operator=operator: operator.ready, 60)
-            time.sleep(chance.uniform(0.1, 0.6))
+            time.sleep(randomness.uniform(0.1, 0.6))
             os.kill(operator.process.pid, signal.SIGKILL)
             operator.process.wait(10)
-            halves += sum(0 < count < SIZE for count in placed(gangs).values())
+            partial += sum(0 < count < SIZE for count in placed(gangs).values())
         proxy.faults = []
-        began = time.monotonic()
-        with gangs.running(proxy, "--pod-intake=watch", warm=False) as operator:
-            wait_until(lambda: sum(placed(gangs).values()) == FIT * SIZE, 60, "as many gangs as fit are bound")
-            gangs.wait_calm()
+        started = time.monotonic()
+        with gangs.running(proxy, "--pod-intake=watch", warm_up=False) as operator:
+            wait_until(lambda: sum(placed(gangs).values()) == FIT * SIZE, 60, "all gangs that fit are bound")
+            gangs.wait_settled()
             gangs.verify()
-            assert halves > 0, "no kill came in the middle"
+            assert partial > 0, "no kill interrupted the binding of a gang"
             assert placed(gangs) == dict.fromkeys(placed(gangs), SIZE)
             assert len(placed(gangs)) == FIT
-            recovered = max(0.0, gangs.ledger.latest() - began)
-            gangs.emptied(operator)  # of gangs that were broken off nothing is counted for ever
-    gangs.tell(
+            recovered = max(0.0, gangs.ledger.last_binding_at() - started)
+            gangs.empty(operator)  # the operator keeps nothing of interrupted gangs
+    gangs.report(
         pods=GANGS * SIZE,
-        faults=f"{kills} times SIGKILL, {halves} gangs broken off",
+        faults=f"{kills} times SIGKILL, {partial} gangs interrupted",
         seconds_from_last_start_to_all_bound=f"{recovered:.1f}",
     )

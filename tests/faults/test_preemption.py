@@ -1,45 +1,45 @@
-"""Important pods preempt while the requests that mark and delete their victims go wrong."""
+"""Pods preempt while the requests that mark and delete their victims fail."""
 
 from __future__ import annotations
 
 import time
 
 from support.control_plane import operator_process as kit
-from support.faults.kit import Arena
-from support.faults.proxy import ANSWER_LOST, CUT, FaultProxy, Faults, is_write
+from support.faults.arena import Arena
+from support.faults.proxy import CUT, RESPONSE_LOST, FaultProxy, Faults, is_write
 
 NODES = 12
 HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "faults-high"}, "value": 9}
 
 
-def test_no_more_victims_than_needed_although_requests_go_wrong(arena: Arena) -> None:
-    """Each node holds two pods of 2 CPUs, and each important pod needs the room of one of them."""
+def test_failing_requests_cause_no_extra_victims(arena: Arena) -> None:
+    """Each node is full with two pods of 2 CPUs, and each preemptor needs the room of one of them."""
     cluster = arena.cluster
     cluster.apply(HIGH)
     arena.nodes(NODES)
     with FaultProxy(cluster) as proxy, arena.running(proxy, "--pod-intake=watch"):
         arena.pods(2 * NODES, "low", cpu="2")
         arena.wait_bound(2 * NODES)
-        proxy.faults = [Faults({CUT: 0.1, ANSWER_LOST: 0.1, "500": 0.1, "429": 0.05}, is_write)]
-        began = time.monotonic()
+        proxy.faults = [Faults({CUT: 0.1, RESPONSE_LOST: 0.1, "500": 0.1, "429": 0.05}, is_write)]
+        started = time.monotonic()
         arena.pods(NODES, "high", cpu="2", priorityClassName="faults-high")
-        deadline = began + 90
+        deadline = started + 90
         while arena.bound() < 3 * NODES and time.monotonic() < deadline:
-            for raw in kit.pods(cluster, arena.namespace):  # no kubelet ends them
+            for raw in kit.pods(cluster, arena.namespace):  # there is no kubelet to end them
                 if raw["metadata"].get("deletionTimestamp"):
                     cluster.client.delete(arena.pod(raw["metadata"]["name"]))
             time.sleep(0.2)
         arena.wait_bound(3 * NODES, 5)
         proxy.faults = []
-        arena.wait_calm()
+        arena.wait_settled()
     arena.verify()
-    left = [raw["metadata"]["name"] for raw in kit.pods(cluster, arena.namespace)]
-    assert sum(name.startswith("low") for name in left) == NODES
-    told = kit.events(cluster, arena.namespace, "Preempted")
-    assert len({event["regarding"]["uid"] for event in told}) <= NODES
-    arena.tell(
+    remaining = [raw["metadata"]["name"] for raw in kit.pods(cluster, arena.namespace)]
+    assert sum(name.startswith("low") for name in remaining) == NODES
+    preempted = kit.events(cluster, arena.namespace, "Preempted")
+    assert len({event["regarding"]["uid"] for event in preempted}) <= NODES
+    arena.report(
         pods=3 * NODES,
         victims=NODES,
         faults=dict(proxy.injected),
-        seconds_until_all_bound=f"{arena.ledger.latest() - began:.1f}",
+        seconds_until_all_bound=f"{arena.ledger.last_binding_at() - started:.1f}",
     )

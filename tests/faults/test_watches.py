@@ -1,4 +1,4 @@
-"""Watches that end, fall silent, or bring events twice, late or not at all."""
+"""Watches are closed, stall, or deliver events twice, late or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from podwright.testing import wait_until
-from support.faults.kit import Arena
+from support.faults.arena import Arena
 from support.faults.proxy import FaultProxy, Watch
 
 PODS = 300
@@ -17,57 +17,59 @@ PODS_PATH = "/api/v1/pods"
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
-def test_watches_are_closed_and_expired_over_and_over(arena: Arena, intake: str) -> None:
+def test_pods_are_scheduled_while_watches_are_closed_and_expire(arena: Arena, intake: str) -> None:
     arena.nodes(40, pods="12")
     with FaultProxy(arena.cluster) as proxy, arena.running(proxy, f"--pod-intake={intake}"):
-        with arena.filling(PODS, 80) as filling:
-            for expire in iter(filling.is_alive, False):
+        with arena.creating_pods(PODS, 80) as creating:
+            for expire in iter(creating.is_alive, False):
                 assert expire
                 proxy.close_watches()
                 time.sleep(0.3)
                 proxy.expire_watches()
                 time.sleep(0.3)
-        filled = time.monotonic()
+        created = time.monotonic()
         arena.wait_bound(PODS)
-        arena.wait_calm()
+        arena.wait_settled()
     arena.verify()
     assert min(proxy.injected["watch closed"], proxy.injected["watch ended by an error (410)"]) > 0
-    recovered = max(0.0, arena.ledger.latest() - filled)
-    arena.tell(pods=PODS, faults=dict(proxy.injected), seconds_to_recover=f"{recovered:.1f}")
+    recovered = max(0.0, arena.ledger.last_binding_at() - created)
+    arena.report(pods=PODS, faults=dict(proxy.injected), seconds_to_recover=f"{recovered:.1f}")
 
 
-def test_errors_in_watches_end_kopf_but_not_the_scheduler(arena: Arena) -> None:
+def test_errors_in_watches_restart_kopf_but_not_the_scheduler(arena: Arena) -> None:
     arena.nodes(10, pods="12")
     with FaultProxy(arena.cluster) as proxy, arena.running(proxy, "--pod-intake=kopf") as operator:
         for i in range(2):
             arena.pods(20, f"before{i}-")
             arena.wait_bound(20 * (i + 1))
             assert proxy.expire_watches(code=500, reason="InternalError") > 0
-        began = time.monotonic()
+        started = time.monotonic()
         arena.pods(20, "after")
         arena.wait_bound(60)
-        arena.wait_calm()
+        arena.wait_settled()
         assert "restarting Kopf" in operator.log()
     arena.verify()
-    arena.tell(pods=60, faults=dict(proxy.injected), seconds_to_recover=f"{arena.ledger.latest() - began:.1f}")
+    arena.report(
+        pods=60, faults=dict(proxy.injected), seconds_to_recover=f"{arena.ledger.last_binding_at() - started:.1f}"
+    )
 
 
 class Disorder:
-    """Events come twice, or after the one that follows them. The events of one object keep their order."""
+    """Delivers some events twice, and some after their successor. Events of one object keep their order."""
 
     def __init__(self, share: float, counted: dict[str, int]) -> None:
-        self._chance = random.Random(3)
+        self._random = random.Random(3)
         self._share = share
         self._held: dict[Watch, tuple[str, bytes]] = {}
         self._counted = counted
 
     def __call__(self, watch: Watch, line: bytes) -> Iterator[bytes]:
-        drawn = self._chance.random()
+        drawn = self._random.random()
         held = self._held.pop(watch, None)
         name = line.split(b'"name":"', 1)[-1].split(b'"', 1)[0].decode()
         if held is not None:
-            late = [line, held[1]] if held[0] != name else [held[1], line]
-            yield from late
+            swapped = [line, held[1]] if held[0] != name else [held[1], line]
+            yield from swapped
         elif drawn < self._share and b'"BOOKMARK"' not in line:
             self._counted["late"] += 1
             self._held[watch] = (name, line)
@@ -79,54 +81,54 @@ class Disorder:
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
-def test_events_that_come_twice_or_late_change_nothing(arena: Arena, intake: str) -> None:
+def test_duplicate_and_late_events_do_no_harm(arena: Arena, intake: str) -> None:
     arena.nodes(40, pods="12")
     counted = {"late": 0, "twice": 0}
     with FaultProxy(arena.cluster) as proxy, arena.running(proxy, f"--pod-intake={intake}"):
         proxy.tamper = Disorder(0.1, counted)
-        began = time.monotonic()
+        started = time.monotonic()
         arena.pods(PODS)
-        # The last event of a stream may still be held back: something more has to happen.
+        # The last event of a watch may still be held, until another one follows.
         arena.wait_bound(PODS - 2)
         arena.pods(3, "push")
         arena.wait_bound(PODS + 1)
         assert proxy.close_watches() > 0
         arena.wait_bound(PODS + 3)
-        arena.wait_calm()
+        arena.wait_settled()
     arena.verify()
     assert min(counted.values()) > 10
-    seconds = arena.ledger.latest() - began
-    arena.tell(pods=PODS + 3, faults=counted, seconds_until_all_bound=f"{seconds:.1f}")
+    seconds = arena.ledger.last_binding_at() - started
+    arena.report(pods=PODS + 3, faults=counted, seconds_until_all_bound=f"{seconds:.1f}")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
-def test_watches_that_stall_silently_are_noticed(arena: Arena, intake: str) -> None:
+def test_silently_stalled_watches_are_detected(arena: Arena, intake: str) -> None:
     arena.nodes(10, pods="12")
     with FaultProxy(arena.cluster) as proxy, arena.running(proxy, f"--pod-intake={intake}"):
         arena.pods(10)
         arena.wait_bound(10)
         stalled = proxy.stall_watches()
         assert stalled > 0
-        began = time.monotonic()
+        started = time.monotonic()
         arena.nodes(10, first=10, pods="12")
         arena.pods(150, "later")
         arena.wait_bound(160, 120)
-        arena.wait_calm()
+        arena.wait_settled()
     arena.verify()
-    recovered = arena.ledger.latest() - began
-    arena.tell(pods=160, faults=f"{stalled} watches stalled", seconds_until_noticed_and_all_bound=f"{recovered:.1f}")
+    recovered = arena.ledger.last_binding_at() - started
+    arena.report(pods=160, faults=f"{stalled} watches stalled", seconds_until_detected_and_all_bound=f"{recovered:.1f}")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
-def test_events_of_pods_that_never_come_are_made_good(arena: Arena, intake: str) -> None:
-    """New pods, confirmations of our own Bindings and deletions of waiting pods are not told by the watch."""
+def test_audits_detect_lost_events_of_pods(arena: Arena, intake: str) -> None:
+    """The watch loses events of new pods, confirmations of Bindings, and deletions of pending pods."""
     arena.nodes(10, pods="12")
-    chance, lost = random.Random(5), {"lost": 0}
+    randomness, lost = random.Random(5), {"lost": 0}
 
     def lossy(watch: Watch, line: bytes) -> Iterable[bytes]:
-        if watch.path == PODS_PATH and b'"BOOKMARK"' not in line and chance.random() < 0.3:
+        if watch.path == PODS_PATH and b'"BOOKMARK"' not in line and randomness.random() < 0.3:
             lost["lost"] += 1
             return ()
         return (line,)
@@ -137,14 +139,14 @@ def test_events_of_pods_that_never_come_are_made_good(arena: Arena, intake: str)
         arena.pods(10, "huge", cpu="100")
         waiting = lambda: operator.metric("scheduler_pending_pods", queue="unschedulable")  # noqa: E731
         arena.wait_bound(100, 150)
-        arena.wait_calm()
+        arena.wait_settled()
         for i in range(10):
             arena.cluster.client.delete(arena.pod(f"huge{i}"))
-        gone = time.monotonic()
-        wait_until(lambda: waiting() == 0, 150, "pods that are gone are forgotten")
-        forgotten = time.monotonic() - gone
+        deleted = time.monotonic()
+        wait_until(lambda: waiting() == 0, 150, "the operator has dropped the deleted pods")
+        dropped = time.monotonic() - deleted
         assumed = lambda: operator.metric("scheduler_cache_size", type="assumed_pods")  # noqa: E731
         wait_until(lambda: assumed() == 0, 90, "every binding is confirmed")
     arena.verify()
     assert lost["lost"] > 0
-    arena.tell(pods=110, faults=lost, seconds_until_deleted_pods_were_forgotten=f"{forgotten:.1f}")
+    arena.report(pods=110, faults=lost, seconds_until_deleted_pods_were_dropped=f"{dropped:.1f}")

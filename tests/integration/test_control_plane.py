@@ -1,4 +1,4 @@
-"""The control plane itself: up, whole, as a real one, and gone without a trace."""
+"""The test control plane starts, behaves like a real one, and leaves nothing behind."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ from podwright.testing import (
 
 
 def running(pid: int) -> bool:
-    """Whether a process runs; one that is dead but not reaped does not."""
+    """Whether a process runs. A zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -39,34 +39,34 @@ def phase(cluster: ControlPlane, body: dict) -> str:
     return cluster.client.read(body)["status"]["phase"]
 
 
-def test_the_server_calls_itself_by_the_pinned_version(control_plane):
+def test_the_api_server_reports_the_pinned_version(control_plane):
     pinned = control_plane.binaries.versions.kubernetes
     assert control_plane.client.get("/version")["gitVersion"] == f"v{pinned}"
     assert f"Client Version: v{pinned}" in control_plane.kubectl("version")
 
 
-def test_kubectl_sees_what_the_client_created(empty_cluster):
+def test_kubectl_lists_objects_that_the_client_created(empty_cluster):
     empty_cluster.client.create(node("blue", cpu="2"))
     assert empty_cluster.kubectl("get", "nodes", "-o", "name") == "node/blue\n"
 
 
-def test_a_new_node_has_no_taint_that_only_a_controller_would_remove(empty_cluster):
+def test_a_new_node_has_no_taints(empty_cluster):
     created = empty_cluster.client.create(node("untainted"))
     assert created["spec"].get("taints") is None
 
 
-def test_a_failing_kubectl_raises_with_what_it_said(control_plane):
+def test_a_failing_kubectl_raises_with_its_output(control_plane):
     with pytest.raises(KubectlError, match='"nothing-here" not found'):
         control_plane.kubectl("get", "node", "nothing-here")
 
 
-def test_a_refused_request_raises_with_code_and_reason(control_plane):
-    with pytest.raises(ApiError) as refused:
+def test_a_rejected_request_raises_with_status_and_reason(control_plane):
+    with pytest.raises(ApiError) as rejected:
         control_plane.client.read(node("nothing-here"))
-    assert (refused.value.status, refused.value.reason) == (404, "NotFound")
+    assert (rejected.value.status, rejected.value.reason) == (404, "NotFound")
 
 
-def test_bulk_creates_and_deletes_all(empty_cluster, namespace):
+def test_bulk_creates_and_deletes_all_objects(empty_cluster, namespace):
     pods = [pod(f"pod-{number}", namespace) for number in range(100)]
     answers = empty_cluster.bulk.create(pods)
     assert [answer["metadata"]["name"] for answer in answers] == [body["metadata"]["name"] for body in pods]
@@ -79,33 +79,33 @@ async def test_bulk_works_inside_a_running_event_loop(control_plane, namespace):
     assert len(control_plane.bulk.create([pod("one", namespace)])) == 1
 
 
-def test_a_bulk_request_that_is_refused_raises(control_plane, namespace):
-    with pytest.raises(ExceptionGroup) as refused:
+def test_a_rejected_bulk_request_raises(control_plane, namespace):
+    with pytest.raises(ExceptionGroup) as rejected:
         control_plane.bulk.create([pod("Not A Name", namespace)])
-    assert refused.group_contains(ApiError, match="Invalid")
+    assert rejected.group_contains(ApiError, match="Invalid")
 
 
-def test_a_test_may_leave_things_in_its_namespace(control_plane, namespace):
+def test_a_test_may_leave_objects_in_its_namespace(control_plane, namespace):
     assert namespace in control_plane.kubectl("get", "namespaces")
     control_plane.client.create(pod("left-behind", namespace))
 
 
-def test_nothing_of_earlier_tests_is_left(empty_cluster):
+def test_objects_of_earlier_tests_are_removed(empty_cluster):
     assert empty_cluster.client.items("/api/v1/pods") == []
     assert empty_cluster.client.items("/api/v1/nodes") == []
     namespaces = empty_cluster.client.items("/api/v1/namespaces")
-    # Without its controller a namespace that was deleted stays Terminating; what manifests/base brought stays on purpose.
+    # Without a controller, a deleted namespace stays Terminating. The namespace of manifests/base stays on purpose.
     names = {item["metadata"]["name"] for item in namespaces if item["status"]["phase"] == "Active"}
     assert names - {"podwright-system"} == {"default", "kube-node-lease", "kube-public", "kube-system"}
 
 
 class TestServiceAccounts:
-    def test_an_account_without_a_role_may_do_nothing(self, control_plane, namespace):
+    def test_an_account_without_a_role_has_no_rights(self, control_plane, namespace):
         login = control_plane.service_account_kubeconfig(namespace, "nobody")
         with pytest.raises(KubectlError, match=f"system:serviceaccount:{namespace}:nobody.*cannot list"):
             control_plane.kubectl("get", "pods", kubeconfig=login)
 
-    def test_an_account_may_do_what_its_role_grants(self, control_plane, namespace):
+    def test_an_account_has_the_rights_of_its_role(self, control_plane, namespace):
         login = control_plane.service_account_kubeconfig(namespace, "reader")
         control_plane.kubectl("create", "role", "reader", "--verb=list", "--resource=pods", "-n", namespace)
         control_plane.kubectl(
@@ -114,17 +114,17 @@ class TestServiceAccounts:
         wait_until(
             lambda: control_plane.kubectl("auth", "can-i", "list", "pods", kubeconfig=login) == "yes\n",
             10,
-            "the role is in force",
+            "the role takes effect",
         )
         assert control_plane.kubectl("get", "pods", "-o", "name", kubeconfig=login) == ""
 
-    def test_a_user_by_name_is_bound_by_rbac(self, control_plane):
+    def test_a_named_user_is_subject_to_rbac(self, control_plane):
         login = control_plane.user_kubeconfig("jane", "system:authenticated")
         with pytest.raises(KubectlError, match='User "jane" cannot list'):
             control_plane.kubectl("get", "nodes", kubeconfig=login)
 
 
-class TestCompanions:
+class TestComponents:
     def test_the_scheduler_places_a_pod(self, empty_cluster, namespace):
         scheduler = empty_cluster.start_scheduler()
         try:
@@ -155,8 +155,8 @@ class TestCompanions:
         try:
             empty_cluster.client.create(node("only"))
             empty_cluster.kubectl("create", "deployment", "web", "--image=web", "--replicas=3", "-n", namespace)
-            said = empty_cluster.kubectl("rollout", "status", "deployment/web", "-n", namespace, "--timeout=60s")
-            assert "successfully rolled out" in said
+            output = empty_cluster.kubectl("rollout", "status", "deployment/web", "-n", namespace, "--timeout=60s")
+            assert "successfully rolled out" in output
             empty_cluster.kubectl("delete", "deployment", "web", "-n", namespace, "--cascade=foreground")
         finally:
             for server in reversed(started):
@@ -164,7 +164,7 @@ class TestCompanions:
 
 
 class TestOptions:
-    def test_feature_gates_and_api_versions_can_be_switched(self, binaries):
+    def test_feature_gates_and_api_versions_can_be_enabled(self, binaries):
         versions = {"scheduling.k8s.io/v1beta1": True}
         with ControlPlane(
             binaries=binaries, feature_gates={"GenericWorkload": True}, runtime_config=versions
@@ -173,7 +173,7 @@ class TestOptions:
             assert "podgroups" in {resource["name"] for resource in served}
             cluster.start_scheduler()
 
-    def test_admission_plugins_are_a_choice(self, binaries):
+    def test_admission_plugins_can_be_enabled(self, binaries):
         with ControlPlane(binaries=binaries, disabled_admission=()) as cluster:
             taints = cluster.client.create(node("tainted"))["spec"]["taints"]
             assert [taint["key"] for taint in taints] == ["node.kubernetes.io/not-ready"]
@@ -182,15 +182,15 @@ class TestOptions:
 
 
 class TestFaults:
-    def test_a_frozen_api_server_goes_on_when_it_is_resumed(self, binaries):
+    def test_a_paused_api_server_continues_when_it_is_resumed(self, binaries):
         with ControlPlane(binaries=binaries) as cluster:
             cluster.api_server.pause()
-            frozen = Client("127.0.0.1", int(cluster.url.rsplit(":", 1)[1]), cluster.certificate_authority, "", 0.5)
-            assert not frozen.ready()
+            paused = Client("127.0.0.1", int(cluster.url.rsplit(":", 1)[1]), cluster.certificate_authority, "", 0.5)
+            assert not paused.ready()
             cluster.api_server.resume()
             assert cluster.client.ready()
 
-    def test_etcd_and_the_api_server_come_back_with_their_data(self, binaries):
+    def test_restarted_etcd_and_api_server_keep_their_data(self, binaries):
         with ControlPlane(binaries=binaries) as cluster:
             cluster.client.create(node("kept"))
             cluster.api_server.kill()
@@ -199,7 +199,7 @@ class TestFaults:
             cluster.api_server.start()
             assert [item["metadata"]["name"] for item in cluster.client.items("/api/v1/nodes")] == ["kept"]
 
-    def test_saved_data_starts_another_cluster_and_is_left_as_it_was(self, binaries, tmp_path):
+    def test_saved_data_starts_other_clusters_and_stays_unchanged(self, binaries, tmp_path):
         with ControlPlane(binaries=binaries) as first:
             first.client.create(node("prepared"))
             first.save_data(tmp_path / "data")
@@ -208,7 +208,7 @@ class TestFaults:
                 assert copy.kubectl("get", "nodes", "-o", "name") == "node/prepared\n"
                 copy.client.delete(node("prepared"))
 
-    def test_a_server_that_does_not_start_is_an_error_with_its_log(self, binaries, capfd):
+    def test_a_server_that_fails_to_start_raises_with_its_log(self, binaries, capfd):
         cluster = ControlPlane(binaries=binaries, api_server_flags=["--no-such-flag"])
         with pytest.raises(ProcessError, match="unknown flag: --no-such-flag"):
             cluster.start()
@@ -217,7 +217,7 @@ class TestFaults:
         assert "no-such-flag" in (logs / "kube-apiserver.log").read_text()
         shutil.rmtree(cluster.folder)
 
-    def test_logs_stay_when_the_body_fails_and_go_when_it_does_not(self, binaries):
+    def test_logs_are_kept_only_when_the_block_fails(self, binaries):
         with ControlPlane(binaries=binaries) as fine:
             pass
         assert not fine.folder.exists()
@@ -231,11 +231,11 @@ class TestFaults:
     @pytest.mark.parametrize(
         "ending",
         [
-            pytest.param(signal.SIGKILL, id="the run is killed and can do nothing"),
-            pytest.param(signal.SIGTERM, id="the run is terminated"),
+            pytest.param(signal.SIGKILL, id="the owner is killed"),
+            pytest.param(signal.SIGTERM, id="the owner is terminated"),
         ],
     )
-    def test_nothing_outlives_the_process_that_started_it(self, binaries, ending):
+    def test_no_process_outlives_its_owner(self, binaries, ending):
         program = textwrap.dedent("""
             import time
             from concurrent.futures import ThreadPoolExecutor
@@ -255,25 +255,25 @@ class TestFaults:
         os.kill(owner.pid, ending)
         owner.wait()
         owner.stdout.close()
-        wait_until(lambda: not any(running(pid) for pid in pids), 10, "all children are dead")
+        wait_until(lambda: not any(running(pid) for pid in pids), 10, "all children have ended")
 
         with ControlPlane(binaries=binaries):
-            assert not Path(folder).exists(), "the next control plane tidies up"
+            assert not Path(folder).exists(), "the next control plane removes the folder"
 
 
-def test_the_command_line_keeps_a_cluster_until_it_is_interrupted(binaries: Binaries):
+def test_the_command_line_runs_a_cluster_until_it_is_interrupted(binaries: Binaries):
     command = [sys.executable, "-m", "podwright.testing", "up", "--nodes", "2"]
     owner = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     kubeconfig = Path(owner.stdout.readline().strip())
-    said = subprocess.run(
+    listed = subprocess.run(
         [binaries.path("kubectl"), f"--kubeconfig={kubeconfig}", "get", "nodes", "-o", "name"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert said.stdout.split() == ["node/node-0", "node/node-1"]
+    assert listed.stdout.split() == ["node/node-0", "node/node-1"]
     owner.send_signal(signal.SIGINT)
-    _, told = owner.communicate()
-    assert f"its kubectl: {binaries.path('kubectl')}\n" in told
+    _, errors = owner.communicate()
+    assert f"its kubectl: {binaries.path('kubectl')}\n" in errors
     assert owner.returncode == 0
     assert not kubeconfig.exists()

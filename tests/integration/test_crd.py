@@ -1,4 +1,4 @@
-"""The CRD on the real API server: what is accepted, what is refused and how, and what kubectl shows."""
+"""The SchedulerPolicy CRD on the real API server: validation, defaults, and kubectl's output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROUP = "/apis/podwright.dev/v1alpha1/schedulerpolicies"
 
 @pytest.fixture(scope="module")
 def served(control_plane: ControlPlane) -> ControlPlane:
-    """The control plane, with the CRD established. It stays: other tests need it, too."""
+    """The control plane with the CRD established. The CRD stays, since other tests need it."""
     control_plane.apply(files.CRD)
     control_plane.kubectl("wait", "--for=condition=Established", f"crd/{files.load(files.CRD)['metadata']['name']}")
     wait_until(lambda: control_plane.client.raw("GET", GROUP)[0] == 200, 30, "the API server serves policies")
@@ -25,7 +25,7 @@ def served(control_plane: ControlPlane) -> ControlPlane:
 
 @pytest.fixture
 def name(served: ControlPlane) -> Iterator[str]:
-    """The name of a policy that is deleted afterwards."""
+    """A policy name. A policy of that name is deleted after the test."""
     name = f"p-{uuid.uuid4().hex[:8]}"
     yield name
     served.kubectl("delete", "spol", name, "--ignore-not-found")
@@ -35,7 +35,7 @@ def policy(name, spec):
     return {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": name}, "spec": spec}
 
 
-def test_the_api_server_finds_nothing_wrong_with_the_crd(served):
+def test_the_api_server_establishes_the_crd(served):
     crd = served.client.get(
         f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{files.load(files.CRD)['metadata']['name']}"
     )
@@ -45,14 +45,14 @@ def test_the_api_server_finds_nothing_wrong_with_the_crd(served):
 
 
 def explained(served: ControlPlane) -> bool:
-    """Whether kubectl finds the schema, which the API server publishes a moment after it serves the kind."""
+    """Whether kubectl finds the schema, which the API server publishes some time after it serves the kind."""
     try:
         return "FIELDS" in served.kubectl("explain", "schedulerpolicy.spec")
     except KubectlError:
         return False
 
 
-def test_explain_reads_well(served):
+def test_kubectl_explain_describes_every_field(served):
     wait_until(lambda: explained(served), 60, "the API server publishes the schema")
     spec = served.kubectl("explain", "schedulerpolicy.spec")
     for field in (
@@ -103,32 +103,32 @@ def test_columns_show_strategy_scheduler_name_and_acceptance(served, name):
     assert name in served.kubectl("get", "podwright")
 
 
-def test_status_is_not_changed_by_writing_the_spec(served, name):
+def test_writing_the_spec_does_not_change_the_status(served, name):
     served.apply(policy(name, {}) | {"status": {"observedGeneration": 7}})
     assert "status" not in served.client.get(f"{GROUP}/{name}")
 
 
-def test_args_of_plugins_are_kept_as_they_are(served, name):
+def test_plugin_args_are_stored_unchanged(served, name):
     args = {
         "scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 3}]},
-        "odd": [1, {"x": None}],
+        "other": [1, {"x": None}],
     }
     served.apply(policy(name, {"pluginConfig": [{"name": "NodeResourcesFit", "args": args}]}))
     kept = served.client.get(f"{GROUP}/{name}")["spec"]["pluginConfig"][0]["args"]
     assert kept["scoringStrategy"] == args["scoringStrategy"]
-    assert kept["odd"][0] == 1
+    assert kept["other"][0] == 1
 
 
 @pytest.mark.parametrize("path", files.each(files.EXAMPLES))
 def test_examples_are_accepted(served, path):
-    said = served.kubectl("apply", "--dry-run=server", "-f", str(path))
-    assert f"{path.stem} created" in said or f"{path.stem} configured" in said
+    output = served.kubectl("apply", "--dry-run=server", "-f", str(path))
+    assert f"{path.stem} created" in output or f"{path.stem} configured" in output
 
 
 @pytest.mark.parametrize("path", files.each(files.BAD))
-def test_bad_policies_are_refused_naming_the_field(served, path):
+def test_invalid_policies_are_rejected_with_the_name_of_the_field(served, path):
     with pytest.raises(KubectlError) as caught:
         served.kubectl("apply", "-f", str(path))
-    said = re.sub(r"Invalid value: \"\{.*?\}\":", "", str(caught.value))
+    output = re.sub(r"Invalid value: \"\{.*?\}\":", "", str(caught.value))
     field = files.wrong_field(path)
-    assert re.search(rf"(^|[\s\"]){re.escape(field)}(?!\w)", said), said
+    assert re.search(rf"(^|[\s\"]){re.escape(field)}(?!\w)", output), output

@@ -1,4 +1,4 @@
-"""Pod groups of the custom resource on the real API server: what their status says, and that they may come and go."""
+"""Pod groups of the custom resource on the real API server: their status, and a CRD that is installed and removed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def case(installed: ControlPlane, empty_cluster: ControlPlane, namespace: str) -
     remove_groups(empty_cluster, namespace)
 
 
-def test_a_custom_group_shows_in_its_status_how_far_it_is(case):
+def test_the_status_of_a_custom_group_shows_its_progress(case):
     case.nodes(2)
     with kit.running(case.cluster, "--pod-intake=watch"):
         group = case.custom_group("train", 3)
@@ -55,7 +55,7 @@ def test_a_custom_group_shows_in_its_status_how_far_it_is(case):
         assert case.cluster.client.read(group)["metadata"]["resourceVersion"] == version
 
 
-def test_a_custom_group_says_why_it_waits_and_when_a_member_fails(case):
+def test_the_status_of_a_custom_group_explains_why_it_waits_and_shows_failed_members(case):
     case.nodes(1)
     with kit.running(case.cluster, "--pod-intake=watch"):
         group = case.custom_group("train", 3)
@@ -72,7 +72,7 @@ def test_a_custom_group_says_why_it_waits_and_when_a_member_fails(case):
         assert (status["running"], status["failed"]) == (2, 1)
 
 
-def test_an_operator_that_starts_anew_goes_on_with_a_custom_groups_status(case):
+def test_a_restarted_operator_continues_the_status_of_a_custom_group(case):
     case.nodes(2)
     with kit.running(case.cluster, "--pod-intake=watch"):
         group = case.custom_group("train", 3)
@@ -82,21 +82,21 @@ def test_an_operator_that_starts_anew_goes_on_with_a_custom_groups_status(case):
         status = case.wait_phase(group, "Running")
     case.set_phase(["train-0"], "Succeeded")
     with kit.running(case.cluster, "--pod-intake=watch"):
-        wait_until(lambda: case.status(group).get("succeeded") == 1, 60, "one has succeeded")
+        wait_until(lambda: case.status(group).get("succeeded") == 1, 60, "one member has succeeded")
         assert case.status(group) == status | {"running": 2, "succeeded": 1}
 
 
-def test_a_pod_of_another_scheduler_does_not_make_a_custom_group_complete(case):
+def test_pods_of_other_schedulers_do_not_count_as_members_of_a_custom_group(case):
     case.nodes(2)
     with kit.running(case.cluster, "--pod-intake=watch"):
         group = case.custom_group("train", 3)
         case.members("train", range(2), custom=True)
-        case.members("train", [2], custom=True, scheduler="somebody-else")
+        case.members("train", [2], custom=True, scheduler="other-scheduler")
         case.wait_phase(group, "Pending")
         case.wait_passed_over("train")
 
 
-def test_min_resources_hold_a_custom_group_back(case):
+def test_a_custom_group_waits_for_its_min_resources(case):
     case.nodes(2)
     with kit.running(case.cluster, "--pod-intake=watch"):
         group = case.custom_group("train", 2, minResources={"cpu": "5"})
@@ -107,14 +107,16 @@ def test_min_resources_hold_a_custom_group_back(case):
 
 
 @pytest.mark.slow
-def test_the_custom_resource_may_come_and_go_while_the_operator_runs(case):
+def test_the_custom_resource_can_be_installed_and_removed_while_the_operator_runs(case):
     case.nodes(4)
     remove_crd(case.cluster)
     with kit.running(case.cluster, "--pod-intake=watch") as operator:
         case.members("early", range(2), custom=True)
         case.wait_placed("early", 2)
         install_crd(case.cluster)
-        wait_until(lambda: "x-k8s.io/v1alpha1 are scheduled as groups" in operator.log(), 30, "it is noticed")
+        wait_until(
+            lambda: "x-k8s.io/v1alpha1 are scheduled as groups" in operator.log(), 30, "the operator detects the CRD"
+        )
         case.members("train", range(2), custom=True)
         case.wait_passed_over("train")
         group = case.custom_group("train", 3)
@@ -122,15 +124,15 @@ def test_the_custom_resource_may_come_and_go_while_the_operator_runs(case):
         case.wait_placed("train", 3)
         case.wait_phase(group, "Scheduled")
         remove_crd(case.cluster)
-        wait_until(lambda: "x-k8s.io/v1alpha1 are gone" in operator.log(), 90, "that is noticed, too")
+        wait_until(lambda: "x-k8s.io/v1alpha1 are gone" in operator.log(), 90, "the operator detects its removal")
         case.members("late", range(2), custom=True)
         case.wait_placed("late", 2)
     install_crd(case.cluster)
     assert "Traceback" not in operator.log()
 
 
-def test_an_api_server_that_restarts_lets_no_group_go(case):
-    """While it starts it may say that it knows of no pod groups."""
+def test_groups_survive_a_restart_of_the_api_server(case):
+    """A starting API server may report that it does not serve pod groups yet."""
     case.nodes(2)
     with kit.running(case.cluster, "--pod-intake=watch") as operator:
         group = case.custom_group("train", 3)

@@ -1,4 +1,4 @@
-"""What the operator tells about itself and about pods, beside what kube-scheduler tells of the same cluster."""
+"""The operator's metrics of plugins and pods equal kube-scheduler's in the same cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
 
 OURS, THEIRS = "podwright", "default-scheduler"
-FOR_EVERYBODY = "--authorization-always-allow-paths=/readyz,/metrics,/metrics/resources"
+ALLOW_ANONYMOUS = "--authorization-always-allow-paths=/readyz,/metrics,/metrics/resources"
 SHAPES = {
     "limits": {
         "containers": [
@@ -47,7 +47,7 @@ def cluster(installed, empty_cluster):
 
 
 def read(url):
-    """The text of a GET; empty if nobody answers. Certificates are not looked at."""
+    """The body of a GET, or "" without a response. Does not verify certificates."""
     context = ssl._create_unverified_context() if url.startswith("https:") else None
     try:
         return urllib.request.urlopen(url, timeout=5, context=context).read().decode()
@@ -56,7 +56,7 @@ def read(url):
 
 
 def series(text, name=""):
-    """Values by metric and labels, those of pods that wait for kube-scheduler left out: it alone knows of these."""
+    """Values by metric and labels, without pending pods of kube-scheduler, which the operator does not watch."""
     found = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -68,22 +68,22 @@ def series(text, name=""):
 
 
 def evaluations(text):
-    """How often plugins were asked, but for those that were not."""
-    asked = series(text, "scheduler_plugin_evaluation_total")
+    """The number of evaluations by plugin and extension point, without zeros."""
+    counts = series(text, "scheduler_plugin_evaluation_total")
     return {
         (labels["plugin"], labels["extension_point"]): count
-        for key, count in asked.items()
+        for key, count in counts.items()
         if (labels := dict(key[1:])) and count
     }
 
 
-def test_what_is_told_of_pods_and_plugins_is_what_kube_scheduler_tells(cluster, namespace):
+def test_metrics_of_pods_and_plugins_equal_those_of_kube_scheduler(cluster, namespace):
     cluster.bulk.create(
         [node(f"n{i}", cpu="8", memory="16Gi", labels={"disk": "ssd" if i else "none"}) for i in range(3)]
     )
     port = free_port()
     scheduler = cluster.start_scheduler(
-        name="scheduler-that-tells", flags=[f"--secure-port={port}", FOR_EVERYBODY], wait=False
+        name="scheduler-with-metrics", flags=[f"--secure-port={port}", ALLOW_ANONYMOUS], wait=False
     )
     theirs = f"https://127.0.0.1:{port}/metrics"
     try:
@@ -98,7 +98,9 @@ def test_what_is_told_of_pods_and_plugins_is_what_kube_scheduler_tells(cluster, 
             kit.wait_bound(cluster, namespace, 2 * len(SHAPES) + 2, 30)
 
             wait_until(
-                lambda: evaluations(read(ours)) == evaluations(read(theirs)), 20, "both have asked plugins as often"
+                lambda: evaluations(read(ours)) == evaluations(read(theirs)),
+                20,
+                "both have evaluated plugins equally often",
             )
             assert evaluations(read(ours))["NodeAffinity", "Filter"] == 3
             for name in (OURS, THEIRS):
@@ -108,7 +110,7 @@ def test_what_is_told_of_pods_and_plugins_is_what_kube_scheduler_tells(cluster, 
                 mine, other = series(read(f"{ours}/resources")), series(read(f"{theirs}/resources"))
                 return any(("pod", f"big-{OURS}") in labels for labels in other) and mine == pytest.approx(other)
 
-            wait_until(pods_agree, 20, "both tell the same of pods")
+            wait_until(pods_agree, 20, "both report the same pod resources")
             posted = len(SHAPES) + 1
             wait_until(
                 lambda: operator.metric("rest_client_requests_total", code="201", method="POST") > posted,

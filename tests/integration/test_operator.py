@@ -1,4 +1,4 @@
-"""The operator on the real control plane: pods bound once and right, however it is started, and through kill -9."""
+"""The operator on the real control plane: it binds pods once, with every way to start it, and across kill -9."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def test_200_pods_over_50_nodes_are_bound_and_no_node_is_over_committed(cluster,
     with kit.running(cluster, f"--pod-intake={intake}"):
         cluster.bulk.create([pod(f"p{i}", namespace, scheduler=OURS, cpu="900m", memory="1Gi") for i in range(200)])
         kit.wait_bound(cluster, namespace, 200)
-        wait_until(lambda: len(kit.events(cluster, namespace, "Scheduled")) == 200, 30, "every binding has its event")
+        wait_until(lambda: len(kit.events(cluster, namespace, "Scheduled")) == 200, 30, "every binding has an event")
     assert kit.over_committed(cluster) == {}
     found = kit.pods(cluster, namespace)
     assert [kit.foreign_marks(raw) for raw in found] == [[]] * 200
     assert all(kit.decision(raw)["node"] == raw["spec"]["nodeName"] for raw in found)
-    told = {event["regarding"]["name"]: event["note"] for event in kit.events(cluster, namespace, "Scheduled")}
+    notes = {event["regarding"]["name"]: event["note"] for event in kit.events(cluster, namespace, "Scheduled")}
     for raw in found:
         name, place = raw["metadata"]["name"], raw["spec"]["nodeName"]
-        assert told[name] == f"Successfully assigned {namespace}/{name} to {place}"
+        assert notes[name] == f"Successfully assigned {namespace}/{name} to {place}"
 
 
 @pytest.mark.parametrize(
@@ -61,16 +61,16 @@ def test_200_pods_over_50_nodes_are_bound_and_no_node_is_over_committed(cluster,
         pytest.param("podwright run", {}, id="podwright run"),
         pytest.param("kopf run -m", {}, id="kopf run -m podwright.controllers"),
         pytest.param("kopf run FILE", {}, id="kopf run operator/main.py"),
-        pytest.param("kopf run -m", {"PODWRIGHT_POD_INTAKE": "watch"}, id="kopf run, pods through the reflector"),
+        pytest.param("kopf run -m", {"PODWRIGHT_POD_INTAKE": "watch"}, id="kopf run with the reflector's pod intake"),
     ],
 )
-def test_every_way_to_start_it_picks_up_waiting_pods_and_new_ones(cluster, namespace, way, environ):
+def test_existing_and_new_pods_are_bound_however_the_operator_is_started(cluster, namespace, way, environ):
     cluster.client.create(node("only"))
     cluster.client.create(pod("waiting", namespace, scheduler=OURS))
     with kit.running(cluster, way=way, environ=environ) as operator:
         kit.wait_bound(cluster, namespace, 1, 20)
         cluster.client.create(pod("new", namespace, scheduler=OURS))
-        cluster.client.create(pod("foreign", namespace, scheduler="somebody-else"))
+        cluster.client.create(pod("foreign", namespace, scheduler="other-scheduler"))
         kit.wait_bound(cluster, namespace, 2, 20)
         assert operator.metric("scheduler_schedule_attempts_total", result="scheduled", profile=OURS) == 2
     assert operator.process.returncode == 0
@@ -80,7 +80,7 @@ def test_every_way_to_start_it_picks_up_waiting_pods_and_new_ones(cluster, names
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
-def test_killed_in_the_middle_of_500_pods_the_next_one_binds_the_rest_once(cluster, namespace, intake):
+def test_after_a_kill_the_next_operator_binds_the_remaining_pods_once(cluster, namespace, intake):
     cluster.bulk.create([node(f"n{i}", cpu="4", memory="64Gi", pods="20") for i in range(30)])
     first = kit.start(cluster, f"--pod-intake={intake}")
     bodies = [pod(f"p{i}", namespace, scheduler=OURS, cpu="200m", memory="100Mi") for i in range(500)]
@@ -99,7 +99,7 @@ def test_killed_in_the_middle_of_500_pods_the_next_one_binds_the_rest_once(clust
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
-def test_the_most_important_of_the_pods_that_wait_is_placed_first_at_the_start(cluster, namespace, intake):
+def test_at_the_start_the_pod_with_the_highest_priority_is_scheduled_first(cluster, namespace, intake):
     high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
     cluster.apply(high)
     cluster.client.create(node("only", pods="1"))
@@ -107,14 +107,14 @@ def test_the_most_important_of_the_pods_that_wait_is_placed_first_at_the_start(c
     cluster.client.create(pod("urgent", namespace, scheduler=OURS, priorityClassName="high"))
     with kit.running(cluster, f"--pod-intake={intake}") as operator:
         kit.wait_bound(cluster, namespace, 1, 20)
-        told = lambda: len({e["regarding"]["name"] for e in kit.events(cluster, namespace, "FailedScheduling")})  # noqa: E731
-        wait_until(lambda: told() == 30, 30, "the others are told that there is no room")
+        failed = lambda: len({e["regarding"]["name"] for e in kit.events(cluster, namespace, "FailedScheduling")})  # noqa: E731
+        wait_until(lambda: failed() == 30, 30, "the other pods have failed")
         assert operator.metric("scheduler_schedule_attempts_total", result="scheduled", profile=OURS) == 1
     assert cluster.client.read(pod("urgent", namespace))["spec"]["nodeName"] == "only"
     assert kit.events(cluster, namespace, "Preempted") == []
 
 
-def test_sigterm_finishes_the_bindings_under_way(cluster, namespace):
+def test_sigterm_completes_the_binding_cycles_in_progress(cluster, namespace):
     cluster.client.create(node("large", cpu="64", memory="256Gi", pods="500"))
     operator = kit.start(cluster)
     cluster.bulk.create([pod(f"p{i}", namespace, scheduler=OURS, cpu="10m", memory="10Mi") for i in range(200)])
@@ -126,29 +126,29 @@ def test_sigterm_finishes_the_bindings_under_way(cluster, namespace):
     assert len(kit.events(cluster, namespace, "Scheduled")) == count
 
 
-def test_pods_that_another_scheduler_placed_count(cluster, namespace):
+def test_pods_of_other_schedulers_use_up_resources(cluster, namespace):
     cluster.client.create(node("full", cpu="4"))
     cluster.client.create(node("roomy", cpu="2"))
-    cluster.client.create(pod("big", namespace, scheduler="somebody-else", cpu="3500m", nodeName="full"))
+    cluster.client.create(pod("big", namespace, scheduler="other-scheduler", cpu="3500m", nodeName="full"))
     with kit.running(cluster):
         cluster.client.create(pod("ours", namespace, scheduler=OURS, cpu="1"))
         kit.wait_bound(cluster, namespace, 2, 20)
         assert cluster.client.read(pod("ours", namespace))["spec"]["nodeName"] == "roomy"
-        cluster.client.create(pod("later", namespace, scheduler="somebody-else", cpu="800m", nodeName="roomy"))
+        cluster.client.create(pod("later", namespace, scheduler="other-scheduler", cpu="800m", nodeName="roomy"))
         cluster.client.create(pod("too-big", namespace, scheduler=OURS, cpu="600m"))
         unplaced = lambda: kit.condition(cluster.client.read(pod("too-big", namespace)))  # noqa: E731
-        wait_until(lambda: unplaced().get("reason") == "Unschedulable", 20, "the pod is told that it does not fit")
+        wait_until(lambda: unplaced().get("reason") == "Unschedulable", 20, "the pod is marked Unschedulable")
     assert kit.over_committed(cluster) == {}
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
-def test_a_pod_that_fits_nowhere_is_told_why_and_bound_when_it_fits(cluster, namespace, intake):
+def test_an_unschedulable_pod_gets_a_reason_and_is_bound_once_it_fits(cluster, namespace, intake):
     cluster.client.create(node("small", cpu="1"))
     cluster.client.create(node("tainted", cpu="8", taints=[{"key": "gpu", "effect": "NoSchedule"}]))
     with kit.running(cluster, f"--pod-intake={intake}"):
         cluster.client.create(pod("large", namespace, scheduler=OURS, cpu="2"))
         read = lambda: cluster.client.read(pod("large", namespace))  # noqa: E731
-        wait_until(lambda: kit.condition(read()).get("status") == "False", 20, "the pod is told why it waits")
+        wait_until(lambda: kit.condition(read()).get("status") == "False", 20, "the pod has a condition")
         found = kit.condition(read())
         text = (
             "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). "
@@ -157,7 +157,7 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_bound_when_it_fits(cluster, nam
         assert (found["reason"], found["message"]) == ("Unschedulable", text)
         assert found["observedGeneration"] == read()["metadata"]["generation"]
         assert found["lastTransitionTime"]
-        wait_until(lambda: bool(kit.events(cluster, namespace, "FailedScheduling")), 20, "and there is an event")
+        wait_until(lambda: bool(kit.events(cluster, namespace, "FailedScheduling")), 20, "there is an event")
         (event,) = kit.events(cluster, namespace, "FailedScheduling")
         assert event["note"] == text
         assert (event["type"], event["action"], event["reportingController"]) == ("Warning", "Scheduling", OURS)
@@ -167,7 +167,7 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_bound_when_it_fits(cluster, nam
         assert kit.condition(read())["status"] == "True"
 
 
-def test_a_policy_is_live_at_once_and_a_bad_generation_leaves_the_last_good_one(cluster, namespace):
+def test_a_policy_is_active_at_once_and_an_invalid_generation_keeps_the_last_good_one(cluster, namespace):
     cluster.bulk.create([node(name) for name in ("a", "b", "c")])
     with kit.running(cluster):
         cluster.client.create(policy("by-name", {"type": "NodeName"}))
@@ -180,7 +180,7 @@ def test_a_policy_is_live_at_once_and_a_bad_generation_leaves_the_last_good_one(
 
         bad = {"spec": {"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "NoSuchPlugin"}]}}}}
         cluster.client.patch(policy("by-name", {}), bad)
-        wait_until(lambda: accepted(cluster, "by-name")["status"] == "False", 5, "the bad one is reported")
+        wait_until(lambda: accepted(cluster, "by-name")["status"] == "False", 5, "the invalid generation is reported")
         found = accepted(cluster, "by-name")
         assert found["observedGeneration"] == 2
         assert "NoSuchPlugin" in found["message"]
@@ -193,21 +193,27 @@ def test_a_policy_is_live_at_once_and_a_bad_generation_leaves_the_last_good_one(
         cluster.client.delete(policy("by-name", {}))
         cluster.client.create(pod("third", namespace, scheduler=OURS))
         kit.wait_bound(cluster, namespace, 3, 20)
-        wait_until(lambda: cluster.client.raw("GET", f"{kit.POLICIES}/by-name")[0] == 404, 5, "nothing holds it back")
+        wait_until(
+            lambda: cluster.client.raw("GET", f"{kit.POLICIES}/by-name")[0] == 404,
+            5,
+            "no finalizer delays the deletion",
+        )
     assert kit.foreign_marks(second) == []
 
 
-def test_the_last_good_generation_stays_in_force_when_the_operator_is_restarted(cluster, namespace):
+def test_the_last_good_generation_stays_active_after_a_restart_of_the_operator(cluster, namespace):
     cluster.bulk.create([node(name) for name in ("a", "b", "c")])
     only_blue = {"podSelector": {"matchLabels": {"colour": "blue"}}}
     cluster.client.create(policy("by-name", {"type": "NodeName"}, match=only_blue))
     with kit.running(cluster):
         wait_until(lambda: accepted(cluster, "by-name").get("status") == "True", 20, "the policy is accepted")
         cluster.client.patch(policy("by-name", {}), {"spec": {"match": None}})
-        wait_until(lambda: accepted(cluster, "by-name")["observedGeneration"] == 2, 20, "the second one is, too")
+        wait_until(
+            lambda: accepted(cluster, "by-name")["observedGeneration"] == 2, 20, "the second generation is accepted"
+        )
         bad = {"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "NoSuchPlugin"}]}}}
         cluster.client.patch(policy("by-name", {}), {"spec": bad})
-        wait_until(lambda: accepted(cluster, "by-name")["status"] == "False", 20, "the bad one is reported")
+        wait_until(lambda: accepted(cluster, "by-name")["status"] == "False", 20, "the invalid generation is reported")
     before = cluster.client.get(f"{kit.POLICIES}/by-name")
     assert before["status"]["lastAccepted"] == {
         "generation": 2,
@@ -227,7 +233,7 @@ def test_the_last_good_generation_stays_in_force_when_the_operator_is_restarted(
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
 @pytest.mark.parametrize("name", ["another-name", "default-scheduler"])
-def test_pods_of_a_name_that_a_policy_comes_to_serve_are_picked_up(cluster, namespace, intake, name):
+def test_a_new_policy_adds_its_scheduler_name(cluster, namespace, intake, name):
     cluster.client.create(node("only"))
     with kit.running(cluster, f"--pod-intake={intake}"):
         cluster.client.create(pod("early", namespace, scheduler=name))
@@ -239,7 +245,7 @@ def test_pods_of_a_name_that_a_policy_comes_to_serve_are_picked_up(cluster, name
         kit.wait_bound(cluster, namespace, 3, 20)
 
 
-def test_a_higher_priority_preempts(cluster, namespace):
+def test_a_pod_preempts_a_pod_of_lower_priority(cluster, namespace):
     cluster.client.create(node("only", cpu="2"))
     classes = [
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
@@ -251,7 +257,7 @@ def test_a_higher_priority_preempts(cluster, namespace):
         low = cluster.client.read(pod("low", namespace))
         cluster.client.create(pod("high", namespace, scheduler=OURS, cpu="1500m", priorityClassName="high"))
         read = lambda: cluster.client.read(pod("high", namespace))  # noqa: E731
-        wait_until(lambda: read()["spec"].get("nodeName") == "only", 30, "the pod has taken its place")
+        wait_until(lambda: read()["spec"].get("nodeName") == "only", 30, "the preemptor is bound")
         (event,) = kit.events(cluster, namespace, "Preempted")
         assert event["note"] == f"Preempted by pod {read()['metadata']['uid']} on node only"
         assert event["regarding"]["uid"] == low["metadata"]["uid"]

@@ -1,4 +1,4 @@
-"""What the operator may do: the rights of manifests/base are enough, fewer are said and survived, and so are faults of Kopf."""
+"""The operator works with the permissions of manifests/base, and survives missing permissions and failures of Kopf."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cluster(installed, empty_cluster):
 
 @pytest.fixture
 def limited(cluster, namespace):
-    """Makes a kubeconfig of an account with the rights of manifests/base but for some resources."""
+    """Makes a kubeconfig for an account with the permissions of manifests/base except for some resources."""
     made = []
 
     def make(*without: str):
@@ -44,7 +44,7 @@ def limited(cluster, namespace):
         kubeconfig = cluster.service_account_kubeconfig(namespace, "limited")
         may = ["auth", "can-i", "list", "nodes"]
         if "nodes" not in without:
-            wait_until(lambda: cluster.kubectl(*may, kubeconfig=kubeconfig) == "yes\n", 20, "the role is in force")
+            wait_until(lambda: cluster.kubectl(*may, kubeconfig=kubeconfig) == "yes\n", 20, "the role takes effect")
         return kubeconfig
 
     yield make
@@ -52,7 +52,7 @@ def limited(cluster, namespace):
         cluster.client.delete(body)
 
 
-def test_the_deployments_command_line_works_as_its_service_account(cluster, namespace):
+def test_the_command_line_of_the_deployment_works_as_its_service_account(cluster, namespace):
     cluster.client.create(node("only"))
     kubeconfig = cluster.service_account_kubeconfig(*kit.ACCOUNT)
     port = free_port()
@@ -66,12 +66,12 @@ def test_the_deployments_command_line_works_as_its_service_account(cluster, name
     finally:
         process.stop(30)
     assert process.returncode == 0
-    for sign in ("Traceback", "orbidden", " is off", "WARNING"):
-        assert sign not in operator.log()
+    for text in ("Traceback", "orbidden", " is off", "WARNING"):
+        assert text not in operator.log()
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
-def test_without_the_right_to_read_policies_the_built_in_default_decides(cluster, namespace, limited, intake):
+def test_without_permission_to_read_policies_the_built_in_default_decides(cluster, namespace, limited, intake):
     kubeconfig = limited("schedulerpolicies")
     cluster.client.create(node("only"))
     with kit.running(cluster, f"--pod-intake={intake}", kubeconfig=kubeconfig) as operator:
@@ -83,7 +83,7 @@ def test_without_the_right_to_read_policies_the_built_in_default_decides(cluster
     assert re.search(r"(?<![,\d])403", operator.log()) is None
 
 
-def test_without_the_right_to_read_some_kinds_the_rest_works_and_the_log_says_so(cluster, namespace, limited):
+def test_missing_permissions_for_some_kinds_are_logged_and_survived(cluster, namespace, limited):
     kubeconfig = limited("csinodes", "deviceclasses", "customresourcedefinitions", "events")
     cluster.client.create(node("only"))
     with kit.running(cluster, kubeconfig=kubeconfig) as operator:
@@ -93,21 +93,21 @@ def test_without_the_right_to_read_some_kinds_the_rest_works_and_the_log_says_so
     assert "/apis/resource.k8s.io/v1/deviceclasses is off" in operator.log()
 
 
-def test_without_the_right_to_read_nodes_it_ends_and_says_why(cluster, limited):
+def test_without_permission_to_read_nodes_the_operator_exits_with_an_error(cluster, limited):
     operator = kit.start(cluster, kubeconfig=limited("nodes"), ready=False)
     assert operator.process.wait(30) == 1
     assert "Error: /api/v1/nodes: RBAC does not let us list it" in operator.log()
 
 
-def test_without_a_kubeconfig_it_ends_and_says_why(cluster, tmp_path):
+def test_without_a_kubeconfig_the_operator_exits_with_an_error(cluster, tmp_path):
     operator = kit.start(cluster, kubeconfig=tmp_path / "missing", ready=False)
     assert operator.process.wait(30) == 1
     assert "does not exist" in operator.log()
 
 
-def test_policies_that_are_installed_later_come_into_force(cluster, namespace):
+def test_a_crd_that_is_installed_later_takes_effect(cluster, namespace):
     cluster.client.request("DELETE", f"/apis/apiextensions.k8s.io/v1/{CRD}")
-    wait_until(lambda: cluster.client.raw("GET", kit.POLICIES)[0] == 404, 30, "the kind is gone")
+    wait_until(lambda: cluster.client.raw("GET", kit.POLICIES)[0] == 404, 30, "the CRD is deleted")
     cluster.client.create(node("a"))
     cluster.client.create(node("b"))
     try:
@@ -125,13 +125,13 @@ def test_policies_that_are_installed_later_come_into_force(cluster, namespace):
         kit.install(cluster)
 
 
-def test_kopf_that_fails_is_started_again_while_scheduling_goes_on(cluster, namespace):
-    """The kind that Kopf watches is deleted and comes back, which ends Kopf when its watch is refused."""
+def test_scheduling_continues_while_kopf_restarts(cluster, namespace):
+    """The CRD that Kopf watches is deleted and re-created, which ends Kopf when its watch is rejected."""
     cluster.client.create(node("only"))
     try:
         with kit.running(cluster, environ={"PODWRIGHT_TEST": "1"}) as operator:
             cluster.client.request("DELETE", f"/apis/apiextensions.k8s.io/v1/{CRD}")
-            wait_until(lambda: cluster.client.raw("GET", kit.POLICIES)[0] == 404, 30, "the kind is gone")
+            wait_until(lambda: cluster.client.raw("GET", kit.POLICIES)[0] == 404, 30, "the CRD is deleted")
             for number in range(3):
                 cluster.client.create(pod(f"p{number}", namespace, scheduler=OURS))
                 kit.wait_bound(cluster, namespace, number + 1, 20)
@@ -144,16 +144,16 @@ def test_kopf_that_fails_is_started_again_while_scheduling_goes_on(cluster, name
     assert operator.process.returncode == 0
 
 
-def test_health_says_what_is_missing_until_the_caches_are_complete(cluster):
+def test_readiness_names_the_missing_part_until_the_start_is_complete(cluster):
     cluster.api_server.pause()
     try:
         operator = kit.start(cluster, ready=False, kubeconfig=cluster.kubeconfig)
-        wait_until(lambda: operator.get("/livez")[0] == 200, 30, "it is alive")
-        code, said = operator.get("/readyz")
-        assert (code, said) == (503, "[-] start is not complete\n")
+        wait_until(lambda: operator.get("/livez")[0] == 200, 30, "the operator is alive")
+        code, body = operator.get("/readyz")
+        assert (code, body) == (503, "[-] start is not complete\n")
     finally:
         cluster.api_server.resume()
-    wait_until(lambda: operator.ready, 60, "it is ready")
+    wait_until(lambda: operator.ready, 60, "the operator is ready")
     assert operator.metric("scheduler_cache_size", type="nodes") == 0
     operator.process.stop(30)
     assert operator.process.returncode == 0

@@ -26,7 +26,7 @@ def cluster(empty_cluster):
 
 @pytest.fixture(scope="module")
 def installed_package(tmp_path_factory):
-    """The examples package, installed into a folder of its own: only its entry points tell of its plugins."""
+    """The examples package, installed into a separate folder, so that its plugins are found only by their entry points."""
     target = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     subprocess.run([*command, "--target", str(target), str(EXAMPLES)], check=True)
@@ -34,7 +34,7 @@ def installed_package(tmp_path_factory):
 
 
 def deployment_manifest(namespace):
-    """The test Deployment as it was published, where it is at hand, else our own like it."""
+    """The published test Deployment where available, otherwise the repository's equivalent."""
     documents = yaml.safe_load_all((PUBLISHED if PUBLISHED.exists() else OWN).read_text())
     raw = next(raw for raw in documents if raw["kind"] == "Deployment")
     return {**raw, "metadata": {**raw["metadata"], "namespace": namespace}}
@@ -55,9 +55,7 @@ def ways(installed_package, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["files", "entry points"])
-def test_the_sample_plugin_logs_at_its_points_for_the_deployments_pod(
-    cluster, namespace, installed_package, tmp_path, way
-):
+def test_the_sample_plugin_logs_at_its_extension_points(cluster, namespace, installed_package, tmp_path, way):
     arguments, environ = ways(installed_package, tmp_path)[way]
     cluster.apply(EXAMPLES / "policies" / "sample-plugin.yaml")
     with kit.running(cluster, *arguments, environ=environ) as operator:
@@ -77,7 +75,7 @@ def test_the_sample_plugin_logs_at_its_points_for_the_deployments_pod(
     assert kit.decision(placed)["policy"] == "sample-plugin"
 
 
-def test_the_namescore_plugin_decides_by_name(cluster, namespace, installed_package, tmp_path):
+def test_the_namescore_plugin_prefers_nodes_by_name(cluster, namespace, installed_package, tmp_path):
     arguments, environ = ways(installed_package, tmp_path)["files"]
     cluster.apply(EXAMPLES / "policies" / "namescore.yaml")
     with kit.running(cluster, *arguments, environ=environ):
@@ -86,14 +84,14 @@ def test_the_namescore_plugin_decides_by_name(cluster, namespace, installed_pack
     assert {raw["spec"]["nodeName"] for raw in kit.pods(cluster, namespace)} == {"node-a"}
 
 
-def test_an_operator_whose_plugins_cannot_be_loaded_does_not_start_and_names_them(cluster, tmp_path):
+def test_an_operator_with_a_broken_plugin_exits_and_names_it(cluster, tmp_path):
     (tmp_path / "broken.py").write_text("import nothing_of_the_kind\n")
     operator = kit.start(cluster, f"--plugin-dir={tmp_path}", ready=False)
     wait_until(lambda: not operator.process.alive, 60, "the operator has ended")
     assert f"file {Path(tmp_path) / 'broken.py'}: cannot be imported: ModuleNotFoundError" in operator.log()
 
 
-def test_a_policy_that_names_a_plugin_nobody_has_is_refused_in_its_status(cluster, namespace):
+def test_a_policy_with_an_unknown_plugin_is_rejected_in_its_status(cluster, namespace):
     cluster.apply(EXAMPLES / "policies" / "sample-plugin.yaml")
     with kit.running(cluster):
         path = f"{kit.POLICIES}/sample-plugin"

@@ -1,4 +1,4 @@
-"""The CRD of custom pod groups on the real API server: what is accepted, what is refused, what kubectl shows."""
+"""The CRD of custom pod groups on the real API server: validation and kubectl's output."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SERVED = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
 
 @pytest.fixture(scope="module")
 def served(control_plane: ControlPlane) -> ControlPlane:
-    """The control plane, with all that manifests/gangs brings. It stays."""
+    """The control plane with manifests/gangs, which stays installed."""
     control_plane.apply(kit.CHECKOUT / "manifests" / "gangs")
-    wait_until(lambda: control_plane.client.raw("GET", SERVED)[0] == 200, 30, "the API server serves it")
+    wait_until(lambda: control_plane.client.raw("GET", SERVED)[0] == 200, 30, "the API server serves pod groups")
     return control_plane
 
 
@@ -26,14 +26,14 @@ def group(namespace: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
 
 
-def test_the_api_server_finds_nothing_wrong_with_the_crd(served):
+def test_the_api_server_establishes_the_crd(served):
     crd = served.client.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{NAME}")
     conditions = {c["type"]: c["status"] for c in crd["status"]["conditions"]}
     assert conditions["Established"] == "True"
     assert "NonStructuralSchema" not in conditions
 
 
-def test_kubectl_shows_how_far_a_group_is(served, namespace):
+def test_kubectl_shows_the_progress_of_a_group(served, namespace):
     body = group(namespace, minMember=3, minResources={"cpu": 4, "memory": "8Gi"}, scheduleTimeoutSeconds=60)
     served.client.create(body)
     assert served.client.read(body)["spec"] == body["spec"]
@@ -47,12 +47,12 @@ def test_kubectl_shows_how_far_a_group_is(served, namespace):
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
-        pytest.param({"minMember": 0}, "spec.minMember", id="nobody"),
-        pytest.param({"minMember": "three"}, "spec.minMember", id="a word"),
-        pytest.param({"minMember": 1, "scheduleTimeoutSeconds": 0}, "spec.scheduleTimeoutSeconds", id="no time"),
-        pytest.param({"minMember": 1, "minResources": {"cpu": [1]}}, "spec.minResources.cpu", id="a list for a quantity"),
+        pytest.param({"minMember": 0}, "spec.minMember", id="minMember is zero"),
+        pytest.param({"minMember": "three"}, "spec.minMember", id="minMember is a string"),
+        pytest.param({"minMember": 1, "scheduleTimeoutSeconds": 0}, "spec.scheduleTimeoutSeconds", id="the timeout is zero"),
+        pytest.param({"minMember": 1, "minResources": {"cpu": [1]}}, "spec.minResources.cpu", id="a quantity is a list"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(served, namespace, spec, field):
+def test_invalid_groups_are_rejected(served, namespace, spec, field):
     with pytest.raises(KubectlError, match=field):
         served.apply(group(namespace, **spec))

@@ -1,4 +1,4 @@
-"""Pod groups of both APIs on the real API server: placed as a whole or not at all, and their status says so."""
+"""Pod groups of both APIs on the real API server: they are placed completely or not at all, and their status shows it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLES = kit.CHECKOUT / "manifests" / "examples" / "gangs"
 
 @pytest.fixture(scope="module")
 def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
-    """A control plane that has the Workload API, and with Podwright's objects but without the custom PodGroup."""
+    """A control plane with the Workload API and with Podwright, but without the custom PodGroup."""
     versions = {WORKLOAD: True}
     with ControlPlane(binaries=binaries, feature_gates=GATES, runtime_config=versions) as cluster:
         kit.install(cluster)
@@ -37,7 +37,7 @@ def case(cluster, namespace) -> Case:
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
-def test_a_gang_waits_for_its_members_and_is_placed_as_a_whole(case, intake):
+def test_a_gang_is_placed_once_all_members_exist(case, intake):
     case.nodes(2)
     with kit.running(case.cluster, f"--pod-intake={intake}") as operator:
         group = case.group("train", 3)
@@ -50,8 +50,8 @@ def test_a_gang_waits_for_its_members_and_is_placed_as_a_whole(case, intake):
     assert "Traceback" not in operator.log()
 
 
-def test_a_member_that_asks_for_another_scheduler_is_named_in_the_status_of_its_group(case):
-    """Nobody shows us pods of the default scheduler, so it takes two looks."""
+def test_the_status_of_a_group_names_members_with_another_scheduler_name(case):
+    """The operator does not watch pending pods of the default scheduler, so it finds such a member by a list."""
     case.nodes(2)
     with kit.running(case.cluster) as operator:
         group = case.group("train", 2)
@@ -67,14 +67,14 @@ def test_a_member_that_asks_for_another_scheduler_is_named_in_the_status_of_its_
     assert "Traceback" not in operator.log()
 
 
-def test_nothing_of_a_gang_is_placed_where_a_part_of_it_fits(case):
+def test_no_member_is_placed_if_only_a_part_of_the_gang_fits(case):
     case.nodes(2)
     with kit.running(case.cluster):
         group = case.group("train", 5)
         case.members("train", range(5))
         message = case.wait_condition(group, "False", "Unschedulable")
         assert "5" in message
-        wait_until(lambda: case.all_unscheduled("train", 5), 30, "every member says why it waits")
+        wait_until(lambda: case.all_unscheduled("train", 5), 30, "every member is marked Unschedulable")
         assert case.places("train") == []
         case.cluster.client.create(node("another", cpu="2"))
         case.wait_placed("train", 5)
@@ -82,22 +82,22 @@ def test_nothing_of_a_gang_is_placed_where_a_part_of_it_fits(case):
     assert kit.over_committed(case.cluster) == {}
 
 
-def test_of_two_gangs_that_half_fit_beside_each_other_one_is_placed_whole(case):
+def test_one_of_two_competing_gangs_is_placed_completely(case):
     case.nodes(3)
     for name in ("left", "right"):
         case.group(name, 4)
         case.members(name, range(4))
     with kit.running(case.cluster):
-        wait_until(lambda: 4 in {len(case.places("left")), len(case.places("right"))}, 60, "one is placed")
+        wait_until(lambda: 4 in {len(case.places("left")), len(case.places("right"))}, 60, "one gang is placed")
         winner, loser = sorted(("left", "right"), key=lambda name: -len(case.places(name)))
-        wait_until(lambda: case.all_unscheduled(loser, 4), 30, "the other one says that it waits")
+        wait_until(lambda: case.all_unscheduled(loser, 4), 30, "the other gang is marked Unschedulable")
         assert case.places(loser) == []
         for i in range(4):
             case.cluster.client.delete(pod(f"{winner}-{i}", case.namespace))
         case.wait_placed(loser, 4)
 
 
-def test_of_a_basic_group_goes_who_can(case):
+def test_members_of_a_basic_group_are_placed_one_by_one(case):
     case.nodes(1)
     with kit.running(case.cluster):
         group = case.group("batch", None)
@@ -106,26 +106,30 @@ def test_of_a_basic_group_goes_who_can(case):
         case.wait_condition(group, "True", "Scheduled")
 
 
-def test_a_group_goes_on_being_scheduled_once_a_pod_more_than_fits_comes(case):
+def test_a_group_stays_scheduled_when_a_further_member_does_not_fit(case):
     case.nodes(2)
     with kit.running(case.cluster):
         group = case.group("train", 3)
         case.members("train", range(4))
         case.wait_placed("train", 4)
         case.members("train", [4])
-        wait_until(lambda: bool(kit.events(case.cluster, case.namespace, "FailedScheduling")), 30, "the fifth waits")
+        wait_until(
+            lambda: bool(kit.events(case.cluster, case.namespace, "FailedScheduling")),
+            30,
+            "the fifth member has failed",
+        )
         assert status_and_reason(case.condition(group)) == ("True", "Scheduled")
 
 
 @pytest.mark.parametrize(
-    ("odd", "words"),
+    ("differing", "text"),
     [
         pytest.param({"priorityClassName": "system-cluster-critical"}, "same priority", id="another priority"),
         pytest.param({"priorityClassName": "meek"}, "same preemption policy", id="another preemption policy"),
         pytest.param({"scheduler": "second"}, ".spec.schedulerName", id="another scheduler name"),
     ],
 )
-def test_members_that_disagree_are_an_error_that_the_status_names(case, odd, words):
+def test_the_status_names_a_field_in_which_members_differ(case, differing, text):
     case.nodes(2)
     case.cluster.client.create(
         {
@@ -138,8 +142,8 @@ def test_members_that_disagree_are_an_error_that_the_status_names(case, odd, wor
     with kit.running(case.cluster):
         group = case.group("train", 3)
         case.members("train", range(2))
-        case.members("train", [2], **odd)
-        assert words in case.wait_condition(group, "False", "SchedulerError")
+        case.members("train", [2], **differing)
+        assert text in case.wait_condition(group, "False", "SchedulerError")
         assert case.places("train") == []
 
 
@@ -158,7 +162,7 @@ def test_a_topology_constraint_keeps_a_gang_in_one_domain(case):
         assert case.places("large") == []
 
 
-def test_topology_constraints_are_passed_over_where_their_gate_is_off(case):
+def test_topology_constraints_are_ignored_if_their_gate_is_off(case):
     case.nodes(2, zones=2)
     with kit.running(case.cluster, "--feature-gates=TopologyAwareWorkloadScheduling=false"):
         case.group("train", 4, schedulingConstraints={"topology": [{"key": ZONE}]})
@@ -166,7 +170,7 @@ def test_topology_constraints_are_passed_over_where_their_gate_is_off(case):
         case.wait_placed("train", 4)
 
 
-def test_the_workload_api_is_passed_over_where_its_gate_is_off(case):
+def test_the_workload_api_is_ignored_if_its_gate_is_off(case):
     case.nodes(1)
     with kit.running(case.cluster, "--feature-gates=GenericWorkload=false"):
         group = case.group("train", 5)
@@ -192,8 +196,8 @@ def test_a_policy_packs_a_gang_into_few_domains(case):
         assert len({int(name[1:]) % 4 for name in case.places("train")}) == 2
 
 
-def test_gangs_at_scale_are_placed_whole_or_not_at_all(case):
-    """Room for two and a half of three gangs."""
+def test_large_gangs_are_placed_completely_or_not_at_all(case):
+    """The nodes have room for two and a half of three gangs."""
     case.nodes(200, cpu="1")
     case.members("filler", range(75), cpu="1", nodeSelector=None, schedulingGroup=None)
     with kit.running(case.cluster, "--pod-intake=watch"):
@@ -203,12 +207,14 @@ def test_gangs_at_scale_are_placed_whole_or_not_at_all(case):
             case.group(name, 50)
             case.members(name, range(50))
         wait_until(lambda: sum(len(case.places(name)) for name in names) == 100, 90, "two gangs are placed")
-        wait_until(lambda: any(case.all_unscheduled(name, 50) for name in names), 60, "the third says that it waits")
+        wait_until(
+            lambda: any(case.all_unscheduled(name, 50) for name in names), 60, "the third gang is marked Unschedulable"
+        )
         assert sorted(len(case.places(name)) for name in names) == [0, 50, 50]
         assert kit.over_committed(case.cluster) == {}
 
 
-def test_a_gang_preempts_as_much_as_it_needs_and_nothing_that_does_not_help(case):
+def test_a_gang_preempts_only_as_many_pods_as_it_needs(case):
     case.nodes(2)
     victims = {"schedulingGroup": None, "terminationGracePeriodSeconds": 0}
     case.members("low", range(4), **victims)
@@ -227,7 +233,7 @@ def test_a_gang_preempts_as_much_as_it_needs_and_nothing_that_does_not_help(case
         assert len(kit.events(case.cluster, case.namespace, "Preempted")) == 3
 
 
-def test_a_group_that_is_disrupted_as_a_whole_goes_as_a_whole_and_says_so(case):
+def test_a_group_with_disruption_mode_all_is_preempted_as_a_whole(case):
     case.nodes(2)
     victims = {"terminationGracePeriodSeconds": 0}
     with kit.running(case.cluster):
@@ -236,21 +242,23 @@ def test_a_group_that_is_disrupted_as_a_whole_goes_as_a_whole_and_says_so(case):
         case.wait_placed("low", 3)
         urgent = pod("urgent", case.namespace, scheduler=OURS, cpu="2", memory=None, priorityClassName="eager")
         case.cluster.client.create(urgent)
-        wait_until(lambda: bool(case.cluster.client.read(urgent)["spec"].get("nodeName")), 60, "it has a node")
+        wait_until(lambda: bool(case.cluster.client.read(urgent)["spec"].get("nodeName")), 60, "the preemptor is bound")
         assert case.places("low") == []
         found = lambda: kit.condition(case.cluster.client.read(group), "DisruptionTarget")  # noqa: E731
-        wait_until(lambda: status_and_reason(found()) == ("True", "PreemptionByScheduler"), 30, "the group says so")
+        wait_until(
+            lambda: status_and_reason(found()) == ("True", "PreemptionByScheduler"), 30, "the group has the condition"
+        )
         assert status_and_reason(case.condition(group)) == ("True", "Scheduled")
 
 
-def test_the_example_of_the_workload_api_is_placed(case):
+def test_the_workload_api_example_is_placed(case):
     case.nodes(1, cpu="8")
     with kit.running(case.cluster):
         case.cluster.kubectl("apply", "-n", case.namespace, "-f", str(EXAMPLES / "workload-gang.yaml"))
         case.wait_placed("pair", 2)
 
 
-def test_an_alpha_version_alone_will_do(binaries):
+def test_an_alpha_version_of_the_workload_api_suffices(binaries):
     version = "scheduling.k8s.io/v1alpha3"
     with ControlPlane(binaries=binaries, feature_gates=GATES, runtime_config={version: True}) as cluster:
         kit.install(cluster)
@@ -263,8 +271,8 @@ def test_an_alpha_version_alone_will_do(binaries):
             case.wait_condition(group, "True", "Scheduled")
 
 
-def test_statuses_are_not_written_over_and_over(case):
-    """A pod that waits is tried again and again; a group whose status says so already is left in peace."""
+def test_unchanged_statuses_are_not_written_again(case):
+    """Retries of a pending group write its status only if it has changed."""
     install_crd(case.cluster)
     case.nodes(1)
     with kit.running(case.cluster, "--pod-intake=watch"):

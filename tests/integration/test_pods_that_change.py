@@ -1,4 +1,4 @@
-"""Pods that wait and change on the real control plane: by their labels, their namespace's, or what only a plugin looks at."""
+"""Pending pods are retried when their labels, their namespace's labels, or annotations that a plugin reads change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def approved(pod, by):
 
 
 class Approved(Plugin, PreEnqueuePlugin, FilterPlugin):
-    """Its gate opens, and its nodes are fit, for a pod with the annotations; it says nothing of events."""
+    """Admits and places only pods with its annotations. It declares no queueing hints."""
 
     name = "Approved"
 
@@ -39,7 +39,7 @@ def cluster(empty_cluster):
 
 
 def strict(**match):
-    """A policy under which no node is fit."""
+    """A policy that rejects all nodes."""
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["2"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     args = {"addedAffinity": required}
@@ -52,37 +52,37 @@ def strict(**match):
     }
 
 
-def changed(cluster, path, **metadata):
+def patch_metadata(cluster, path, **metadata):
     content = "application/merge-patch+json"
     cluster.client.request("PATCH", path, {"metadata": metadata}, content_type=content)
 
 
 def wait_for(cluster, namespace, reason):
-    def is_told():
+    def have_condition():
         return all(kit.condition(raw).get("reason") == reason for raw in kit.pods(cluster, namespace))
 
-    wait_until(is_told, 30, f"the pod is told: {reason}")
+    wait_until(have_condition, 30, f"the pods have the reason {reason}")
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
 @pytest.mark.parametrize("whose", ["the pod's", "the namespace's"])
-def test_a_label_that_brings_a_pod_under_another_policy_brings_it_on(cluster, namespace, intake, whose):
+def test_a_label_change_that_selects_another_policy_retries_the_pod(cluster, namespace, intake, whose):
     selector = {"matchLabels": STRICT}
     if whose == "the pod's":
         policy, path = strict(podSelector=selector), f"/api/v1/namespaces/{namespace}/pods/web"
     else:
         policy, path = strict(namespaceSelector=selector), f"/api/v1/namespaces/{namespace}"
-        changed(cluster, path, labels=STRICT)
+        patch_metadata(cluster, path, labels=STRICT)
     cluster.client.create(policy)
     with kit.running(cluster, f"--pod-intake={intake}"):
         cluster.client.create(pod("web", namespace, scheduler=OURS, labels=STRICT))
         wait_for(cluster, namespace, "Unschedulable")
-        changed(cluster, path, labels={"tier": None})
+        patch_metadata(cluster, path, labels={"tier": None})
         kit.wait_bound(cluster, namespace, 1, 20)
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
-def test_an_annotation_opens_a_strangers_gate_and_passes_its_filter(cluster, namespace, intake, tmp_path):
+def test_an_annotation_change_retries_a_pod_that_a_third_party_plugin_rejected(cluster, namespace, intake, tmp_path):
     (tmp_path / "approved.py").write_text(PLUGIN)
     enabled = {point: {"enabled": [{"name": "Approved"}]} for point in ("preEnqueue", "filter")}
     policy = {**strict(), "spec": {"strategy": {"type": "Custom"}, "plugins": enabled}}
@@ -90,10 +90,10 @@ def test_an_annotation_opens_a_strangers_gate_and_passes_its_filter(cluster, nam
     path = f"/api/v1/namespaces/{namespace}/pods/web"
     with kit.running(cluster, f"--pod-intake={intake}", f"--plugin-dir={tmp_path}") as operator:
         cluster.client.create(pod("web", namespace, scheduler=OURS))
-        wait_until(lambda: operator.metric("scheduler_pending_pods", queue="gated") == 1, 30, "it is held")
-        changed(cluster, path, annotations={"example.com/gate": "yes"})
+        wait_until(lambda: operator.metric("scheduler_pending_pods", queue="gated") == 1, 30, "the pod is gated")
+        patch_metadata(cluster, path, annotations={"example.com/gate": "yes"})
         wait_for(cluster, namespace, "Unschedulable")
-        changed(cluster, path, annotations={"example.com/filter": "yes"})
+        patch_metadata(cluster, path, annotations={"example.com/filter": "yes"})
         kit.wait_bound(cluster, namespace, 1, 20)
         attempts = operator.metric("scheduler_schedule_attempts_total", result="unschedulable", profile=OURS)
         assert attempts == 1

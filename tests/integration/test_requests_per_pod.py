@@ -1,4 +1,4 @@
-"""How many requests a pod costs the API server: a figure that does not depend on the machine's mood."""
+"""The number of API requests per pod, a cost that does not depend on the machine's speed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.control_plane import operator_process as kit
 
 OURS = "podwright"
 PODS = 150
-OF_PODS = ("pods", "events", "schedulerpolicies", "podgroups")
+COUNTED = ("pods", "events", "schedulerpolicies", "podgroups")
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +35,12 @@ def counts(cluster: ControlPlane) -> RequestCounts:
     return asyncio.run(read())
 
 
-def made(before: RequestCounts, after: RequestCounts) -> dict[tuple[str, str], int]:
-    """What was asked in between, but for lists and watches, which are not made for each pod."""
+def requests_between(before: RequestCounts, after: RequestCounts) -> dict[tuple[str, str], int]:
+    """Requests by verb and resource, without lists and watches, whose number does not depend on the pods."""
     return {
         (verb, resource): int(number)
         for (verb, resource), number in after.minus(before).counts.items()
-        if number and verb not in {"LIST", "WATCH"} and resource.split("/")[0] in OF_PODS
+        if number and verb not in {"LIST", "WATCH"} and resource.split("/")[0] in COUNTED
     }
 
 
@@ -52,30 +52,32 @@ def test_a_pod_that_fits_costs_one_binding_and_one_event(cluster, namespace, int
     with kit.running(cluster, f"--pod-intake={intake}"):
         kit.wait_bound(cluster, namespace, PODS)
         wait_until(lambda: len(kit.events(cluster, namespace, "Scheduled")) == PODS, 30, "all events are posted")
-    assert made(before, counts(cluster)) == {("POST", "pods/binding"): PODS, ("POST", "events"): PODS}
+    assert requests_between(before, counts(cluster)) == {("POST", "pods/binding"): PODS, ("POST", "events"): PODS}
 
 
-def test_a_pod_that_does_not_fit_costs_a_status_and_an_event_and_nothing_while_nodes_only_report(cluster, namespace):
+def test_an_unschedulable_pod_costs_one_status_and_one_event_and_heartbeats_cost_nothing(cluster, namespace):
     cluster.client.create(node("small", cpu="1"))
     cluster.bulk.create([pod(f"large-{number}", namespace, scheduler=OURS, cpu="2") for number in range(PODS)])
     before = counts(cluster)
     with kit.running(cluster, "--pod-intake=watch"):
-        wait_until(lambda: len(kit.events(cluster, namespace, "FailedScheduling")) == PODS, 60, "all are told so")
+        wait_until(lambda: len(kit.events(cluster, namespace, "FailedScheduling")) == PODS, 60, "all pods have events")
         patched = ("PATCH", "pods/status")
-        wait_until(lambda: made(before, counts(cluster)).get(patched, 0) >= PODS, 30, "each says so")
-        first = made(before, counts(cluster))
-        told = counts(cluster)
+        wait_until(
+            lambda: requests_between(before, counts(cluster)).get(patched, 0) >= PODS, 30, "all statuses are written"
+        )
+        first = requests_between(before, counts(cluster))
+        settled = counts(cluster)
         for beat in range(20):
             heartbeat(cluster, beat)
         cluster.client.create(pod("fits", namespace, scheduler=OURS, cpu="100m"))
         kit.wait_bound(cluster, namespace, 1)
-        wait_until(lambda: kit.events(cluster, namespace, "Scheduled"), 30, "and the last pod's event is posted")
-        then = made(told, counts(cluster))
+        wait_until(lambda: kit.events(cluster, namespace, "Scheduled"), 30, "the last pod's event is posted")
+        then = requests_between(settled, counts(cluster))
     assert first == {("PATCH", "pods/status"): PODS, ("POST", "events"): PODS}
     assert then == {("POST", "pods"): 1, ("POST", "pods/binding"): 1, ("POST", "events"): 1}
 
 
 def heartbeat(cluster: ControlPlane, beat: int) -> None:
-    """What a kubelet says of its node when nothing has changed."""
+    """Patch the node's status as a kubelet does when nothing has changed."""
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": f"2026-01-01T00:00:{beat:02}Z"}
     cluster.client.patch(node("small"), {"status": {"conditions": [ready]}}, "status")

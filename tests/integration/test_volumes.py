@@ -1,4 +1,4 @@
-"""The operator binds volumes on the real control plane: it writes, the volume controller does the rest, the pod follows."""
+"""The operator binds volumes on the real control plane, together with the volume controller."""
 
 from __future__ import annotations
 
@@ -66,29 +66,29 @@ def installed(control_plane: ControlPlane):
 
 @pytest.fixture
 def cluster(installed, empty_cluster):
-    """Two nodes, three local volumes, and two classes; all of that goes again."""
-    made = [
+    """Two nodes, three local volumes and two storage classes, which are deleted after the test."""
+    created = [
         storage_class("local", "kubernetes.io/no-provisioner"),
         storage_class("made", "csi.example.com"),
         volume("small-1", "n1", "1Gi"),
         volume("large-1", "n1", "10Gi"),
         volume("large-2", "n2", "10Gi"),
     ]
-    for body in (node("n1"), node("n2"), *made):
+    for body in (node("n1"), node("n2"), *created):
         empty_cluster.client.create(body)
-    volumes = [body for body in made if body["kind"] == "PersistentVolume"]
+    volumes = [body for body in created if body["kind"] == "PersistentVolume"]
     ready = [
         lambda body=body: empty_cluster.client.read(body)["status"].get("phase") == "Available" for body in volumes
     ]
-    wait_until(lambda: all(check() for check in ready), 30, "the volume controller has seen the volumes")
+    wait_until(lambda: all(check() for check in ready), 30, "the volumes are available")
     yield empty_cluster
-    for body in made:
+    for body in created:
         if body["kind"] == "PersistentVolume":
             empty_cluster.client.patch(body, {"metadata": {"finalizers": None}})
         empty_cluster.client.delete(body)
 
 
-def test_a_pod_gets_the_smallest_volume_that_fits_and_goes_where_it_is(cluster, namespace):
+def test_a_pod_gets_the_smallest_fitting_volumes_and_their_node(cluster, namespace):
     for body in (claim("data", namespace, "500Mi"), claim("big", namespace, "5Gi")):
         cluster.client.create(body)
     with kit.running(cluster):
@@ -104,27 +104,27 @@ def test_a_pod_gets_the_smallest_volume_that_fits_and_goes_where_it_is(cluster, 
     assert small["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"] == "yes"
 
 
-def test_pods_that_want_the_same_volume_get_one_each_or_wait(cluster, namespace):
+def test_pods_get_one_volume_each_or_wait(cluster, namespace):
     for i in range(3):
         cluster.client.create(claim(f"data-{i}", namespace, "5Gi"))
         cluster.client.create(mounting(f"app-{i}", namespace, f"data-{i}"))
     with kit.running(cluster):
         kit.wait_bound(cluster, namespace, 2, 30)
-        wait_until(lambda: bool(waiting(cluster, namespace)), 30, "one pod is told why it waits")
+        wait_until(lambda: bool(unschedulable_messages(cluster, namespace)), 30, "one pod is marked Unschedulable")
     places = [raw["spec"]["nodeName"] for raw in kit.pods(cluster, namespace) if raw["spec"].get("nodeName")]
     assert sorted(places) == ["n1", "n2"]
-    (message,) = waiting(cluster, namespace)
+    (message,) = unschedulable_messages(cluster, namespace)
     assert message.startswith(
         "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind. preemption: "
     )
 
 
-def waiting(cluster, namespace):
+def unschedulable_messages(cluster, namespace):
     conditions = [kit.condition(raw) for raw in kit.pods(cluster, namespace)]
     return [found["message"] for found in conditions if found.get("reason") == "Unschedulable"]
 
 
-def test_a_provisioner_is_told_the_node_and_the_pod_waits_for_its_volume(cluster, namespace):
+def test_a_claim_gets_the_selected_node_and_the_pod_waits_for_its_volume(cluster, namespace):
     wanted = claim("made", namespace, "5Gi", storage="made")
     cluster.client.create(wanted)
 

@@ -1,8 +1,8 @@
 """Fixtures for tests on a real control plane, for every folder under `tests/`.
 
-`control_plane` is one cluster for the whole run, `empty_cluster` the same without anybody's nodes and pods, `namespace`
-a fresh namespace in it. A test that uses one of them is marked `control_plane`. What has to be built is built before the
-first test, outside its time limit. Where neither the programs nor Go are to be had, these tests are skipped; in CI (`CI=true`) they fail.
+`control_plane` is one cluster for the whole run, `empty_cluster` the same cluster without nodes, workloads and policies, `namespace`
+a new namespace in it. Tests that use one of them are marked `control_plane`. Missing programs are built before the first test,
+outside its time limit. Without the programs and without Go, these tests are skipped; in CI (`CI=true`) they fail.
 """
 
 import os
@@ -15,7 +15,7 @@ from podwright.testing import ApiError, Binaries, BinariesMissingError, BuildErr
 from podwright.testing.versions import PROGRAMS
 
 _BINARIES = pytest.StashKey[Binaries]()
-_TROUBLE = pytest.StashKey[str]()
+_BUILD_ERROR = pytest.StashKey[str]()
 _LOGS = pytest.StashKey[list[str]]()
 _NAMESPACED = (
     "/apis/apps/v1/{}/deployments", "/apis/apps/v1/{}/statefulsets", "/apis/apps/v1/{}/daemonsets",
@@ -24,20 +24,20 @@ _NAMESPACED = (
     "/apis/events.k8s.io/v1/{}/events",
 )  # fmt: skip
 _FIXTURES = {"binaries", "control_plane"}
-_LACKING = "no control plane"
+_UNAVAILABLE = "no control plane"
 _FORCED = {"gracePeriodSeconds": "0"}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the control plane, before `-m` selects."""
+    """Mark the tests that use the control plane, before `-m` selects."""
     for item in items:
         if _FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.control_plane)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build what is missing, once the tests to run are known."""
+    """Build missing programs, once the selected tests are known."""
     if session.config.option.collectonly or not any(item.get_closest_marker("control_plane") for item in session.items):
         return
     writer = session.config.get_terminal_writer()
@@ -47,14 +47,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         for name in PROGRAMS:
             binaries.path(name)
     except (BinariesMissingError, BuildError) as error:
-        session.config.stash[_TROUBLE] = str(error)
+        session.config.stash[_BUILD_ERROR] = str(error)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Give all tests that lack the control plane one place, so that the summary folds them into one line."""
+    """Report one location for all tests skipped without a control plane, so that the summary shows them on one line."""
     report = yield
-    if report.skipped and isinstance(report.longrepr, tuple) and _LACKING in report.longrepr[2]:
+    if report.skipped and isinstance(report.longrepr, tuple) and _UNAVAILABLE in report.longrepr[2]:
         report.longrepr = (__file__, 0, report.longrepr[2])
     return report
 
@@ -66,18 +66,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def binaries(request: pytest.FixtureRequest) -> Binaries:
-    """The control plane's programs, all of them there; otherwise the test is skipped, or fails in CI."""
-    trouble = request.config.stash.get(_TROUBLE, None)
-    if trouble is None:
+    """The control plane's programs. If one is missing, skips the test, or fails it in CI."""
+    build_error = request.config.stash.get(_BUILD_ERROR, None)
+    if build_error is None:
         return request.config.stash[_BINARIES]
     if os.environ.get("CI", "").lower() in {"true", "1"}:
-        pytest.fail(f"{_LACKING}: {trouble}", pytrace=False)
-    pytest.skip(f"{_LACKING}: {trouble}")
+        pytest.fail(f"{_UNAVAILABLE}: {build_error}", pytrace=False)
+    pytest.skip(f"{_UNAVAILABLE}: {build_error}")
 
 
 @pytest.fixture(scope="session")
 def control_plane(request: pytest.FixtureRequest, binaries: Binaries) -> Iterator[ControlPlane]:
-    """etcd and kube-apiserver, started once. What a test puts there it removes, or it uses `namespace`."""
+    """etcd and kube-apiserver, started once. Tests remove their objects, or create them in `namespace`."""
     cluster = ControlPlane(binaries=binaries).start()
     yield cluster
     failed = request.session.testsfailed > 0
@@ -88,7 +88,7 @@ def control_plane(request: pytest.FixtureRequest, binaries: Binaries) -> Iterato
 
 @pytest.fixture
 def namespace(control_plane: ControlPlane) -> Iterator[str]:
-    """The name of a fresh namespace, removed with all that is in it."""
+    """The name of a new namespace. It is deleted with its contents."""
     client = control_plane.client
     name = f"test-{uuid.uuid4().hex[:8]}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -96,7 +96,7 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     yield name
     _empty(client, f"namespaces/{name}")
     client.delete(body)
-    # Without a namespace controller nobody else would take the finalizer off.
+    # There is no namespace controller to remove the finalizer.
     body["spec"] = {"finalizers": []}
     try:
         client.request("PUT", f"/api/v1/namespaces/{name}/finalize", body)
@@ -114,7 +114,7 @@ def empty_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
 
 
 def empty(client: Client) -> None:
-    """Remove everybody's nodes, workloads and policies."""
+    """Delete all nodes, workloads and policies."""
     for name in [item["metadata"]["name"] for item in client.items("/api/v1/namespaces")]:
         _empty(client, f"namespaces/{name}")
     client.request("DELETE", "/api/v1/nodes", query=_FORCED)

@@ -1,4 +1,4 @@
-"""The operator as a process of its own on the real control plane, and what must hold of a cluster that it schedules."""
+"""Runs the operator as a separate process on the real control plane, and reads the cluster that it schedules."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Operator:
 
     process: Process
     port: int
-    log_begins: int = 0
-    """Where its lines begin in the log, which operators of one name share."""
+    log_start: int = 0
+    """Where its lines start in the log file, which operators of the same name share."""
 
     def get(self, path: str) -> tuple[int, str]:
-        """A GET on its health port: code and text; 0 if nobody answers."""
+        """GET from its health port. Returns the status and the body; status 0 without a response."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as response:
+                return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
         except OSError:
@@ -62,7 +62,7 @@ class Operator:
         return self.get("/readyz")[0] == 200
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples that have these labels; 0 if nobody answers."""
+        """The sum of a metric's samples with these labels; 0 without a response."""
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
         lines = self.get("/metrics")[1].splitlines()
         families = [line.split(" ")[2] for line in lines if line.startswith("# TYPE ")]
@@ -71,12 +71,12 @@ class Operator:
         return sum(float(line.rsplit(" ", 1)[1]) for line in found)
 
     def log(self) -> str:
-        """What it has said."""
-        return self.process.log.read_bytes()[self.log_begins :].decode()
+        """The lines that it has logged."""
+        return self.process.log.read_bytes()[self.log_start :].decode()
 
 
 _logs: dict[Path, int] = {}
-"""How many bytes of each operator's log `binding_cycle_violations` has read."""
+"""The number of bytes of each log file that `binding_cycle_violations` has read."""
 
 
 def binding_cycle_violations() -> list[str]:
@@ -90,7 +90,7 @@ def binding_cycle_violations() -> list[str]:
 
 
 def install(cluster: ControlPlane) -> None:
-    """What `kubectl apply -k manifests/base` brings; without controllers no Deployment comes to life."""
+    """Apply manifests/base. Without controllers, its Deployment starts no pods."""
     cluster.apply(BASE)
     wait_until(lambda: cluster.client.raw("GET", POLICIES)[0] == 200, 30, "the API server serves policies")
 
@@ -104,7 +104,7 @@ def start(
     name: str = "operator",
     ready: bool = True,
 ) -> Operator:
-    """Starts an operator as the service account of manifests/base and waits until it may decide."""
+    """Start an operator as the service account of manifests/base. With `ready`, wait until it is ready."""
     kubeconfig = kubeconfig or cluster.service_account_kubeconfig(*ACCOUNT)
     port = free_port()
     settings = {
@@ -117,7 +117,7 @@ def start(
     earlier = {path: path.stat().st_size for path in cluster.logs.glob("*.log")}
     process = cluster.start_process(name, [*WAYS[way], *arguments], settings)
     operator = Operator(process, port, earlier.get(process.log, 0))
-    _logs.setdefault(process.log, operator.log_begins)
+    _logs.setdefault(process.log, operator.log_start)
     if ready:
         wait_ready(operator)
     return operator
@@ -131,15 +131,15 @@ def deployed_environ() -> Mapping[str, str]:
 
 
 def wait_ready(operator: Operator, timeout: float = 60) -> None:
-    """Waits until it may decide. Raises ProcessError if it has ended, even if somebody answers on its port."""
+    """Wait until it is ready. Raises ProcessError if it has ended, even if another process answers on its port."""
     operator.process.wait_ready(lambda: operator.ready, timeout)
     if not operator.process.alive:
-        raise ProcessError(f"a foreign_pod answers on port {operator.port}\n{operator.process.log_tail()}")
+        raise ProcessError(f"another process answers on port {operator.port}\n{operator.process.log_tail()}")
 
 
 @contextmanager
 def running(cluster: ControlPlane, *arguments: str, **options: Any) -> Iterator[Operator]:
-    """An operator that is stopped, in peace, at the end."""
+    """An operator that is stopped gracefully at the end of the block."""
     operator = start(cluster, *arguments, **options)
     try:
         yield operator
@@ -147,7 +147,7 @@ def running(cluster: ControlPlane, *arguments: str, **options: Any) -> Iterator[
         operator.process.stop(30)
 
 
-# What must hold
+# Reading the cluster
 
 
 def pods(cluster: ControlPlane, namespace: str = "") -> list[dict[str, Any]]:
@@ -164,7 +164,7 @@ def wait_bound(cluster: ControlPlane, namespace: str, count: int, timeout: float
 
 
 def over_committed(cluster: ControlPlane) -> dict[str, str]:
-    """The nodes on which more is requested than there is, by a count from the API server."""
+    """Nodes whose pods request more than is allocatable, according to the API server."""
     found = {}
     parsed = [parse_pod(raw) for raw in pods(cluster)]
     for raw in cluster.client.items("/api/v1/nodes"):
@@ -180,7 +180,7 @@ def over_committed(cluster: ControlPlane) -> dict[str, str]:
 
 
 def foreign_marks(raw: Mapping[str, Any]) -> list[str]:
-    """Annotations and finalizers on an object that neither its creator nor a decision put there."""
+    """Finalizers on an object, and its annotations except the decision."""
     metadata = raw["metadata"]
     return [key for key in metadata.get("annotations", {}) if key != ANNOTATION] + metadata.get("finalizers", [])
 
@@ -196,15 +196,15 @@ def decision(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def condition(raw: Mapping[str, Any], kind: str = "PodScheduled") -> dict[str, Any]:
-    """A condition of an object's status, empty if there is none."""
+    """A condition of an object's status, or an empty dict."""
     return next((c for c in raw.get("status", {}).get("conditions", ()) if c["type"] == kind), {})
 
 
 def deployed_command(port: int) -> list[str]:
-    """The command line of manifests/base, with this Python and a health port that nobody else has."""
+    """The command line of manifests/base, with this Python and another health port."""
     (container,) = yaml.safe_load((BASE / "deployment.yaml").read_text())["spec"]["template"]["spec"]["containers"]
     command = [*container["command"], *container["args"]]
     assert command[0] == "python"
-    where = command.index(DEPLOYED_HEALTH)
-    command[where] = DEPLOYED_HEALTH.replace("10251", str(port))
+    position = command.index(DEPLOYED_HEALTH)
+    command[position] = DEPLOYED_HEALTH.replace("10251", str(port))
     return [sys.executable, *command[1:]]

@@ -1,5 +1,5 @@
-/* Loaded into a process by LD_PRELOAD: its wall clock is off by as many seconds as the file CLOCK_SHIM says.
-   The file is mapped, so that a test can step the clock while the process runs. The monotonic clock stays true. */
+/* LD_PRELOAD library that shifts the wall clock of a process by the number of seconds in the file $CLOCK_SHIM.
+   The file is mapped into memory, so a test can step the clock while the process runs. The monotonic clock is unchanged. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
-"""A ledger of what really happened in a cluster, written from watches of the API server's own, past any proxy.
+"""Records what really happened in a cluster, from its own watches of the API server, which bypass the fault proxy.
 
-`Ledger` notes when each pod got its node and what each node could hold at that time, and tells afterwards: was a pod moved,
-was a node filled beyond what it had long shown, does a pod wait although it would fit. Nothing of Podwright's
-cache or queue is asked; amounts are parsed by its core.
+`Ledger` records when each pod got its node and what each node could hold at that time. Afterwards it responses: was a pod moved, and was
+a pod bound to a node that the scheduler had to know was full, tainted or deleted. `pods_that_would_fit` finds pods that wait without reason.
+The ledger uses nothing of Podwright's cache or queue; only the core's parsers.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
 from podwright.core.objects.node import Node, parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.testing import ControlPlane
-from support.faults.slack import Slack
+from support.faults.machine_delay import MachineDelay
 
-NOTICED: float = 1.0
-"""Seconds within which a change made by somebody else must be taken into account; what the machine was late counts extra."""
+NOTICE_SECONDS: float = 1.0
+"""Seconds within which a scheduler must notice a change by another actor, plus the machine's delay."""
 
 
 @dataclass(frozen=True)
 class Binding:
-    """A pod got its node. `at`: seconds of the monotonic clock; `version`: the resourceVersion that says so."""
+    """A pod got its node. `at`: seconds of the monotonic clock; `version`: the resourceVersion of the pod with its node."""
 
     pod: PodInfo
     node_name: str
@@ -43,7 +43,7 @@ class Binding:
 
 @dataclass(frozen=True)
 class NodeChange:
-    """What a node could hold from `at` on; None once it was deleted."""
+    """The state of a node from `at` on; None once it was deleted."""
 
     node: Node | None
     at: float
@@ -51,48 +51,68 @@ class NodeChange:
 
 
 class Ledger:
-    """See the module. `lag` is how late a note may be taken; times are those of this process."""
+    """Records bindings and node changes while it is entered as a context manager. Times are seconds of this process's monotonic clock.
+
+    `bindings` maps pod UIDs to bindings, `moved` lists pods whose node changed, `deleted_at` maps UIDs of deleted pods to times, and
+    `nodes` maps node names to their changes.
+    """
 
     def __init__(self, cluster: ControlPlane) -> None:
         self._cluster = cluster
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._versions = {"pods": "", "nodes": ""}
-        self.slack = Slack(cluster, self._stop)
+        self.machine_delay = MachineDelay(cluster, self._stop)
         self.bindings: dict[str, Binding] = {}
         self.moved: list[str] = []
-        self.gone: dict[str, float] = {}
+        self.deleted_at: dict[str, float] = {}
         self.nodes: dict[str, list[NodeChange]] = {}
 
-    # Taking notes
+    def __enter__(self) -> Self:
+        for plural in ("pods", "nodes"):
+            self._list(plural)
+            thread = threading.Thread(target=self._follow, args=(plural,), name=f"ledger of {plural}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._threads.append(self.machine_delay.start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(5)
+
+    # Recording
 
     def _follow(self, plural: str) -> None:
-        take = self._take_pod if plural == "pods" else self._take_node
+        record = self._record_pod if plural == "pods" else self._record_node
         while not self._stop.is_set():
             with suppress(OSError, http.client.HTTPException, json.JSONDecodeError):
                 for event in self._events(plural):
                     if event["type"] == "ERROR":
-                        self._list(plural)  # a new API server knows no old resource versions
+                        self._list(plural)  # a restarted API server may not have the old resource version
                         break
                     raw = event["object"]
                     self._versions[plural] = raw["metadata"]["resourceVersion"]
                     if event["type"] != "BOOKMARK":
-                        take(event["type"], raw)
+                        record(event["type"], raw)
             self._stop.wait(0.1)
         self._cluster.client.close()
 
     def _list(self, plural: str) -> None:
-        """All there is, and the end of what was; what happened in between is known from what it left."""
+        """Record all existing objects, and the deletion of those that no longer exist."""
         listed = self._cluster.client.request("GET", f"/api/v1/{plural}")
-        take, items = (self._take_pod if plural == "pods" else self._take_node), listed["items"]
-        there = {raw["metadata"]["uid" if plural == "pods" else "name"] for raw in items}
+        record, items = (self._record_pod if plural == "pods" else self._record_node), listed["items"]
+        existing = {raw["metadata"]["uid" if plural == "pods" else "name"] for raw in items}
         version = int(listed["metadata"]["resourceVersion"])
-        if plural == "pods":  # first: what is listed may have got its place from what is gone
-            self.gone.update(dict.fromkeys(self.bindings.keys() - there - self.gone.keys(), time.monotonic()))
+        if plural == "pods":  # before recording the items, since they may have taken the place of deleted pods
+            self.deleted_at.update(
+                dict.fromkeys(self.bindings.keys() - existing - self.deleted_at.keys(), time.monotonic())
+            )
         for raw in items:
-            take("ADDED", raw)
+            record("ADDED", raw)
         if plural == "nodes":
-            for name in self.nodes.keys() - there:
+            for name in self.nodes.keys() - existing:
                 self.nodes[name].append(NodeChange(None, time.monotonic(), version))
         self._versions[plural] = listed["metadata"]["resourceVersion"]
 
@@ -105,19 +125,19 @@ class Ledger:
         path = f"/api/v1/{plural}?watch=1&allowWatchBookmarks=true&resourceVersion={self._versions[plural]}"
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
-            answer = connection.getresponse()
-            if answer.status != 200:
+            response = connection.getresponse()
+            if response.status != 200:
                 return
-            while line := answer.readline():
+            while line := response.readline():
                 yield json.loads(line)
         finally:
             connection.close()
 
-    def _take_pod(self, kind: str, raw: Mapping[str, Any]) -> None:
+    def _record_pod(self, kind: str, raw: Mapping[str, Any]) -> None:
         uid, node = raw["metadata"]["uid"], raw["spec"].get("nodeName")
         now = time.monotonic()
         if kind == "DELETED":
-            self.gone[uid] = now
+            self.deleted_at[uid] = now
         known = self.bindings.get(uid)
         if not node or kind == "DELETED":
             if known is not None and not node:
@@ -129,54 +149,59 @@ class Ledger:
         elif known.node_name != node:
             self.moved.append(f"{known.pod.key}: {known.node_name} -> {node}")
 
-    def _take_node(self, kind: str, raw: Mapping[str, Any]) -> None:
+    def _record_node(self, kind: str, raw: Mapping[str, Any]) -> None:
         node = None if kind == "DELETED" else parse_node(raw)
         change = NodeChange(node, time.monotonic(), int(raw["metadata"]["resourceVersion"]))
         self.nodes.setdefault(raw["metadata"]["name"], []).append(change)
 
-    # Reading it
+    # Queries
 
-    def latest(self) -> float:
-        """When the last pod was bound; 0 if none was."""
+    def last_binding_at(self) -> float:
+        """When the last pod was bound; 0 without any binding."""
         return max((binding.at for binding in list(self.bindings.values())), default=0.0)
 
-    def careless(self, schedulers: set[str], *, alone: bool = True, within: float | None = None) -> list[str]:
-        """Bindings by these schedulers to nodes which, for so long already, had no room for them or were not there.
+    def stale_bindings(
+        self, schedulers: set[str], *, single_instance: bool = True, within: float | None = None
+    ) -> list[str]:
+        """Bindings by these schedulers to nodes that had been full, tainted or deleted for longer than `within` seconds.
 
-        What is free is counted from all pods whose binding was known then, ours as a rival's. Our own
-        latest ones count in full, since we need no watch to know them, if we were `alone` in binding them.
-        `within`: so many seconds, whatever the machine; if not given, NOTICED and what the machine was late meanwhile.
+        Room on a node is counted from all pods whose binding was at least that old, whichever scheduler bound them. With
+        `single_instance`, bindings by these schedulers count at once, since a single instance knows its own bindings.
+        Without `within`: NOTICE_SECONDS plus the machine's delay.
         """
-        own = schedulers if alone else set()
+        own = schedulers if single_instance else set()
         by_node: dict[str, list[Binding]] = {}
         for binding in sorted(self.bindings.values(), key=lambda b: b.version):
             by_node.setdefault(binding.node_name, []).append(binding)
         return [
             f"{binding.pod.key} on {binding.node_name}: {why}"
-            for there in by_node.values()
-            for i, binding in enumerate(there)
-            if binding.scheduler in schedulers and (why := self._why_careless(binding, there[:i], own, within))
+            for same_node in by_node.values()
+            for i, binding in enumerate(same_node)
+            if binding.scheduler in schedulers and (why := self._why_stale(binding, same_node[:i], own, within))
         ]
 
-    def noticed_within(self, schedulers: set[str], *, alone: bool = True) -> float:
-        """The shortest of a few times, in seconds, after which no binding missed any more what others had done."""
+    def noticed_within(self, schedulers: set[str], *, single_instance: bool = True) -> float:
+        """The shortest of a few times, in seconds, within which the schedulers noticed all changes by other actors."""
         times = (0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0)
-        return next((t for t in times if not self.careless(schedulers, alone=alone, within=t)), float("inf"))
+        return next(
+            (t for t in times if not self.stale_bindings(schedulers, single_instance=single_instance, within=t)),
+            float("inf"),
+        )
 
-    def _why_careless(self, binding: Binding, earlier: list[Binding], own: set[str], within: float | None) -> str:
-        """`earlier`: what was bound to the same node before."""
-        known = binding.at - (NOTICED + self.slack.before(binding.at) if within is None else within)
-        # Which came first the resource versions tell: the two watches of this ledger may lag behind each other.
+    def _why_stale(self, binding: Binding, earlier: list[Binding], own: set[str], within: float | None) -> str:
+        """Why a binding is stale, or "". `earlier`: the bindings to the same node before it."""
+        known = binding.at - (NOTICE_SECONDS + self.machine_delay.before(binding.at) if within is None else within)
+        # Resource versions give the order, since the ledger's two watches may lag behind each other.
         changes = [c for c in self.nodes.get(binding.node_name, ()) if c.version < binding.version]
         recent = [c for c in changes if c.at > known]
         before = [c for c in changes if c.at <= known]
         states = [c.node for c in (*before[-1:], *recent)]
         if all(node is None for node in states):
-            return "no such node any more" if states else "there never was such a node"
+            return "the node was deleted" if states else "the node never existed"
         requested = Counter[str]()
         for other in earlier:
             mine = other.scheduler in own
-            if self.gone.get(other.pod.uid, math.inf) <= binding.at or (other.at > known and not mine):
+            if self.deleted_at.get(other.pod.uid, math.inf) <= binding.at or (other.at > known and not mine):
                 continue
             requested["pods"] += 1
             requested.update(other.pod.requests.amounts)
@@ -186,34 +211,16 @@ class Ledger:
                 continue
             if all(requested[r] + n <= node.allocatable.get(r, 0) for r, n in wanted.items()):
                 return ""
-        return f"requested {dict(requested)}, no room any more"
+        return f"requested {dict(requested)}, the node had no room"
 
-    def forget_gone(self) -> None:
-        """What was bound and is gone is nobody's business any more."""
-        for uid in self.gone.keys() & self.bindings.keys():
+    def forget_deleted(self) -> None:
+        """Drop the bindings of deleted pods."""
+        for uid in self.deleted_at.keys() & self.bindings.keys():
             del self.bindings[uid]
 
 
-@contextmanager
-def written(cluster: ControlPlane) -> Iterator[Ledger]:
-    """A ledger that is kept from here to the end of the block."""
-    ledger = Ledger(cluster)
-    for plural in ("pods", "nodes"):
-        ledger._list(plural)
-        thread = threading.Thread(target=ledger._follow, args=(plural,), name=f"ledger of {plural}", daemon=True)
-        ledger._threads.append(thread)
-        thread.start()
-    ledger._threads.append(ledger.slack.start())
-    try:
-        yield ledger
-    finally:
-        ledger._stop.set()
-        for thread in ledger._threads:
-            thread.join(5)
-
-
-def waits_without_cause(cluster: ControlPlane) -> list[str]:
-    """Pending pods that would fit on a node without taints, by a count from the API server."""
+def pods_that_would_fit(cluster: ControlPlane) -> list[str]:
+    """Pending pods that would fit on an untainted node, according to the API server's objects."""
     nodes = [parse_node(raw) for raw in cluster.client.items("/api/v1/nodes")]
     parsed = [parse_pod(raw) for raw in cluster.client.items("/api/v1/pods")]
     free: dict[str, Counter[str]] = {}

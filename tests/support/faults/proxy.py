@@ -1,12 +1,12 @@
-"""A proxy between the operator and the API server that does what bad networks and tired servers do, at given rates.
+"""A proxy between the operator and the API server that injects the faults of bad networks and overloaded servers, at given rates.
 
     with FaultProxy(cluster) as proxy:
-        proxy.faults = [Faults(only=is_binding, rates={"500": 0.1, "answer lost": 0.1})]
+        proxy.faults = [Faults(only=is_binding, rates={"500": 0.1, "response lost": 0.1})]
         operator_kit.start(cluster, kubeconfig=proxy.kubeconfig(admin))
         proxy.close_watches()
 
-Plain HTTP towards the operator, TLS towards the API server. `injected` counts what was done. It lives in a thread of its
-own, so its methods may be called from tests as they are.
+It speaks plain HTTP to the operator, and TLS to the API server. `injected` counts the injected faults. The proxy runs in its own thread,
+and tests may call its methods from theirs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from yarl import URL
 from podwright.testing import ControlPlane
 from podwright.testing.processes import free_port
 
-CUT, ANSWER_LOST = "cut", "answer lost"
+CUT, RESPONSE_LOST = "cut", "response lost"
 _TEXTS = {
     "409": "Conflict",
     "410": "Expired",
@@ -42,8 +42,8 @@ _TEXTS = {
 }
 _HOP_BY_HOP = {"connection", "host", "keep-alive", "transfer-encoding", "content-length"}
 
-Only = Callable[[str, str], bool]
-"""Whether a request (its method, and its path with the query if there is one) is meant."""
+RequestFilter = Callable[[str, str], bool]
+"""Whether a fault applies to a request, from its method and its path with query."""
 
 
 def everything(method: str, path: str) -> bool:
@@ -63,12 +63,12 @@ def is_watch(method: str, path: str) -> bool:
 
 
 def is_list_of_assigned_pods(method: str, path: str) -> bool:
-    asked = _query(path)
-    return path.startswith("/api/v1/pods?") and "watch" not in asked and "spec.nodeName!=" in asked["fieldSelector"]
+    query = _query(path)
+    return path.startswith("/api/v1/pods?") and "watch" not in query and "spec.nodeName!=" in query["fieldSelector"]
 
 
 def is_later_page(method: str, path: str) -> bool:
-    """Of a list that comes in several."""
+    """A page of a list after the first."""
     return method == "GET" and "continue" in _query(path)
 
 
@@ -78,71 +78,70 @@ def _query(path: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Faults:
-    """What to do to requests. `rates`: `cut`, `answer lost`, or a status code, with its share from 0 to 1.
+    """Faults for the requests that match `only`. `rates` maps `cut`, `response lost` or a status code to its share, from 0 to 1.
 
-    `cut` ends the connection before the request reaches the server, `answer lost` after the server has carried it out.
-    `delay`: seconds, at random up to that, before a request goes on; `late`: as much before its answer does.
-    `retry_after`: what a 429 asks for, in seconds.
+    `cut` closes the connection before the request reaches the API server, `response lost` after the API server has executed it.
+    `delay` is the longest random delay of a request, `response_delay` that of a response, in seconds.
+    `retry_after`: the seconds in the Retry-After header of a 429.
     """
 
     rates: Mapping[str, float] = field(default_factory=dict)
-    only: Only = everything
+    only: RequestFilter = everything
     delay: float = 0.0
     retry_after: int = 1
-    late: float = 0.0
+    response_delay: float = 0.0
 
 
 @dataclass(eq=False)
-class Passing:
-    """A request that has come and is not answered. `passed_on`: the API server may have it."""
+class PendingRequest:
+    """A request without a response yet. `forwarded`: the API server may have it."""
 
     method: str
     path: str
-    passed_on: bool = False
+    forwarded: bool = False
 
 
 class Watch:
-    """One watch that runs through the proxy. What may be done to its events is up to `Tamper`."""
+    """A watch through the proxy."""
 
     def __init__(self, path: str, transport: asyncio.Transport) -> None:
         self.path = path
         self.transport = transport
         self.stalled = False
-        self.last_words: bytes | None = None
+        self.final_line: bytes | None = None
         self.ended = asyncio.Event()
 
 
 Tamper = Callable[[Watch, bytes], Iterable[bytes]]
-"""A watch and a line as it came; the lines to pass on."""
+"""Maps a watch and a line from the API server to the lines to forward."""
 
 
-def _untouched(_watch: Watch, line: bytes) -> Iterable[bytes]:
+def _unchanged(_watch: Watch, line: bytes) -> Iterable[bytes]:
     return (line,)
 
 
 class FaultProxy:
-    """See the module."""
+    """Runs in its own thread while it is entered as a context manager."""
 
     def __init__(self, cluster: ControlPlane, seed: int = 1) -> None:
         self._cluster = cluster
-        self._chance = random.Random(seed)
+        self._random = random.Random(seed)
         self._port = free_port()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault proxy", daemon=True)
         self._watches: set[Watch] = set()
         self._session: aiohttp.ClientSession
         self._runner: web.AppRunner
-        self._held = Counter[Only]()
+        self._held = Counter[RequestFilter]()
         self._released = asyncio.Event()
-        self._under_way: set[Passing] = set()
+        self._pending: set[PendingRequest] = set()
         self._not_before: dict[tuple[str, str], float] = {}
-        self._too_early: list[tuple[str, str]] = []
+        self._early_retries: list[tuple[str, str]] = []
         self.faults: Sequence[Faults] = ()
-        self.tamper: Tamper = _untouched
+        self.tamper: Tamper = _unchanged
         self.rewind_to = ""
-        """If set, the resource version from which watches begin, whatever they ask for."""
+        """If set, all watches start from this resource version instead of the requested one."""
         self.injected: Counter[str] = Counter()
-        self.requests: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -157,7 +156,7 @@ class FaultProxy:
         self._loop.close()
 
     def kubeconfig(self, direct: Path) -> Path:
-        """The same login as in another kubeconfig, through this proxy."""
+        """A copy of a kubeconfig that connects through this proxy."""
         config = yaml.safe_load(direct.read_text())
         config["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{self._port}"}
         path = direct.with_name(f"through-{self._port}-{direct.name}")
@@ -168,11 +167,11 @@ class FaultProxy:
     # Watches
 
     def close_watches(self, part: str = "") -> int:
-        """Ends all watches whose path has this part, in the middle; how many there were."""
+        """Abort the connections of all watches whose path contains `part`. Returns their number."""
         return self._each_watch("watch closed", part, lambda watch: watch.transport.abort())
 
     def stall_watches(self, part: str = "") -> int:
-        """From now on nothing comes through these watches, and nobody says so; new ones work."""
+        """Silently stop forwarding events of these watches. New watches work."""
 
         def stall(watch: Watch) -> None:
             watch.stalled = True
@@ -180,10 +179,10 @@ class FaultProxy:
         return self._each_watch("watch stalled", part, stall)
 
     def expire_watches(self, part: str = "", code: int = 410, reason: str = "Expired") -> int:
-        """Tells these watches that their resource version is too old, or something else, and ends them."""
+        """End these watches with an ERROR event."""
 
         def expire(watch: Watch) -> None:
-            watch.last_words = json.dumps({"type": "ERROR", "object": _status(code, reason)}).encode() + b"\n"
+            watch.final_line = json.dumps({"type": "ERROR", "object": _status(code, reason)}).encode() + b"\n"
             watch.ended.set()
 
         return self._each_watch(f"watch ended by an error ({code})", part, expire)
@@ -201,30 +200,30 @@ class FaultProxy:
 
     # Requests
 
-    def under_way(self, only: Only, *, passed_on: bool = False) -> int:
-        """How many requests have come and are not answered; with `passed_on` those that the API server may have."""
+    def in_flight(self, only: RequestFilter, *, forwarded: bool = False) -> int:
+        """The number of requests without a response; with `forwarded`, of those that the API server may have."""
 
         async def count() -> int:
-            return sum(one.passed_on >= passed_on and only(one.method, one.path) for one in self._under_way)
+            return sum(one.forwarded >= forwarded and only(one.method, one.path) for one in self._pending)
 
         return int(self._run(count()))
 
-    def too_early(self, only: Only) -> list[str]:
-        """Requests that came again before a 429 allowed it. Of those that only one of goes to a path at a time."""
-        return [path for method, path in self._too_early if only(method, path)]
+    def early_retries(self, only: RequestFilter) -> list[str]:
+        """Paths of requests that were retried before Retry-After. Meaningful only if a path has one such request at a time."""
+        return [path for method, path in self._early_retries if only(method, path)]
 
-    # Requests that are held
+    # Held requests
 
-    def hold(self, only: Only) -> None:
-        """From now on these requests come no further, until `release`."""
+    def hold(self, only: RequestFilter) -> None:
+        """Hold these requests from now on, until `release`."""
         self._held[only] = 0
 
     def held(self) -> int:
-        """How many requests are held at this moment."""
+        """The number of requests held now."""
         return self._held.total()
 
     def release(self) -> None:
-        """Lets all go on that is held."""
+        """Forward all held requests."""
 
         async def release() -> None:
             self._held.clear()
@@ -275,29 +274,30 @@ class FaultProxy:
         await asyncio.gather(*others, return_exceptions=True)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        one = Passing(request.method, request.path + (f"?{request.query_string}" if request.query_string else ""))
-        self.requests[one.method] += 1
+        one = PendingRequest(
+            request.method, request.path + (f"?{request.query_string}" if request.query_string else "")
+        )
         if self._loop.time() < self._not_before.pop((one.method, one.path), 0.0):
-            self._too_early.append((one.method, one.path))
-        self._under_way.add(one)
+            self._early_retries.append((one.method, one.path))
+        self._pending.add(one)
         try:
-            return await self._answer(request, one)
+            return await self._respond(request, one)
         finally:
-            self._under_way.discard(one)
+            self._pending.discard(one)
 
-    async def _answer(self, request: web.Request, one: Passing) -> web.StreamResponse:
+    async def _respond(self, request: web.Request, one: PendingRequest) -> web.StreamResponse:
         body = await request.read()
         await self._wait_held(one.method, one.path)
-        fault = await self._fate(one.method, one.path)
+        fault = await self._choose_fault(one.method, one.path)
         if fault == CUT:
             return _cut(request)
         if isinstance(fault, web.Response):
             return fault
-        one.passed_on = True
+        one.forwarded = True
         url, watching = URL(self._cluster.url + request.raw_path, encoded=True), is_watch(one.method, one.path)
         if watching and self.rewind_to:
             url = url.update_query(resourceVersion=self.rewind_to)
-            self.injected["watch begun again from long ago"] += 1
+            self.injected["watch restarted from an old version"] += 1
         try:
             async with self._session.request(
                 request.method,
@@ -305,71 +305,73 @@ class FaultProxy:
                 data=body or None,
                 headers={k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP},
                 timeout=aiohttp.ClientTimeout(total=None if watching else 60),
-            ) as answer:
-                if watching and answer.status == 200:
-                    return await self._pass_watch(request, answer)
-                return await self._pass_answer(request, answer, one, lost=fault == ANSWER_LOST)
+            ) as upstream:
+                if watching and upstream.status == 200:
+                    return await self._forward_watch(request, upstream)
+                return await self._forward_response(request, upstream, one, lost=fault == RESPONSE_LOST)
         except (aiohttp.ClientError, OSError, TimeoutError):
             return _cut(request)
 
-    async def _fate(self, method: str, path: str) -> Any:
-        """None, CUT, ANSWER_LOST or an answer of our own."""
+    async def _choose_fault(self, method: str, path: str) -> Any:
+        """None, CUT, RESPONSE_LOST, or a response by the proxy."""
         for faults in self.faults:
             if not faults.only(method, path):
                 continue
             if faults.delay:
-                await asyncio.sleep(self._chance.uniform(0, faults.delay))
+                await asyncio.sleep(self._random.uniform(0, faults.delay))
                 self.injected["delay"] += 1
-            drawn = self._chance.random()
+            drawn = self._random.random()
             for kind, rate in faults.rates.items():
                 drawn -= rate
                 if drawn < 0:
                     self.injected[kind] += 1
                     if kind == "429":
                         self._not_before[method, path] = self._loop.time() + faults.retry_after
-                    return kind if kind in (CUT, ANSWER_LOST) else _refusal(kind, faults.retry_after)
+                    return kind if kind in (CUT, RESPONSE_LOST) else _error_response(kind, faults.retry_after)
         return None
 
-    async def _pass_answer(
-        self, request: web.Request, answer: aiohttp.ClientResponse, one: Passing, *, lost: bool
+    async def _forward_response(
+        self, request: web.Request, upstream: aiohttp.ClientResponse, one: PendingRequest, *, lost: bool
     ) -> web.StreamResponse:
-        body = await answer.read()
+        body = await upstream.read()
         if lost:
             return _cut(request)
         for faults in self.faults:
-            if faults.late and faults.only(one.method, one.path):
-                await asyncio.sleep(self._chance.uniform(0, faults.late))
-                self.injected["late answer"] += 1
-        return web.Response(status=answer.status, body=body, headers=_passed(answer))
+            if faults.response_delay and faults.only(one.method, one.path):
+                await asyncio.sleep(self._random.uniform(0, faults.response_delay))
+                self.injected["delayed response"] += 1
+        return web.Response(status=upstream.status, body=body, headers=_forwarded_headers(upstream))
 
-    async def _pass_watch(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    async def _forward_watch(self, request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
         assert request.transport is not None
         watch = Watch(request.path, request.transport)
-        response = web.StreamResponse(status=answer.status, headers=_passed(answer))
+        response = web.StreamResponse(status=upstream.status, headers=_forwarded_headers(upstream))
         response.enable_chunked_encoding()
         await response.prepare(request)
         self._watches.add(watch)
-        passing = asyncio.ensure_future(self._pass_events(watch, answer, response))
+        forwarding = asyncio.ensure_future(self._forward_events(watch, upstream, response))
         ended = asyncio.ensure_future(watch.ended.wait())
         try:
-            await asyncio.wait({passing, ended}, return_when=asyncio.FIRST_COMPLETED)
-            if passing.done():
-                await passing
-            if watch.last_words is not None:
-                await response.write(watch.last_words)
+            await asyncio.wait({forwarding, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if forwarding.done():
+                await forwarding
+            if watch.final_line is not None:
+                await response.write(watch.final_line)
         finally:
             self._watches.discard(watch)
-            passing.cancel()
+            forwarding.cancel()
             ended.cancel()
         return response
 
-    async def _pass_events(self, watch: Watch, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
+    async def _forward_events(
+        self, watch: Watch, upstream: aiohttp.ClientResponse, response: web.StreamResponse
+    ) -> None:
         rest = b""
-        async for chunk in answer.content.iter_any():
+        async for chunk in upstream.content.iter_any():
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                for passed in () if watch.stalled else self.tamper(watch, line):
-                    await response.write(passed + b"\n")
+                for forwarded in () if watch.stalled else self.tamper(watch, line):
+                    await response.write(forwarded + b"\n")
         if watch.stalled:
             await asyncio.Event().wait()
 
@@ -380,8 +382,8 @@ def _app(handler: Callable[[web.Request], Any]) -> web.Application:
     return app
 
 
-def _passed(answer: aiohttp.ClientResponse) -> dict[str, str]:
-    return {k: v for k, v in answer.headers.items() if k.lower() not in _HOP_BY_HOP}
+def _forwarded_headers(upstream: aiohttp.ClientResponse) -> dict[str, str]:
+    return {k: v for k, v in upstream.headers.items() if k.lower() not in _HOP_BY_HOP}
 
 
 def _cut(request: web.Request) -> web.Response:
@@ -401,6 +403,6 @@ def _status(code: int, reason: str) -> dict[str, Any]:
     }
 
 
-def _refusal(kind: str, retry_after: int) -> web.Response:
+def _error_response(kind: str, retry_after: int) -> web.Response:
     headers = {"Retry-After": str(retry_after)} if kind == "429" else {}
     return web.json_response(_status(int(kind), _TEXTS[kind]), status=int(kind), headers=headers)

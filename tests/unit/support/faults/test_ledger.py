@@ -1,4 +1,4 @@
-"""The ledger of the fault tests tells bindings that nobody should have made from those that are in order."""
+"""The ledger of the fault tests tells stale bindings from valid ones."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
-from support.faults.ledger import NOTICED, Binding, Ledger, NodeChange
+from support.faults.ledger import NOTICE_SECONDS, Binding, Ledger, NodeChange
 from support.objects.builders import make_node, make_pod, make_taint
 
-OURS, RIVAL = "podwright", "default-scheduler"
+OURS, OTHER = "podwright", "default-scheduler"
 APART = 10.0
-"""Seconds between any two things that happen: more than it may take to notice."""
+"""Seconds between two changes, long enough for a scheduler to notice."""
 
 
 class History:
-    """What a ledger has noted: each thing happens APART after the one before."""
+    """Builds the contents of a ledger. Each change happens APART after the one before."""
 
     def __init__(self) -> None:
         self.ledger = Ledger(cast("Any", None))
@@ -26,20 +26,20 @@ class History:
 
     def node(self, name: str = "n", pods: str = "2", **options: Any) -> None:
         raw = make_node(name, allocatable={"pods": pods}, **options)
-        self._note(name, NodeChange(parse_node(raw), *self._next()))
+        self._record(name, NodeChange(parse_node(raw), *self._next()))
 
-    def node_goes(self, name: str = "n") -> None:
-        self._note(name, NodeChange(None, *self._next()))
+    def delete_node(self, name: str = "n") -> None:
+        self._record(name, NodeChange(None, *self._next()))
 
     def bind(self, name: str, node_name: str = "n", scheduler: str = OURS, later: float = APART) -> None:
         pod = parse_pod(make_pod(name, uid=name))
         at, version = self._next(later)
         self.ledger.bindings[name] = Binding(pod, node_name, at, version, scheduler)
 
-    def pod_goes(self, name: str) -> None:
-        self.ledger.gone[name], _ = self._next()
+    def delete_pod(self, name: str) -> None:
+        self.ledger.deleted_at[name], _ = self._next()
 
-    def _note(self, name: str, change: NodeChange) -> None:
+    def _record(self, name: str, change: NodeChange) -> None:
         self.ledger.nodes.setdefault(name, []).append(change)
 
     def _next(self, later: float = APART) -> tuple[float, int]:
@@ -49,7 +49,7 @@ class History:
 
 
 def filled(**options: Any) -> History:
-    """A node for two pods, with two."""
+    """A node with room for two pods, and two bound pods."""
     history = History()
     history.node(**options)
     history.bind("a")
@@ -63,19 +63,19 @@ def over_filled() -> History:
     return history
 
 
-def filled_by_a_rival() -> History:
+def filled_by_another_scheduler() -> History:
     history = History()
     history.node()
-    history.bind("a", scheduler=RIVAL)
-    history.bind("b", scheduler=RIVAL)
+    history.bind("a", scheduler=OTHER)
+    history.bind("b", scheduler=OTHER)
     history.bind("c")
     return history
 
 
-def vanished() -> History:
+def deleted_node() -> History:
     history = History()
     history.node()
-    history.node_goes()
+    history.delete_node()
     history.bind("c")
     return history
 
@@ -97,23 +97,23 @@ def shrunk() -> History:
     return history
 
 
-def never_there() -> History:
+def nonexistent_node() -> History:
     history = History()
     history.node()
     history.bind("c", "no-such-node")
     return history
 
 
-def not_yet_there() -> History:
+def node_created_later() -> History:
     history = History()
     history.bind("c")
     history.node()
     return history
 
 
-def crowded_after_others_went() -> History:
+def filled_again_after_a_deletion() -> History:
     history = filled()
-    history.pod_goes("a")
+    history.delete_pod("a")
     history.bind("d")
     history.bind("c")
     return history
@@ -122,35 +122,37 @@ def crowded_after_others_went() -> History:
 @pytest.mark.parametrize(
     ("history", "why"),
     [
-        pytest.param(over_filled(), "no room any more", id="a third pod on a node for two"),
-        pytest.param(filled_by_a_rival(), "no room any more", id="a node that a rival has filled"),
-        pytest.param(crowded_after_others_went(), "no room any more", id="one went and two came"),
-        pytest.param(vanished(), "no such node any more", id="a node that vanished"),
-        pytest.param(tainted(), "no room any more", id="a node that was tainted"),
-        pytest.param(shrunk(), "no room any more", id="a node that shrank to what is on it"),
-        pytest.param(never_there(), "there never was such a node", id="a node that never existed"),
-        pytest.param(not_yet_there(), "there never was such a node", id="a node that came only later"),
+        pytest.param(over_filled(), "the node had no room", id="a third pod on a node for two"),
+        pytest.param(
+            filled_by_another_scheduler(), "the node had no room", id="a node that another scheduler has filled"
+        ),
+        pytest.param(filled_again_after_a_deletion(), "the node had no room", id="two pods after one was deleted"),
+        pytest.param(deleted_node(), "the node was deleted", id="a deleted node"),
+        pytest.param(tainted(), "the node had no room", id="a tainted node"),
+        pytest.param(shrunk(), "the node had no room", id="a node that shrank to the size of its pods"),
+        pytest.param(nonexistent_node(), "the node never existed", id="a node that never existed"),
+        pytest.param(node_created_later(), "the node never existed", id="a node that was created later"),
     ],
 )
-def test_a_binding_against_what_was_long_known_is_careless(history: History, why: str) -> None:
-    (found,) = history.ledger.careless({OURS})
+def test_a_binding_against_facts_known_for_long_is_stale(history: History, why: str) -> None:
+    (found,) = history.ledger.stale_bindings({OURS})
     assert found.startswith("default/c on ")
     assert found.endswith(why)
     assert history.ledger.noticed_within({OURS}) == float("inf")
 
 
-def in_place_of_one_that_went() -> History:
+def in_place_of_a_deleted_pod() -> History:
     history = filled()
-    history.pod_goes("a")
+    history.delete_pod("a")
     history.bind("c")
     return history
 
 
-def back_again() -> History:
+def re_created_node() -> History:
     history = filled()
-    history.pod_goes("a")
-    history.pod_goes("b")
-    history.node_goes()
+    history.delete_pod("a")
+    history.delete_pod("b")
+    history.delete_node()
     history.node()
     history.bind("c")
     return history
@@ -164,55 +166,55 @@ def no_longer_tainted() -> History:
     return history
 
 
-def by_the_rival_only() -> History:
+def stale_binding_by_another_scheduler() -> History:
     history = filled()
-    history.bind("c", scheduler=RIVAL)
+    history.bind("c", scheduler=OTHER)
     return history
 
 
 @pytest.mark.parametrize(
     "history",
     [
-        pytest.param(filled(), id="as many pods as there is room for"),
-        pytest.param(in_place_of_one_that_went(), id="a pod in the place of one that was gone by then"),
-        pytest.param(back_again(), id="a node that is there again"),
-        pytest.param(no_longer_tainted(), id="a node that is no longer tainted"),
-        pytest.param(by_the_rival_only(), id="somebody else was careless"),
+        pytest.param(filled(), id="as many pods as the node has room for"),
+        pytest.param(in_place_of_a_deleted_pod(), id="a pod in the place of a deleted one"),
+        pytest.param(re_created_node(), id="a re-created node"),
+        pytest.param(no_longer_tainted(), id="a node without its former taint"),
+        pytest.param(stale_binding_by_another_scheduler(), id="a stale binding by another scheduler"),
     ],
 )
-def test_a_binding_to_a_node_with_room_is_not_careless(history: History) -> None:
-    assert history.ledger.careless({OURS}) == []
+def test_a_binding_to_a_node_with_room_is_not_stale(history: History) -> None:
+    assert history.ledger.stale_bindings({OURS}) == []
 
 
-def test_what_a_rival_did_just_before_could_not_be_known_yet() -> None:
+def test_recent_bindings_by_another_scheduler_may_be_unknown() -> None:
     history = History()
     history.node()
     history.bind("a")
-    history.bind("b", scheduler=RIVAL)
-    history.bind("c", later=0.7 * NOTICED)
-    assert history.ledger.careless({OURS}) == []
-    assert len(history.ledger.careless({OURS}, within=0.5 * NOTICED)) == 1
-    assert history.ledger.noticed_within({OURS}) == NOTICED
+    history.bind("b", scheduler=OTHER)
+    history.bind("c", later=0.7 * NOTICE_SECONDS)
+    assert history.ledger.stale_bindings({OURS}) == []
+    assert len(history.ledger.stale_bindings({OURS}, within=0.5 * NOTICE_SECONDS)) == 1
+    assert history.ledger.noticed_within({OURS}) == NOTICE_SECONDS
 
 
-def test_what_we_did_ourselves_just_before_is_known_if_we_are_alone() -> None:
+def test_a_single_instance_knows_its_own_recent_bindings() -> None:
     history = filled()
-    history.bind("c", later=NOTICED / 2)
-    assert len(history.ledger.careless({OURS})) == 1
-    assert history.ledger.careless({OURS}, alone=False) == []
+    history.bind("c", later=NOTICE_SECONDS / 2)
+    assert len(history.ledger.stale_bindings({OURS})) == 1
+    assert history.ledger.stale_bindings({OURS}, single_instance=False) == []
 
 
-def test_what_vanished_just_before_could_not_be_known_yet() -> None:
+def test_recent_deletions_of_nodes_may_be_unknown() -> None:
     history = History()
     history.node()
-    history.node_goes()
-    history.bind("c", later=NOTICED / 2)
-    assert history.ledger.careless({OURS}) == []
+    history.delete_node()
+    history.bind("c", later=NOTICE_SECONDS / 2)
+    assert history.ledger.stale_bindings({OURS}) == []
 
 
-def test_pods_that_are_gone_are_forgotten_on_request() -> None:
+def test_bindings_of_deleted_pods_can_be_dropped() -> None:
     history = over_filled()
-    history.pod_goes("c")
-    history.ledger.forget_gone()
-    assert history.ledger.careless({OURS}) == []
+    history.delete_pod("c")
+    history.ledger.forget_deleted()
+    assert history.ledger.stale_bindings({OURS}) == []
     assert history.ledger.bindings.keys() == {"a", "b"}

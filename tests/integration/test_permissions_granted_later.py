@@ -1,4 +1,4 @@
-"""Rights that are granted while the operator runs: policies come into force without a restart."""
+"""RBAC permissions that are granted while the operator runs take effect without a restart."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cluster(control_plane, empty_cluster):
 
 @pytest.fixture
 def role(cluster, namespace):
-    """The role of manifests/base, in force for an account of its own."""
+    """The cluster role of manifests/base, bound to a separate account."""
     role, binding = yaml.safe_load_all((kit.BASE / "cluster-role.yaml").read_text())
     name = role["metadata"]["name"] = binding["metadata"]["name"] = f"late-{namespace}"
     binding["roleRef"]["name"] = name
@@ -31,13 +31,13 @@ def role(cluster, namespace):
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
-def test_policies_come_into_force_once_they_may_be_read(cluster, namespace, role, intake):
+def test_policies_take_effect_once_the_operator_may_read_them(cluster, namespace, role, intake):
     rules = role["rules"]
     role["rules"] = [rule for rule in rules if "podwright.dev" not in rule["apiGroups"]]
     cluster.apply(role)
     kubeconfig = cluster.service_account_kubeconfig(namespace, "late")
     may = ["auth", "can-i", "list", "nodes"]
-    wait_until(lambda: cluster.kubectl(*may, kubeconfig=kubeconfig) == "yes\n", 20, "the role is in force")
+    wait_until(lambda: cluster.kubectl(*may, kubeconfig=kubeconfig) == "yes\n", 20, "the role takes effect")
     cluster.bulk.create([node(name) for name in ("a", "b")])
     cluster.client.create(_policy("early"))
     with kit.running(cluster, f"--pod-intake={intake}", kubeconfig=kubeconfig) as operator:
@@ -51,9 +51,9 @@ def test_policies_come_into_force_once_they_may_be_read(cluster, namespace, role
         cluster.client.create(pod("after", namespace, scheduler=OURS))
         kit.wait_bound(cluster, namespace, 2, 20)
         assert kit.decision(cluster.client.read(pod("after", namespace)))["policy"] == "early"
-        wait_until(lambda: "restarting Kopf" in operator.log() or intake == "watch", 20, "Kopf watches them, too")
+        wait_until(lambda: "restarting Kopf" in operator.log() or intake == "watch", 20, "Kopf watches policies")
         cluster.client.create(_policy("late"))
-        wait_until(lambda: _accepted(cluster, "late"), 30, "and so is one that comes now")
+        wait_until(lambda: _accepted(cluster, "late"), 30, "a new policy is accepted")
     assert operator.process.returncode == 0
     assert "Traceback" not in operator.log()
 

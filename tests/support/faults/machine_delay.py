@@ -1,7 +1,7 @@
-"""How late everything is on a machine that is busy: measured all the time, so that it can be told from our own lateness.
+"""Measures how much a busy machine delays everything, so that tests do not blame the operator for it.
 
-A small write to the API server, over and over, shows how long one takes at the moment, by us and by API server and etcd. Of each
-operator the kernel tells how long it was ready to run and had to wait for a processor (/proc/PID/schedstat, Linux only).
+A thread writes a small object to the API server again and again, and measures how long each write takes. The kernel reports how long each
+operator was ready to run but waited for a CPU (/proc/PID/schedstat, Linux only).
 """
 
 from __future__ import annotations
@@ -16,54 +16,58 @@ from podwright.testing import ControlPlane
 
 PAUSE_SECONDS = 0.1
 REACH_SECONDS = 2.0
-"""How far before a moment its slack is looked for."""
-_NAME = "fault-tests-slack"
+"""`MachineDelay.before` covers this much time before a moment."""
+_NAME = "fault-tests-delay"
 _PATH = "/api/v1/namespaces/kube-system/configmaps"
 
 
 @dataclass(frozen=True)
 class Sample:
-    """From `begun` to `ended` a write took; `waited`: seconds that operators waited for a processor meanwhile."""
+    """A write that took from `started` to `ended`. `waited`: seconds that operators waited for a CPU meanwhile."""
 
-    begun: float
+    started: float
     ended: float
     waited: float
 
 
-class Slack:
-    """See the module. `pids` are the operators to look at."""
+class MachineDelay:
+    """Measures until `stop` is set. Times are seconds of the monotonic clock."""
 
     def __init__(self, cluster: ControlPlane, stop: threading.Event) -> None:
         self._cluster = cluster
         self._stop = stop
         self._samples: list[Sample] = []
-        self.pids: list[int] = []
+        self._pids: list[int] = []
+
+    def add_operator(self, pid: int) -> None:
+        """Include the CPU waiting time of this process from now on."""
+        self._pids.append(pid)
 
     def start(self) -> threading.Thread:
-        """Measures until the stop."""
-        thread = threading.Thread(target=self._run, name="slack", daemon=True)
+        """Start the measuring thread."""
+        thread = threading.Thread(target=self._run, name="machine delay", daemon=True)
         thread.start()
         return thread
 
     def before(self, moment: float) -> float:
-        """Seconds by which the machine was late shortly before a moment of the monotonic clock."""
-        near = [s for s in list(self._samples) if s.begun <= moment and s.ended >= moment - REACH_SECONDS]
-        return max((s.ended - s.begun for s in near), default=0.0) + sum(s.waited for s in near)
+        """Seconds of delay by the machine shortly before a moment."""
+        near = [s for s in list(self._samples) if s.started <= moment and s.ended >= moment - REACH_SECONDS]
+        return max((s.ended - s.started for s in near), default=0.0) + sum(s.waited for s in near)
 
     @property
     def worst(self) -> float:
-        """The latest that the machine was."""
+        """The longest delay so far, in seconds."""
         return max((self.before(s.ended) for s in list(self._samples)), default=0.0)
 
     def _run(self) -> None:
-        begun, waited = time.monotonic(), self._waited()
+        started, waited = time.monotonic(), self._waited()
         while not self._stop.is_set():
-            # Without an answer the write is taken to go on.
+            # A failed write is counted as part of the next one.
             with contextlib.suppress(Exception):
                 self._write()
                 ended, total = time.monotonic(), self._waited()
-                self._samples.append(Sample(begun, ended, max(0.0, total - waited)))
-                begun, waited = ended + PAUSE_SECONDS, total
+                self._samples.append(Sample(started, ended, max(0.0, total - waited)))
+                started, waited = ended + PAUSE_SECONDS, total
             self._stop.wait(PAUSE_SECONDS)
         self._cluster.client.close()
 
@@ -77,9 +81,9 @@ class Slack:
             raise ConnectionError(f"HTTP {status}")
 
     def _waited(self) -> float:
-        """Seconds that all operators together have waited for a processor."""
+        """Seconds that all operators together have waited for a CPU."""
         total = 0.0
-        for pid in self.pids:
+        for pid in self._pids:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 total += int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
         return total

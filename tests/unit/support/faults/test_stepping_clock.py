@@ -1,4 +1,4 @@
-"""Without a compiler there is no clock to step: outside CI that is a reason to skip, there it is a failure."""
+"""Without a C compiler, SteppingClock skips the test, or fails it in CI."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from support.faults.clock import SteppingClock
+from support.faults.stepping_clock import SteppingClock
 
 
 @pytest.mark.parametrize(
     ("ci", "outcome"),
     [
-        pytest.param("true", pytest.fail.Exception, id="CI fails"),
+        pytest.param("true", pytest.fail.Exception, id="in CI the test fails"),
         pytest.param("", pytest.skip.Exception, id="elsewhere the test is skipped"),
     ],
 )
-def test_without_a_compiler_no_clock_can_be_stepped(
+def test_a_missing_compiler_skips_or_fails_the_test(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ci: str, outcome: type[BaseException]
 ) -> None:
     monkeypatch.setenv("CI", ci)

@@ -1,4 +1,4 @@
-"""A wall clock that tests step while the operator runs: a few lines of C that are loaded into its process (Linux, a C compiler).
+"""A wall clock that tests step while the operator runs. A small C library, preloaded into its process, shifts it (Linux, C compiler).
 
 clock = SteppingClock(tmp_path)
 operator_kit.start(cluster, environ=clock.environ)
@@ -22,14 +22,14 @@ SOURCE = Path(__file__).with_name("clock_shim.c")
 
 
 class SteppingClock:
-    """See the module. `ahead` is by how many seconds the process is ahead of us; what it has read it keeps."""
+    """The wall clock of processes started with `environ`. It runs `ahead` seconds ahead of the test's."""
 
     def __init__(self, folder: Path) -> None:
-        """Skips the test where there is no compiler; in CI that is a failure."""
+        """Compile the library. Without a compiler, skips the test, or fails it in CI."""
         compiler = shutil.which("cc") or shutil.which("gcc")
         if compiler is None or sys.platform != "linux":
-            give_up = pytest.fail if os.environ.get("CI", "").lower() in {"true", "1"} else pytest.skip
-            give_up("no C compiler, or not Linux")
+            skip_or_fail = pytest.fail if os.environ.get("CI", "").lower() in {"true", "1"} else pytest.skip
+            skip_or_fail("no C compiler, or not Linux")
         library, shift = folder / "clock_shim.so", folder / "shift"
         subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", library, SOURCE], check=True)
         shift.write_bytes(bytes(8))
@@ -40,7 +40,7 @@ class SteppingClock:
         self.steps = 0
 
     def step(self, seconds: int) -> None:
-        """The clock goes ahead, or back, at once."""
+        """Step the clock ahead, or back if negative, at once."""
         self.ahead += seconds
         self.steps += 1
         self._shift[:] = struct.pack("=q", self.ahead)
