@@ -141,7 +141,11 @@ class Api:
     async def pod(self, name: str, **fields: Any) -> dict:
         """Creates a pod. `fields` are fields of its metadata or spec."""
         metadata = {key: fields.pop(key) for key in ("labels", "annotations", "finalizers") if key in fields}
-        spec = {"schedulerName": "nobody", "containers": [{"name": "main", "image": "registry.example/main"}], **fields}
+        spec = {
+            "schedulerName": "unused-scheduler",
+            "containers": [{"name": "main", "image": "registry.example/main"}],
+            **fields,
+        }
         return await self.ok("POST", "~pods", {"metadata": {"name": name, **metadata}, "spec": spec})
 
     async def config(self, name: str, **data: str) -> dict:

@@ -103,15 +103,15 @@ async def test_items_of_a_list_have_kind_and_api_version(api, widgets):
 
 
 async def test_defaults_are_set_also_inside_lists(api, widgets):
-    made = await api.ok("POST", widgets, widget(widgets, rules=[{"name": "a"}]))
-    assert made["spec"] == {"mode": "fast", "size": 3, "rules": [{"name": "a", "weight": 1}]}
-    assert made["metadata"]["generation"] == 1
+    created = await api.ok("POST", widgets, widget(widgets, rules=[{"name": "a"}]))
+    assert created["spec"] == {"mode": "fast", "size": 3, "rules": [{"name": "a", "weight": 1}]}
+    assert created["metadata"]["generation"] == 1
 
 
 async def test_unknown_fields_are_dropped_unless_the_schema_preserves_them(api, widgets):
-    made = await api.ok("POST", widgets, widget(widgets, free={"any": [1]}, labels={"a": "b"}, junk=1) | {"junk": 1})
-    assert made["spec"] == {"mode": "fast", "size": 3, "free": {"any": [1]}, "labels": {"a": "b"}}
-    assert "junk" not in made
+    created = await api.ok("POST", widgets, widget(widgets, free={"any": [1]}, labels={"a": "b"}, junk=1) | {"junk": 1})
+    assert created["spec"] == {"mode": "fast", "size": 3, "free": {"any": [1]}, "labels": {"a": "b"}}
+    assert "junk" not in created
 
 
 async def test_strict_validation_rejects_unknown_fields(api, widgets):
@@ -184,11 +184,11 @@ async def test_the_status_subresource_writes_only_the_status(api, widgets):
 
 
 async def test_a_replacement_requires_the_resource_version(api, widgets):
-    made = await api.ok("POST", widgets, widget(widgets))
+    created = await api.ok("POST", widgets, widget(widgets))
     assert (await api("PUT", f"{widgets}/w", widget(widgets))).status == 422
-    changed = await api.ok("PUT", f"{widgets}/w", made | {"spec": {"mode": "slow"}})
+    changed = await api.ok("PUT", f"{widgets}/w", created | {"spec": {"mode": "slow"}})
     assert changed["spec"] == {"mode": "slow", "size": 3}
-    assert (await api("PUT", f"{widgets}/w", made)).status == 409
+    assert (await api("PUT", f"{widgets}/w", created)).status == 409
 
 
 async def test_custom_kinds_do_not_support_strategic_merge_patches(api, widgets):

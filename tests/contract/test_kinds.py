@@ -124,14 +124,14 @@ async def test_a_deployment_has_a_scale_subresource_and_a_generation(api):
         "selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}},
     }
-    made = await api.ok("POST", "~apps/v1:deployments", {"metadata": {"name": "d"}, "spec": spec})
-    assert (made["spec"]["replicas"], made["metadata"]["generation"]) == (1, 1)
+    created = await api.ok("POST", "~apps/v1:deployments", {"metadata": {"name": "d"}, "spec": spec})
+    assert (created["spec"]["replicas"], created["metadata"]["generation"]) == (1, 1)
     scale = await api.ok("GET", "~apps/v1:deployments/d/scale")
     assert (scale["kind"], scale["spec"]["replicas"]) == ("Scale", 1)
     scaled = await api.ok("PATCH", "~apps/v1:deployments/d/scale", {"spec": {"replicas": 3}}, MERGE)
     assert scaled["spec"]["replicas"] == 3
-    made = await api.ok("GET", "~apps/v1:deployments/d")
-    assert (made["spec"]["replicas"], made["metadata"]["generation"]) == (3, 2)
+    created = await api.ok("GET", "~apps/v1:deployments/d")
+    assert (created["spec"]["replicas"], created["metadata"]["generation"]) == (3, 2)
 
 
 SCHEDULER_KINDS = [

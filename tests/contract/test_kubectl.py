@@ -18,7 +18,7 @@ POD = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"name": "a"},
-    "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "registry.example/c"}]},
+    "spec": {"schedulerName": "unused-scheduler", "containers": [{"name": "c", "image": "registry.example/c"}]},
 }
 DEPLOYMENT = {
     "apiVersion": "apps/v1",
@@ -93,7 +93,7 @@ def test_a_pod_is_created_shown_described_and_deleted(kubectl):
     described = kubectl("describe", "pod", "a")
     assert "Image:        registry.example/c" in described
     assert "Events:" in described
-    assert kubectl("get", "pods", "-o", "name", "--field-selector=spec.schedulerName=nobody") == "pod/a\n"
+    assert kubectl("get", "pods", "-o", "name", "--field-selector=spec.schedulerName=unused-scheduler") == "pod/a\n"
     assert kubectl("delete", "pod", "a").startswith('pod "a" deleted')
     assert 'pods "a" not found' in kubectl.fails("get", "pod", "a")
 

@@ -101,7 +101,7 @@ async def test_a_field_selector_filters_a_list(api):
     await api.bind("bound", "some-node")
     assert await names_of(api, "~pods", fieldSelector="spec.nodeName=some-node,status.phase=Pending") == ["bound"]
     assert await names_of(api, "~pods", fieldSelector="spec.nodeName=") == ["free"]
-    assert await names_of(api, "~pods", fieldSelector="spec.schedulerName=nobody") == ["bound", "free"]
+    assert await names_of(api, "~pods", fieldSelector="spec.schedulerName=unused-scheduler") == ["bound", "free"]
     everywhere = f"metadata.namespace={api.namespace},metadata.name!=free"
     assert await names_of(api, "/api/v1/pods", fieldSelector=everywhere) == ["bound"]
 

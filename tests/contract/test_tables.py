@@ -90,7 +90,7 @@ async def test_rows_contain_whole_objects_on_request(api):
     await api.pod("a")
     table = await api.ok("GET", "~pods", accept=TABLE, includeObject="Object")
     assert table["rows"][0]["object"]["kind"] == "Pod"
-    assert table["rows"][0]["object"]["spec"]["schedulerName"] == "nobody"
+    assert table["rows"][0]["object"]["spec"]["schedulerName"] == "unused-scheduler"
 
 
 async def test_a_watch_sends_tables_with_headers_only_in_the_first(api):

@@ -25,11 +25,11 @@ class TestCreate:
         assert answer.message == 'configmaps "a" already exists'
 
     async def test_names_are_generated(self, api):
-        made = [await api.ok("POST", "~configmaps", {"metadata": {"generateName": "a-"}}) for _ in range(3)]
-        names = {item["metadata"]["name"] for item in made}
+        created = [await api.ok("POST", "~configmaps", {"metadata": {"generateName": "a-"}}) for _ in range(3)]
+        names = {item["metadata"]["name"] for item in created}
         assert len(names) == 3
         assert all(re.fullmatch(r"a-[a-z0-9]{5}", name) for name in names)
-        assert made[0]["metadata"]["generateName"] == "a-"
+        assert created[0]["metadata"]["generateName"] == "a-"
 
     @pytest.mark.parametrize(
         "metadata",

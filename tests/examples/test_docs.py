@@ -49,7 +49,7 @@ def test_commands_exist(path):
     assert run - set(main.list_commands(CONTEXT)) == set()
 
 
-def test_readme_names_options_that_exist():
+def test_the_options_in_the_readme_exist():
     for text in code_of(README):
         words = shlex.split(text.split("#")[0]) if text.startswith(("podwright ", ".venv/bin/podwright ")) else []
         if len(words) > 1:
@@ -64,7 +64,7 @@ def test_snippets_of_the_readme_are_part_of_their_files():
         assert text in (ROOT / file).read_text()
 
 
-def test_the_first_policy_compiles():
+def test_the_policy_in_the_readme_compiles():
     (text,) = [text for file, text in SNIPPET.findall(README) if file.endswith(".yaml")]
     assert (
         compile_policy(parse_policy(yaml.safe_load(text)), PLUGINS, Features()).spec.strategy.type == "LeastAllocated"
@@ -75,7 +75,7 @@ def test_the_readme_has_every_strategy():
     assert re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE) == list(StrategyType.__args__)
 
 
-def test_every_decision_is_in_the_index():
+def test_the_index_lists_every_adr():
     index = (ROOT / "docs" / "adr" / "README.md").read_text()
     names = sorted(path.name for path in (ROOT / "docs" / "adr").glob("0*.md"))
     assert re.findall(r"\]\((0[\w-]+\.md)\)", index) == names

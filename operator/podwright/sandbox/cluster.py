@@ -187,14 +187,14 @@ class Cluster:
         if kind.stored == "namespaces":
             for inner in [inner for inner in self.kinds if inner.namespaced]:
                 self._remove_all(inner.stored, Selection(name))
-        gone = self.store.remove(kind.stored, entry)
+        removed = self.store.remove(kind.stored, entry)
         if kind.stored == schemas.CRDS:
             self._remove_all(name, Selection())
             self.kinds.remove(entry.obj["spec"]["group"], entry.obj["spec"]["names"]["plural"])
         for owned in map(self.kinds.named, ("replicasets.apps", "pods") if kind.stored in OWNERS else ()):
             for dependent in self.owned(owned, namespace, uid):
                 self.delete(owned, *dependent.key, {})
-        return gone
+        return removed
 
     def _remove_all(self, stored: str, selection: Selection) -> None:
         for entry in self.store[stored].select(selection):

@@ -39,32 +39,32 @@ class Entry:
 class Change:
     """A write: `old` is None for a creation, `new` for a removal."""
 
-    __slots__ = ("_gone", "_lines", "new", "old", "rv")
+    __slots__ = ("_lines", "_removed", "new", "old", "rv")
 
     def __init__(self, rv: int, old: Entry | None, new: Entry | None) -> None:
         self.rv, self.old, self.new = rv, old, new
-        self._gone: Entry | None = None
+        self._removed: Entry | None = None
         self._lines: dict[tuple[str, Kind], bytes] = {}
 
     @property
     def latest(self) -> Entry:
         """The new entry, or for a removal the old one with the revision of the removal."""
-        return self.new or self.gone()
+        return self.new or self.removed()
 
     def seen(self, selection: Selection) -> tuple[str, Entry] | None:
         """The event and entry that a watch with this selection gets. For an object that leaves the selection: DELETED and the old one."""
         before = self.old is not None and selection.matches(self.old.obj)
         if self.new is not None and selection.matches(self.new.obj):
             return ("MODIFIED" if before else "ADDED"), self.new
-        return ("DELETED", self.gone()) if before else None
+        return ("DELETED", self.removed()) if before else None
 
-    def gone(self) -> Entry:
+    def removed(self) -> Entry:
         """The old object with the revision of this change."""
         assert self.old is not None
-        if self._gone is None:
+        if self._removed is None:
             metadata = self.old.obj["metadata"] | {"resourceVersion": str(self.rv)}
-            self._gone = Entry(self.old.obj | {"metadata": metadata}, self.rv)
-        return self._gone
+            self._removed = Entry(self.old.obj | {"metadata": metadata}, self.rv)
+        return self._removed
 
     def line(self, kind: Kind, event: str, entry: Entry) -> bytes:
         """The watch event as JSON, encoded once for all watches of this kind."""
@@ -105,7 +105,7 @@ class Collection:
         if change.new is None or change.old is None:
             self._order = None
         if change.new is None:
-            del self.entries[change.gone().key]
+            del self.entries[change.removed().key]
         else:
             self.entries[change.new.key] = change.new
         if len(self._history) == self._history.maxlen:
@@ -138,4 +138,4 @@ class Store:
         self.rv += 1
         change = Change(self.rv, entry, None)
         self[stored].record(change)
-        return change.gone()
+        return change.removed()

@@ -173,7 +173,7 @@ def test_the_live_picture_fits_the_terminal(nodes, width):
     plain = {"policy": "x", "generation": 1, "score": 1, "nodes": 1, "feasible": 1}
     state = state_with([names[0]] * 4 + [""], names, decisions={f"p{i}": plain for i in range(4)})
     console = Console(file=io.StringIO(), width=width)
-    console.print(picture.live(state, width, 24))
+    console.print(picture.live(state, "A step", width, 24))
     lines = console.file.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     assert len(lines) <= 24

@@ -1,4 +1,4 @@
-"""What `podwright run` imports, and when. Each case is a process."""
+"""What `podwright run` imports, and when. Each case runs in a separate process."""
 
 import subprocess
 import sys

@@ -40,13 +40,14 @@ class LiveDisplay:
     def __init__(self, console: Console, state: DemoState) -> None:
         self._console, self._state = console, state
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=10, screen=True)
+        self._step = ""
         self._started = False
 
     def say(self, text: str) -> None:
         self._console.print(f"[dim]·[/] {text}", highlight=False)
 
     def step(self, text: str) -> None:
-        self._state.step = text
+        self._step = text
         if not self._started:
             self._started = True
             self._live.start()
@@ -58,7 +59,7 @@ class LiveDisplay:
         """Nothing to do: results are part of the screen."""
 
     def _render(self) -> RenderableType:
-        return picture.live(self._state, self._console.width, self._console.height)
+        return picture.live(self._state, self._step, self._console.width, self._console.height)
 
     def __enter__(self) -> Self:
         return self

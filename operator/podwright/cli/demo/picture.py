@@ -30,15 +30,15 @@ SAMPLES: Final = {WEB: 3, BATCH: 6, NEXT: 4}
 WIDTHS: Final = {"pod": 9, "node": 10, "policy": 18}
 
 
-def live(state: DemoState, width: int, height: int) -> RenderableType:
-    """The current state, for a terminal of this size."""
+def live(state: DemoState, step: str, width: int, height: int) -> RenderableType:
+    """The current step and state, for a terminal of this size."""
     nodes, edit = _nodes(state, numbers=width >= WIDE), _edit(state)
     results = [_result(result) for result in state.results[-2:]]
     room = max(4, height - _node_rows(state) - len(results) - (len(state.edit) + 2 if edit else 0) - 9)
     waiting = [pod for pod in state.pods.values() if pod.uid and not pod.node]
     placed = [pod for pod in state.pods.values() if pod.node]
     shown = [*placed[-max(1, room - len(waiting)) :], *waiting[:room]]
-    return Group(Text(state.step, style="bold"), nodes, *edit, _pods(shown, {}, wrap=False), *results)
+    return Group(Text(step, style="bold"), nodes, *edit, _pods(shown, {}, wrap=False), *results)
 
 
 def final(state: DemoState) -> RenderableType:

@@ -91,7 +91,7 @@ class Scenario:
     async def _too_big(self) -> None:
         self._display.step("A pod that requests 1000 CPUs: it stays pending, and its event says why")
         (raw,) = self._raw(TOO_BIG, None)
-        own = self._state.pods[TOO_BIG] = DemoPod(TOO_BIG, TOO_BIG)
+        own = self._state.add_pod(TOO_BIG, TOO_BIG)
         await self._api.create(raw)
 
         async def failed() -> bool:
@@ -108,8 +108,8 @@ class Scenario:
     async def _edit(self) -> None:
         name = self._names.batch_policy
         self._display.step(f"Policy {name} is edited while the operator runs")
-        self._state.edit_title = f"kubectl edit schedulerpolicy {name}"
-        self._state.edit = ["  strategy:", f"-   type: {BEFORE}", f"+   type: {AFTER}"]
+        diff = ["  strategy:", f"-   type: {BEFORE}", f"+   type: {AFTER}"]
+        self._state.show_edit(f"kubectl edit schedulerpolicy {name}", diff)
         self._display.update()
         changed = await self._api.merge(POLICY, name, {"spec": {"strategy": {"type": AFTER}}})
         generation = changed["metadata"]["generation"]
@@ -141,7 +141,7 @@ class Scenario:
         raws = self._raw(group, selector)
         for raw in raws:
             name = raw["metadata"]["name"]
-            self._state.pods[name] = DemoPod(name, group)
+            self._state.add_pod(name, group)
             await self._api.create(raw)
             await self._refresh_pods()
             await asyncio.sleep(self._pace)

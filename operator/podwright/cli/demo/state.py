@@ -51,8 +51,6 @@ class DemoState:
         self.cache = Cache()
         self.pods: dict[str, DemoPod] = {}
         self.results: list[CheckResult] = []
-        self.step = ""
-        """The title of the current step."""
         self.edit_title = ""
         self.edit: list[str] = []
         """Lines of the edited policy, as a diff."""
@@ -80,6 +78,15 @@ class DemoState:
             annotation = (raw["metadata"].get("annotations") or {}).get(ANNOTATION)
             if annotation:
                 own.decision = orjson.loads(annotation)
+
+    def add_pod(self, name: str, group: str) -> DemoPod:
+        """Adds a pod of the demo, before it is created."""
+        self.pods[name] = pod = DemoPod(name, group)
+        return pod
+
+    def show_edit(self, title: str, diff: list[str]) -> None:
+        """Sets the edit of a policy that displays show."""
+        self.edit_title, self.edit = title, diff
 
     def group(self, group: str) -> list[DemoPod]:
         """The demo's pods of a group, in order of creation."""
