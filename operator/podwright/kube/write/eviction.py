@@ -1,18 +1,21 @@
 """Eviction of preemption's victims: the condition DisruptionTarget, then a deletion that names the uid.
 
-Each eviction is a task of its own, with a limit on how many run at a time, so no decision waits for one. Another pod of the same
-name is never deleted. Texts follow kube-scheduler's preemption executor; engine/preemption decides who is evicted.
+Each eviction is a task of its own, so no decision waits for one. As many run at a time as Bindings do (engine/binding/limiter), so
+that slow deletions, an admission webhook's for example, do not delay the others. Another pod of the same name is never deleted. Texts
+follow kube-scheduler's preemption executor; engine/preemption decides who is evicted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
+from podwright.engine.binding.limiter import BindLimiter
 from podwright.engine.ports import Recorder, Regarding, preempted_by, preempting
 from podwright.kube.client.errors import is_conflict, is_not_found, is_retryable_write, uid_mismatch
 from podwright.kube.client.http import Http
@@ -23,18 +26,19 @@ from podwright.kube.kinds import POD
 
 log = logging.getLogger(__name__)
 
-MAX_CONCURRENT: Final = 16
 RETRY: Final = RetryPolicy(shortest=0.1, longest=0.4, attempts=4, retries=is_retryable_write, longest_retry_after=5.0)
 
 
 class PodEvictor:
-    """Implements `Evictor`. `clock` gives seconds since the epoch."""
+    """Implements `Evictor`. `clock` gives seconds since the epoch; `limiter` says how many evictions run at a time."""
 
-    def __init__(self, http: Http, recorder: Recorder, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, http: Http, recorder: Recorder, clock: Callable[[], float], limiter: BindLimiter | None = None
+    ) -> None:
         self._http = http
         self._recorder = recorder
         self._clock = clock
-        self._limit = asyncio.Semaphore(MAX_CONCURRENT)
+        self._limiter = BindLimiter(time.monotonic) if limiter is None else limiter
         self.tasks: set[asyncio.Task[None]] = set()
         self._started: set[asyncio.Task[None]] = set()
         """The tasks that have sent a request."""
@@ -65,10 +69,7 @@ class PodEvictor:
     ) -> None:
         deleted = False
         try:
-            async with self._limit:
-                if (task := asyncio.current_task()) is not None:
-                    self._started.add(task)
-                deleted_by_us = await self._delete(victim, preemptor)
+            deleted_by_us = await self._delete_in_turn(victim, preemptor)
             deleted = True
             if deleted_by_us:
                 note = preempted_by(preemptor, node_name)
@@ -77,6 +78,17 @@ class PodEvictor:
             log.warning("cannot preempt pod %s: %s", victim.key, error)
         finally:
             done(deleted)
+
+    async def _delete_in_turn(self, victim: PodInfo, preemptor: PodInfo | Regarding) -> bool:
+        task = asyncio.current_task()
+        assert task is not None
+        await self._limiter.wait_for_capacity()
+        self._limiter.acquire(task)
+        self._started.add(task)
+        try:
+            return await self._delete(victim, preemptor)
+        finally:
+            self._limiter.release(task)
 
     async def _delete(self, victim: PodInfo, preemptor: PodInfo | Regarding) -> bool:
         """Whether our deletion removes the victim; False if it was gone already. Raises ClusterError."""

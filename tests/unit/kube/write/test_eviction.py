@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from podwright.core.objects.pod import parse_pod
+from podwright.engine.binding.limiter import BindLimiter
 from podwright.engine.ports import Regarding
 from podwright.kube.write import eviction
 from podwright.kube.write.eviction import PodEvictor
@@ -123,6 +124,26 @@ async def test_a_lost_response_does_not_hide_who_deleted_the_victim(answers, our
     assert len(script.requests) == len(answers)
 
 
+async def test_slow_deletions_do_not_delay_others():
+    """No deletion is answered before the last one has arrived."""
+    count, arrived, all_arrived = 100, [], asyncio.Event()
+
+    async def answer(request):
+        if request.method == "DELETE":
+            arrived.append(request.path)
+            if len(arrived) == count:
+                all_arrived.set()
+            await all_arrived.wait()
+        return await says(200, {})(request)
+
+    async with api(default=answer) as (http, _), asyncio.timeout(20):
+        evictor, outcomes = PodEvictor(http, FakeRecorder(), lambda: 0.0), []
+        for index in range(count):
+            evictor.evict(parse_pod(make_pod(f"low-{index}")), PREEMPTOR, "a", outcomes.append)
+        await asyncio.gather(*evictor.tasks)
+        assert outcomes == [True] * count
+
+
 class TestFinish:
     async def test_started_evictions_are_finished(self):
         marked, go_on = asyncio.Event(), asyncio.Event()
@@ -143,8 +164,7 @@ class TestFinish:
             assert [request.method for request in script.requests] == ["PATCH", "DELETE"]
             assert outcomes == [True]
 
-    async def test_evictions_that_have_not_started_are_cancelled(self, monkeypatch):
-        monkeypatch.setattr(eviction, "MAX_CONCURRENT", 1)
+    async def test_evictions_that_have_not_started_are_cancelled(self):
         marked, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow(request):
@@ -153,7 +173,7 @@ class TestFinish:
             return await says(200, {})(request)
 
         async with api(slow, default=says(200, {})) as (http, script):
-            evictor, outcomes = PodEvictor(http, FakeRecorder(), lambda: 0.0), []
+            evictor, outcomes = PodEvictor(http, FakeRecorder(), lambda: 0.0, BindLimiter(lambda: 0.0, 1)), []
             for _ in range(3):
                 evictor.evict(VICTIM, PREEMPTOR, "a", outcomes.append)
             await marked.wait()
