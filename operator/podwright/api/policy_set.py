@@ -22,7 +22,7 @@ from podwright.api.scheduler_policy import (
     parse_last_accepted,
     parse_policy,
 )
-from podwright.core.framework.errors import PluginError
+from podwright.core.framework.errors import PluginError, raised_at
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.pod import LabelSet, PodInfo
@@ -193,6 +193,11 @@ class PolicySet:
         policies = [known.active.policy for known in self._known.values() if known.active is not None]
         return sorted(policies, key=lambda policy: (-policy.spec.precedence, policy.name))
 
+    def active_generation_of(self, name: str) -> CompiledPolicy | None:
+        """The active generation of a policy; None if no generation is active."""
+        known = self._known.get(name)
+        return None if known is None or known.active is None else known.active.policy
+
     def last_accepted(self, name: str) -> LastAccepted | None:
         """The active generation of a policy as it was written; None if no generation is active."""
         known = self._known.get(name)
@@ -224,4 +229,6 @@ class PolicySet:
 def _problem(error: Exception) -> str:
     if isinstance(error, PolicyError):
         return error.message
-    return str(error) if isinstance(error, ProfileError | PluginError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, PluginError):
+        return str(error) if error.__cause__ is None else f"{error} ({raised_at(error.__cause__)})"
+    return str(error) if isinstance(error, ProfileError) else f"{type(error).__name__}: {error} ({raised_at(error)})"

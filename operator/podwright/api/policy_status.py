@@ -1,6 +1,7 @@
-"""The status of a SchedulerPolicy: observedGeneration, the conditions Accepted and Active, and lastAccepted.
+"""The status of a SchedulerPolicy: observedGeneration, its conditions, and lastAccepted.
 
-Accepted says whether the newest generation is valid, Active whether the policy decides about pods. lastAccepted lets an
+Accepted says whether the newest generation is valid, Active whether the policy decides about pods. The condition PluginFailed
+exists only if a plugin of the active generation raised an exception. lastAccepted lets an
 operator that restarts go back to the last accepted generation when the newest one is invalid. The caller passes the time;
 a condition keeps its lastTransitionTime while its status stays the same.
 """
@@ -18,6 +19,7 @@ from podwright.core.framework.validation import describe, unique_by
 
 ACCEPTED: Final = "Accepted"
 ACTIVE: Final = "Active"
+PLUGIN_FAILED: Final = "PluginFailed"
 
 _MESSAGE_LIMIT: Final = 32768
 
@@ -28,14 +30,16 @@ class Condition:
 
     type: str = field(
         metadata=describe(
-            "Accepted (the newest generation is valid) or Active (the policy decides about pods).", maxLength=316
+            "Accepted (the newest generation is valid), Active (the policy decides about pods), or PluginFailed (a plugin "
+            "raised an exception since this generation is active).",
+            maxLength=316,
         )
     )
     status: Literal["True", "False", "Unknown"] = field(metadata=describe("Whether the condition holds."))
     reason: str = field(
         metadata=describe(
             "Accepted: Accepted, Invalid, UnknownPlugin, NotSupported. "
-            "Active: InForce, LastGoodGeneration, Shadowed, NotAccepted.",
+            "Active: InForce, LastGoodGeneration, Shadowed, NotAccepted. PluginFailed: ExceptionRaised.",
             maxLength=1024,
         )
     )
@@ -56,7 +60,7 @@ class PolicyStatus:
     conditions: tuple[Condition, ...] = field(
         default=(),
         metadata=describe(
-            "Accepted and Active.",
+            "Accepted and Active, and PluginFailed if a plugin raised an exception.",
             maxItems=16,
             **unique_by("type"),
         ),
@@ -71,18 +75,26 @@ class PolicyStatus:
 
 
 def status_of(
-    policies: PolicySet, applied: ApplyResult, previous: Mapping[str, Any] | None, now: str
+    policies: PolicySet,
+    applied: ApplyResult,
+    previous: Mapping[str, Any] | None,
+    now: str,
+    plugin_exceptions: str = "",
 ) -> dict[str, Any]:
     """The status of the policy that `applied` is about. If it equals `previous`, nothing has to be written.
+
+    `plugin_exceptions`: what plugins of the active generation raised, in short; empty if nothing.
 
     `now` is an RFC 3339 time. One policy can shadow another, so the status of each policy depends on all of them: compute
     all statuses again when `policies.version` has changed.
     """
     before = _conditions_by_type(previous)
-    findings = (
+    findings = [
         _Finding(ACCEPTED, applied.accepted, applied.reason, applied.message),
         _active_finding(policies, applied),
-    )
+    ]
+    if plugin_exceptions:
+        findings.append(_Finding(PLUGIN_FAILED, True, "ExceptionRaised", plugin_exceptions))
     status: dict[str, Any] = {
         "observedGeneration": applied.generation,
         "conditions": [_condition(each, before.get(each.type), applied.generation, now) for each in findings],

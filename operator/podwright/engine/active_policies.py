@@ -25,6 +25,7 @@ from podwright.core.queue.hinting import registered
 from podwright.core.queue.rank import ranked
 from podwright.core.state.cache import Cache
 from podwright.engine.invalid_objects import InvalidObjects
+from podwright.engine.plugin_exceptions import PluginExceptions
 
 _REJECTING: Final = (Point.PRE_ENQUEUE, Point.PRE_FILTER, Point.FILTER, Point.RESERVE, Point.PERMIT)
 _NO_HINTS: Mapping[str, Sequence[EventHint]] = {}
@@ -65,6 +66,7 @@ class ActivePolicies:
         default: CompiledPolicy,
         invalid_objects: InvalidObjects,
         observer: Observer,
+        plugin_exceptions: PluginExceptions,
     ) -> None:
         """`default`: the built-in policy, whose QueueSort plugin orders the queue; `observer`: see Framework.
 
@@ -74,6 +76,7 @@ class ActivePolicies:
         self._observer = observer
         self._handle = handle
         self._invalid_objects = invalid_objects
+        self._plugin_exceptions = plugin_exceptions
         self._built: dict[CompiledPolicy, ActivePolicy] = {}
         self._has_hints: dict[ClusterEvent, bool] = {}
         self._build(default)
@@ -87,7 +90,8 @@ class ActivePolicies:
         """The sort key of the queue."""
 
     def _build(self, policy: CompiledPolicy) -> None:
-        framework = Framework(policy.profile, self._classes, self._handle, self._observer)
+        report = self._plugin_exceptions.reporter(policy)
+        framework = Framework(policy.profile, self._classes, self._handle, self._observer, report)
         self._has_hints.clear()
         self._built[policy] = ActivePolicy(policy, framework)
 
@@ -105,6 +109,12 @@ class ActivePolicies:
         kept = {self.policy_set.default, *self.policy_set.active}
         self._has_hints.clear()
         self._built = {compiled: active for compiled, active in self._built.items() if compiled in kept}
+        self._plugin_exceptions.keep(kept)
+
+    def plugin_exceptions_of(self, name: str) -> str:
+        """The exceptions that plugins of the named policy's active generation raised, in short. Empty if there were none."""
+        policy = self.policy_set.active_generation_of(name)
+        return "" if policy is None else self._plugin_exceptions.summary(policy)
 
     def clear_cached_verdicts(self) -> None:
         """Clears the verdicts that the frameworks have cached: they refer to pods that may be gone."""

@@ -44,6 +44,7 @@ from podwright.engine.metrics.metrics import (
     PENDING_PODS,
     UNSCHEDULABLE_PODS,
 )
+from podwright.engine.plugin_exceptions import PluginExceptions
 from podwright.engine.ports import Ports
 from podwright.engine.preemption import Preemptions
 from podwright.engine.state import EngineState, Sources
@@ -95,7 +96,8 @@ class Engine:
         cluster = ConflictRecordingCluster(ports.cluster, self.binding_cycles)
         handle = EngineHandle(self.cache, features, cluster, sources.wall, self.binding_cycles.waiting)
         default = built_in_policy(classes, features, options.scheduler_name, options.queue_sort)
-        self.policies = ActivePolicies(classes, handle, default, self.invalid_objects, observer=metrics)
+        self.plugin_exceptions = PluginExceptions(metrics)
+        self.policies = ActivePolicies(classes, handle, default, self.invalid_objects, metrics, self.plugin_exceptions)
         self.queue = SchedulingQueue(
             clock,
             self.policies.sort_key,

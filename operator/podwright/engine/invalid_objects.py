@@ -9,6 +9,7 @@ import logging
 from collections import OrderedDict
 from typing import Final
 
+from podwright.core.framework.errors import PluginError
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.engine.metrics.metrics import INVALID_OBJECTS, Metrics
 
@@ -39,5 +40,6 @@ class InvalidObjects:
         if len(self._reported) > self._limit:
             self._reported.popitem(last=False)
         self._metrics.count(INVALID_OBJECTS, kind)
-        log.error("%s", text[:1000], exc_info=None if isinstance(error, InvalidObjectError) else error)
+        # The traceback of a PluginError is logged by PluginExceptions.
+        log.error("%s", text[:1000], exc_info=None if isinstance(error, InvalidObjectError | PluginError) else error)
         return text

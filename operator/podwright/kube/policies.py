@@ -68,6 +68,7 @@ class PolicyController:
         """Uids. The list may be older than the deletion."""
         self._changed = asyncio.Event()
         self._served: bool | None = None
+        engine.plugin_exceptions.on_new = self._changed.set
 
     def take_event(self, event: Mapping[str, Any]) -> None:
         """Handles a raw watch event; its type is None for an object from a list."""
@@ -205,7 +206,9 @@ class PolicyController:
             if applied is None:
                 continue
             now = rfc3339(self._clock())
-            status = status_of(self._engine.policies.policy_set, applied.result, applied.status, now)
+            policies = self._engine.policies
+            exceptions = policies.plugin_exceptions_of(name)
+            status = status_of(policies.policy_set, applied.result, applied.status, now, exceptions)
             if status == applied.status:
                 continue
             try:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.engine.engine import Engine
 from podwright.kube import policies as module
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.policies import PolicyController
-from support.engine.kit import Rig
+from support.engine.kit import Rig, custom_policy
 from support.http.kit import Script, api, says
 
 
@@ -40,8 +41,8 @@ class Controlled:
 
 
 @asynccontextmanager
-async def controlled(*answers, default=None):
-    engine, served = Rig().engine, []
+async def controlled(*answers, default=None, rig=None):
+    engine, served = (rig or Rig()).engine, []
     async with api(*answers, default=default or says(200, {})) as (http, script):
         controller = PolicyController(http, engine, lambda: 1_700_000_000.0, served.append)
         task = asyncio.create_task(controller.run_status_writes())
@@ -129,6 +130,36 @@ async def test_an_invalid_generation_is_reported_and_the_valid_one_stays_active(
         _, second = await world.requests(2)
         assert accepted(second) == "False"
         assert [p.generation for p in world.active] == [1]
+
+
+class Raising(Plugin, FilterPlugin):
+    name = "Raising"
+
+    def filter(self, _state, pod, _node):
+        return len(pod.name) / 0
+
+
+async def test_a_plugin_that_raises_is_in_the_status_of_its_policy_until_the_policy_changes():
+    rig = Rig({"Raising": Raising})
+    rig.node("a")
+    async with controlled(rig=rig) as world:
+        world.controller.apply(custom_policy("filter", "Raising"))
+        await world.requests(1)
+        for name in ("one", "two"):
+            rig.pod(name)
+            rig.engine.schedule_one(rig.engine.queue.pop())
+        _, second = await world.requests(2)
+        failed = {c["type"]: c for c in status_in(second)["conditions"]}["PluginFailed"]
+        assert (failed["status"], failed["reason"]) == ("True", "ExceptionRaised")
+        assert failed["message"].startswith(
+            "plugin Raising raised ZeroDivisionError: division by zero (test_policies.py, line "
+        )
+        assert failed["message"].endswith(", in filter) at filter")
+        changed = custom_policy("filter", "Raising", generation=2)
+        changed["spec"]["precedence"] = 1
+        world.controller.apply(changed)
+        *_, third = await world.requests(3)
+        assert [c["type"] for c in status_in(third)["conditions"]] == ["Accepted", "Active"]
 
 
 async def test_a_policy_that_shadows_another_changes_the_status_of_both():

@@ -7,7 +7,7 @@ from typing import Any
 
 from podwright.core.framework import contract
 from podwright.core.framework.cluster_events import EventHint
-from podwright.core.framework.errors import PluginError
+from podwright.core.framework.errors import PluginError, ReportException
 from podwright.core.framework.interface import (
     BindPlugin,
     EnqueueExtensions,
@@ -36,13 +36,20 @@ from podwright.core.framework.status import Status
 class BuiltPlugins:
     """The base of the framework. Raises ProfileError for a profile that cannot work, PluginError for a plugin that cannot be built."""
 
-    def __init__(self, profile: Profile, classes: Mapping[str, type[Any]], handle: Handle) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        classes: Mapping[str, type[Any]],
+        handle: Handle,
+        report_exception: ReportException | None = None,
+    ) -> None:
+        """`report_exception` receives every exception that a plugin raises."""
         self.profile = profile
         self.handle = handle
         expanded = expand(profile.plugins, classes)
         self.weights = expanded.weights
         self.plugins: dict[str, Any] = {
-            name: _build(classes[name], profile.args.get(name), handle) for name in expanded.names
+            name: _build(classes[name], profile.args.get(name), handle, report_exception) for name in expanded.names
         }
         self.plugin_names = PluginNames(
             profile.scheduler_name, {point_name(point): names for point, names in expanded.points.items()}
@@ -63,7 +70,7 @@ class BuiltPlugins:
         self.pre_bind_plugins: tuple[PreBindPlugin, ...] = points[Point.PRE_BIND]
         self.bind_plugins: tuple[BindPlugin, ...] = points[Point.BIND]
         self.post_bind_plugins: tuple[PostBindPlugin, ...] = points[Point.POST_BIND]
-        self.hints: Mapping[str, Sequence[EventHint]] = _hints(self.plugins, classes, handle)
+        self.hints: Mapping[str, Sequence[EventHint]] = _hints(self.plugins, classes, handle, report_exception)
         """Queueing hints by plugin name."""
         self._pre_filter_extensions = tuple(p for p in self.pre_filter_plugins if isinstance(p, PreFilterExtensions))
         self._disabled_checks = _disabled_checks(expanded, classes)
@@ -74,21 +81,28 @@ class BuiltPlugins:
         return [plugin for point in points for plugin in self._points[point]]
 
 
-def _build(plugin: type[Any], args: Any, handle: Handle) -> Any:
+def _build(plugin: type[Any], args: Any, handle: Handle, report_exception: ReportException | None) -> Any:
     if args is None and plugin.args_type is not None:
         args = plugin.args_type()
     try:
-        return plugin(args, handle)
+        built = plugin(args, handle)
+        built.report_exception = report_exception
     except (Exception, SystemExit) as error:
+        if report_exception is not None:
+            report_exception(plugin.name, "constructor", error)
         raise PluginError(plugin.name, "constructor", f"{type(error).__name__}: {error}") from error
+    return built
 
 
 def _hints(
-    plugins: Mapping[str, Any], classes: Mapping[str, type[Any]], handle: Handle
+    plugins: Mapping[str, Any],
+    classes: Mapping[str, type[Any]],
+    handle: Handle,
+    report_exception: ReportException | None,
 ) -> Mapping[str, Sequence[EventHint]]:
     """Those of the profile's plugins, and of plugins that give hints even if the profile does not enable them."""
     disabled = {
-        name: _build(plugin, None, handle)
+        name: _build(plugin, None, handle, report_exception)
         for name, plugin in classes.items()
         if name not in plugins and getattr(plugin, "hints_when_disabled", False)
     }

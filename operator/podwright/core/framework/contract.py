@@ -6,6 +6,7 @@ So a broken plugin fails the attempt of one pod, and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from podwright.core.framework.errors import PluginError, failure_message
 from podwright.core.framework.interface import (
     MAX_SCORE,
     Bools,
+    ClusterError,
     EnqueueExtensions,
     ExtensionPoint,
     FilterPlugin,
@@ -42,7 +44,7 @@ def call(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T], *args
     except PluginError:
         raise
     except (Exception, SystemExit) as error:
-        raise fault(plugin, point, f"{type(error).__name__}: {error}") from error
+        raise raised(plugin, point.key, error) from error
 
 
 def guarded(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
@@ -58,6 +60,31 @@ def guarded(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T]) ->
 
 def fault(plugin: ExtensionPoint, point: Point, problem: str) -> PluginError:
     return PluginError(plugin.name, point.key, problem)
+
+
+def raised(plugin: ExtensionPoint, point: str, error: BaseException) -> PluginError:
+    """Reports an exception that the plugin raised, and makes a PluginError of it. `point`: an extension point's key, or `hints`."""
+    _report(plugin, point, error)
+    return PluginError(plugin.name, point, f"{type(error).__name__}: {error}")
+
+
+def _report(plugin: ExtensionPoint, point: str, error: BaseException) -> None:
+    """Failures of the API server are not the plugin's, so they are not reported."""
+    if plugin.report_exception is not None and not isinstance(error, ClusterError):
+        plugin.report_exception(plugin.name, point, error)
+
+
+def _reporting(plugin: ExtensionPoint, point: str, function: Callable[..., T]) -> Callable[..., T]:
+    """The function, made to report its exceptions. It is called where only the plugin's name is known."""
+
+    def run(*args: Any) -> T:
+        try:
+            return function(*args)
+        except (Exception, SystemExit) as error:
+            _report(plugin, point, error)
+            raise
+
+    return run
 
 
 def status_of(plugin: ExtensionPoint, point: Point, answer: Any) -> Status | None:
@@ -102,7 +129,9 @@ def filter_result(plugin: ExtensionPoint, answer: Any, length: int) -> FilterRes
         raise fault(plugin, Point.FILTER, f"filter_all returned {_kind(answer)}, expected a FilterResult or None")
     if answer.ok.shape != (length,) or answer.ok.dtype != np.bool_:
         raise fault(plugin, Point.FILTER, f"filter_all returned {_kind(answer.ok)}, expected bool[{length}]")
-    return answer
+    if _is_in_tree(plugin):
+        return answer
+    return FilterResult(answer.ok, _reporting(plugin, Point.FILTER.key, answer.explain))
 
 
 def explained(plugin: str, result: FilterResult, rejected: Bools) -> tuple[NDArray[Any], Sequence[Status]]:
@@ -180,7 +209,7 @@ def hints_of(plugin: EnqueueExtensions) -> tuple[EventHint, ...]:
     try:
         hints = tuple(plugin.hints())
     except (Exception, SystemExit) as error:
-        raise PluginError(plugin.name, "hints", f"{type(error).__name__}: {error}") from error
+        raise raised(plugin, "hints", error) from error
     for hint in hints:
         if not isinstance(hint, EventHint) or not isinstance(hint.event, ClusterEvent):
             raise PluginError(plugin.name, "hints", f"returned {_kind(hint)}, expected EventHints")
@@ -190,7 +219,12 @@ def hints_of(plugin: EnqueueExtensions) -> tuple[EventHint, ...]:
             )
         if hint.function is not None and not callable(hint.function):
             raise PluginError(plugin.name, "hints", f"returned {_kind(hint.function)}, expected a function or None")
-    return hints
+    if _is_in_tree(plugin):
+        return hints
+    return tuple(
+        hint if hint.function is None else replace(hint, function=_reporting(plugin, "hints", hint.function))
+        for hint in hints
+    )
 
 
 def _is_in_tree(plugin: Any) -> bool:

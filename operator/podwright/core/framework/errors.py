@@ -1,8 +1,18 @@
-"""PluginError: a plugin raised an exception or broke its contract."""
+"""PluginError: a plugin raised an exception or broke its contract. Also, where in the plugin's code an exception was raised."""
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Callable
+from pathlib import PurePath
+from types import TracebackType
 from typing import Final
+
+ReportException = Callable[[str, str, BaseException], None]
+"""`report(plugin, point, exception)`: a method of the plugin raised the exception at this extension point (its key)."""
+
+_FRAMEWORK: Final = "podwright.core.framework."
+_FRAMES: Final = 3
 
 _TEMPLATES: Final = {
     "filter": 'running "{plugin}" filter plugin: {problem}',
@@ -25,3 +35,20 @@ class PluginError(Exception):
         self.plugin = plugin
         self.point = point
         self.problem = problem
+
+
+def plugin_traceback(error: BaseException) -> TracebackType | None:
+    """The exception's traceback from the plugin's own code on, without the frames of the framework that called it.
+
+    The whole traceback if the plugin's code was not reached.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(_FRAMEWORK):
+        trace = trace.tb_next
+    return error.__traceback__ if trace is None else trace
+
+
+def raised_at(error: BaseException) -> str:
+    """Where the exception was raised, as `team_nodes.py, line 9, in filter`: the last three calls, the innermost one last."""
+    frames = traceback.extract_tb(plugin_traceback(error))[-_FRAMES:]
+    return "; ".join(f"{PurePath(frame.filename).name}, line {frame.lineno}, in {frame.name}" for frame in frames)

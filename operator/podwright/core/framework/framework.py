@@ -17,7 +17,7 @@ from podwright.core.framework import contract
 from podwright.core.framework.built_plugins import BuiltPlugins
 from podwright.core.framework.contract import call
 from podwright.core.framework.diagnosis import NodeDiagnosis, Stage
-from podwright.core.framework.errors import PluginError
+from podwright.core.framework.errors import PluginError, ReportException
 from podwright.core.framework.interface import (
     Bools,
     CycleState,
@@ -68,12 +68,14 @@ class Framework(BuiltPlugins):
         classes: Mapping[str, type[Any]],
         handle: Handle,
         observer: Observer = NO_OBSERVER,
+        report_exception: ReportException | None = None,
     ) -> None:
         """`observer` learns of every attempt; an attempt's plugins are measured only if its CycleState carries an observer.
+        `report_exception` receives every exception that a plugin raises.
 
         Raises ProfileError for a profile that cannot work, and PluginError for a plugin that cannot be built.
         """
-        super().__init__(profile, classes, handle)
+        super().__init__(profile, classes, handle, report_exception)
         self.observer = observer
         self._verdicts: VerdictCache[Status | None] = VerdictCache()
         for plugin in self.plugins.values():
@@ -443,7 +445,7 @@ async def _answer(
     except PluginError:
         raise
     except (Exception, SystemExit) as error:
-        raise contract.fault(plugin, point, f"{type(error).__name__}: {error}") from error
+        raise contract.raised(plugin, point.key, error) from error
     return contract.outcome_of(plugin, point, answer)
 
 

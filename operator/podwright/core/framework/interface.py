@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.framework.cluster_events import EventHint
+from podwright.core.framework.errors import ReportException
 from podwright.core.framework.features import Features
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Status
@@ -250,6 +251,8 @@ class ExtensionPoint(ABC):
 
     name: ClassVar[str]
     scope: ClassVar[Scope]
+    report_exception: ReportException | None = None
+    """Set by the framework: it calls this with every exception that a method of the plugin raises."""
 
 
 class DomainPlugin(ExtensionPoint):

@@ -198,6 +198,9 @@ CLIENT_REQUEST_SECONDS: Final = Histogram(
 
 EVENTS_DROPPED: Final = Counter("podwright_events_dropped", "Events that were not posted: too many waited.")
 INVALID_OBJECTS: Final = Counter("podwright_bad_objects", "Objects that could not be understood.", ("kind",))
+PLUGIN_EXCEPTIONS: Final = Counter(
+    "podwright_plugin_exceptions", "Exceptions that plugins raised.", ("plugin", "extension_point")
+)
 BUILD_INFO: Final = Gauge("podwright_build_info", "Which version this is.", ("version", "python_version"))
 """Not kubernetes_build_info: alerts compare that one's versions across the cluster."""
 MEMORY_IN_USE: Final = Gauge(

@@ -381,7 +381,7 @@ def test_the_parameters_of_all_optional_methods_are_known():
     optional = {
         (contract, name)
         for contract in vars(interface).values()
-        if inspect.isclass(contract) and issubclass(contract, interface.ExtensionPoint)
+        if inspect.isclass(contract) and interface.ExtensionPoint in contract.__mro__[1:]
         for name, value in vars(contract).items()
         if value is None and not name.startswith("_")
     }

@@ -1,0 +1,115 @@
+"""Exceptions that plugins raise: each traceback is logged once for each policy, then only counted.
+
+A plugin that raises can do so for every pod and node, so the log would be full of the same traceback. Tracebacks are the same
+if they pass through the same lines and end with the same type of exception, whatever the message says. The policy's status shows
+them in short (kube/policies.py), and `podwright_plugin_exceptions_total` counts them all. Exceptions are not kept, because their
+tracebacks refer to pods and nodes.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from podwright.api.compile import CompiledPolicy
+from podwright.core.framework.errors import ReportException, plugin_traceback, raised_at
+from podwright.engine.metrics.metrics import PLUGIN_EXCEPTIONS, Metrics
+
+log = logging.getLogger(__name__)
+
+REMEMBERED: Final = 1_000
+SHOWN: Final = 3
+"""How many different exceptions of a policy its status shows."""
+_TEXT_LIMIT: Final = 200
+_FRAMES: Final = 20
+"""The innermost frames, which tell tracebacks apart."""
+
+_Trace = tuple[str, str, str, tuple[tuple[str, int | None], ...]]
+"""Plugin, extension point, type of exception, and the files and lines."""
+
+
+@dataclass(slots=True)
+class _Known:
+    text: str
+    count: int = 1
+    next_logged: int = 10
+
+
+class PluginExceptions:
+    """See the module."""
+
+    def __init__(self, metrics: Metrics, limit: int = REMEMBERED) -> None:
+        """`limit`: how many tracebacks are remembered, of all policies together."""
+        self._metrics = metrics
+        self._limit = limit
+        self._known: OrderedDict[tuple[CompiledPolicy, _Trace], _Known] = OrderedDict()
+        self.on_new: Callable[[], None] = _ignore
+        """Called when a policy's `summary` has changed. The controller of policies sets it."""
+
+    def reporter(self, policy: CompiledPolicy) -> ReportException:
+        """What the plugins of this policy report to."""
+
+        def report(plugin: str, point: str, error: BaseException) -> None:
+            self._report(policy, plugin, point, error)
+
+        return report
+
+    def _report(self, policy: CompiledPolicy, plugin: str, point: str, error: BaseException) -> None:
+        self._metrics.count(PLUGIN_EXCEPTIONS, plugin, point[:1].upper() + point[1:])
+        trace = plugin_traceback(error)
+        frames = tuple((frame.filename, frame.lineno) for frame in traceback.extract_tb(trace)[-_FRAMES:])
+        key = (policy, (plugin, point, type(error).__name__, frames))
+        known = self._known.get(key)
+        if known is not None:
+            self._count(policy, plugin, known)
+            self._known.move_to_end(key)
+            return
+        self._known[key] = _Known(_shortened(plugin, point, error))
+        if len(self._known) > self._limit:
+            self._known.popitem(last=False)
+        log.error(
+            "policy %s: plugin %s raised an exception at %s (logged once; later ones are counted)",
+            policy.name,
+            plugin,
+            point,
+            exc_info=(type(error), error, trace),
+        )
+        self.on_new()
+
+    def _count(self, policy: CompiledPolicy, plugin: str, known: _Known) -> None:
+        known.count += 1
+        if known.count >= known.next_logged:
+            known.next_logged *= 10
+            log.error(
+                "policy %s: plugin %s raised the same exception %d times: %s",
+                policy.name,
+                plugin,
+                known.count,
+                known.text,
+            )
+
+    def summary(self, policy: CompiledPolicy) -> str:
+        """The exceptions of this policy's plugins in short, for its status. Empty if there were none."""
+        texts = [known.text for (owner, _), known in self._known.items() if owner is policy]
+        texts.sort()
+        more = len(texts) - SHOWN
+        return "\n".join([*texts[:SHOWN], *([f"and {more} more, see the log"] if more > 0 else ())])
+
+    def keep(self, policies: Collection[CompiledPolicy]) -> None:
+        """Forgets the exceptions of all other policies."""
+        for key in [key for key in self._known if key[0] not in policies]:
+            del self._known[key]
+
+
+def _shortened(plugin: str, point: str, error: BaseException) -> str:
+    text = f"{type(error).__name__}: {error}"
+    if len(text) > _TEXT_LIMIT:
+        text = f"{text[:_TEXT_LIMIT]} ..."
+    return f"plugin {plugin} raised {text} ({raised_at(error)}) at {point}"
+
+
+def _ignore() -> None: ...
