@@ -57,6 +57,12 @@ def test_the_options_in_the_readme_exist():
             assert {word.split("=")[0] for word in words if word.startswith("--")} <= known
 
 
+@pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "docs" / "evaluate.md"], ids=lambda path: path.name)
+def test_dumps_for_evaluate_contain_all_kinds(path):
+    dumped = re.findall(r"kubectl get (.*) -A -o json", path.read_text())
+    assert dumped == ['"$(podwright evaluate --kinds)"']
+
+
 def test_snippets_of_the_readme_are_part_of_their_files():
     snippets = SNIPPET.findall(README)
     assert len(snippets) == README.count("```") // 2

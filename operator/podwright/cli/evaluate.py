@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,10 +16,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
+from podwright.cli.pod_report import report
 from podwright.core.framework.features import Features
+from podwright.core.framework.registry import RegistryError
+from podwright.engine.plugin_loading import load_plugins
 from podwright.kube.option_values import OptionsError, parse_feature_gates
-from podwright.simulator.cases import Case, CaseError, case_from_dump, read_cases, run_case
+from podwright.simulator.cases import Case, CaseError, read_cases, run_case
 from podwright.simulator.comparison import differences
+from podwright.simulator.dump import DUMP_KINDS, EvaluationOptions, evaluate_pod
 
 DIFFERENCES_SHOWN = 3
 """For each group of cases."""
@@ -35,26 +41,63 @@ DIFFERENCES_SHOWN = 3
 )
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", help="With --pod: the output format.")
 @click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --pod: show only the N best feasible nodes and the first N of the others, and count the rest.",
+)
+@click.option("--kinds", is_flag=True, help="Print the kinds that a dump should contain, for `kubectl get`, and exit.")
+@click.option(
+    "--scheduler-name",
+    default=PODWRIGHT_SCHEDULER_NAME,
+    show_default=True,
+    metavar="NAME",
+    help="With --pod: the scheduler name that the built-in policy serves.",
+)
+@click.option(
+    "--plugin-dir",
+    "plugin_dirs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="With --pod: a directory of plugin files (*.py) that policies use. Can be repeated.",
+)
+@click.option(
     "--feature-gates",
     default="",
     metavar="NAME=true,…",
     help="Feature gates to change from the defaults of Kubernetes 1.37.",
 )
-def evaluate(files: tuple[str, ...], *, check: bool, manifest: str | None, output: str, feature_gates: str) -> None:
+def evaluate(
+    files: tuple[str, ...],
+    *,
+    check: bool,
+    manifest: str | None,
+    output: str,
+    top: int | None,
+    kinds: bool,
+    scheduler_name: str,
+    plugin_dirs: tuple[Path, ...],
+    feature_gates: str,
+) -> None:
     """Evaluate scheduling cases from FILES: JSON lines, also gzipped. Reads standard input if there are no FILES.
 
     Prints one JSON line for each case: the feasible nodes, why the other nodes were rejected, the scores, the message and
-    the result of preemption. With --pod, shows on which nodes of a dumped cluster one pod can run.
+    the result of preemption. With --pod, shows on which nodes of a dumped cluster one pod can run, and which of the dumped
+    SchedulerPolicies decides about it.
     """
+    if kinds:
+        click.echo(",".join(DUMP_KINDS))
+        return
     try:
         features = Features(parse_feature_gates(feature_gates))
         if manifest is not None:
-            _evaluate_pod(files or ("-",), manifest, features, output)
+            options = EvaluationOptions(features, load_plugins(plugin_dirs), scheduler_name)
+            _evaluate_pod(files or ("-",), manifest, options, output, top)
         elif check:
             sys.exit(0 if _check(files or ("-",), features) else 1)
         else:
             sys.exit(0 if _answer_all(files or ("-",), features) else 1)
-    except (CaseError, OptionsError, OSError) as error:
+    except (CaseError, OptionsError, RegistryError, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -110,6 +153,8 @@ def _check(files: Iterable[str], features: Features) -> bool:
 
 def _print_groups(groups: Mapping[str, _Group]) -> None:
     table = Table("group", "cases", "agreeing", "first differences")
+    for column in table.columns:
+        column.overflow = "fold"
     for column in table.columns[1:3]:
         column.justify = "right"
     for name, group in groups.items():
@@ -127,15 +172,19 @@ def _print_groups(groups: Mapping[str, _Group]) -> None:
     Console().print(table)
 
 
-def _evaluate_pod(files: tuple[str, ...], manifest: str, features: Features, output: str) -> None:
+def _evaluate_pod(
+    files: tuple[str, ...], manifest: str, options: EvaluationOptions, output: str, top: int | None
+) -> None:
     if len(files) != 1:
         raise CaseError("--pod takes exactly one dump")
     pod = _manifest(manifest)
-    answer = run_case(case_from_dump(_dump(files[0]), pod), features)["expect"]
+    answer = evaluate_pod(_dump(files[0]), pod, options)
     if output == "json":
         sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2) + b"\n")
-    else:
-        _print_answer(answer)
+        return
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in report(answer, width, top):
+        click.echo(line)
 
 
 def _dump(file: str) -> Any:
@@ -147,29 +196,12 @@ def _dump(file: str) -> Any:
 
 def _manifest(file: str) -> Mapping[str, Any]:
     try:
-        pod = yaml.safe_load(Path(file).read_bytes())
+        documents = [document for document in yaml.safe_load_all(Path(file).read_bytes()) if document is not None]
     except yaml.YAMLError as error:
-        raise CaseError(f"{file}: not one YAML document: {' '.join(str(error).split())}") from error
+        raise CaseError(f"{file}: not YAML: {' '.join(str(error).split())}") from error
+    if len(documents) > 1:
+        raise CaseError(f"{file}: expected one manifest, got {len(documents)}")
+    (pod,) = documents or (None,)
     if not isinstance(pod, dict) or pod.get("kind") != "Pod":
         raise CaseError(f"{file}: expected a manifest of kind Pod")
     return pod
-
-
-def _print_answer(answer: Mapping[str, Any]) -> None:
-    console = Console()
-    totals = answer.get("total") or {}
-    plugins = [plugin for plugin, scores in (answer.get("scores") or {}).items() if len({*scores.values()}) > 1]
-    table = Table("node", "total", *plugins, "rejected by")
-    for name in sorted(answer["nodes"], key=lambda node: (-totals.get(node, -1), node)):
-        verdict = answer["nodes"][name]
-        if verdict["feasible"]:
-            scores = (str(answer["scores"][plugin][name]) for plugin in plugins)
-            table.add_row(name, str(totals[name]), *scores, "", style="green" if name in answer["best"] else None)
-        else:
-            rejection = escape(f"{verdict['plugin']}: {'; '.join(verdict['reasons'])}")
-            table.add_row(name, "", *("" for _ in plugins), rejection, style="dim")
-    console.print(table)
-    if "best" in answer:
-        console.print(f"The pod would go to {' or '.join(answer['best'])}.")
-    else:
-        console.print(answer.get("error") or answer["message"], markup=False)

@@ -1,1 +1,1 @@
-"""Runs the core without a cluster: `cases` reads clusters from files, `evaluation` reports all decisions about a pod."""
+"""Runs the core without a cluster: `cases` and `dump` read clusters from files, `evaluation` reports all decisions about a pod."""

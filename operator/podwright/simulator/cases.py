@@ -22,13 +22,12 @@ from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
-from podwright.core.objects.selectors import as_mapping
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.evaluation import evaluate, placed_node
-from podwright.simulator.world import World, lists_of, object_of, objects_of
+from podwright.simulator.world import World, object_of, objects_of
 
 Case = Mapping[str, Any]
-_NOW: Final = 4e9
+NOW: Final = 4e9
 """Seconds since the epoch, later than any start time: a pod without a start time counts as started now."""
 _DUMP_NEEDS_POD: Final = "for a dump of kubectl get … -o json, give the pod with --pod"
 
@@ -90,7 +89,7 @@ def run_case(case: Case, features: Features | None = None) -> dict[str, Any]:
     try:
         if "items" in case:
             raise InvalidObjectError("items", _DUMP_NEEDS_POD)
-        world = World(features, clock=lambda: _NOW)
+        world = World(features, clock=lambda: NOW)
         framework = _framework(case, world)
         world.fill(case)
         if case.get("steps") is not None:
@@ -158,15 +157,3 @@ def _name_of(raw: object, where: str) -> str:
     if not isinstance(raw, str) or not raw:
         raise InvalidObjectError(where, "a name is required")
     return raw
-
-
-def case_from_dump(dump: object, pod: Mapping[str, Any]) -> Case:
-    """Makes a case of the output of `kubectl get nodes,pods,… -o json` and a pod manifest. Raises CaseError."""
-    if not isinstance(dump, dict) or not isinstance(dump.get("items"), list):
-        raise CaseError("the dump has no items: expected the output of kubectl get … -o json")
-    try:
-        name = as_mapping(pod.get("metadata"), "metadata").get("name")
-        lists = lists_of(objects_of(dump["items"], "items"))
-    except InvalidObjectError as error:
-        raise CaseError(str(error)) from error
-    return {"id": str(name or "pod"), **lists, "pod": pod}

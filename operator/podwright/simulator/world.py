@@ -11,8 +11,9 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.selectors import as_list
-from podwright.core.objects.watched_kinds import STORED_KINDS, WATCHED_KINDS
+from podwright.core.objects.watched_kinds import STORED_KINDS
 from podwright.core.state.cache import Cache
+from podwright.core.state.object_store import ObjectStore
 
 LISTS: Final[Mapping[str, str]] = {watched.plural_field: watched.kind for watched in STORED_KINDS}
 """Fields of a case and the kinds of the objects in them."""
@@ -37,10 +38,15 @@ class NoCluster:
 
 
 class World:
-    """A cache and everything else that plugins ask their Handle for. `clock` returns seconds since the epoch."""
+    """A cache and everything else that plugins ask their Handle for. `clock` returns seconds since the epoch; `store` is empty."""
 
-    def __init__(self, features: Features | None = None, clock: Callable[[], float] | None = None) -> None:
-        self.cache = Cache()
+    def __init__(
+        self,
+        features: Features | None = None,
+        clock: Callable[[], float] | None = None,
+        store: ObjectStore | None = None,
+    ) -> None:
+        self.cache = Cache(store=store)
         self.features = features or Features()
         self.cluster: Cluster = NoCluster()
         self._clock = clock or (lambda: 0.0)
@@ -83,14 +89,3 @@ def object_of(raw: object, where: str) -> Mapping[str, Any]:
 def objects_of(raw: object, where: str) -> Sequence[Mapping[str, Any]]:
     """Returns `raw` if it is a list of objects, [] for None. Raises InvalidObjectError naming `where` and the index."""
     return [object_of(item, f"{where}[{i}]") for i, item in enumerate(as_list(raw, where))]
-
-
-def lists_of(items: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Sorts the items of a `kubectl get … -o json` into the lists of a case; omits kinds that have no list."""
-    fields = {watched.kind: watched.plural_field for watched in WATCHED_KINDS}
-    lists: dict[str, list[Mapping[str, Any]]] = {}
-    for item in items:
-        field = fields.get(str(item.get("kind") or ""))
-        if field is not None:
-            lists.setdefault(field, []).append(item)
-    return lists

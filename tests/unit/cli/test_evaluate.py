@@ -68,6 +68,15 @@ def test_check_accepts_its_own_answer_and_prints_the_first_difference():
     assert "total.a" in bad.stdout
 
 
+def test_check_does_not_cut_the_names_in_a_difference():
+    expect = answer()
+    expect["scores"]["NodeResourcesBalancedAllocation"]["a"] = -1
+    table = run("--check", stdin=lines({**CASE, "expect": expect})).stdout
+    assert "…" not in table
+    texts = [line.split("│")[4].strip() for line in table.splitlines() if line.startswith("│")]
+    assert "scores.NodeResourcesBalancedAllocation.a" in "".join(texts)
+
+
 def test_the_steps_of_a_sequence_run_in_order_on_one_core():
     steps = [
         {"schedule": make_pod("one", requests={"cpu": "5"})},
@@ -196,9 +205,11 @@ POD = "kind: Pod\nmetadata: {name: p}\n"
         pytest.param("", POD, "not JSON", id="the dump is empty"),
         pytest.param("[]", POD, "the dump has no items", id="the dump is a list"),
         pytest.param('{"items": [1]}', POD, "items[0]: expected an object, got int", id="an item is not an object"),
-        pytest.param('{"items": []}', "a: [", "not one YAML document", id="the manifest is not YAML"),
-        pytest.param('{"items": []}', f"{POD}---\n{POD}", "not one YAML document", id="the manifest has two documents"),
-        pytest.param('{"items": []}', "\0", "not one YAML document", id="the manifest is not text"),
+        pytest.param('{"items": []}', "a: [", "not YAML", id="the manifest is not YAML"),
+        pytest.param(
+            '{"items": []}', f"{POD}---\n{POD}", "expected one manifest, got 2", id="the manifest has two documents"
+        ),
+        pytest.param('{"items": []}', "\0", "not YAML", id="the manifest is not text"),
         pytest.param('{"items": []}', "[]", "expected a manifest of kind Pod", id="the manifest is a list"),
         pytest.param('{"items": []}', "kind: Pod\nmetadata: text", "metadata", id="metadata of the pod is text"),
         pytest.param('{"items": [{"kind": "Service"}]}', POD, "name", id="an item has no name"),

@@ -2,8 +2,9 @@
 
 An entry defines the kind's path and access check (`kube/kinds.py`), its reflector (`kube/runtime.py`), the fields that are stored
 (`engine/intake`), the group in labels of cluster events (`core/framework/cluster_events.py`), the field of a dump
-(`simulator/world.py`) and the API that the sandbox serves. To watch another kind, add it here, grant it in
-`manifests/base/cluster-role.yaml` (a test compares the two), and read it in a plugin with `store.get(kind, ...)`.
+(`simulator/world.py`), what `podwright evaluate --kinds` prints (`simulator/dump.py`) and the API that the sandbox serves. To watch
+another kind, add it here, grant it in `manifests/base/cluster-role.yaml` (a test compares the two), and read it in a plugin with
+`store.get(kind, ...)`.
 
 Pod groups are not in this list, because their versions are discovered (`kube/pod_groups/served_apis.py`), and neither are
 SchedulerPolicies.

@@ -124,8 +124,6 @@ def _rejection(pod: PodInfo, cache: Cache) -> Status | None:
     if pod.resource_claims:
         claims = ", ".join(pod.resource_claims)
         return unresolvable(f"this version of Podwright does not allocate devices, and the pod has claims ({claims})")
-    if not cache.store.version(_DEVICE_CLASS):
-        return None
     for resource, amount in pod.requests.amounts.items():
         if amount > 0 and "/" in resource:
             found = _class_of(resource, cache)

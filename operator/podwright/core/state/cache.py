@@ -46,15 +46,15 @@ Observer = TypeVar("Observer", bound=PlacementObserver)
 
 
 class Cache:
-    """See the module. `on_invalid_group` is called when a pod group cannot be parsed."""
+    """See the module. `on_invalid_group` is called when a pod group cannot be parsed; `store` is empty."""
 
-    def __init__(self, on_invalid_group: OnInvalidGroup | None = None) -> None:
+    def __init__(self, on_invalid_group: OnInvalidGroup | None = None, store: ObjectStore | None = None) -> None:
         self.nodes: dict[str, NodeInfo] = {}
         """By name. A NodeInfo whose `node` is None holds the pods of a node that does not exist."""
         self.table = NodeTable()
         self.derived = DerivedColumns(self.table)
         self.nominator = Nominator()
-        self.store = ObjectStore()
+        self.store = ObjectStore() if store is None else store
         self.volumes = Volumes(self.store)
         self.groups = PodGroups(self.store, on_invalid_group)
         self._placed: dict[str, NodeInfo] = {}

@@ -1,0 +1,152 @@
+"""Evaluates one pod on a dumped cluster: the output of `kubectl get … -o json`, with the SchedulerPolicies in it.
+
+The dumped policies are accepted or rejected, and the one that takes the pod is selected, by the code of the operator
+(api/policy_set.py). The answer also names the kinds that it depends on and of which the dump has no object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from podwright.api.compile import Classes, CompiledPolicy, built_in_policy
+from podwright.api.policy_set import ApplyResult, PolicySet
+from podwright.api.scheduler_policy import GROUP, KIND, PLURAL, PODWRIGHT_SCHEDULER_NAME
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.features import Features
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.profile import ProfileError
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, WATCHED_KINDS
+from podwright.core.state.object_store import Object, ObjectStore
+from podwright.simulator.cases import NOW, CaseError
+from podwright.simulator.evaluation import Expectation, evaluate
+from podwright.simulator.world import World, objects_of
+
+DUMP_KINDS: Final = (*(watched.plural for watched in WATCHED_KINDS), PLURAL)
+"""The kinds that can matter to an answer, as `kubectl get` takes them."""
+
+_STORED: Final = frozenset(watched.kind for watched in STORED_KINDS)
+_VOLUME_KINDS: Final = frozenset(
+    (
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "StorageClass",
+        "CSINode",
+        "CSIDriver",
+        "CSIStorageCapacity",
+        "VolumeAttachment",
+    )
+)
+"""Plugins that read one of these kinds also use indexes that are built from the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationOptions:
+    """`scheduler_name`: the scheduler name that the built-in policy serves; `classes`: the plugin classes."""
+
+    features: Features
+    classes: Classes
+    scheduler_name: str = PODWRIGHT_SCHEDULER_NAME
+
+
+class _RecordingStore(ObjectStore):
+    """Records from which kinds objects were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds_read: set[str] = set()
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
+        self.kinds_read.add(kind)
+        return super().get(kind, name, namespace)
+
+    def list(self, kind: str, namespace: str | None = None) -> Iterable[Object]:
+        self.kinds_read.add(kind)
+        return super().list(kind, namespace)
+
+
+def evaluate_pod(dump: object, raw_pod: Mapping[str, Any], options: EvaluationOptions) -> Expectation:
+    """The `expect` of a case, with the fields that docs/evaluate.md lists for one pod on a dump. Raises CaseError."""
+    if not isinstance(dump, dict) or not isinstance(dump.get("items"), list):
+        raise CaseError("the dump has no items: expected the output of kubectl get … -o json")
+    try:
+        return _evaluate(objects_of(dump["items"], "items"), raw_pod, options)
+    except (InvalidObjectError, ProfileError, PluginError) as error:
+        raise CaseError(str(error)) from error
+    except Exception as error:
+        raise CaseError(f"{type(error).__name__}: {error}") from error
+
+
+def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: EvaluationOptions) -> Expectation:
+    store = _RecordingStore()
+    world = World(options.features, clock=lambda: NOW, store=store)
+    pod = parse_pod(raw_pod, keep_raw=True)
+    world.fill(_lists_of(items))
+    policies, refused = _policies(items, world, options)
+    labels = world.cache.namespace_labels(pod.namespace)
+    selected = policies.select(pod, labels)
+    policy = policies.default if selected is None else selected
+    framework = Framework(policy.profile, options.classes, world)
+
+    store.kinds_read.clear()
+    gate = framework.pre_enqueue(pod)
+    answer = evaluate(framework, world.cache, pod)
+    answer["policy"] = {"name": policy.name, "generation": policy.generation}
+    if selected is None:
+        answer["schedulerNameNotServed"] = pod.scheduler_name
+    if refused:
+        answer["policiesNotAccepted"] = [
+            {"name": each.name, "generation": each.generation, "message": each.message} for each in refused
+        ]
+    if gate is not None:
+        answer["gated"] = {"plugin": gate.plugin, "reasons": sorted(gate.reasons)}
+    if pod.group:
+        answer["podGroup"] = pod.group.partition(":")[2]
+    missing = _needed(store, policies.active, pod) - {str(item.get("kind")) for item in items}
+    if missing:
+        answer["missingKinds"] = sorted(missing)
+    return answer
+
+
+def _lists_of(items: Sequence[Object]) -> Mapping[str, Sequence[Object]]:
+    """The items as the lists of a case, without kinds that have no list."""
+    fields = {watched.kind: watched.plural_field for watched in WATCHED_KINDS}
+    lists: dict[str, list[Object]] = {}
+    for item in items:
+        field = fields.get(str(item.get("kind") or ""))
+        if field is not None:
+            lists.setdefault(field, []).append(item)
+    return lists
+
+
+def _policies(
+    items: Sequence[Object], world: World, options: EvaluationOptions
+) -> tuple[PolicySet, Sequence[ApplyResult]]:
+    """The dumped policies, and the results of those that are not accepted."""
+    classes = options.classes
+    policies = PolicySet(
+        classes,
+        options.features,
+        default=built_in_policy(classes, options.features, options.scheduler_name),
+        check=lambda policy: Framework(policy.profile, classes, world),
+    )
+    results = [policies.apply(item) for item in items if _is_policy(item)]
+    return policies, [result for result in results if not result.accepted]
+
+
+def _is_policy(item: Object) -> bool:
+    return item.get("kind") == KIND and str(item.get("apiVersion") or "").partition("/")[0] == GROUP
+
+
+def _needed(store: _RecordingStore, active: Sequence[CompiledPolicy], pod: PodInfo) -> set[str]:
+    """The kinds that the answer depends on."""
+    needed = {NODE_KIND.kind, POD_KIND.kind, KIND, *(store.kinds_read & _STORED)}
+    if needed & _VOLUME_KINDS:
+        needed |= _VOLUME_KINDS
+    selectors = (policy for policy in active if policy.spec.scheduler_name == pod.scheduler_name)
+    if any(policy.namespace_selector is not None for policy in selectors):
+        needed.add("Namespace")
+    return needed

@@ -1,0 +1,192 @@
+"""`podwright evaluate --pod` as a user runs it: policies, kinds, gates and plugins of a dumped cluster."""
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from podwright.cli.evaluate import evaluate
+from podwright.core.objects.watched_kinds import WATCHED_KINDS
+from support.objects.builders import make_node, make_pod
+
+
+def policy(name, precedence=0, generation=1, status=None, **spec):
+    return {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "SchedulerPolicy",
+        "metadata": {"name": name, "generation": generation},
+        "spec": {"precedence": precedence, **spec},
+        "status": status or {},
+    }
+
+
+def item(kind, raw):
+    return {"kind": kind, **raw}
+
+
+def named(kind, name, **fields):
+    return {"kind": kind, "metadata": {"name": name, "namespace": "default"}, **fields}
+
+
+NODES = [item("Node", make_node(name, labels={"kubernetes.io/hostname": name})) for name in ("a", "b")]
+NAMESPACE = {"kind": "Namespace", "metadata": {"name": "default", "labels": {"team": "gold"}}}
+COMPLETE = [
+    *NODES,
+    item("Pod", make_pod("running", node="a")),
+    NAMESPACE,
+    named("Service", "kubernetes", spec={}),
+    policy("other", schedulerName="other"),
+]
+BY_NAME = {"strategy": {"type": "NodeName"}}
+INVALID = {"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "Nope"}]}}}
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """Runs `evaluate --pod` on these items."""
+
+    def ask(items, *args, pod=None, manifest=None, spec=None):
+        dump, path = tmp_path / "dump.json", tmp_path / "pod.yaml"
+        dump.write_text(json.dumps({"kind": "List", "items": items}))
+        raw = pod or make_pod("p", spec={"schedulerName": "podwright", **(spec or {})})
+        path.write_text(manifest or yaml.safe_dump({**raw, "kind": "Pod"}))
+        result = CliRunner().invoke(evaluate, [str(dump), "--pod", str(path), *map(str, args)])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return ask
+
+
+@pytest.fixture
+def answered(asked):
+    """The same, as JSON."""
+    return lambda *args, **more: json.loads(asked(args[0], "--output", "json", *args[1:], **more))
+
+
+class TestPolicies:
+    def test_the_matching_policy_of_the_greatest_precedence_decides(self, asked, answered):
+        match = {"namespaceSelector": {"matchLabels": {"team": "gold"}}}
+        policies = [
+            policy("gold", 10, generation=3, match=match, **BY_NAME),
+            policy("low", 1),
+            policy("elsewhere", 20, match={"podSelector": {"matchLabels": {"x": "y"}}}),
+        ]
+        answer = answered([*COMPLETE, *policies])
+        assert answer["policy"] == {"name": "gold", "generation": 3}
+        assert answer["best"] == ["a"]
+        assert "Policy gold, generation 3, takes the pod." in asked([*COMPLETE, *policies])
+
+    def test_the_built_in_policy_decides_if_no_policy_matches(self, asked, answered):
+        assert answered(COMPLETE)["policy"] == {"name": "built-in-default", "generation": 0}
+        assert "No SchedulerPolicy in the dump takes the pod, so the built-in policy decides." in asked(COMPLETE)
+
+    def test_a_policy_that_is_not_accepted_is_reported(self, asked, answered):
+        items = [*COMPLETE, policy("broken", 10, **INVALID)]
+        (broken,) = answered(items)["policiesNotAccepted"]
+        assert broken["name"] == "broken"
+        assert "plugin 'Nope' does not exist" in broken["message"]
+        text = asked(items)
+        assert "Policy broken, generation 1, is not accepted: spec.plugins.score.enabled[0].name: plugin 'Nope'" in text
+        assert "so the built-in policy decides" in text
+
+    def test_the_last_accepted_generation_decides_as_in_the_operator(self, answered):
+        status = {"lastAccepted": {"generation": 4, "spec": BY_NAME}}
+        answer = answered([*COMPLETE, policy("gold", 10, generation=5, status=status, **INVALID)])
+        assert answer["policy"] == {"name": "gold", "generation": 4}
+        assert answer["best"] == ["a"]
+
+    def test_a_pod_of_another_scheduler_is_said_to_be_ignored(self, asked, answered):
+        other = make_pod("p")
+        assert answered(COMPLETE, pod=other)["schedulerNameNotServed"] == "default-scheduler"
+        text = asked(COMPLETE, pod=other)
+        assert "No policy serves the pod's scheduler name default-scheduler, so Podwright would ignore the pod." in text
+        replaced = answered(COMPLETE, "--scheduler-name", "default-scheduler", pod=other)
+        assert "schedulerNameNotServed" not in replaced
+
+    def test_plugins_of_a_directory_can_be_used(self, answered, tmp_path):
+        (tmp_path / "only_b.py").write_text(
+            "from podwright.core.framework.interface import FilterPlugin, Plugin\n"
+            "from podwright.core.framework.status import unresolvable\n"
+            "class OnlyB(Plugin, FilterPlugin):\n"
+            "    name = 'OnlyB'\n"
+            "    def filter(self, state, pod, node):\n"
+            "        return None if node.present.name == 'b' else unresolvable('not b')\n"
+        )
+        spec = {"strategy": {"type": "Custom"}, "plugins": {"filter": {"enabled": [{"name": "OnlyB"}]}}}
+        items = [*COMPLETE, policy("only-b", **spec)]
+        assert answered(items, "--plugin-dir", tmp_path)["best"] == ["b"]
+        assert "'OnlyB' does not exist" in answered(items)["policiesNotAccepted"][0]["message"]
+
+
+class TestMissingKinds:
+    @pytest.mark.parametrize(
+        ("items", "pod", "missing"),
+        [
+            pytest.param(COMPLETE, {}, [], id="nothing is missing"),
+            pytest.param(NODES, {}, ["Namespace", "Pod", "SchedulerPolicy", "Service"], id="only nodes"),
+            pytest.param(
+                COMPLETE,
+                {"metadata": {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}]}},
+                ["ReplicaSet"],
+                id="the controller of the pod",
+            ),
+            pytest.param(
+                COMPLETE,
+                {"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}},
+                ["CSIDriver", "CSINode", "CSIStorageCapacity", "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "VolumeAttachment"],
+                id="everything about volumes, for a pod with a claim",
+            ),
+            pytest.param(
+                COMPLETE, {"requests": {"example.com/gpu": "1"}}, ["DeviceClass", "PodDisruptionBudget"], id="the class of an extended resource that no node offers"
+            ),
+            pytest.param(
+                [*COMPLETE, *(item("Pod", make_pod(f"low-{node}", node=node, priority=-5, requests={"cpu": "8"})) for node in "ab")],
+                {"requests": {"cpu": "8"}, "priority": 9},
+                ["PodDisruptionBudget"],
+                id="the budgets of victims",
+            ),
+        ],
+    )  # fmt: skip
+    def test_kinds_that_the_answer_depends_on(self, answered, items, pod, missing):
+        spec = {"schedulerName": "podwright", **pod.get("spec", {})}
+        answer = answered(items, pod=make_pod("p", **{**pod, "spec": spec}))
+        assert answer.get("missingKinds", []) == missing
+
+    def test_the_report_names_them_and_how_to_dump_them(self, asked):
+        text = asked(NODES)
+        assert "kinds of which the dump has no object: Namespace, Pod, SchedulerPolicy, Service." in text
+        assert "`podwright evaluate --kinds`" in text
+
+    def test_kinds_prints_every_kind_that_is_watched_and_the_policies(self):
+        (line,) = CliRunner().invoke(evaluate, ["--kinds"]).stdout.splitlines()
+        assert line.split(",") == [*(watched.plural for watched in WATCHED_KINDS), "schedulerpolicies"]
+
+
+def test_a_gated_pod_is_said_to_be_gated(asked, answered):
+    spec = {"schedulingGates": [{"name": "example.com/quota"}]}
+    assert answered(COMPLETE, spec=spec)["gated"] == {
+        "plugin": "SchedulingGates",
+        "reasons": ["waiting for scheduling gates: [example.com/quota]"],
+    }
+    text = asked(COMPLETE, spec=spec)
+    assert (
+        "The pod is gated, and not scheduled: SchedulingGates: waiting for scheduling gates: [example.com/quota]."
+        in text
+    )
+    assert "The pod would go to" not in text
+
+
+def test_a_pod_of_a_pod_group_is_answered_alone_and_the_report_says_so(asked):
+    text = asked(COMPLETE, spec={"schedulingGroup": {"podGroupName": "train"}})
+    assert "The pod belongs to the PodGroup default/train, whose pods are placed all together or not at all." in text
+
+
+def test_a_manifest_with_separators_around_it_is_read(asked):
+    manifest = "---\n# a comment\n---\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: podwright}\n---\n"
+    assert "The pod would go to" in asked(COMPLETE, manifest=manifest)
+
+
+def test_top_limits_the_table(asked):
+    text = asked(COMPLETE, "--top", 1)
+    assert "and 1 more feasible nodes" in text
