@@ -21,14 +21,14 @@ from podwright.testing import Binaries, BinariesMissingError, BuildError, Proces
 _SERIES = (OURS, THEIRS, "null")
 _INTAKES = ("podwright_kopf", "podwright_watch")
 _RESULTS = Path(__file__).parent / "results"
-_RUN_LABELS = ("smoke", "thin", "quick", "full", "start", "scale")
+_SETS = ("smoke", "thin", "quick", "full", "start", "scale")
 
 
 @click.command()
 @click.option(
     "--set",
     "label",
-    type=click.Choice(_RUN_LABELS),
+    type=click.Choice(_SETS),
     default="thin",
     show_default=True,
     help="The set of workload sizes to run.",

@@ -6,12 +6,9 @@ Times are `time.monotonic()` of this process. Each pod costs one watch event, of
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
-from benchmarks.http_client import Api
+from benchmarks.http_client import Api, Json
 from benchmarks.workloads import MEASURED_PREFIX
-
-Json = dict[str, Any]
 
 _POLL_S = 0.1
 _QUIET_S = 0.35

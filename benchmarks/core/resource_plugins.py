@@ -11,30 +11,17 @@ import itertools
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.framework.features import Features
+from benchmarks.core.handle import BenchHandle
 from podwright.core.framework.interface import CycleState, Feasible
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.plugins.resources.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.state.cache import Cache
-
-
-@dataclass
-class BenchHandle:
-    """A plugin handle with nothing but a cache."""
-
-    cache: Cache
-    features: Features = field(default_factory=Features)
-    cluster: object = None
-
-    def now(self) -> float:
-        return 0.0
 
 
 def make_cluster(nodes: int, pods: int) -> Cache:

@@ -14,11 +14,10 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.core.handle import BenchHandle
 from podwright.core.cycle import Placement, schedule
-from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.profile import DEFAULT_PLUGINS, Profile
 from podwright.core.objects.node import parse_node
@@ -30,18 +29,6 @@ HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 POINTS = ("pre_filter", "filter_all", "pre_score", "score_all", "normalize")
 OURS = ("PodTopologySpread", "InterPodAffinity")
-
-
-@dataclass
-class BenchHandle:
-    """A plugin handle with nothing but a cache."""
-
-    cache: Cache
-    features: Features = field(default_factory=Features)
-    cluster: Any = None
-
-    def now(self) -> float:
-        return 0.0
 
 
 Shape = Callable[[int], tuple[dict[str, str], dict[str, Any]]]

@@ -60,7 +60,6 @@ class Arena:
     ledger: Ledger
     add_figures: Callable[..., None]
     memories: list[str] = field(default_factory=list)
-    operators: list[kit.Operator] = field(default_factory=list)
 
     # Actions
 
@@ -121,7 +120,6 @@ class Arena:
             direct = self.cluster.service_account_kubeconfig(*kit.ACCOUNT)
             options["kubeconfig"] = proxy.kubeconfig(direct)
         operator = kit.start(self.cluster, *arguments, **options)
-        self.operators.append(operator)
         self.ledger.machine_delay.add_operator(operator.process.pid)
         return operator
 
