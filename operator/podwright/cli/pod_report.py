@@ -21,6 +21,8 @@ _GAP: Final = "  "
 _DETAILS_WIDTH: Final = 40
 """Text beside a node's name gets at least as many columns, otherwise it goes below the name."""
 _NAMES_SHOWN: Final = 5
+_NO_BREAK: Final = "\N{NO-BREAK SPACE}"
+"""Between a plugin and its score."""
 
 
 def report(answer: Answer, width: int | None, top: int | None) -> Iterator[str]:
@@ -54,10 +56,10 @@ class _Shown:
         rejected = sorted(name for name in nodes if not nodes[name]["feasible"])
         rest = []
         if top is not None and feasible[top:]:
-            rest.append(f"and {len(feasible) - top:,} more feasible nodes")
+            rest.append(f"and {_nodes(len(feasible) - top, 'more feasible')}")
         if top is not None and rejected[top:]:
             reasons = Counter(_rejection(nodes[name]) for name in rejected[top:])
-            rest.append(f"and {len(rejected) - top:,} more nodes that are not feasible:")
+            rest.append(f"and {_nodes(len(rejected) - top, 'more infeasible')}:")
             rest += [f"  {count:,} by {reason}" for reason, count in reasons.most_common()]
         return _Shown(feasible[:top], rejected[:top], rest)
 
@@ -78,7 +80,7 @@ def _table(answer: Answer, shown: _Shown, width: int | None) -> Iterator[str]:
         details = ["REJECTED BY", *("" for _ in shown.feasible), *rejections]
         cells = [plugins, *([str(scores[plugin][name]) for plugin in plugins] for name in shown.feasible)]
     else:
-        texts = (", ".join(f"{plugin} {scores[plugin][name]}" for plugin in plugins) for name in shown.feasible)
+        texts = (", ".join(f"{plugin}{_NO_BREAK}{scores[plugin][name]}" for plugin in plugins) for name in shown.feasible)
         details = ["SCORES, OR REJECTED BY", *texts, *rejections]
         cells, columns = [], columns[:2]
     if not rejections and cells:
@@ -86,7 +88,7 @@ def _table(answer: Answer, shown: _Shown, width: int | None) -> Iterator[str]:
     best = set(answer.get("best") or ())
     for index, name in enumerate(names):
         row = [totals[index] if index < len(totals) else "", *(cells[index] if index < len(cells) else ())]
-        lines = _row(name, row, columns, details[index], width)
+        lines = (line.replace(_NO_BREAK, " ") for line in _row(name, row, columns, details[index], width))
         color, header, rejected = "green" if name in best else None, index == 0, index > len(shown.feasible)
         yield from (click.style(line, fg=color, bold=header or None, dim=rejected or None) for line in lines)
 
@@ -108,6 +110,10 @@ def _row(name: str, cells: Sequence[str], columns: Sequence[int], details: str, 
     else:
         yield fixed.rstrip()
         yield from ("    " + line for line in _wrapped(details, width - 4))
+
+
+def _nodes(count: int, kind: str) -> str:
+    return f"{count:,} {kind} node{'' if count == 1 else 's'}"
 
 
 def _rejection(verdict: Answer) -> str:

@@ -189,4 +189,4 @@ def test_a_manifest_with_separators_around_it_is_read(asked):
 
 def test_top_limits_the_table(asked):
     text = asked(COMPLETE, "--top", 1)
-    assert "and 1 more feasible nodes" in text
+    assert "and 1 more feasible node\n" in text

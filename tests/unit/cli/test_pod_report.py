@@ -59,6 +59,20 @@ def test_scores_that_do_not_fit_as_columns_are_listed_beside_the_node():
     ]
 
 
+def test_a_score_stays_beside_its_plugin():
+    told = lines(answer({"a": 300, "b": 200}), 67)
+    assert told[1:3] == [
+        "a       300  NodeResourcesBalancedAllocation 300,",
+        "             NodeResourcesFit 299, PodTopologySpread 298",
+    ]
+
+
+@pytest.mark.parametrize("width", [65, 75, 85, 95, 105])
+def test_the_scores_can_be_searched_for(width):
+    told = "\n".join(lines(answer({"a": 300, "b": 200}), width))
+    assert "NodeResourcesFit 299" in told or "300               299                298" in told
+
+
 def test_a_pipe_gets_one_line_for_each_node():
     told = lines(answer({LONG: 300, "b": 200}, ["c"]))
     assert told[3].split() == ["c", "NodeResourcesFit:", "Insufficient", "cpu;", "Insufficient", "memory"]
@@ -71,7 +85,7 @@ def test_top_shows_the_first_nodes_and_counts_the_others():
     assert [line.split()[0] for line in told[1:5]] == ["n0", "n1", "r0", "r1"]
     assert told[5:8] == [
         "and 1,198 more feasible nodes",
-        "and 28 more nodes that are not feasible:",
+        "and 28 more infeasible nodes:",
         "  28 by NodeResourcesFit: Insufficient cpu; Insufficient memory",
     ]
 
