@@ -80,7 +80,9 @@ def _table(answer: Answer, shown: _Shown, width: int | None) -> Iterator[str]:
         details = ["REJECTED BY", *("" for _ in shown.feasible), *rejections]
         cells = [plugins, *([str(scores[plugin][name]) for plugin in plugins] for name in shown.feasible)]
     else:
-        texts = (", ".join(f"{plugin}{_NO_BREAK}{scores[plugin][name]}" for plugin in plugins) for name in shown.feasible)
+        texts = (
+            ", ".join(f"{plugin}{_NO_BREAK}{scores[plugin][name]}" for plugin in plugins) for name in shown.feasible
+        )
         details = ["SCORES, OR REJECTED BY", *texts, *rejections]
         cells, columns = [], columns[:2]
     if not rejections and cells:

@@ -34,12 +34,12 @@ LONG = "ip-10-0-123-231.eu-central-1.compute.internal.example.com"
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 200, None])
 def test_no_name_is_cut_and_headers_stay_apart(width):
-    told = lines(answer({LONG: 300, "b": 200}, ["c"]), width)
-    text = "\n".join(told)
+    printed = lines(answer({LONG: 300, "b": 200}, ["c"]), width)
+    text = "\n".join(printed)
     for name in (LONG, *PLUGINS, "NodeResourcesFit: Insufficient"):
         assert name in text
     assert "…" not in text
-    header = told[0].split()
+    header = printed[0].split()
     assert header[:2] == ["NODE", "TOTAL"]
     assert set(header[2:]) in ({*PLUGINS, "REJECTED", "BY"}, set(), {"SCORES,", "OR", "REJECTED", "BY"})
 
@@ -50,8 +50,8 @@ def test_lines_fit_the_terminal(width):
 
 
 def test_scores_that_do_not_fit_as_columns_are_listed_beside_the_node():
-    told = lines(answer({"a": 300, "b": 200}), 72)
-    assert told[:4] == [
+    printed = lines(answer({"a": 300, "b": 200}), 72)
+    assert printed[:4] == [
         "NODE  TOTAL  SCORES, OR REJECTED BY",
         "a       300  NodeResourcesBalancedAllocation 300, NodeResourcesFit 299,",
         "             PodTopologySpread 298",
@@ -60,8 +60,8 @@ def test_scores_that_do_not_fit_as_columns_are_listed_beside_the_node():
 
 
 def test_a_score_stays_beside_its_plugin():
-    told = lines(answer({"a": 300, "b": 200}), 67)
-    assert told[1:3] == [
+    printed = lines(answer({"a": 300, "b": 200}), 67)
+    assert printed[1:3] == [
         "a       300  NodeResourcesBalancedAllocation 300,",
         "             NodeResourcesFit 299, PodTopologySpread 298",
     ]
@@ -69,21 +69,21 @@ def test_a_score_stays_beside_its_plugin():
 
 @pytest.mark.parametrize("width", [65, 75, 85, 95, 105])
 def test_the_scores_can_be_searched_for(width):
-    told = "\n".join(lines(answer({"a": 300, "b": 200}), width))
-    assert "NodeResourcesFit 299" in told or "300               299                298" in told
+    printed = "\n".join(lines(answer({"a": 300, "b": 200}), width))
+    assert "NodeResourcesFit 299" in printed or "300               299                298" in printed
 
 
 def test_a_pipe_gets_one_line_for_each_node():
-    told = lines(answer({LONG: 300, "b": 200}, ["c"]))
-    assert told[3].split() == ["c", "NodeResourcesFit:", "Insufficient", "cpu;", "Insufficient", "memory"]
-    assert told[4] == ""
+    printed = lines(answer({LONG: 300, "b": 200}, ["c"]))
+    assert printed[3].split() == ["c", "NodeResourcesFit:", "Insufficient", "cpu;", "Insufficient", "memory"]
+    assert printed[4] == ""
 
 
 def test_top_shows_the_first_nodes_and_counts_the_others():
     nodes = {f"n{i}": 500 - i for i in range(1200)}
-    told = lines(answer(nodes, [f"r{i}" for i in range(30)]), 120, top=2)
-    assert [line.split()[0] for line in told[1:5]] == ["n0", "n1", "r0", "r1"]
-    assert told[5:8] == [
+    printed = lines(answer(nodes, [f"r{i}" for i in range(30)]), 120, top=2)
+    assert [line.split()[0] for line in printed[1:5]] == ["n0", "n1", "r0", "r1"]
+    assert printed[5:8] == [
         "and 1,198 more feasible nodes",
         "and 28 more infeasible nodes:",
         "  28 by NodeResourcesFit: Insufficient cpu; Insufficient memory",
