@@ -4,7 +4,8 @@
                                                                          └─► Rejection, Fault: failures ─► kube
 
 Decisions are plain calls, and only this thread changes the state, so there are no locks. The loop yields every few
-milliseconds to watches, bindings and health checks. It starts when all caches are complete.
+milliseconds to watches, bindings and health checks, and pauses for them after a slow attempt: one turn of the event loop between
+two slow attempts would answer a health check only after half a dozen of these. It starts when all caches are complete.
 """
 
 from __future__ import annotations
@@ -47,12 +48,17 @@ from podwright.engine.metrics.metrics import (
 from podwright.engine.plugin_exceptions import PluginExceptions
 from podwright.engine.ports import Ports
 from podwright.engine.preemption import Preemptions
+from podwright.engine.slow_plugins import SLOW_SECONDS, SlowPlugins
 from podwright.engine.state import EngineState, Sources
 
 log = logging.getLogger(__name__)
 
 SLICE_SECONDS: Final = 0.003
 """How long the loop runs before it yields."""
+PAUSE_SHARE: Final = 0.05
+"""After a slow attempt the loop pauses for this share of its duration."""
+PAUSE_SECONDS: Final = (0.01, 0.1)
+"""The shortest and the longest of these pauses. An answer to a health check takes some turns of the event loop."""
 HOUSEKEEPING_SECONDS: Final = 5.0
 RECLAIM_EVERY: Final = 2
 """Memory is reclaimed in every second round of housekeeping, if the loop is idle then."""
@@ -106,8 +112,16 @@ class Engine:
             observer=metrics,
             waits=options.waits,
         )
+        self.slow_plugins = SlowPlugins(metrics)
         state = EngineState(
-            self.cache, self.queue, self.binding_cycles, self.invalid_objects, features, sources, self.wake
+            self.cache,
+            self.queue,
+            self.binding_cycles,
+            self.invalid_objects,
+            self.slow_plugins,
+            features,
+            sources,
+            self.wake,
         )
 
         # The parts, each built from parts above it
@@ -174,13 +188,24 @@ class Engine:
                 await self._wait_for_work()
             else:
                 self.schedule_one(queued)
+                late = clock() - slice_ends
                 if limiter.full:
                     await limiter.wait_for_capacity()
-                elif clock() < slice_ends:
+                elif late < 0:
                     continue
                 else:
                     await asyncio.sleep(0)
+                if late >= SLOW_SECONDS:
+                    await self._pause_after(queued, late)
             slice_ends = clock() + SLICE_SECONDS
+
+    async def _pause_after(self, queued: QueuedPod, seconds: float) -> None:
+        """An attempt took that long. Gives other tasks the time to do more than one step each."""
+        policy = self.policies.of(queued.pod)
+        if policy is not None:
+            self.slow_plugins.attempt_was_slow(policy.compiled.name, queued.pod, seconds)
+        shortest, longest = PAUSE_SECONDS
+        await asyncio.sleep(min(longest, max(shortest, PAUSE_SHARE * seconds)))
 
     async def run_housekeeping(self) -> None:
         """Does the periodic checks, and reclaims memory while the loop is idle, until it is cancelled."""
@@ -243,7 +268,7 @@ class Engine:
                 self._gangs.attempt(queued, policy, started)
             else:
                 self._attempts += 1
-                observer = self._metrics.sampled()
+                observer = self.slow_plugins.observer_for(policy.compiled.name)
                 decision = schedule(policy.framework, self.cache, queued.pod, self._sources.below, observer=observer)
                 seconds = self._sources.clock() - started
                 self._metrics.observe(ALGORITHM_SECONDS, seconds)

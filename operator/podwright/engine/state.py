@@ -14,6 +14,7 @@ from podwright.core.framework.features import Features
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.engine.invalid_objects import InvalidObjects
+from podwright.engine.slow_plugins import SlowPlugins
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class EngineState:
     queue: SchedulingQueue
     binding_cycles: BindingCycles
     invalid_objects: InvalidObjects
+    slow_plugins: SlowPlugins
     features: Features
     sources: Sources
     wake: Callable[[], None]

@@ -22,6 +22,7 @@ def failures_of(rig):
         engine.queue,
         engine.binding_cycles,
         engine.invalid_objects,
+        engine.slow_plugins,
         Features({}),
         sources,
         engine.wake,

@@ -16,6 +16,7 @@ from podwright.core.cycle import Fault, Placement, RandomBelow
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools
+from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code
 from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption, GangRejection
@@ -49,6 +50,8 @@ class Planner:
     group: PodGroup
     below: RandomBelow
     pack_by: str = ""
+    observer: Observer | None = None
+    """See CycleState."""
 
     def plan(self, pods: Sequence[PodInfo]) -> GangDecision:
         """Decides about the waiting members, in this order. Leaves the cache as it was."""
@@ -81,7 +84,7 @@ class Planner:
     def _simulate(self, pods: Sequence[PodInfo], within: Bools | None = None) -> GangDecision:
         already = self._placed
         with CacheTransaction(self.cache) as transaction:
-            simulation = Simulation(self.framework, transaction, self.below, within)
+            simulation = Simulation(self.framework, transaction, self.below, within, self.observer)
             for index, pod in enumerate(pods):
                 decision = simulation.schedule(pod)
                 if isinstance(decision, Fault):

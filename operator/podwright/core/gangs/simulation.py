@@ -9,6 +9,7 @@ from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState
+from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.transaction import CacheTransaction
@@ -23,6 +24,8 @@ class Simulation:
     below: RandomBelow
     within: Bools | None = None
     """bool[nodes]: the only nodes that may be taken; None: all."""
+    observer: Observer | None = None
+    """See CycleState."""
     attempts: dict[str, Placement | Rejection] = field(default_factory=dict)
     """By uid, in the order in which members were scheduled."""
     placed: int = 0
@@ -39,7 +42,9 @@ class Simulation:
     def schedule(self, pod: PodInfo) -> Decision:
         """Schedules the next member. A Fault ends the simulation."""
         cache = self.transaction.cache
-        decision = schedule(self.framework, cache, pod, self.below, within=self.within, preempt=False)
+        decision = schedule(
+            self.framework, cache, pod, self.below, within=self.within, preempt=False, observer=self.observer
+        )
         if isinstance(decision, Placement):
             decision = self._reserve(decision)
         if not isinstance(decision, Fault):

@@ -53,6 +53,7 @@ class Gangs:
         self._groups = ports.groups
         self._metrics = ports.metrics
         self._policies = policies
+        self._slow_plugins = state.slow_plugins
         self._binding_executor = binding_executor
         self._failures = failures
         self._foreign_pods = foreign_pods
@@ -135,7 +136,8 @@ class Gangs:
             return GangFault(group, "", f"all pods of a pod group must be under one policy, got {names}")
         args = policy.compiled.profile.args.get(GangScheduling.name)
         pack_by = "" if args is None else args.topology_key
-        planner = Planner(policy.framework, self._cache, group, self._sources.below, pack_by)
+        observer = self._slow_plugins.observer_if_slow(policy.compiled.name)
+        planner = Planner(policy.framework, self._cache, group, self._sources.below, pack_by, observer)
         return decide(planner, [queued.pod for queued in members], self._sources.wall())
 
     # Outcomes

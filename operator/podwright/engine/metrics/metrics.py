@@ -201,6 +201,9 @@ INVALID_OBJECTS: Final = Counter("podwright_bad_objects", "Objects that could no
 PLUGIN_EXCEPTIONS: Final = Counter(
     "podwright_plugin_exceptions", "Exceptions that plugins raised.", ("plugin", "extension_point")
 )
+SLOW_PLUGIN_CALLS: Final = Counter(
+    "podwright_slow_plugin_calls", "Calls of plugins that took 100 ms or more.", ("plugin", "extension_point")
+)
 BUILD_INFO: Final = Gauge("podwright_build_info", "Which version this is.", ("version", "python_version"))
 """Not kubernetes_build_info: alerts compare that one's versions across the cluster."""
 MEMORY_IN_USE: Final = Gauge(
