@@ -235,7 +235,7 @@ def test_the_last_good_generation_stays_active_after_a_restart_of_the_operator(c
 @pytest.mark.parametrize("name", ["another-name", "default-scheduler"])
 def test_a_new_policy_adds_its_scheduler_name(cluster, namespace, intake, name):
     cluster.client.create(node("only"))
-    with kit.running(cluster, f"--pod-intake={intake}"):
+    with kit.running(cluster, f"--pod-intake={intake}", f"--allowed-scheduler-names={name}"):
         cluster.client.create(pod("early", namespace, scheduler=name))
         cluster.client.create(pod("ours", namespace, scheduler=OURS))
         kit.wait_bound(cluster, namespace, 1, 20)

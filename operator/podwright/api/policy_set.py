@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podwright.api.compile import Classes, CompiledPolicy, built_in_policy, compile_policy
-from podwright.api.kube_scheduler_configuration import QUEUE_SORT
+from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings, check_scheduler_name
 from podwright.api.scheduler_policy import (
     NAMELESS,
     LastAccepted,
@@ -74,7 +74,7 @@ class _Selection:
 class PolicySet:
     """The active policies and the built-in default policy.
 
-    `check` is called with each compiled policy before it becomes active. If it raises, for example a ProfileError or a
+    `settings`: what the operator's options say about policies. `default`: the built-in policy, already compiled. `check` is called with each compiled policy before it becomes active. If it raises, for example a ProfileError or a
     PluginError, the policy is not accepted. `version` rises whenever the active policies change.
     """
 
@@ -85,13 +85,13 @@ class PolicySet:
         *,
         default: CompiledPolicy | None = None,
         check: Callable[[CompiledPolicy], object] | None = None,
-        queue_sort: str = QUEUE_SORT,
+        settings: PolicySettings = DEFAULT_SETTINGS,
     ) -> None:
-        self._queue_sort = queue_sort
+        self._settings = settings
         self._classes = classes
         self._features = features
         self._check = check
-        self.default = default or built_in_policy(classes, features, queue_sort=queue_sort)
+        self.default = default or built_in_policy(classes, features, settings.scheduler_name, settings.queue_sort)
         self._known: dict[str, _KnownPolicy] = {}
         self._by_scheduler_name: dict[str, tuple[CompiledPolicy, ...]] = {}
         self._selections: weakref.WeakKeyDictionary[LabelSet, dict[tuple[str, str], _Selection]]
@@ -136,7 +136,9 @@ class PolicySet:
         return result
 
     def _accept(self, raw: Mapping[str, Any], generation: int) -> _Accepted:
-        policy = compile_policy(parse_policy(raw), self._classes, self._features, self._queue_sort)
+        source = parse_policy(raw)
+        check_scheduler_name(source, self._settings)
+        policy = compile_policy(source, self._classes, self._features, self._settings.queue_sort)
         if self._check is not None:
             self._check(policy)
         return _Accepted(policy, LastAccepted(generation, raw["spec"]))

@@ -38,7 +38,7 @@ class Condition:
     status: Literal["True", "False", "Unknown"] = field(metadata=describe("Whether the condition holds."))
     reason: str = field(
         metadata=describe(
-            "Accepted: Accepted, Invalid, UnknownPlugin, NotSupported. "
+            "Accepted: Accepted, Invalid, UnknownPlugin, NotSupported, NotAllowed. "
             "Active: InForce, LastGoodGeneration, Shadowed, NotAccepted. PluginFailed: ExceptionRaised.",
             maxLength=1024,
         )

@@ -31,7 +31,7 @@ PLURAL: Final = "schedulerpolicies"
 PODWRIGHT_SCHEDULER_NAME: Final = "podwright"
 """The `spec.schedulerName` that Podwright and a SchedulerPolicy serve by default."""
 
-Reason = Literal["Invalid", "UnknownPlugin", "NotSupported"]
+Reason = Literal["Invalid", "UnknownPlugin", "NotSupported", "NotAllowed"]
 StrategyType = Literal[
     "Default",
     "LeastAllocated",

@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.api.compile import Classes, CompiledPolicy
+from podwright.api.compile import Classes, CompiledPolicy, built_in_policy
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
+from podwright.api.permissions import PolicySettings
 from podwright.api.policy_set import ApplyResult, PolicySet
 from podwright.core.framework.cluster_events import ClusterEvent, EventHint
 from podwright.core.framework.errors import PluginError
@@ -63,14 +64,14 @@ class ActivePolicies:
         self,
         classes: Classes,
         handle: Handle,
-        default: CompiledPolicy,
+        settings: PolicySettings,
         invalid_objects: InvalidObjects,
         observer: Observer,
         plugin_exceptions: PluginExceptions,
     ) -> None:
-        """`default`: the built-in policy, whose QueueSort plugin orders the queue; `observer`: see Framework.
+        """`settings`: what the operator's options say about policies; `observer`: see Framework.
 
-        Raises PluginError if a plugin of the built-in policy cannot be built.
+        Raises ProfileError or PluginError if the built-in policy cannot be built. Its QueueSort plugin orders the queue.
         """
         self._classes = classes
         self._observer = observer
@@ -79,13 +80,13 @@ class ActivePolicies:
         self._plugin_exceptions = plugin_exceptions
         self._built: dict[CompiledPolicy, ActivePolicy] = {}
         self._has_hints: dict[ClusterEvent, bool] = {}
+        default = built_in_policy(classes, handle.features, settings.scheduler_name, settings.queue_sort)
         self._build(default)
         framework = self._built[default].framework
-        queue_sort = framework.queue_sort_plugins[0].name
-        self.policy_set = PolicySet(classes, handle.features, default=default, check=self._build, queue_sort=queue_sort)
+        self.policy_set = PolicySet(classes, handle.features, default=default, check=self._build, settings=settings)
         """`policy_set.version` rises whenever the active policies change."""
         self.sort_key: Callable[[PodInfo, float], Any] = (
-            framework.sort_key if queue_sort == QUEUE_SORT else ranked(framework.sort_key, self._report)
+            framework.sort_key if settings.queue_sort == QUEUE_SORT else ranked(framework.sort_key, self._report)
         )
         """The sort key of the queue."""
 

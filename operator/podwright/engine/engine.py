@@ -15,9 +15,8 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from podwright.api.compile import Classes, built_in_policy
-from podwright.api.kube_scheduler_configuration import QUEUE_SORT
-from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
+from podwright.api.compile import Classes
+from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.features import Features
 from podwright.core.objects.pod import PodInfo
@@ -68,12 +67,11 @@ FLUSH_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """`scheduler_name`: the scheduler name that the built-in policy serves; `queue_sort`: the plugin that orders the queue;
-    `waits`: backoffs and the maximum wait of rejected pods; `bindings_at_once`: how many prompt Bindings may be in progress.
+    """`policies`: the built-in policy, and what other policies may do; `waits`: backoffs and the maximum wait of rejected pods;
+    `bindings_at_once`: how many prompt Bindings may be in progress.
     """
 
-    scheduler_name: str = PODWRIGHT_SCHEDULER_NAME
-    queue_sort: str = QUEUE_SORT
+    policies: PolicySettings = DEFAULT_SETTINGS
     waits: Waits = DEFAULT_WAITS
     bindings_at_once: int = PROMPT_LIMIT
 
@@ -101,9 +99,10 @@ class Engine:
         self.binding_cycles = BindingCycles()
         cluster = ConflictRecordingCluster(ports.cluster, self.binding_cycles)
         handle = EngineHandle(self.cache, features, cluster, sources.wall, self.binding_cycles.waiting)
-        default = built_in_policy(classes, features, options.scheduler_name, options.queue_sort)
         self.plugin_exceptions = PluginExceptions(metrics)
-        self.policies = ActivePolicies(classes, handle, default, self.invalid_objects, metrics, self.plugin_exceptions)
+        self.policies = ActivePolicies(
+            classes, handle, options.policies, self.invalid_objects, metrics, self.plugin_exceptions
+        )
         self.queue = SchedulingQueue(
             clock,
             self.policies.sort_key,

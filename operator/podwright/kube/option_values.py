@@ -6,12 +6,15 @@ Flags and environment variables share these parsers, so that they accept the sam
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.features import GATES
+
+_NAME_PATTERN: Final = re.compile(r"[a-z0-9.*-]+")
 
 
 class OptionsError(ValueError):
@@ -58,6 +61,16 @@ def _scheduler_name(text: str) -> str:
     return text
 
 
+def _scheduler_names(text: str) -> tuple[str, ...]:
+    patterns = tuple(filter(None, (part.strip() for part in text.split(","))))
+    for pattern in patterns:
+        if not _NAME_PATTERN.fullmatch(pattern):
+            raise OptionsError(
+                f"{pattern!r} is not a scheduler name, and has other characters than a-z, 0-9, '-', '.' and '*'"
+            )
+    return patterns
+
+
 def _seconds(text: str) -> float:
     try:
         seconds = float(text)
@@ -99,6 +112,8 @@ NAME: Final = ValueType("NAME", str)
 FILE: Final = ValueType("FILE", str)
 DIRECTORY: Final = ValueType("DIRECTORY", str)
 SCHEDULER_NAME: Final = ValueType("NAME", _scheduler_name)
+SCHEDULER_NAMES: Final = ValueType("NAME,…", _scheduler_names)
+"""Patterns of scheduler names."""
 FEATURE_GATES: Final = ValueType("NAME=true|false,…", parse_feature_gates)
 POSITIVE: Final = ValueType("NUMBER", _positive)
 """A whole number greater than 0."""

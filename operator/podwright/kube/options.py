@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
+from podwright.api.permissions import ANY_NAME, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.queue import Waits
 from podwright.kube.option_values import (
@@ -23,6 +24,7 @@ from podwright.kube.option_values import (
     NAME,
     POSITIVE,
     SCHEDULER_NAME,
+    SCHEDULER_NAMES,
     SECONDS,
     OptionsError,
     ValueType,
@@ -103,6 +105,12 @@ class Options:
         "The spec.schedulerName of the pods that the built-in policy schedules.",
         default=PODWRIGHT_SCHEDULER_NAME,
     )
+    allowed_scheduler_names: tuple[str, ...] = _option(
+        SCHEDULER_NAMES,
+        "The scheduler names that policies may serve, besides --scheduler-name. * stands for any text, but default-scheduler must "
+        "be listed by its name.",
+        default=ANY_NAME,
+    )
     pod_intake: str = _option(
         choice("kopf", "watch"),
         "How pending pods come in: through Kopf's handlers, or through Podwright's own watch.",
@@ -141,6 +149,15 @@ class Options:
     def __post_init__(self) -> None:
         if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
             raise OptionsError("pod-max-backoff-seconds must not be less than pod-initial-backoff-seconds")
+
+    @property
+    def policies(self) -> PolicySettings:
+        """The built-in policy, and what other policies may do."""
+        return PolicySettings(
+            scheduler_name=self.scheduler_name,
+            queue_sort=self.queue_sort,
+            allowed_scheduler_names=self.allowed_scheduler_names,
+        )
 
     @property
     def waits(self) -> Waits:

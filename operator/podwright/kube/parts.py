@@ -94,7 +94,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         groups=group_status,
         metrics=metrics,
     )
-    options = EngineOptions(base.options.scheduler_name, base.options.queue_sort, base.options.waits)
+    options = EngineOptions(policies=base.options.policies, waits=base.options.waits)
     try:
         engine = Engine(base.classes, features, ports, sources, options)
     except (PluginError, ProfileError) as error:

@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from podwright.api.permissions import PolicySettings
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import Plugin, QueueSortPlugin
 from podwright.core.framework.profile import ProfileError
@@ -24,7 +25,7 @@ class Alphabet(Plugin, QueueSortPlugin):
 
 
 def rig():
-    return Rig({"Alphabet": Alphabet}, queue_sort="Alphabet")
+    return Rig({"Alphabet": Alphabet}, policies=PolicySettings(queue_sort="Alphabet"))
 
 
 async def test_the_configured_plugin_orders_the_queue():
@@ -53,7 +54,7 @@ async def test_policies_inherit_the_plugin_and_cannot_choose_another_one():
 )
 def test_a_plugin_that_cannot_order_the_queue_stops_the_start(name, problem):
     with pytest.raises(ProfileError, match=problem):
-        Rig(queue_sort=name)
+        Rig(policies=PolicySettings(queue_sort=name))
 
 
 class Unbuilt(Alphabet):
@@ -65,7 +66,7 @@ class Unbuilt(Alphabet):
 
 def test_a_plugin_that_cannot_be_built_stops_the_start():
     with pytest.raises(PluginError, match="Unbuilt"):
-        Rig({"Unbuilt": Unbuilt}, queue_sort="Unbuilt")
+        Rig({"Unbuilt": Unbuilt}, policies=PolicySettings(queue_sort="Unbuilt"))
 
 
 class RandomKey:

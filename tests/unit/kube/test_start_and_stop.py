@@ -197,7 +197,7 @@ def policy(scheduler: str, strategy=DEFAULT, **spec) -> dict:
 @pytest.mark.parametrize("name", ["another-name", "default-scheduler"])
 async def test_pods_of_newly_served_names_are_listed(server, name, intake):
     server.node("a")
-    async with running(server, pod_intake=intake) as runtime:
+    async with running(server, pod_intake=intake, allowed_scheduler_names=(name,)) as runtime:
         server.pod("first", name)
         runtime.policies.apply(policy(name))
         await until(lambda: server.bound == ["first"])
