@@ -20,6 +20,7 @@ from typing import Final
 from podwright.core.framework.interface import Plugin
 from podwright.core.framework.registry import Found, RegistryError, merge_plugins
 from podwright.core.plugins import PLUGINS
+from podwright.engine.plugin_files import plugin_paths
 
 ENTRY_POINTS: Final = "podwright.plugins"
 _numbers = itertools.count()
@@ -63,9 +64,8 @@ def _from_directories(plugin_dirs: Iterable[Path]) -> Iterator[Found | str]:
         if not directory.is_dir():
             yield f"plugin directory {directory}: is not a directory"
             continue
-        for path in sorted(directory.glob("*.py")):
-            if not path.name.startswith(("_", ".")):
-                yield from _from_file(path)
+        for path in plugin_paths(directory):
+            yield from _from_file(path)
 
 
 def _from_file(path: Path) -> Iterator[Found | str]:

@@ -22,6 +22,7 @@ from podwright.engine.engine import Engine
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.memory import configure_memory, freeze_objects
 from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.plugin_files import PluginFiles
 from podwright.engine.plugin_loading import load_plugins
 from podwright.kube.background import BackgroundTasks, cancel
 from podwright.kube.client import access, credentials
@@ -60,7 +61,10 @@ class Runtime:
         self._http = Http(self.source, metrics)
         self._tasks = BackgroundTasks()
         self.watches = Watches(self._http, self._tasks.start)
-        classes = load_plugins(tuple(map(Path, options.plugin_dirs)))
+        plugin_dirs = tuple(map(Path, options.plugin_dirs))
+        self._plugin_files = PluginFiles(plugin_dirs)
+        classes = load_plugins(plugin_dirs)
+        self._plugin_files.add(classes.values())
         self._base = Base(options, classes, self._http, metrics, self._tasks, self.watches)
         self._health = HealthServer(metrics.registry, self.missing, self._known_pods)
         self._parts: Parts | None = None
@@ -179,6 +183,8 @@ class Runtime:
             ("foreign pods", parts.foreign_pods.run),
         ):
             self._tasks.start(name, work)
+        if not self._plugin_files.empty:
+            self._tasks.start("plugin files", self._plugin_files.run)
 
     async def _decide(self, parts: Parts) -> None:
         await self.watches.wait_until_synced()

@@ -291,6 +291,15 @@ class TestStop:
         assert server.bound == []
 
 
+async def test_a_plugin_file_that_changes_while_the_operator_runs_is_logged(server, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("podwright.engine.plugin_files.CHECK_SECONDS", 0.01)
+    path = tmp_path / "waiter.py"
+    path.write_text(WAITER)
+    async with running(server, pod_intake="watch", plugin_dirs=(str(tmp_path),)):
+        path.write_text(WAITER.replace("600.0", "60.0"))
+        await until(lambda: f"plugin file {path} has changed" in caplog.text)
+
+
 WAITER = """
 from podwright.core.framework.interface import PermitPlugin, Plugin
 from podwright.core.framework.status import Code, Status
