@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
+from math import inf
 from typing import Final
 
 from podwright.core.cycle import Rejection
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.status import Code, Status
 from podwright.core.gangs.decisions import GangRejection
+from podwright.core.gangs.rules import without_counts
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.metrics.metrics import ERROR, PREEMPTION_ATTEMPTS, UNSCHEDULABLE
-from podwright.engine.ports import SCHEDULER_ERROR, Ports, Verdict
+from podwright.engine.ports import SCHEDULER_ERROR, Ports, Regarding, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
 from podwright.engine.preemption import Preemptions
 from podwright.engine.state import EngineState
@@ -27,7 +29,7 @@ from podwright.engine.state import EngineState
 log = logging.getLogger(__name__)
 
 REPEAT_SECONDS: Final = 300.0
-"""Seconds after which an event that repeats the last one is recorded again, for members of groups."""
+"""Seconds after which an event of the same cause is recorded again, for members of groups."""
 NOTE_BYTES: Final = 1024
 """The longest note of an event that the API server accepts."""
 
@@ -73,6 +75,7 @@ class Failures:
         self, members: Sequence[QueuedPod], decision: GangRejection, framework: Framework, started: float
     ) -> None:
         """The group was not placed. If it preempts, all its members wait for the victims."""
+        self._record_group(members, decision)
         nominations = {} if decision.preemption is None else decision.preemption.nominations
         for member in members:
             nominated = nominations.get(member.uid, "")
@@ -81,13 +84,27 @@ class Failures:
             pods = [member.pod for member in members if self._queue.get(member.uid) is member]
             self._preemptions.carry_out_gang(framework, pods, decision.preemption)
 
+    def _record_group(self, members: Sequence[QueuedPod], decision: GangRejection) -> None:
+        """An event for a group whose minimum is not placed. The group's status has the counts: in the event, each change of them
+        would begin a new series.
+        """
+        group = decision.group
+        if members and self._cache.groups.placed(group.key) < group.min_count:
+            regarding = Regarding.group(group, members[0].pod.scheduler_name)
+            note = shortened(without_counts(decision.message))
+            self._recorder.record(regarding, "Warning", "FailedScheduling", "Scheduling", note)
+
     def _reject_member(self, queued: QueuedPod, decision: GangRejection, nominated: str, seconds: float) -> None:
-        """A member that fitted on no node reports why; the others report why the group was not placed."""
+        """A member that fitted on no node reports why; the others report why the group was not placed.
+
+        Which members these are differs from attempt to attempt, so the cause of the event is that of the group.
+        """
         own = decision.attempts.get(queued.uid)
+        cause = (without_counts(decision.message), decision.plugins)
         message, plugins, pending = decision.message, decision.plugins, decision.pending_plugins
         if isinstance(own, Rejection):
             message, plugins, pending = own.message, plugins | own.status_plugins, own.pending_plugins
-        self.reject_by(queued, message, plugins, seconds, pending, nominated, once=True)
+        self.reject_by(queued, message, plugins, seconds, pending, nominated, cause=cause)
 
     def drop(self, queued: QueuedPod) -> None:
         """We no longer schedule the pod: it leaves the queue and its group, and its nomination ends."""
@@ -107,17 +124,18 @@ class Failures:
         pending: Collection[str] = (),
         nominated: str = "",
         *,
-        once: bool = False,
+        cause: Hashable | None = None,
     ) -> None:
         """These plugins rejected the pod before a node was chosen. Its nomination becomes `nominated`; empty ends it.
 
-        `once`: an event that repeats the last one is skipped, for `REPEAT_SECONDS`.
+        `cause`: no event of the same cause follows within `REPEAT_SECONDS`, and later ones repeat the first one's text. None: each
+        call is an event.
         """
         self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
         self._queue.reject(queued, plugins, pending)
         if self._queue.get(queued.uid) is queued:
             self._nominate(queued.pod, nominated)
-            self._publish(queued, REASON_UNSCHEDULABLE, message, nominated, once=once)
+            self._publish(queued, REASON_UNSCHEDULABLE, message, nominated, cause=cause)
 
     def reject_node(self, queued: QueuedPod, status: Status, seconds: float, *, permit_over: bool) -> None:
         """A plugin rejected the chosen node in Reserve or Permit, or with `permit_over` in PreBind or Bind.
@@ -137,36 +155,38 @@ class Failures:
         message = f"0/1 nodes are available: {', '.join(reasons)}." if reasons else "0/1 nodes are available:"
         self._publish_if_queued(queued, REASON_UNSCHEDULABLE, message)
 
-    def fail(self, queued: QueuedPod, message: str, seconds: float, *, once: bool = False) -> None:
-        """The attempt failed with an error. `once`: see `reject_by`."""
+    def fail(self, queued: QueuedPod, message: str, seconds: float, *, cause: Hashable | None = None) -> None:
+        """The attempt failed with an error. `cause`: see `reject_by`."""
         self._metrics.attempt_took(ERROR, queued.pod.scheduler_name, seconds)
         self._queue.fault(queued)
-        if self._publish_if_queued(queued, SCHEDULER_ERROR, message, once=once):
+        if self._publish_if_queued(queued, SCHEDULER_ERROR, message, cause=cause):
             log.warning("pod %s: %s; trying again", queued.pod.key, message)
 
-    def _publish_if_queued(self, queued: QueuedPod, reason: str, message: str, *, once: bool = False) -> bool:
-        """Ends the pod's nomination, in the cache and in its status, and publishes the failure. False if `once` skipped the event."""
+    def _publish_if_queued(
+        self, queued: QueuedPod, reason: str, message: str, *, cause: Hashable | None = None
+    ) -> bool:
+        """Ends the pod's nomination, in the cache and in its status, and publishes the failure. False if there was no event."""
         self._cache.nominator.remove(queued.uid)
         if self._queue.get(queued.uid) is not queued:
             return True
-        return self._publish(queued, reason, message, "", once=once)
+        return self._publish(queued, reason, message, "", cause=cause)
 
     def _publish(
-        self, queued: QueuedPod, reason: str, message: str, nominated: str | None, *, once: bool = False
+        self, queued: QueuedPod, reason: str, message: str, nominated: str | None, *, cause: Hashable | None = None
     ) -> bool:
-        """False if `once` skipped the event."""
-        before, queued.reported = queued.reported, None
+        """False if an event of the same cause was recorded a short time ago."""
         self._status.write(queued.pod, Verdict(reason, message), nominated)  # skips what the status says already
-        if once:
-            queued.reported = (reason, message, nominated, queued.timestamp)
-            if (
-                before is not None
-                and before[:3] == queued.reported[:3]
-                and queued.timestamp < before[3] + REPEAT_SECONDS
-            ):
-                queued.reported = before
+        note = shortened(message)
+        if cause is None:
+            queued.reported = None
+        else:
+            now, recent = queued.timestamp, queued.reported or {}
+            note, recorded_at = recent.get(cause, (shortened(without_counts(message)), -inf))
+            if now < recorded_at + REPEAT_SECONDS:
                 return False
-        self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", shortened(message))
+            queued.reported = {key: event for key, event in recent.items() if now < event[1] + 2 * REPEAT_SECONDS}
+            queued.reported[cause] = note, now
+        self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", note)
         return True
 
     def _nominate(self, pod: PodInfo, node_name: str) -> None:

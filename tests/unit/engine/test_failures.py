@@ -107,22 +107,24 @@ def test_nothing_is_written_about_a_pod_that_left_the_queue_during_its_attempt(f
 
 
 @pytest.mark.parametrize(
-    ("once", "pause", "message", "events"),
+    ("causes", "pause", "notes"),
     [
-        pytest.param(True, 1, "too few", 1, id="the same again"),
-        pytest.param(True, 1, "other", 2, id="another message"),
-        pytest.param(True, REPEAT_SECONDS, "too few", 2, id="the same again after five minutes"),
-        pytest.param(False, 1, "too few", 2, id="repetition is allowed"),
+        pytest.param(("full", "full"), 1, ["first"], id="the same cause"),
+        pytest.param(("full", "taints"), 1, ["first", "second"], id="another cause"),
+        pytest.param(("full", "taints", "full"), 1, ["first", "second"], id="an earlier cause"),
+        pytest.param(("full", "full"), REPEAT_SECONDS, ["first", "first"], id="the same cause after five minutes"),
+        pytest.param((None, None), 1, ["first", "second"], id="no cause"),
     ],
 )
-def test_an_event_that_repeats_the_last_one_is_skipped(once, pause, message, events):
+def test_an_event_of_a_recent_cause_is_skipped_and_later_repeats_the_first_text(causes, pause, notes):
     rig, failures, queued = popped()
-    failures.reject_by(queued, "too few", {"P"}, 0.1, once=True)
-    rig.now += pause
-    rig.engine.queue.activate(UID)
-    assert rig.engine.queue.pop() is queued
-    failures.reject_by(queued, message, {"P"}, 0.1, once=once)
-    assert len(rig.recorder.notes("FailedScheduling")) == events
+    for cause, message in zip(causes, ("first", "second", "third"), strict=False):
+        failures.reject_by(queued, message, {"P"}, 0.1, cause=cause)
+        assert rig.status.written[-1][1].message == message
+        rig.now += pause
+        rig.engine.queue.activate(UID)
+        assert rig.engine.queue.pop() is queued
+    assert rig.recorder.notes("FailedScheduling") == notes
 
 
 def test_a_dropped_pod_leaves_the_queue_and_its_nomination_ends():

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import numpy as np
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.state.cache import Cache
+
+_COUNTS: Final = re.compile(r": \d+ scheduled, \d+ remaining")
 
 
 def disagreement(group: PodGroup, waiting: Sequence[PodInfo], placed: Iterable[PodInfo]) -> str:
@@ -54,6 +58,11 @@ def minimum_not_reached(group: PodGroup, placed: int) -> str:
     if placed >= group.min_count:
         return ""
     return f"minCount ({group.min_count}) is not yet satisfied: {placed} scheduled, 0 remaining"
+
+
+def without_counts(message: str) -> str:
+    """The message without the numbers of scheduled and remaining members, which differ from attempt to attempt."""
+    return _COUNTS.sub("", message)
 
 
 def shortage(group: PodGroup, cache: Cache) -> str:

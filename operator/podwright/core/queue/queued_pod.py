@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -57,8 +58,8 @@ class QueuedPod:
     flushed_at: float = 0.0
     was_flushed: bool = False
     """The current attempt is due to `Waits.max_unschedulable`, not to an event."""
-    reported: tuple[str, str, str | None, float] | None = None
-    """The failure that was last reported for the pod: reason, message, nominated node, time."""
+    reported: dict[Hashable, tuple[str, float]] | None = None
+    """Recent events about failures of the pod's group: by cause, the event's text, and when it was last recorded."""
     buckets: list[dict[str, QueuedPod]] = field(default_factory=list)
 
     @property

@@ -168,5 +168,5 @@ class Gangs:
 
     def _fault(self, decision: GangFault, members: Sequence[QueuedPod], seconds: float) -> None:
         for member in members:
-            self._failures.fail(member, decision.message, seconds, once=True)
+            self._failures.fail(member, decision.message, seconds, cause=(SCHEDULER_ERROR, decision.message))
         self._groups.not_scheduled(decision.group, Verdict(SCHEDULER_ERROR, decision.message))

@@ -70,7 +70,7 @@ class TestNewMembers:
             assert attempts(rig, "m0") == 1
             assert attempts(rig, "m9") == 0
             assert reported(rig) == ["m0", "m1"]
-            assert len(rig.recorder.notes("FailedScheduling")) == 2
+            assert len(rig.recorder.notes("FailedScheduling")) == (3 if why == "they fit nowhere" else 2)
             await advance(rig, 3)
             assert {attempts(rig, f"m{index}") for index in range(2, 10)} == {1}
             assert attempts(rig, "m0") == 2
@@ -185,22 +185,42 @@ class TestNewMembers:
 
 
 class TestEvents:
-    async def test_an_unchanged_event_is_not_repeated_and_a_changed_one_is_written(self):
+    async def test_members_get_an_event_for_each_cause_and_not_for_each_attempt(self):
         rig = rig_with(gang={"min_count": 2})
         for name in ("m0", "m1"):
             member(rig, name, requests=TOO_MUCH)
         async with deciding(rig):
-            before = len(reported(rig)), len(rig.recorder.events)
+            assert reported(rig) == ["m0", "m1"]
             rig.now += 20
+            rig.node("n1")
             rig.engine.activate_all()
             await settle()
             assert attempts(rig, "m0") == 2
-            assert (len(reported(rig)), len(rig.recorder.events)) == before
+            assert reported(rig) == ["m0", "m1"]
             rig.now += 20
-            rig.node("n1", allocatable={"cpu": "16"})
+            for name in ("n0", "n1"):
+                rig.node(name, taints=[{"key": "off", "effect": "NoSchedule"}])
+            rig.engine.activate_all()
             await settle()
             assert attempts(rig, "m0") == 3
             assert reported(rig)[2:] == ["m0", "m1"]
+
+    async def test_texts_stay_the_same_while_other_members_fit(self):
+        """At each attempt another number of members fits, and another member is the first that does not."""
+        rig = rig_with(gang={"min_count": 4})
+        for index in range(4):
+            member(rig, f"m{index}", requests={"cpu": "4"})
+        async with deciding(rig):
+            for cpu in ("12", "4", "2", "8"):
+                rig.now += 20
+                rig.node("n0", allocatable={"cpu": cpu})
+                rig.engine.activate_all()
+                await settle()
+            assert attempts(rig, "m0") == 5
+            assert len({message for _, _, message in rig.groups.written}) == 4
+            assert len(reported(rig)) == 4
+            (text,) = {note for name, _, note in rig.recorder.events if name == "gang"}
+            assert text.startswith("minCount (4) cannot be satisfied, pod group preemption: ")
 
     async def test_an_unchanged_event_is_repeated_after_a_while(self):
         rig = rig_with(gang={"min_count": 2})
@@ -220,6 +240,8 @@ class TestMembersBeyondTheMinimum:
         async with deciding(rig):
             assert rig.cluster.bound == [("m0", "n0")]
             assert [victim for victim, _, _ in rig.evictor.evicted] == ["low"]
+            assert reported(rig)[:1] == ["m1"]
+            assert "gang" not in [name for name, _, _ in rig.recorder.events]
 
 
 class TestPartiallyPlacedGangs:
