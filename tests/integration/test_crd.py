@@ -82,7 +82,7 @@ def test_defaults_are_filled_in(served, name):
     assert served.client.get(f"{GROUP}/{name}")["spec"]["strategy"]["resources"] == [{"name": "cpu", "weight": 1}]
 
 
-def test_columns_show_strategy_scheduler_name_and_acceptance(served, name):
+def test_columns_show_strategy_scheduler_name_acceptance_and_reason(served, name):
     served.apply(policy(name, {"schedulerName": "ml", "strategy": {"type": "Random"}}))
     condition = {
         "type": "Accepted",
@@ -94,11 +94,14 @@ def test_columns_show_strategy_scheduler_name_and_acceptance(served, name):
     }
     live = served.client.get(f"{GROUP}/{name}")
     live |= {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy"}
-    live["status"] = {"observedGeneration": 1, "conditions": [condition]}
+    active = {**condition, "type": "Active", "reason": "Shadowed", "message": "Policy all goes first."}
+    live["status"] = {"observedGeneration": 1, "conditions": [condition, active]}
     served.client.replace(live, subresource="status")
     header, row = served.kubectl("get", "spol", name).splitlines()
-    assert re.split(r"\s{2,}", header.strip()) == ["NAME", "STRATEGY", "SCHEDULER NAME", "ACCEPTED", "AGE"]
-    assert row.split()[:4] == [name, "Random", "ml", "False"]
+    assert re.split(r"\s{2,}", header.strip()) == [
+        *("NAME", "STRATEGY", "SCHEDULER NAME", "ACCEPTED", "ACTIVE", "REASON", "AGE")
+    ]
+    assert row.split()[:6] == [name, "Random", "ml", "False", "False", "Shadowed"]
     assert "spec.precedence: no" in served.kubectl("get", "spol", name, "-o", "wide")
     assert name in served.kubectl("get", "podwright")
 

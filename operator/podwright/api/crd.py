@@ -81,8 +81,8 @@ def _schema() -> dict[str, Any]:
 
 
 def _printer_columns() -> list[dict[str, Any]]:
-    def condition(kind: str) -> str:
-        return f'.status.conditions[?(@.type=="{kind}")].status'
+    def condition(kind: str, field: str = "status") -> str:
+        return f'.status.conditions[?(@.type=="{kind}")].{field}'
 
     return [
         {
@@ -108,7 +108,12 @@ def _printer_columns() -> list[dict[str, Any]]:
             "type": "string",
             "jsonPath": condition("Active"),
             "description": "Whether the policy decides about pods.",
-            "priority": 1,
+        },
+        {
+            "name": "Reason",
+            "type": "string",
+            "jsonPath": condition("Active", "reason"),
+            "description": "Why the policy decides about pods, or why it does not, for example Shadowed.",
         },
         {
             "name": "Precedence",
@@ -118,10 +123,10 @@ def _printer_columns() -> list[dict[str, Any]]:
             "priority": 1,
         },
         {
-            "name": "Reason",
+            "name": "Message",
             "type": "string",
-            "jsonPath": '.status.conditions[?(@.type=="Accepted")].message',
-            "description": "What is wrong with the policy.",
+            "jsonPath": condition("Accepted", "message"),
+            "description": "What is wrong with the newest generation.",
             "priority": 1,
         },
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},

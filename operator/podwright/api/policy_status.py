@@ -89,9 +89,12 @@ def status_of(
     all statuses again when `policies.version` has changed.
     """
     before = _conditions_by_type(previous)
+    # Keep a generation that cannot be accepted now: the plugin that it misses may come back.
+    kept = encode(policies.last_accepted(applied.name)) or (previous or {}).get("lastAccepted")
+    last_accepted = kept if isinstance(kept, Mapping) else {}
     findings = [
         _Finding(ACCEPTED, applied.accepted, applied.reason, applied.message),
-        _active_finding(policies, applied),
+        _active_finding(policies, applied, last_accepted.get("generation")),
     ]
     if plugin_exceptions:
         findings.append(_Finding(PLUGIN_FAILED, True, "ExceptionRaised", plugin_exceptions))
@@ -99,9 +102,7 @@ def status_of(
         "observedGeneration": applied.generation,
         "conditions": [_condition(each, before.get(each.type), applied.generation, now) for each in findings],
     }
-    # Keep a generation that cannot be accepted now: the plugin that it misses may come back.
-    kept = encode(policies.last_accepted(applied.name)) or (previous or {}).get("lastAccepted")
-    return {**status, "lastAccepted": kept} if isinstance(kept, Mapping) else status
+    return {**status, "lastAccepted": last_accepted} if last_accepted else status
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +115,13 @@ class _Finding:
     message: str
 
 
-def _active_finding(policies: PolicySet, applied: ApplyResult) -> _Finding:
+def _active_finding(policies: PolicySet, applied: ApplyResult, last_accepted: int | None) -> _Finding:
+    """`last_accepted`: the generation that was accepted last, None if none was."""
     if applied.active_generation is None:
-        return _Finding(ACTIVE, False, "NotAccepted", "No generation of this policy was accepted.")
+        message = "No generation of this policy was accepted."
+        if last_accepted is not None:
+            message = f"Generation {last_accepted} was accepted before, but cannot be accepted now."
+        return _Finding(ACTIVE, False, "NotAccepted", message)
     shadow = policies.shadowed_by(applied.name)
     if shadow is not None:
         message = f"Policy {shadow} goes first and takes every pod that this one would take."

@@ -55,6 +55,8 @@ UNSUPPORTED_FIELDS: Final = ("rules", "extenders")
 
 _LABEL_VALUE: Final[Mapping[str, Any]] = {"maxLength": 63, "pattern": r"^([a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?)?$"}
 _QUALIFIED_NAME: Final = r"^([a-z0-9A-Z]([-a-z0-9A-Z.]*[a-z0-9A-Z])?/)?[a-z0-9A-Z]([-a-z0-9A-Z_.]*[a-z0-9A-Z])?$"
+SCHEDULER_NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+"""The form of a scheduler name: a DNS subdomain. With other characters, such as a comma, field selectors would not work."""
 _LABEL_KEY: Final = re.compile(
     r"(?:(?=.{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
     r"[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?"
@@ -321,7 +323,11 @@ _PLUGINS_GIVEN: Final = f"has(self.plugins) && ({' || '.join(f'has(self.plugins.
 class PolicySpec:
     scheduler_name: str = field(
         default=PODWRIGHT_SCHEDULER_NAME,
-        metadata=describe("The policy is for pods with this spec.schedulerName.", minLength=1, maxLength=253),
+        metadata=describe(
+            "The policy is for pods with this spec.schedulerName, which has the form of a DNS subdomain.",
+            maxLength=253,
+            pattern=SCHEDULER_NAME,
+        ),
     )
     match: Match = field(
         default=Match(),

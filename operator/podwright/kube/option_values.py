@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from podwright.api.scheduler_policy import SCHEDULER_NAME as SCHEDULER_NAME_FORM
 from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.features import GATES
 
@@ -58,6 +59,8 @@ def _scheduler_name(text: str) -> str:
     # The API server replaces an empty spec.schedulerName, so no pod can ask for it.
     if not text.strip():
         raise OptionsError("the scheduler name must not be empty")
+    if not re.fullmatch(SCHEDULER_NAME_FORM, text):
+        raise OptionsError(f"{text!r} does not have the form of a DNS subdomain")
     return text
 
 

@@ -12,12 +12,14 @@ import pytest
 from podwright.api import crd
 from podwright.api.compile import compile_policy
 from podwright.api.policy_set import PolicySet
+from podwright.api.policy_status import status_of
 from podwright.api.scheduler_policy import PolicyError, StrategyType, parse_policy
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.plugins import PLUGINS
 from podwright.core.state.cache import Cache
 from podwright.sandbox.schemas import Schema
+from podwright.sandbox.tables import at
 from support.objects import policies as files
 
 SCHEMA = crd.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -62,6 +64,17 @@ def test_every_list_map_and_string_of_the_spec_is_bounded():
         if "additionalProperties" in schema and "maxProperties" not in schema:
             unbounded.append(path)
     assert unbounded == []
+
+
+def test_the_columns_say_that_a_policy_is_shadowed():
+    (reason,) = [
+        each for each in crd.crd()["spec"]["versions"][0]["additionalPrinterColumns"] if each["name"] == "Reason"
+    ]
+    policies = PolicySet(PLUGINS, Features())
+    policies.apply({"metadata": {"name": "a", "generation": 1}, "spec": {}})
+    applied = policies.apply({"metadata": {"name": "b", "generation": 1}, "spec": {}})
+    assert at(reason["jsonPath"])({"status": status_of(policies, applied, None, "2026-01-01T12:00:00Z")}) == "Shadowed"
+    assert "priority" not in reason
 
 
 def test_unsupported_fields_are_not_in_the_schema():

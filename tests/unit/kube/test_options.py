@@ -117,6 +117,7 @@ INVALID = [
     ("health_address", ":65536", "':65536' is not host:port"),
     ("feature_gates", "NoSuchGate=true", "unknown feature gate 'NoSuchGate'"),
     ("scheduler_name", " ", "the scheduler name must not be empty"),
+    ("scheduler_name", "a,b", "'a,b' does not have the form of a DNS subdomain"),
     ("allowed_scheduler_names", "ml,a b", "'a b' is not a scheduler name"),
     ("grace", "soon", "'soon' is not a number of seconds"),
     ("grace", "-1", "'-1' is not a number of seconds"),

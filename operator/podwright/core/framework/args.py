@@ -234,8 +234,15 @@ _CHECKS: Final[Mapping[str, Callable[[Any, Any], str | None]]] = {
     "minItems": lambda v, bound: None if len(v) >= bound else _too("few", len(v), bound, "entries"),
     "maxItems": lambda v, bound: None if len(v) <= bound else _too("many", len(v), bound, "entries"),
     "maxProperties": lambda v, bound: None if len(v) <= bound else _too("many", len(v), bound, "entries"),
-    "pattern": lambda v, bound: None if re.search(bound, v) else f"{_show(v)} does not have the form {bound}",
+    "pattern": lambda v, bound: (
+        None if re.search(_anchored(bound), v) else f"{_show(v)} does not have the form {bound}"
+    ),
 }
+
+
+def _anchored(pattern: str) -> str:
+    """The pattern with a final `$` that, as in the API server, does not match before a line break."""
+    return f"{pattern[:-1]}\\Z" if pattern.endswith("$") else pattern
 
 
 def _too(what: str, count: int, bound: int, unit: str) -> str:

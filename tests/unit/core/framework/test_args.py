@@ -123,6 +123,7 @@ def test_the_expected_kind_can_differ_from_the_name_of_the_dataclass():
         pytest.param({"groups": ["a", "b", "c"]}, "pluginConfig[2].args.groups: too many: 3 entries, the maximum is 2", id="a list that is too long"),
         pytest.param({"groups": ["abcdef"]}, "pluginConfig[2].args.groups[0]: too long: 6 characters, the maximum is 5", id="an entry that is too long"),
         pytest.param({"groups": ["A"]}, "pluginConfig[2].args.groups[0]: 'A' does not have the form ^[a-z]*$", id="an entry that does not match the pattern"),
+        pytest.param({"groups": ["a\n"]}, "pluginConfig[2].args.groups[0]: 'a\\n' does not have the form ^[a-z]*$", id="an entry that matches up to a line break"),
         pytest.param({"affinity": "x"}, "pluginConfig[2].args.affinity: expected an object, got string 'x'", id="a string for an object"),
         pytest.param({"limits": {"cpu": "4"}}, "pluginConfig[2].args.limits.cpu: expected a whole number, got string '4'", id="one bad value of a map"),
         pytest.param({"limits": {"nvidia.com/gpu": "4"}}, "pluginConfig[2].args.limits[nvidia.com/gpu]: expected a whole number, got string '4'", id="one bad value of a map, under a key with dots"),
