@@ -37,6 +37,7 @@ def _differences(cases):
     return {case["id"]: found for case in cases if (found := list(differences(run_case(case), case)))}
 
 
+@pytest.mark.timeout(60 + COUNT // 50)
 def test_random_requests_are_answered_as_by_kube_scheduler():
     cases = _answered(pod_resources_cases(SEED, COUNT))
     wrong = _differences(cases)
