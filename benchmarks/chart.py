@@ -61,7 +61,7 @@ def _row(pair: Pair, top: int, scale: float) -> list[str]:
         f'<rect x="{_LABELS}" y="{top}" width="{ours:.0f}" height="16" fill="{_OURS}"/>',
         (
             f'<text x="{_LABELS + ours + 6:.0f}" y="{top + 13}" fill="#1f2328">{pair.ours:,.0f}'
-            f'<tspan dx="8" fill="#57606a">{pair.ratio:.1f}x</tspan></text>'
+            f'<tspan dx="8" fill="#57606a">{pair.ratio:.2f}x</tspan></text>'
         ),
         f'<rect x="{_LABELS}" y="{top + 18}" width="{theirs:.0f}" height="16" fill="{_THEIRS}"/>',
         f'<text x="{_LABELS + theirs + 6:.0f}" y="{top + 31}" fill="#57606a">{pair.theirs:,.0f}</text>',

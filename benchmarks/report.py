@@ -47,18 +47,19 @@ SUMMARY = (
 
 def summary(entries: list[Json]) -> str:
     """The README's table: rate and CPU beside kube-scheduler's, for each workload of `SUMMARY` that the result has."""
-    heads = ("pods", "workload", "Podwright, pods/s", "kube-scheduler, pods/s", "rate", "CPU per pod")
+    heads = ("pods", "workload", "Podwright, pods/s", "kube-scheduler, pods/s", "relative rate", "relative CPU per pod")
     rows = (
         (
             what,
             f"{entry['workload']}, {entry['nodes']:,} nodes",
             *(_cell(entry[series], "pods_per_s", "{:,.0f}") for series in (OURS, THEIRS)),
-            f"{entry['ratio']['pods_per_s']:.1f}x",
+            f"{entry['ratio']['pods_per_s']:.2f}x",
             f"{entry['ratio']['cpu_ms_per_pod']:.2f}x",
         )
         for what, entry in _summarised(entries)
     )
-    return f"{_table(heads, rows)}\n\n{machine_line(entries)}\n"
+    ratios = "Relative rate and relative CPU are Podwright's figure divided by kube-scheduler's: the median over the pairs of runs."
+    return f"{_table(heads, rows)}\n\n{ratios}\n\n{machine_line(entries)}\n"
 
 
 def picture(entries: list[Json]) -> str:
@@ -119,7 +120,7 @@ def machine_line(entries: list[Json]) -> str:
     times = f"{pairs[0]} to {pairs[-1]}" if len(pairs) > 1 else f"{pairs[0] if pairs else 0}"
     return (
         f"{machine['cpus']} cores of {machine['cpu']}, {machine['memory_gb']} GB; Kubernetes {machine['kubernetes']}, "
-        f"etcd {machine['etcd']}, Python {machine['python']}, Podwright {commits}. Medians of {times} pairs of runs."
+        f"etcd {machine['etcd']}, Python {machine['python']}, Podwright at {commits}. Medians of {times} pairs of runs."
     )
 
 

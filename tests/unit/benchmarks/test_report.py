@@ -140,14 +140,14 @@ def test_the_summary_has_ten_rows_and_shows_missed_targets_too():
     entries, _ = read(CHECKOUT / "benchmarks" / "results" / "0.1.0.json")
     rows = summary(entries).split("\n\n")[0].splitlines()[2:]
     assert len(rows) == len(SUMMARY) == 10
-    assert "| 56 | 44 | 1.2x | 0.65x |" in rows[-1]
+    assert "| 56 | 44 | 1.25x | 0.65x |" in rows[-1]
 
 
 def test_the_picture_has_a_pair_of_bars_per_workload_in_proportion_to_the_rates():
     svg = picture([entry(pods_per_s=200.0), entry("SchedulingNodeAffinity", pods_per_s=50.0)])
     widths = [int(width) for width in re.findall(r'width="(\d+)" height="16"', svg)]
     assert widths == [480, 240, 120, 240]
-    assert "2.0x" in svg
+    assert "2.00x" in svg
 
 
 @pytest.mark.parametrize(
