@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from podwright.api.compile import Classes
+from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.features import Features
@@ -49,6 +50,7 @@ from podwright.engine.ports import Ports
 from podwright.engine.preemption import Preemptions
 from podwright.engine.slow_plugins import SLOW_SECONDS, SlowPlugins
 from podwright.engine.state import EngineState, Sources
+from podwright.engine.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +149,7 @@ class Engine:
             failures=self._failures,
             foreign_pods=self.foreign_pods,
         )
+        self._turns = Turns(state, self.policies) if options.policies.queue_sort == QUEUE_SORT else None
         self._memory_reclaimer = MemoryReclaimer(clock)
 
         self._state = state
@@ -181,7 +184,7 @@ class Engine:
         self._gangs.prioritize_partially_placed()
         slice_ends = clock() + SLICE_SECONDS
         while True:
-            queued = queue.pop()
+            queued = (self._turns.pop() if self._turns else None) or queue.pop()
             if queued is None:
                 limiter.wake_next()
                 await self._wait_for_work()
@@ -199,12 +202,14 @@ class Engine:
             slice_ends = clock() + SLICE_SECONDS
 
     async def _pause_after(self, queued: QueuedPod, seconds: float) -> None:
-        """An attempt took that long. Gives other tasks the time to do more than one step each."""
+        """An attempt took that long. Gives other tasks the time to do more than one step each, and pods of other policies a turn."""
         policy = self.policies.of(queued.pod)
         if policy is not None:
             self.slow_plugins.attempt_was_slow(policy.compiled.name, queued.pod, seconds)
         shortest, longest = PAUSE_SECONDS
         await asyncio.sleep(min(longest, max(shortest, PAUSE_SHARE * seconds)))
+        if policy is not None and self._turns is not None:
+            self._turns.begin(policy, seconds)
 
     async def run_housekeeping(self) -> None:
         """Does the periodic checks, and reclaims memory while the loop is idle, until it is cancelled."""

@@ -329,6 +329,15 @@ class SchedulingQueue:
         """The pod with this uid, in the queue or in flight; None if there is none."""
         return self._pods.get(uid)
 
+    def active(self) -> list[QueuedPod]:
+        """The active pods, in no particular order."""
+        return list(self._active)
+
+    def first_active(self) -> QueuedPod | None:
+        """The active pod that sorts first; None if there is none."""
+        head = self._active.peek()
+        return None if head is None else head[1]
+
     def undecided(self, namespace: str) -> list[PodInfo]:
         """The namespace's pods that wait for an event or are in flight: those that `reconsider` can affect."""
         in_flight = (self._pods[uid] for uid in self._in_flight if uid in self._pods)
