@@ -231,6 +231,30 @@ def test_the_last_good_generation_stays_active_after_a_restart_of_the_operator(c
     assert kit.condition(after, "Active")["reason"] == "LastGoodGeneration"
 
 
+def with_values(name, count):
+    """A policy whose spec contains `count` values of 60 letters."""
+    values = [f"v{i:059d}" for i in range(count)]
+    term = {"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": values}]}
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    config = [{"name": "NodeAffinity", "args": {"addedAffinity": affinity}}]
+    return policy(
+        name,
+        {"type": "Default"},
+        precedence=count,
+        match={"podSelector": {"matchLabels": {"x": name}}},
+        pluginConfig=config,
+    )
+
+
+def test_a_large_policy_is_accepted_and_a_larger_one_refused_in_its_status(cluster):
+    with kit.running(cluster):
+        for name, count in (("large", 2_000), ("larger", 14_000)):
+            cluster.client.create(with_values(name, count))
+            wait_until(lambda name=name: accepted(cluster, name), 20, f"policy {name} has a status")
+        assert accepted(cluster, "large")["status"] == "True"
+        assert "spec: too large: 88" in accepted(cluster, "larger")["message"]
+
+
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
 @pytest.mark.parametrize("name", ["another-name", "default-scheduler"])
 def test_a_new_policy_adds_its_scheduler_name(cluster, namespace, intake, name):

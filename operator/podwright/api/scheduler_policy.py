@@ -7,6 +7,7 @@ their args are, follow in podwright/api/compile.py: read that next.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,9 @@ _STRATEGIES_WITH_RESOURCES: Final = (
     "BalancedAllocation",
     "RequestedToCapacityRatio",
 )
+MAX_SPEC_BYTES: Final = 128 * 1024
+"""The largest spec as JSON. `status.lastAccepted` repeats the spec, and `managedFields` repeats the field names of both: with a larger
+spec, the object could exceed what etcd accepts."""
 NAMELESS: Final = "?"
 """Stands for the name of a policy that has none."""
 UNSUPPORTED_FIELDS: Final = ("rules", "extenders")
@@ -453,6 +457,11 @@ def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
     spec = raw.get("spec")
     if spec is None:
         raise PolicyError(name, "Invalid", [("spec", "a value is required")])
+    size = len(json.dumps(spec, ensure_ascii=False, separators=(",", ":"), default=str).encode(errors="replace"))
+    if size > MAX_SPEC_BYTES:
+        raise PolicyError(
+            name, "Invalid", [("spec", f"too large: {size} bytes of JSON, the maximum is {MAX_SPEC_BYTES}")]
+        )
     if isinstance(spec, Mapping):
         _reject_unsupported(name, spec)
         spec = {key: value for key, value in spec.items() if key not in UNSUPPORTED_FIELDS}

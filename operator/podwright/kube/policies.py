@@ -7,6 +7,7 @@ those of all policies after every change, because one policy can shadow another.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from podwright.kube.kinds import POLICY
 
 log = logging.getLogger(__name__)
 
-STATUS_RETRY: Final = RetryPolicy(shortest=1.0, longest=1.0)
+STATUS_RETRY: Final = RetryPolicy(shortest=1.0, longest=60.0)
 RELIST_SECONDS: Final = 10.0
 ACCESS_SECONDS: Final = 30.0
 """How often the controller asks whether RBAC allows it to read policies, as long as it does not."""
@@ -37,11 +38,18 @@ Raw = Mapping[str, Any]
 
 @dataclass(slots=True)
 class _Applied:
-    """The version of a policy that was applied last, and its status on the API server."""
+    """The version of a policy that was applied last, and its status on the API server.
+
+    `failures`: how many writes of the status failed in a row. It is not written before `retry_at`, by the clock of the event loop; if
+    `retried`, it is written then, otherwise after the next change.
+    """
 
     result: ApplyResult
     uid: str
     status: Raw
+    failures: int = 0
+    retry_at: float = 0.0
+    retried: bool = False
 
 
 class PolicyController:
@@ -88,7 +96,11 @@ class PolicyController:
         result = self._engine.policies.apply(raw)
         status = raw.get("status")
         known = self._applied.get(result.name)
-        self._applied[result.name] = _Applied(result, _uid_of(raw), status if isinstance(status, Mapping) else {})
+        applied = _Applied(result, _uid_of(raw), status if isinstance(status, Mapping) else {})
+        if known is not None and (known.uid, known.result) == (applied.uid, result):
+            known.status = applied.status  # and keep its backoff: a relist brings the same generation again
+        else:
+            self._applied[result.name] = applied
         if known is None or known.result != result:
             log.log(
                 logging.INFO if result.accepted else logging.WARNING,
@@ -190,25 +202,27 @@ class PolicyController:
         return all([await access.is_allowed(self._http, POLICY, verb) for verb in access.READ])
 
     async def run_status_writes(self) -> None:
-        """Writes the statuses after each change, until it is cancelled."""
+        """Writes the statuses after each change, until it is cancelled. Each policy has a backoff of its own."""
+        clock = asyncio.get_running_loop().time
         while True:
-            await self._changed.wait()
+            retries = [applied.retry_at for applied in self._applied.values() if applied.retried]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(retries) - clock() if retries else None):
+                    await self._changed.wait()
             self._changed.clear()
-            if not await self._write_statuses():
-                await asyncio.sleep(STATUS_RETRY.pause(1))
-                self._changed.set()
+            await self._write_statuses(clock)
 
-    async def _write_statuses(self) -> bool:
-        """Writes the statuses that have changed. False if a write has to be repeated."""
-        done = True
+    async def _write_statuses(self, clock: Callable[[], float]) -> None:
+        """Writes the statuses that have changed, except those whose backoff is not over."""
         for name in list(self._applied):
             applied = self._applied.get(name)
-            if applied is None:
+            if applied is None or clock() < applied.retry_at:
                 continue
             now = rfc3339(self._clock())
             policies = self._engine.policies
             exceptions = policies.plugin_exceptions_of(name)
             status = status_of(policies.policy_set, applied.result, applied.status, now, exceptions)
+            applied.retried = False
             if status == applied.status:
                 continue
             try:
@@ -218,10 +232,11 @@ class PolicyController:
             except ClusterError as error:
                 if not is_not_found(error):
                     log.warning("cannot write the status of policy %s: %s", name, error)
-                    done = done and error.status in (403, 422)
+                    applied.failures += 1
+                    applied.retry_at = clock() + STATUS_RETRY.pause(applied.failures, error)
+                    applied.retried = error.status not in (403, 422)
                 continue
-            applied.status = status
-        return done
+            applied.status, applied.failures = status, 0
 
 
 def _patch(applied: _Applied, status: Raw) -> list[dict[str, Any]]:

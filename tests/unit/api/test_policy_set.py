@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import weakref
 from types import MappingProxyType
 
@@ -10,6 +11,7 @@ import pytest
 
 from podwright.api.compile import BUILT_IN
 from podwright.api.policy_set import PolicySet
+from podwright.api.scheduler_policy import MAX_SPEC_BYTES
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
 from podwright.core.objects.pod import parse_pod
@@ -155,6 +157,22 @@ def test_the_last_accepted_generation_stays_active():
     assert result.active_generation == 1
     assert policies.apply(policy("a", {"strategy": {"type": "Random"}}, generation=4)).active_generation == 4
     assert policies.select(pod(), NO_LABELS).spec.strategy.type == "Random"
+
+
+def test_a_policy_that_is_too_large_is_rejected():
+    def sized(length):
+        args = {"addedAffinity": {"x": "ö" * (length // 2)}}
+        return policy("a", {"pluginConfig": [{"name": "NodeAffinity", "args": args}]})
+
+    policies = build()
+    assert policies.apply(policy("a", GOOD)).accepted
+    result = policies.apply(sized(MAX_SPEC_BYTES) | {"metadata": {"name": "a", "uid": "u-a", "generation": 2}})
+    assert (result.accepted, result.reason, result.active_generation) == (False, "Invalid", 1)
+    assert re.fullmatch(
+        r"spec: too large: 131\d\d\d bytes of JSON, the maximum is 131072\. Generation 1 stays in force\.",
+        result.message,
+    )
+    assert "too large" not in policies.apply(sized(MAX_SPEC_BYTES - 200)).message
 
 
 def test_a_policy_that_was_never_accepted_is_not_active():

@@ -194,6 +194,35 @@ async def test_a_failed_status_write_is_retried(monkeypatch, status):
         assert first.body == second.body
 
 
+async def test_the_pause_between_failed_status_writes_grows(monkeypatch):
+    monkeypatch.setattr(module, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=60.0))
+    async with controlled(default=says(500)) as world:
+        world.controller.apply(policy())
+        await asyncio.sleep(0.4)
+        assert 2 <= len(world.script.requests) <= 7
+
+
+async def test_only_a_new_generation_is_written_before_the_pause_is_over(monkeypatch):
+    monkeypatch.setattr(module, "STATUS_RETRY", RetryPolicy(shortest=60.0, longest=60.0))
+    async with controlled(default=says(500)) as world:
+        world.controller.apply(policy())
+        await world.requests(1)
+        world.controller.take_event({"type": None, "object": policy()})
+        await world.requests(1)
+        world.controller.apply(policy(generation=2, strategy="NodeName"))
+        await world.requests(2)
+
+
+@pytest.mark.parametrize("status", [403, 422, 500])
+async def test_a_failed_status_write_does_not_delay_that_of_another_policy(monkeypatch, status):
+    monkeypatch.setattr(module, "STATUS_RETRY", RetryPolicy(shortest=60.0, longest=60.0))
+    async with controlled(says(status)) as world:
+        world.controller.apply(policy("a", schedulerName="a"))
+        await world.requests(1)
+        world.controller.apply(policy("b", schedulerName="b"))
+        assert [request.path.split("/")[-2] for request in await world.requests(2)] == ["a", "b"]
+
+
 @pytest.mark.parametrize("status", [403, 404, 422])
 async def test_a_rejected_status_write_is_not_retried(monkeypatch, status):
     monkeypatch.setattr(module, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=0.01))
