@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from math import inf
 from typing import Final
 
@@ -30,6 +30,10 @@ log = logging.getLogger(__name__)
 
 REPEAT_SECONDS: Final = 300.0
 """Seconds after which an event of the same cause is recorded again, for members of groups."""
+MEMBER_EVENTS: Final = 200
+MEMBER_EVENTS_PER_SECOND: Final = 1.0
+"""How many events about waiting groups their members may get at once, and how many more each second. Events of the groups, and of
+members that fitted on no node, do not count."""
 NOTE_BYTES: Final = 1024
 """The longest note of an event that the API server accepts."""
 
@@ -53,6 +57,7 @@ class Failures:
         self._status = ports.status
         self._metrics = ports.metrics
         self._preemptions = preemptions
+        self._member_events = _EventBudget(state.clock)
 
     def reject(self, queued: QueuedPod, decision: Rejection, framework: Framework, seconds: float) -> None:
         """No node was feasible. `seconds`, here and below: how long the attempt took."""
@@ -100,11 +105,13 @@ class Failures:
         Which members these are differs from attempt to attempt, so the cause of the event is that of the group.
         """
         own = decision.attempts.get(queued.uid)
-        cause = (without_counts(decision.message), decision.plugins)
+        cause: Hashable = (without_counts(decision.message), decision.plugins)
         message, plugins, pending = decision.message, decision.plugins, decision.pending_plugins
         if isinstance(own, Rejection):
             message, plugins, pending = own.message, plugins | own.status_plugins, own.pending_plugins
-        self.reject_by(queued, message, plugins, seconds, pending, nominated, cause=cause)
+        self.reject_by(
+            queued, message, plugins, seconds, pending, nominated, cause=cause, own=isinstance(own, Rejection)
+        )
 
     def drop(self, queued: QueuedPod) -> None:
         """We no longer schedule the pod: it leaves the queue and its group, and its nomination ends."""
@@ -125,17 +132,18 @@ class Failures:
         nominated: str = "",
         *,
         cause: Hashable | None = None,
+        own: bool = True,
     ) -> None:
         """These plugins rejected the pod before a node was chosen. Its nomination becomes `nominated`; empty ends it.
 
         `cause`: no event of the same cause follows within `REPEAT_SECONDS`, and later ones repeat the first one's text. None: each
-        call is an event.
+        call is an event. Unless it is the pod's `own`, the event is left to a later attempt while many groups wait.
         """
         self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
         self._queue.reject(queued, plugins, pending)
         if self._queue.get(queued.uid) is queued:
             self._nominate(queued.pod, nominated)
-            self._publish(queued, REASON_UNSCHEDULABLE, message, nominated, cause=cause)
+            self._publish(queued, REASON_UNSCHEDULABLE, message, nominated, cause=cause, own=own)
 
     def reject_node(self, queued: QueuedPod, status: Status, seconds: float, *, permit_over: bool) -> None:
         """A plugin rejected the chosen node in Reserve or Permit, or with `permit_over` in PreBind or Bind.
@@ -172,9 +180,16 @@ class Failures:
         return self._publish(queued, reason, message, "", cause=cause)
 
     def _publish(
-        self, queued: QueuedPod, reason: str, message: str, nominated: str | None, *, cause: Hashable | None = None
+        self,
+        queued: QueuedPod,
+        reason: str,
+        message: str,
+        nominated: str | None,
+        *,
+        cause: Hashable | None = None,
+        own: bool = True,
     ) -> bool:
-        """False if an event of the same cause was recorded a short time ago."""
+        """False if the event was skipped: see `reject_by`."""
         self._status.write(queued.pod, Verdict(reason, message), nominated)  # skips what the status says already
         note = shortened(message)
         if cause is None:
@@ -182,7 +197,7 @@ class Failures:
         else:
             now, recent = queued.timestamp, queued.reported or {}
             note, recorded_at = recent.get(cause, (shortened(without_counts(message)), -inf))
-            if now < recorded_at + REPEAT_SECONDS:
+            if now < recorded_at + REPEAT_SECONDS or not (own or self._member_events.take()):
                 return False
             queued.reported = {key: event for key, event in recent.items() if now < event[1] + 2 * REPEAT_SECONDS}
             queued.reported[cause] = note, now
@@ -194,3 +209,22 @@ class Failures:
             self._cache.nominator.add(pod, node_name)
         else:
             self._cache.nominator.remove(pod.uid)
+
+
+class _EventBudget:
+    """A token bucket of `MEMBER_EVENTS`. `clock` in seconds, never stepping back."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._left = float(MEMBER_EVENTS)
+        self._counted_at = clock()
+
+    def take(self) -> bool:
+        """Whether one more event may be recorded now."""
+        now = self._clock()
+        self._left = min(MEMBER_EVENTS, self._left + (now - self._counted_at) * MEMBER_EVENTS_PER_SECOND)
+        self._counted_at = now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
+from podwright.engine.failures import MEMBER_EVENTS, MEMBER_EVENTS_PER_SECOND
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod_group
 
@@ -229,6 +230,23 @@ class TestEvents:
         async with deciding(rig):
             await advance(rig, 400)
             assert reported(rig) == ["m0", "m1", "m0", "m1"]
+
+    async def test_while_many_gangs_wait_the_members_get_their_events_little_by_little(self):
+        size, gangs = 20, 30
+        rig = rig_with(nodes=2)
+        for gang in range(gangs):
+            add_group(rig, f"gang{gang}", size)
+            for index in range(size):
+                member(rig, f"m{gang}-{index}", f"gang{gang}", requests={"cpu": "1"})
+        async with deciding(rig):
+            await advance(rig, 0)
+            assert len(reported(rig)) == gangs + MEMBER_EVENTS
+            for _ in range(5):
+                await advance(rig, 50)
+                rig.engine.activate_all()
+                await settle()
+            assert len(reported(rig)) == gangs + MEMBER_EVENTS + 250 * MEMBER_EVENTS_PER_SECOND
+            assert len(set(reported(rig))) == len(reported(rig))
 
 
 class TestMembersBeyondTheMinimum:
