@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
@@ -28,7 +28,7 @@ _TEXT_LIMIT: Final = 200
 _FRAMES: Final = 20
 """The innermost frames, which tell tracebacks apart."""
 
-_Trace = tuple[str, str, str, tuple[tuple[str, int | None], ...]]
+_Trace = tuple[str, str, str, tuple[tuple[str, int], ...]]
 """Plugin, extension point, type of exception, and the files and lines."""
 
 
@@ -61,8 +61,8 @@ class PluginExceptions:
     def _report(self, policy: CompiledPolicy, plugin: str, point: str, error: BaseException) -> None:
         self._metrics.count(PLUGIN_EXCEPTIONS, plugin, point[:1].upper() + point[1:])
         trace = plugin_traceback(error)
-        frames = tuple((frame.filename, frame.lineno) for frame in traceback.extract_tb(trace)[-_FRAMES:])
-        key = (policy, (plugin, point, type(error).__name__, frames))
+        lines = ((frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace))  # reads no files
+        key = (policy, (plugin, point, type(error).__name__, tuple(deque(lines, _FRAMES))))
         known = self._known.get(key)
         if known is not None:
             self._count(policy, plugin, known)
