@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from podwright.api.scheduler_policy import SCHEDULER_NAME as SCHEDULER_NAME_FORM
@@ -104,6 +105,12 @@ def _duration(text: str) -> float:
     return seconds
 
 
+def _directory(text: str) -> str:
+    if not Path(text).is_dir():
+        raise OptionsError(f"{text!r} is not a directory")
+    return text
+
+
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
@@ -113,7 +120,8 @@ def _address(text: str) -> tuple[str, int]:
 
 NAME: Final = ValueType("NAME", str)
 FILE: Final = ValueType("FILE", str)
-DIRECTORY: Final = ValueType("DIRECTORY", str)
+DIRECTORY: Final = ValueType("DIRECTORY", _directory)
+"""An existing directory."""
 SCHEDULER_NAME: Final = ValueType("NAME", _scheduler_name)
 SCHEDULER_NAMES: Final = ValueType("NAME,…", _scheduler_names)
 """Patterns of scheduler names."""

@@ -15,6 +15,8 @@ from podwright.core.queue import Waits
 from podwright.kube.option_values import OptionsError, parse_feature_gates
 from podwright.kube.options import OPTIONS, Options
 
+FOLDERS = (str(Path(__file__).parent), str(Path(__file__).parent / "watch"))
+
 WRITTEN = {
     "kubeconfig": "k",
     "context": "c",
@@ -24,7 +26,7 @@ WRITTEN = {
     "feature_gates": "OpportunisticBatching=false",
     "health_address": ":10251",
     "grace": "7.5",
-    "plugin_dirs": "a:b",
+    "plugin_dirs": ":".join(FOLDERS),
     "queue_sort": "Smallest",
     "pod_initial_backoff_seconds": "2",
     "pod_max_backoff_seconds": "30",
@@ -41,7 +43,7 @@ MEANT = Options(
     feature_gates={"OpportunisticBatching": False},
     health_address=("", 10251),
     grace=7.5,
-    plugin_dirs=("a", "b"),
+    plugin_dirs=FOLDERS,
     queue_sort="Smallest",
     pod_initial_backoff_seconds=2,
     pod_max_backoff_seconds=30,
@@ -123,6 +125,8 @@ INVALID = [
     ("grace", "-1", "'-1' is not a number of seconds"),
     ("grace", "nan", "'nan' is not a number of seconds"),
     ("grace", "inf", "'inf' is not a number of seconds"),
+    ("plugin_dirs", "/no/such/folder", "'/no/such/folder' is not a directory"),
+    ("plugin_dirs", __file__, f"'{__file__}' is not a directory"),
     ("pod_initial_backoff_seconds", "0", "'0' is not a whole number greater than 0"),
     ("pod_initial_backoff_seconds", "1.5", "'1.5' is not a whole number greater than 0"),
     ("pod_max_backoff_seconds", "soon", "'soon' is not a whole number greater than 0"),
@@ -154,22 +158,17 @@ def test_an_initial_backoff_greater_than_the_maximum_is_rejected():
     assert f"Error: {problem}" in done.output
 
 
-@pytest.mark.parametrize(
-    "arguments, problem",
-    [
-        (["--kubeconfig", "/no/such/file"], "/no/such/file does not exist"),
-        (["--plugin-dir", "/no/such/folder"], "plugin directory /no/such/folder: is not a directory"),
-    ],
-)
-def test_files_that_do_not_exist_end_the_start(arguments, problem, tmp_path):
-    config = tmp_path / "kubeconfig"
-    config.write_text(
-        "{clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], current-context: c, "
-        "contexts: [{name: c, context: {cluster: c}}]}"
-    )
-    done = CliRunner().invoke(main, ["run", *arguments], env={"PODWRIGHT_KUBECONFIG": str(config)})
+def test_a_kubeconfig_that_does_not_exist_ends_the_start():
+    done = CliRunner().invoke(main, ["run", "--kubeconfig", "/no/such/file"])
     assert done.exit_code == 1
-    assert problem in done.output
+    assert "/no/such/file does not exist" in done.output
+
+
+def test_a_missing_plugin_directory_is_reported_before_the_kubeconfig_is_read():
+    done = CliRunner().invoke(main, ["run", "--kubeconfig=/no/such/file", "--plugin-dir=/no/such/folder"])
+    assert done.exit_code == 2
+    assert "'/no/such/folder' is not a directory" in done.output
+    assert "/no/such/file" not in done.output
 
 
 @pytest.mark.parametrize(
