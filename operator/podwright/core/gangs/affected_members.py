@@ -18,25 +18,24 @@ from podwright.core.state.cache import Cache
 class AffectedMembers:
     """Members as positions in the placements. May name too many, but not too few.
 
-    A pod affects the members on its own node, and those in the domains that filters of scope DOMAIN name. With a filter
-    or PreFilter plugin of scope CLUSTER it affects all members.
+    A pod affects the members on its own node, and those in the domains that PreFilter and Filter plugins of scope DOMAIN
+    name. With such a plugin of scope CLUSTER it affects all members.
     """
 
     def __init__(self, framework: Framework, cache: Cache, placements: Sequence[Placement], *, thorough: bool) -> None:
         """`thorough`: every pod affects all members."""
-        plugins = framework.filter_plugins
         members = [placement.pod for placement in placements]
         self._cache = cache
         self._all = frozenset(range(len(placements)))
-        rejecting = framework.at(Point.PRE_FILTER, Point.FILTER)
+        rejecting = tuple(dict.fromkeys(framework.at(Point.PRE_FILTER, Point.FILTER)))
         self._always_all = thorough or any(plugin.scope is Scope.CLUSTER for plugin in rejecting)
-        self.domain_filters = frozenset(plugin.name for plugin in plugins if isinstance(plugin, DomainPlugin))
-        """The names of filters whose verdicts change only for members in `beyond_node`."""
+        domain_plugins = [plugin for plugin in rejecting if isinstance(plugin, DomainPlugin)]
+        self.domain_filters = frozenset(plugin.name for plugin in domain_plugins)
+        """The names of plugins whose verdicts change only for members in `beyond_node`."""
         noticing = [
             plugin
-            for plugin in plugins
-            if isinstance(plugin, DomainPlugin)
-            and (plugin.reaches_beyond_node is not None or any(looks_beyond_node(plugin, pod) for pod in members))
+            for plugin in domain_plugins
+            if plugin.reaches_beyond_node is not None or any(looks_beyond_node(plugin, pod) for pod in members)
         ]
         self._influences = [contract.guarded(plugin, Point.FILTER, plugin.influence) for plugin in noticing]
         self._influence_keys = [contract.guarded(plugin, Point.FILTER, plugin.influence_key) for plugin in noticing]

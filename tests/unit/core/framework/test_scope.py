@@ -10,6 +10,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import (
     CycleState,
+    DomainPlugin,
     FilterPlugin,
     Plugin,
     PreFilterExtensions,
@@ -17,6 +18,7 @@ from podwright.core.framework.interface import (
     Scope,
 )
 from podwright.core.framework.status import Code, unschedulable
+from podwright.core.gangs import gang_preemption
 from podwright.core.gangs.decisions import GangPlacement, GangPreemption
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
@@ -67,6 +69,21 @@ class QuietClusterPreFilter(Plugin, PreFilterPlugin):
         return NOISY if any("noisy" in other.labels for info in infos for other in info.pods.values()) else None
 
 
+class QuietDomainPreFilter(QuietClusterPreFilter, DomainPlugin):
+    """The same with scope DOMAIN: a noisy pod counts on every node."""
+
+    scope = Scope.DOMAIN
+
+    def looks_beyond_node(self, pod):
+        return True
+
+    def influence(self, pod, other):
+        return None if "noisy" in other.labels else frozenset()
+
+    def influence_key(self, pod):
+        return "noisy" in pod.labels
+
+
 BOTH = pytest.mark.parametrize(
     "plugin",
     [
@@ -81,18 +98,28 @@ def profile_with(plugin):
     return classes, {"multiPoint": {"enabled": [{"name": plugin.name}]}}
 
 
-@pytest.mark.parametrize("plugin", [QuietCluster, CountingQuietCluster, QuietClusterPreFilter])
-def test_a_gang_preempts_a_pod_that_the_plugin_notices_on_a_node_too_small_for_any_member(plugin):
+def noisy_neighbour(plugin):
+    """A gang fits on "big" once "noisy" has left "small"."""
     classes, plugins = profile_with(plugin)
     nodes = [room("big", 4), make_node("small", allocatable={"cpu": "500m"})]
     placed = [
         one("quiet", "big"),
         make_pod("noisy", node="small", labels={"noisy": "yes"}, requests={"cpu": "100m"}, status={"phase": "Running"}),
     ]
-    siege = FullCluster(nodes, placed, members=2, plugins=plugins, classes=classes)
-    decision = siege.preempt()
+    return FullCluster(nodes, placed, members=2, plugins=plugins, classes=classes)
+
+
+@pytest.mark.parametrize("plugin", [QuietCluster, CountingQuietCluster, QuietClusterPreFilter, QuietDomainPreFilter])
+def test_a_gang_preempts_a_pod_that_the_plugin_notices_on_a_node_too_small_for_any_member(plugin):
+    decision = noisy_neighbour(plugin).preempt()
     assert isinstance(decision, GangPreemption), decision
     assert [victim.name for victim in decision.victims] == ["noisy"]
+
+
+@pytest.mark.parametrize("plugin", [QuietClusterPreFilter, QuietDomainPreFilter])
+def test_the_first_round_of_reprieves_finds_what_a_plugin_notices_in_pre_filter(plugin, monkeypatch):
+    monkeypatch.setattr(gang_preemption, "THOROUGH", (False,))
+    assert noisy_neighbour(plugin).victims() == ["noisy"]
 
 
 @BOTH
