@@ -10,6 +10,7 @@ import pytest
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.binding.limiter import BindLimiter
 from podwright.engine.ports import Regarding
+from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.write import eviction
 from podwright.kube.write.eviction import PodEvictor
 from support.engine.kit import FakeRecorder
@@ -102,6 +103,23 @@ async def test_errors_that_may_pass_are_retried():
     script, _, outcomes = await evict(says(500), says(200, {}), says(503), says(200, {}), says(200, {}))
     assert len(script.requests) == 5
     assert outcomes == [True]
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited"),
+    [
+        pytest.param("3", 3.0, id="the server's time"),
+        pytest.param("60", 5.0, id="five seconds at most"),
+        pytest.param("0", 0.1, id="no less than the backoff"),
+    ],
+)
+async def test_a_retry_waits_as_long_as_the_server_asks(asked, waited, monkeypatch):
+    pauses, real = [], RetryPolicy.pause
+    monkeypatch.setattr(RetryPolicy, "pause", lambda *arguments: (pauses.append(real(*arguments)), 0.0)[1])
+    script, events, outcomes = await evict(says(429, **{"Retry-After": asked}), says(200, {}), says(200, {}))
+    assert len(script.requests) == 3
+    assert (len(events), outcomes) == (1, [True])
+    assert pauses == [waited]
 
 
 async def test_a_refusal_is_reported_as_not_deleted(monkeypatch):
