@@ -26,7 +26,7 @@ from podwright.kube.api_cluster import ApiCluster
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.client.http import Http
 from podwright.kube.options import Options
-from podwright.kube.pod_groups.foreign_pods import ForeignPodLister
+from podwright.kube.pod_groups.foreign_pod_lister import ForeignPodLister
 from podwright.kube.pod_groups.phases import PodGroupPhases
 from podwright.kube.pod_groups.served_apis import ServedPodGroupApis
 from podwright.kube.pod_groups.status import PodGroupStatusWriter

@@ -2,7 +2,7 @@
 
 Only pods that may be ours are watched. So the pending pods of other schedulers are listed from time to time, in namespaces
 where a group stays incomplete. Each list is complete: foreign pods that it lacks are removed. What is found is kept in
-engine/gangs/foreign_pods.
+engine/intake/foreign_pods.
 """
 
 from __future__ import annotations

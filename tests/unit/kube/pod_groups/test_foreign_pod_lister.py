@@ -8,7 +8,7 @@ import pytest
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
-from podwright.kube.pod_groups.foreign_pods import ForeignPodLister
+from podwright.kube.pod_groups.foreign_pod_lister import ForeignPodLister
 from support.engine.kit import OURS, Rig, settle
 from support.http.kit import api, page, says
 from support.objects.builders import in_group, make_pod, make_pod_group
