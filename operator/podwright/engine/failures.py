@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
+from math import inf
 from typing import Final
 
 from podwright.core.cycle import Rejection
@@ -33,16 +34,6 @@ MEMBER_EVENTS: Final = 200
 MEMBER_EVENTS_PER_SECOND: Final = 1.0
 """How many events about waiting groups their members may get at once, and how many more each second. Events of the groups, and of
 members that fitted on no node, do not count."""
-NOTE_BYTES: Final = 1024
-"""The longest note of an event that the API server accepts."""
-
-
-def shortened(message: str) -> str:
-    """The message, cut to the length of an event's note."""
-    data = message.encode()
-    if len(data) <= NOTE_BYTES:
-        return message
-    return data[: NOTE_BYTES - 4].decode(errors="ignore") + " ..."
 
 
 class Failures:
@@ -95,7 +86,7 @@ class Failures:
         group = decision.group
         if members and self._cache.groups.placed(group.key) < group.min_count:
             regarding = Regarding.group(group, members[0].pod.scheduler_name)
-            note = shortened(without_counts(decision.message))
+            note = without_counts(decision.message)
             self._recorder.record(regarding, "Warning", "FailedScheduling", "Scheduling", note)
 
     def _reject_member(self, queued: QueuedPod, decision: GangRejection, nominated: str, seconds: float) -> None:
@@ -190,15 +181,16 @@ class Failures:
     ) -> bool:
         """False if the event was skipped: see `reject_by`."""
         self._status.write(queued.pod, Verdict(reason, message), nominated)  # skips what the status says already
-        note = shortened(message)
+        note = message
         if cause is None:
-            queued.forget_reports()
+            queued.reported = None
         else:
-            first, recorded_at = queued.last_report(cause)
-            if queued.timestamp < recorded_at + REPEAT_SECONDS or not (own or self._member_events.take()):
+            now, recent = queued.timestamp, queued.reported or {}
+            note, recorded_at = recent.get(cause, (without_counts(message), -inf))
+            if now < recorded_at + REPEAT_SECONDS or not (own or self._member_events.take()):
                 return False
-            note = first or shortened(without_counts(message))
-            queued.report(cause, note, keep_seconds=2 * REPEAT_SECONDS)
+            queued.reported = {key: event for key, event in recent.items() if now < event[1] + 2 * REPEAT_SECONDS}
+            queued.reported[cause] = note, now
         self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", note)
         return True
 

@@ -6,7 +6,7 @@ import pytest
 
 from podwright.core.framework.features import Features
 from podwright.core.framework.status import Code, Status, unschedulable
-from podwright.engine.failures import REPEAT_SECONDS, Failures, shortened
+from podwright.engine.failures import REPEAT_SECONDS, Failures
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Verdict
 from podwright.engine.state import EngineState, Sources
 from support.engine.kit import Rig
@@ -36,20 +36,6 @@ def popped():
     rig.node("a")
     rig.pod("web", status={"nominatedNodeName": "a"})
     return rig, failures_of(rig), rig.engine.queue.pop()
-
-
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        pytest.param("short", "short", id="short enough"),
-        pytest.param("x" * 1024, "x" * 1024, id="exactly the limit"),
-        pytest.param("x" * 1025, "x" * 1020 + " ...", id="too long"),
-        pytest.param("é" * 600, "é" * 510 + " ...", id="characters of several bytes are kept whole"),
-    ],
-)
-def test_an_events_note_is_cut_at_1024_bytes(message, expected):
-    assert shortened(message) == expected
-    assert len(shortened(message).encode()) <= 1024
 
 
 WAYS = [

@@ -32,7 +32,7 @@ class Action(IntFlag):
     UPDATE_OTHER = 8192
     UPDATE_POD_SCALE_UP = 16384
     UPDATE_POD_GENERATED_RESOURCE_CLAIM = 32768
-    UPDATE = 65535 & ~3
+    UPDATE = sum(value for name, value in vars().items() if name.startswith("UPDATE_"))
     ALL = ADD | DELETE | UPDATE
 
 

@@ -3,7 +3,7 @@
 `record` only queues. When the queue is full, new events are dropped and counted. As in client-go's broadcaster, the first warning
 is an event, its first repetition makes it a series, and further ones are only counted; the count is written regularly and at the
 end of the series. A warning whose text has changed is a new event (in client-go too, because the pod's condition, and with it
-the pod, has changed). Posting is rate-limited, and gives up after a few attempts. Texts come from the engine.
+the pod, has changed). Longer notes than the API server accepts are cut. Posting is rate-limited, and gives up after a few attempts. Texts come from the engine.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ REFRESH_SECONDS: Final = 1_800.0
 """How often the count of a running series is written."""
 SWEEP_SECONDS: Final = 60.0
 """How often series are checked for both."""
+NOTE_BYTES: Final = 1024
+"""The longest note of an event that the API server accepts."""
 
 
 @dataclass(slots=True)
@@ -114,6 +116,7 @@ class EventRecorder:
         note: str,
         related: PodInfo | Regarding | None = None,
     ) -> None:
+        note = _shortened(note)
         if kind == "Normal":
             self._enqueue(_Post(self._body(regarding, kind, reason, action, note, related)))
             return
@@ -304,3 +307,11 @@ def _reference(of: PodInfo | Regarding) -> dict[str, str]:
     if of.resource_version:
         reference["resourceVersion"] = of.resource_version
     return reference
+
+
+def _shortened(note: str) -> str:
+    """The note, cut to what the API server accepts."""
+    data = note.encode()
+    if len(data) <= NOTE_BYTES:
+        return note
+    return data[: NOTE_BYTES - 4].decode(errors="ignore") + " ..."

@@ -65,6 +65,33 @@ async def test_an_event_has_kube_schedulers_form():
         }
 
 
+@pytest.mark.parametrize(
+    ("note", "expected"),
+    [
+        pytest.param("short", "short", id="short enough"),
+        pytest.param("x" * 1024, "x" * 1024, id="exactly the limit"),
+        pytest.param("x" * 1025, "x" * 1020 + " ...", id="too long"),
+        pytest.param("é" * 600, "é" * 510 + " ...", id="characters of several bytes are kept whole"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Normal", "Warning"])
+async def test_a_note_is_cut_at_1024_bytes(kind, note, expected):
+    async with recording() as (recorder, script, _):
+        recorder.record(POD, kind, "FailedScheduling", "Scheduling", note)
+        await recorder.flush(5)
+        (request,) = script.requests
+        assert request.body["note"] == expected
+        assert len(expected.encode()) <= 1024
+
+
+async def test_repetitions_of_a_cut_note_are_one_series():
+    async with recording() as (recorder, script, _):
+        for _ in range(3):
+            recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "x" * 2000)
+        await recorder.flush(5)
+        assert [request.method for request in script.requests] == ["POST", "PATCH"]
+
+
 async def test_an_event_can_regard_an_invalid_pod():
     async with recording() as (recorder, script, _):
         bad = Regarding("default", "bad", "u9", "3", "podwright")
