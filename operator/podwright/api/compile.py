@@ -119,7 +119,7 @@ def built_in_policy(
 ) -> CompiledPolicy:
     """kube-scheduler's default profile for every pod of `scheduler_name`, without a SchedulerPolicy object."""
     return CompiledPolicy(
-        source=SchedulerPolicy(BUILT_IN, uid="", generation=0, spec=PolicySpec(scheduler_name=scheduler_name)),
+        source=SchedulerPolicy(BUILT_IN, generation=0, spec=PolicySpec(scheduler_name=scheduler_name)),
         namespace_selector=None,
         pod_selector=None,
         profile=default_profile(scheduler_name, classes, features, queue_sort),

@@ -6,6 +6,7 @@ and strings keep the cost of the CEL rules within the API server's limits.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -135,8 +136,12 @@ def _printer_columns() -> list[dict[str, Any]]:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes or checks the file. Returns the exit code."""
-    path = Path(arguments[-1])
-    if "--check" not in arguments:
+    parser = argparse.ArgumentParser("python -m podwright.api.crd", description="Write the CRD of SchedulerPolicy.")
+    parser.add_argument("file", metavar="FILE", type=Path, help="The file to write.")
+    parser.add_argument("--check", action="store_true", help="Do not write. Exit with 1 if the file is out of date.")
+    chosen = parser.parse_args(arguments)
+    path: Path = chosen.file
+    if not chosen.check:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render(), encoding="utf-8")
     elif not path.exists() or path.read_text(encoding="utf-8") != render():

@@ -1,9 +1,9 @@
 """The status of a SchedulerPolicy: observedGeneration, its conditions, and lastAccepted.
 
 Accepted says whether the newest generation is valid, Active whether the policy decides about pods. The condition PluginFailed
-exists only if a plugin of the active generation raised an exception. lastAccepted lets an
-operator that restarts go back to the last accepted generation when the newest one is invalid. The caller passes the time;
-a condition keeps its lastTransitionTime while its status stays the same.
+exists only if a plugin of the active generation raised an exception. lastAccepted lets an operator that restarts go back to the last
+accepted generation when the newest one is invalid. The caller passes the time; a condition keeps its lastTransitionTime while its
+status stays the same.
 """
 
 from __future__ import annotations
@@ -92,22 +92,22 @@ def status_of(
     # Keep a generation that cannot be accepted now: the plugin that it misses may come back.
     kept = encode(policies.last_accepted(applied.name)) or (previous or {}).get("lastAccepted")
     last_accepted = kept if isinstance(kept, Mapping) else {}
-    findings = [
-        _Finding(ACCEPTED, applied.accepted, applied.reason, applied.message),
-        _active_finding(policies, applied, last_accepted.get("generation")),
+    conditions = [
+        _UntimedCondition(ACCEPTED, applied.accepted, applied.reason, applied.message),
+        _active_condition(policies, applied, last_accepted.get("generation")),
     ]
     if plugin_exceptions:
-        findings.append(_Finding(PLUGIN_FAILED, True, "ExceptionRaised", plugin_exceptions))
+        conditions.append(_UntimedCondition(PLUGIN_FAILED, True, "ExceptionRaised", plugin_exceptions))
     status: dict[str, Any] = {
         "observedGeneration": applied.generation,
-        "conditions": [_condition(each, before.get(each.type), applied.generation, now) for each in findings],
+        "conditions": [_timed(each, before.get(each.type), applied.generation, now) for each in conditions],
     }
     return {**status, "lastAccepted": last_accepted} if last_accepted else status
 
 
 @dataclass(frozen=True, slots=True)
-class _Finding:
-    """A condition without its times."""
+class _UntimedCondition:
+    """A condition without lastTransitionTime and observedGeneration."""
 
     type: str
     holds: bool
@@ -115,22 +115,22 @@ class _Finding:
     message: str
 
 
-def _active_finding(policies: PolicySet, applied: ApplyResult, last_accepted: int | None) -> _Finding:
+def _active_condition(policies: PolicySet, applied: ApplyResult, last_accepted: int | None) -> _UntimedCondition:
     """`last_accepted`: the generation that was accepted last, None if none was."""
     if applied.active_generation is None:
         message = "No generation of this policy was accepted."
         if last_accepted is not None:
             message = f"Generation {last_accepted} was accepted before, but cannot be accepted now."
-        return _Finding(ACTIVE, False, "NotAccepted", message)
+        return _UntimedCondition(ACTIVE, False, "NotAccepted", message)
     shadow = policies.shadowed_by(applied.name)
     if shadow is not None:
         message = f"Policy {shadow} goes first and takes every pod that this one would take."
-        return _Finding(ACTIVE, False, "Shadowed", message)
+        return _UntimedCondition(ACTIVE, False, "Shadowed", message)
     in_force = f"Generation {applied.active_generation} is in force"
     if applied.accepted:
-        return _Finding(ACTIVE, True, "InForce", f"{in_force}.")
+        return _UntimedCondition(ACTIVE, True, "InForce", f"{in_force}.")
     message = f"{in_force}; generation {applied.generation} was not accepted."
-    return _Finding(ACTIVE, True, "LastGoodGeneration", message)
+    return _UntimedCondition(ACTIVE, True, "LastGoodGeneration", message)
 
 
 def _conditions_by_type(status: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:
@@ -140,15 +140,15 @@ def _conditions_by_type(status: Mapping[str, Any] | None) -> Mapping[str, Mappin
     return {str(each.get("type")): each for each in listed if isinstance(each, Mapping)}
 
 
-def _condition(finding: _Finding, before: Mapping[str, Any] | None, generation: int, now: str) -> dict[str, Any]:
-    status: Literal["True", "False"] = "True" if finding.holds else "False"
+def _timed(condition: _UntimedCondition, before: Mapping[str, Any] | None, generation: int, now: str) -> dict[str, Any]:
+    status: Literal["True", "False"] = "True" if condition.holds else "False"
     since = before.get("lastTransitionTime") if before is not None and before.get("status") == status else None
-    condition = Condition(
-        type=finding.type,
+    timed = Condition(
+        type=condition.type,
         status=status,
-        reason=finding.reason,
-        message=finding.message[:_MESSAGE_LIMIT],
+        reason=condition.reason,
+        message=condition.message[:_MESSAGE_LIMIT],
         last_transition_time=since or now,
         observed_generation=generation,
     )
-    return dict(encode(condition))
+    return dict(encode(timed))

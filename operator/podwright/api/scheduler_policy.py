@@ -401,7 +401,6 @@ class SchedulerPolicy:
     """A decoded policy object. `generation` is 0 if the object has none."""
 
     name: str
-    uid: str
     generation: int
     spec: PolicySpec
 
@@ -443,7 +442,7 @@ def identity_of(raw: Mapping[str, Any]) -> tuple[str, str, int]:
 
 def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
     """Decodes a SchedulerPolicy object. Raises PolicyError naming the policy and every field that is wrong."""
-    name, uid, generation = identity_of(raw)
+    name, _, generation = identity_of(raw)
     if name == NAMELESS:
         raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
     expected = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
@@ -469,7 +468,7 @@ def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
         decoded = decode(PolicySpec, spec, "spec")
     except ArgsError as error:
         raise PolicyError(name, "Invalid", error.problems) from error
-    return SchedulerPolicy(name, uid, generation, decoded)
+    return SchedulerPolicy(name, generation, decoded)
 
 
 def _reject_unsupported(name: str, spec: Mapping[str, Any]) -> None:

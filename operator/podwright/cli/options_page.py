@@ -1,10 +1,11 @@
 """The page docs/options.md, generated from the definitions in `kube/options.py`.
 
-`python -m podwright.cli.options_page FILE` writes it; `--check FILE` fails if the file is not what would be written.
+`python -m podwright.cli.options_page FILE` writes it; with `--check` it fails if the file is out of date.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,9 +42,13 @@ def render() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes or checks the file; the exit code."""
-    path = Path(arguments[-1])
-    if "--check" not in arguments:
+    """Writes or checks the file. Returns the exit code."""
+    parser = argparse.ArgumentParser("python -m podwright.cli.options_page", description="Write the page of options.")
+    parser.add_argument("file", metavar="FILE", type=Path, help="The file to write.")
+    parser.add_argument("--check", action="store_true", help="Do not write. Exit with 1 if the file is out of date.")
+    chosen = parser.parse_args(arguments)
+    path: Path = chosen.file
+    if not chosen.check:
         path.write_text(render(), encoding="utf-8")
     elif not path.exists() or path.read_text(encoding="utf-8") != render():
         sys.stderr.write(f"{path} is out of date: run `make options`\n")

@@ -26,7 +26,7 @@ from podwright.testing.bulk import Bulk
 from podwright.testing.client import ApiError, Client
 from podwright.testing.folders import WorkFolder
 from podwright.testing.keys import User, new_user, write_signing_key, write_token_file
-from podwright.testing.kubeconfig_files import Login, write_kubeconfig
+from podwright.testing.kubeconfig_files import write_kubeconfig
 from podwright.testing.processes import Process, free_port
 from podwright.testing.servers import Options, Server
 
@@ -79,7 +79,7 @@ class ControlPlane:
         self._signing_key = files.signing_key
         self.client = Client("127.0.0.1", port, self.certificate_authority, self._admin.token)
         self.bulk = Bulk(self.url, self.certificate_authority, self._admin.token)
-        self.kubeconfig = self._kubeconfig("admin", Login(self._admin.token))
+        self.kubeconfig = self._kubeconfig("admin", self._admin.token)
         self.etcd = self._server(
             "etcd",
             servers.etcd_command(programs["etcd"], self._etcd_data, etcd_port, peer_port, self.options),
@@ -189,11 +189,7 @@ class ControlPlane:
                 "spec": {"expirationSeconds": hours * 3600},
             },
         )["status"]["token"]
-        return self._kubeconfig(f"{namespace}-{name}", Login(token), namespace)
-
-    def user_kubeconfig(self, user: str, *groups: str) -> Path:
-        """A kubeconfig that impersonates a user with these groups."""
-        return self._kubeconfig(user.replace(":", "-"), Login(self._admin.token, user, groups))
+        return self._kubeconfig(f"{namespace}-{name}", token, namespace)
 
     def start_scheduler(
         self,
@@ -278,8 +274,8 @@ class ControlPlane:
         return Server(name, command, self.logs / f"{name}.log", lambda: servers.answers_ok(ready_url), self._environ)
 
     def _user_kubeconfig(self, user: User) -> Path:
-        return self._kubeconfig(user.name.replace(":", "-"), Login(user.token))
+        return self._kubeconfig(user.name.replace(":", "-"), user.token)
 
-    def _kubeconfig(self, name: str, login: Login, namespace: str = "default") -> Path:
+    def _kubeconfig(self, name: str, token: str, namespace: str = "default") -> Path:
         path = self.folder / f"{name}.kubeconfig"
-        return write_kubeconfig(path, self.url, self.certificate_authority, login, namespace)
+        return write_kubeconfig(path, self.url, self.certificate_authority, token, namespace)

@@ -1,35 +1,21 @@
 """Kubeconfig files for the test control plane: one cluster, one user, one context."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
-    """The credentials in a kubeconfig: a bearer token, and optionally a user and groups to impersonate."""
-
-    token: str
-    impersonated_user: str | None = None
-    impersonated_groups: tuple[str, ...] = ()
-
-
 def write_kubeconfig(
-    path: Path, server: str, certificate_authority: Path, login: Login, namespace: str = "default"
+    path: Path, server: str, certificate_authority: Path, token: str, namespace: str = "default"
 ) -> Path:
-    """Writes a kubeconfig that only its owner can read, and returns its path."""
-    user: dict[str, Any] = {"token": login.token}
-    if login.impersonated_user:
-        user |= {"as": login.impersonated_user, "as-groups": list(login.impersonated_groups)}
+    """Writes a kubeconfig with a bearer token that only its owner can read, and returns its path."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [
             {"name": "podwright", "cluster": {"server": server, "certificate-authority": str(certificate_authority)}}
         ],
-        "users": [{"name": "user", "user": user}],
+        "users": [{"name": "user", "user": {"token": token}}],
         "contexts": [
             {"name": "podwright", "context": {"cluster": "podwright", "user": "user", "namespace": namespace}}
         ],

@@ -1,6 +1,6 @@
 """Records what really happened in a cluster, from its own watches of the API server, which bypass the fault proxy.
 
-`Ledger` records when each pod got its node and what each node could hold at that time. Afterwards it responses: was a pod moved, and was
+`Ledger` records when each pod got its node and what each node could hold at that time. Afterwards it answers: was a pod moved, and was
 a pod bound to a node that the scheduler had to know was full, tainted or deleted. `pods_that_would_fit` finds pods that wait without reason.
 The ledger uses nothing of Podwright's cache or queue; only the core's parsers.
 """

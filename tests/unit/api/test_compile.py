@@ -57,9 +57,9 @@ def test_every_field_takes_effect():
             "pluginConfig": [{"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 7}}],
         }
     )
-    raw["metadata"] |= {"uid": "u", "generation": 3}
+    raw["metadata"]["generation"] = 3
     found = compile_policy(parse_policy(raw), STAND_INS, FEATURES)
-    assert (found.source.uid, found.generation, found.spec.scheduler_name, found.spec.precedence) == ("u", 3, "ml", 10)
+    assert (found.generation, found.spec.scheduler_name, found.spec.precedence) == (3, "ml", 10)
     assert found.profile.scheduler_name == "ml"
     assert found.profile.args["InterPodAffinity"].hard_pod_affinity_weight == 7
     assert found.matches({"gpu": "a100"}, {"team": "ml"})

@@ -39,6 +39,27 @@ def test_check_fails_for_a_missing_or_outdated_file(tmp_path, capsys):
     assert crd.main(["--check", str(path)]) == 1
 
 
+@pytest.mark.parametrize(
+    "arguments", [[], ["--check"], ["--chekc", "crd.yaml"], ["one.yaml", "two.yaml"]], ids=" ".join
+)
+def test_wrong_arguments_print_the_usage(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        crd.main(arguments)
+    assert ended.value.code == 2
+    assert "usage: python -m podwright.api.crd" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_prints_the_usage_and_writes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        crd.main(["--help"])
+    assert ended.value.code == 0
+    assert "usage: python -m podwright.api.crd [-h] [--check] FILE" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
 def walk(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     yield path, schema
     for key, inner in schema.get("properties", {}).items():

@@ -64,7 +64,7 @@ async def test_a_waiting_pod_gets_the_room_of_a_pod_that_the_watch_first_shows_f
         assert rig.cluster.bound[-1] == ("waits", "a")
 
 
-async def test_findings_about_nodes_do_not_keep_removed_pods_in_memory(monkeypatch):
+async def test_cached_verdicts_do_not_keep_removed_pods_in_memory(monkeypatch):
     rig = Rig()
     rig.node("a", allocatable={"cpu": "4"})
     raw = rig.pod("there", requests={"cpu": "4"}, priority=1)

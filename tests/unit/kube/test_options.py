@@ -103,6 +103,15 @@ def test_flags_are_those_of_the_definitions():
     assert [parameter.opts for parameter in run.params] == [[option.flag] for option in OPTIONS]
 
 
+@pytest.mark.parametrize("arguments", [[], ["--check"], ["--help"]], ids=" ".join)
+def test_the_page_is_written_only_to_a_named_file(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        options_page.main(arguments)
+    assert "usage: python -m podwright.cli.options_page [-h] [--check] FILE" in "".join(capsys.readouterr())
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_documentation_is_what_the_definitions_say(tmp_path):
     page = Path(__file__).parents[3] / "docs" / "options.md"
     assert options_page.main(["--check", str(page)]) == 0

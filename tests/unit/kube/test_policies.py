@@ -274,9 +274,9 @@ class TestRelisting:
         async with controlled() as world:
             world.controller.apply(policy("a", generation=3))
             await world.requests(1)
-            world.script.answers.append(listed(policy("a", generation=1, uid="other")))
+            world.script.answers.append(listed(policy("a", generation=1, uid="other", precedence=2)))
             await world.controller.relist()
-            assert [p.source.uid for p in world.active] == ["other"]
+            assert [p.spec.precedence for p in world.active] == [2]
 
     async def test_a_policy_deleted_during_the_list_stays_deleted(self):
         async with controlled() as world:
@@ -299,18 +299,18 @@ class TestRelisting:
 
             async def slow(_request):
                 world.controller.take_event({"type": "DELETED", "object": policy("a")})
-                world.controller.take_event({"type": "ADDED", "object": policy("a", uid="next")})
+                world.controller.take_event({"type": "ADDED", "object": policy("a", uid="next", precedence=2)})
                 return await listed(policy("a"))(_request)
 
             world.script.answers.append(slow)
             await world.controller.relist()
-            assert [p.source.uid for p in world.active] == ["next"]
+            assert [p.spec.precedence for p in world.active] == [2]
 
     async def test_a_late_deletion_does_not_remove_the_recreated_policy(self):
         async with controlled() as world:
             world.controller.apply(policy("a"))
             await world.requests(1)
-            world.script.answers.append(listed(policy("a", uid="next")))
+            world.script.answers.append(listed(policy("a", uid="next", precedence=2)))
             await world.controller.relist()
             world.controller.take_event({"type": "DELETED", "object": policy("a")})
-            assert [p.source.uid for p in world.active] == ["next"]
+            assert [p.spec.precedence for p in world.active] == [2]

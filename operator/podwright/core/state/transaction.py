@@ -178,11 +178,6 @@ class CacheTransaction:
             self._save_nominations()
             self.cache.nominator.remove(uid)
 
-    def nominate(self, pod: PodInfo, node_name: str) -> None:
-        """Nominates the pod to this node instead of any other."""
-        self._save_nominations()
-        self.cache.nominator.add(pod, node_name)
-
     def on_rollback(self, undo: Callable[[], object]) -> None:
         """Has `undo` called when this point is rolled back, between the changes made after it and before it. It must not raise."""
         self._log.append(undo)

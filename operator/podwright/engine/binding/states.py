@@ -69,7 +69,6 @@ class State(Enum):
     """Final: the pod is left as it is."""
 
 
-FINAL: Final = frozenset({State.BOUND, State.REQUEUED, State.DROPPED, State.STOPPED})
 NOT_STARTED: Final = frozenset({State.ASSUMED, State.RESERVED})
 """The cycle is not registered and has no task, so no other decision has counted the pod on its node."""
 STOPPABLE: Final = frozenset(

@@ -35,10 +35,6 @@ class Counter:
     help: str
     labels: tuple[str, ...] = ()
 
-    @property
-    def exposed_name(self) -> str:
-        return f"{self.name}_total"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histogram:
@@ -49,10 +45,6 @@ class Histogram:
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
 
-    @property
-    def exposed_name(self) -> str:
-        return self.name
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gauge:
@@ -61,10 +53,6 @@ class Gauge:
     name: str
     help: str
     labels: tuple[str, ...] = ()
-
-    @property
-    def exposed_name(self) -> str:
-        return self.name
 
 
 class CounterFamily:

@@ -217,7 +217,6 @@ CATALOGUE: Final = tuple(each for each in list(globals().values()) if isinstance
 _POD_LABELS: Final = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
 POD_REQUEST: Final = Gauge("kube_pod_resource_request", "What a pod requests of each resource.", _POD_LABELS)
 POD_LIMIT: Final = Gauge("kube_pod_resource_limit", "How much of each resource a pod may take.", _POD_LABELS)
-POD_RESOURCES: Final = (POD_REQUEST, POD_LIMIT)
 
 
 class Metrics(Observer):

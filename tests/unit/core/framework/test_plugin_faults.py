@@ -211,7 +211,7 @@ def test_pods_with_resource_claims_are_rejected_even_if_dynamic_resources_is_dis
 def test_nominated_pods_of_equal_priority_count_as_present():
     made = World()
     made.fill({"nodes": [make_node("a", allocatable={"cpu": "2"})]})
-    made.set_pod(make_pod("promised", priority=5, requests={"cpu": "2"}, status={"nominatedNodeName": "a"}))
+    made.set_pod(make_pod("nominated", priority=5, requests={"cpu": "2"}, status={"nominatedNodeName": "a"}))
     fwk = Framework(convert_profile({}, "", PLUGINS, made.features), PLUGINS, made)
     pods = {n: parse_pod(make_pod(f"p{n}", priority=n, requests={"cpu": "1"})) for n in (4, 5, 6)}
     assert [type(decide(fwk, pods[n])) for n in (4, 5, 6)] == [Rejection, Rejection, Placement]

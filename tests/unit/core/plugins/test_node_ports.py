@@ -4,7 +4,8 @@ from podwright.core.framework.cluster_events import Hint
 from podwright.core.framework.status import SKIP
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
-from podwright.core.plugins.node_ports import NodePorts
+from podwright.core.plugins import node_ports
+from podwright.core.plugins.node_ports import NodePorts, PortIndex
 from support.objects.builders import make_node, make_pod
 from support.plugins.kit import build, make_cache, pending, pre_filter, verdicts
 
@@ -78,9 +79,19 @@ def test_the_pods_of_a_node_that_is_added_again_use_its_ports():
     assert verdicts(plugin, pending(spec=using(port(80)))) == {"a": TAKEN, "b": ""}
 
 
-def test_profiles_share_one_index():
-    cache = make_cache()
-    assert build(NodePorts, cache)._index is build(NodePorts, cache)._index
+def test_profiles_share_one_index(monkeypatch):
+    built = []
+
+    class Counted(PortIndex):
+        def __init__(self) -> None:
+            super().__init__()
+            built.append(self)
+
+    monkeypatch.setattr(node_ports, "PortIndex", Counted)
+    cache = make_cache([make_node("a")], [make_pod("x", node="a", spec=using(port(80)))])
+    plugins = [build(NodePorts, cache) for _ in range(2)]
+    assert [verdicts(plugin, pending(spec=using(port(80)))) for plugin in plugins] == [{"a": TAKEN}] * 2
+    assert len(built) == 1
 
 
 @pytest.mark.parametrize(

@@ -148,20 +148,11 @@ class Transactions(RuleBasedStateMachine):
             assert info.name == self.transaction.removed_from(uid)
 
     @precondition(lambda self: self.open)
-    @rule(node=node_names, group=groups)
-    def nominate(self, node, group):
-        self.transaction.nominate(self.pod(group, {}, {}), node)
-
-    @precondition(lambda self: self.open)
-    @rule(node=node_names, elsewhere=node_names, move=st.booleans(), data=st.data())
-    def clear_nomination(self, node, elsewhere, move, data):
+    @rule(node=node_names, data=st.data())
+    def clear_nomination(self, node, data):
         nominated = list(self.cache.nominator.on(node))
         if nominated:
-            pod = data.draw(st.sampled_from(nominated))
-            if move:
-                self.transaction.nominate(pod, elsewhere)
-            else:
-                self.transaction.clear_nomination(pod.uid)
+            self.transaction.clear_nomination(data.draw(st.sampled_from(nominated)).uid)
 
     @precondition(lambda self: self.open)
     @rule()

@@ -8,7 +8,6 @@ from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.engine.binding import states
 from podwright.engine.binding.states import (
     EFFECTS,
-    FINAL,
     NOT_STARTED,
     PERMIT_OVER,
     STOPPABLE,
@@ -22,6 +21,7 @@ from podwright.engine.binding.states import (
     outcome_of_read_back,
 )
 
+FINAL = {State.BOUND, State.REQUEUED, State.DROPPED, State.STOPPED}
 ERROR = Status(Code.ERROR, ("timeout",))
 REJECTION = unschedulable("full")
 

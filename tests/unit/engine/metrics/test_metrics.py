@@ -13,7 +13,8 @@ from podwright import __version__
 from podwright.core.framework.interface import FilterPlugin, PermitPlugin, Plugin
 from podwright.core.framework.status import Code, Status
 from podwright.core.queue import hinting
-from podwright.engine.metrics.metrics import ATTEMPTS_PER_MEASURED, CATALOGUE, POD_RESOURCES
+from podwright.engine.metrics.families import Counter
+from podwright.engine.metrics.metrics import ATTEMPTS_PER_MEASURED, CATALOGUE, POD_LIMIT, POD_REQUEST
 from support.engine.kit import PerNode, Rig, Slow, custom_policy, deciding, on_node, ours, settle, values
 from support.objects.builders import make_node
 
@@ -247,7 +248,10 @@ def test_the_tables_in_the_docs_list_every_metric_of_the_catalogue_with_its_labe
         name: tuple(re.findall(r"`(\w+)`", labels))
         for name, labels in re.findall(r"^\| `(\w+)` \| ([^|]*)\|", text, re.MULTILINE)
     }
-    assert documented == {each.exposed_name: each.labels for each in (*CATALOGUE, *POD_RESOURCES)}
+    assert documented == {
+        f"{each.name}_total" if isinstance(each, Counter) else each.name: each.labels
+        for each in (*CATALOGUE, POD_REQUEST, POD_LIMIT)
+    }
 
 
 def test_a_scrape_shows_the_catalogue_and_the_metrics_of_the_process():

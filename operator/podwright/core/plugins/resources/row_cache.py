@@ -59,9 +59,6 @@ class RowCache(Generic[T]):
         self._limit = MAX_ARRAYS
         self._arrays: OrderedDict[Hashable, _Array[T]] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._arrays)
-
     def get(self, key: Hashable, make: Callable[[], RowFormula]) -> NDArray[T]:
         """dtype[nodes]: the current array for the key. `make` creates the formula of a new key."""
         table = self._cache.table
