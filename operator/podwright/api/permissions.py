@@ -1,7 +1,7 @@
 """What the operator's own options say about policies: what the built-in policy serves, and what SchedulerPolicies may do.
 
-A SchedulerPolicy is written by users of the cluster, the options by those who run the operator. So a policy takes pods of the
-default scheduler only if the options name it. The checks run for each policy before it becomes active: see
+A SchedulerPolicy is written by users of the cluster, the options by those who run the operator. So only the options can let policies
+take pods of the default scheduler, or disable the filters that keep pods off nodes where they cannot run. The checks run for each policy before it becomes active: see
 podwright/api/policy_set.py next.
 """
 
@@ -11,11 +11,20 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+from podwright.api.compile import Classes, CompiledPolicy
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME, PolicyError, SchedulerPolicy
+from podwright.core.framework.profile import MULTI_POINT, Point, Profile, expand
+from podwright.core.framework.validation import Problem
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 
 ANY_NAME: Final = "*"
+OPTIONAL_FILTERS: Final = frozenset({"PodTopologySpread", "InterPodAffinity"})
+"""The default filters that any policy may disable: without them, a pod may get a worse node, but none that cannot run it."""
+_POINTS_OF_FILTERS: Final = (Point.PRE_FILTER, Point.FILTER, Point.RESERVE, Point.PRE_BIND)
+_FIT: Final = "NodeResourcesFit"
+_IGNORED: Final = ("ignoredResources", "ignoredResourceGroups")
+_FLAG: Final = "only the operator's flag --allow-unsafe-policies allows that"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +33,14 @@ class PolicySettings:
 
     `allowed_scheduler_names`: patterns of the scheduler names that policies may serve, where `*` stands for any text. Policies may
     always serve `scheduler_name`. No pattern with `*` matches `default-scheduler`: it has to be listed by its name.
+
+    `allow_unsafe`: policies may disable any filter; see `check_safety`.
     """
 
     scheduler_name: str = PODWRIGHT_SCHEDULER_NAME
     queue_sort: str = QUEUE_SORT
     allowed_scheduler_names: tuple[str, ...] = (ANY_NAME,)
+    allow_unsafe: bool = False
 
     def allows_scheduler_name(self, name: str) -> bool:
         """Whether policies may serve this scheduler name."""
@@ -55,3 +67,27 @@ def check_scheduler_name(policy: SchedulerPolicy, settings: PolicySettings) -> N
             "--allowed-scheduler-names, because two schedulers must not serve the same pods"
         )
     raise PolicyError(policy.name, "NotAllowed", [("spec.schedulerName", problem)])
+
+
+def check_safety(policy: CompiledPolicy, default: Profile, classes: Classes) -> None:
+    """Raises PolicyError if the policy could bind pods to nodes where they cannot run.
+
+    That is, if it lacks a filter of the default profile at any extension point, except OPTIONAL_FILTERS, or if NodeResourcesFit ignores
+    resources.
+    """
+    needed, found = expand(default.plugins, classes).points, expand(policy.profile.plugins, classes).points
+    filters = [name for name in needed[Point.FILTER] if name not in OPTIONAL_FILTERS]
+    problems: list[Problem] = []
+    for point in _POINTS_OF_FILTERS:
+        missing = [name for name in filters if name in needed[point] and name not in found[point]]
+        if missing:
+            key = point.key if point.key in policy.spec.plugins else MULTI_POINT
+            lacking = f"without {', '.join(missing)} at {point.key}, pods could be bound to nodes where they cannot run"
+            problems.append((f"spec.plugins.{key}", f"{lacking}; {_FLAG}"))
+    for i, entry in enumerate(policy.spec.plugin_config):
+        for key in _IGNORED:
+            if entry.name == _FIT and entry.args.get(key):
+                lacking = "pods could be bound to nodes without room for these resources"
+                problems.append((f"spec.pluginConfig[{i}].args.{key}", f"{lacking}; {_FLAG}"))
+    if problems:
+        raise PolicyError(policy.name, "NotAllowed", problems)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podwright.api.compile import Classes, CompiledPolicy, built_in_policy, compile_policy
-from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings, check_scheduler_name
+from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings, check_safety, check_scheduler_name
 from podwright.api.scheduler_policy import (
     NAMELESS,
     LastAccepted,
@@ -139,6 +139,8 @@ class PolicySet:
         source = parse_policy(raw)
         check_scheduler_name(source, self._settings)
         policy = compile_policy(source, self._classes, self._features, self._settings.queue_sort)
+        if not self._settings.allow_unsafe:
+            check_safety(policy, self.default.profile, self._classes)
         if self._check is not None:
             self._check(policy)
         return _Accepted(policy, LastAccepted(generation, raw["spec"]))

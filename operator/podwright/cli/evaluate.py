@@ -16,12 +16,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from podwright.api.permissions import ANY_NAME, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.cli.pod_report import report
 from podwright.core.framework.features import Features
 from podwright.core.framework.registry import RegistryError
 from podwright.engine.plugin_loading import load_plugins
-from podwright.kube.option_values import OptionsError, parse_feature_gates
+from podwright.kube.option_values import SCHEDULER_NAMES, OptionsError, parse_feature_gates
 from podwright.simulator.cases import Case, CaseError, read_cases, run_case
 from podwright.simulator.comparison import differences
 from podwright.simulator.dump import DUMP_KINDS, EvaluationOptions, evaluate_pod
@@ -55,6 +56,18 @@ DIFFERENCES_SHOWN = 3
     help="With --pod: the scheduler name that the built-in policy serves.",
 )
 @click.option(
+    "--allowed-scheduler-names",
+    default=ANY_NAME,
+    show_default=True,
+    metavar=SCHEDULER_NAMES.placeholder,
+    help="With --pod: the scheduler names that policies may serve, as with `podwright run`.",
+)
+@click.option(
+    "--allow-unsafe-policies",
+    is_flag=True,
+    help="With --pod: let policies disable any filter, as with `podwright run`.",
+)
+@click.option(
     "--plugin-dir",
     "plugin_dirs",
     multiple=True,
@@ -76,6 +89,8 @@ def evaluate(
     top: int | None,
     kinds: bool,
     scheduler_name: str,
+    allowed_scheduler_names: str,
+    allow_unsafe_policies: bool,
     plugin_dirs: tuple[Path, ...],
     feature_gates: str,
 ) -> None:
@@ -91,7 +106,12 @@ def evaluate(
     try:
         features = Features(parse_feature_gates(feature_gates))
         if manifest is not None:
-            options = EvaluationOptions(features, load_plugins(plugin_dirs), scheduler_name)
+            settings = PolicySettings(
+                scheduler_name=scheduler_name,
+                allowed_scheduler_names=SCHEDULER_NAMES.parse(allowed_scheduler_names),
+                allow_unsafe=allow_unsafe_policies,
+            )
+            options = EvaluationOptions(features, load_plugins(plugin_dirs), settings)
             _evaluate_pod(files or ("-",), manifest, options, output, top)
         elif check:
             sys.exit(0 if _check(files or ("-",), features) else 1)

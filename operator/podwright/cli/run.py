@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from podwright.core.framework.registry import RegistryError
-from podwright.kube.option_values import OptionsError, ValueType
+from podwright.kube.option_values import SWITCH, OptionsError, ValueType
 from podwright.kube.options import OPTIONS, Option, Options
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -41,12 +41,14 @@ class _Value(click.ParamType):  # type: ignore[type-arg]  # generic only since c
 
 
 def _flag(option: Option) -> click.Option:
+    switch: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if option.type is SWITCH else {}
     return click.Option(
         [option.flag, option.name],
         type=_Value(option.type),
         metavar=option.type.placeholder,
         default=option.default,
         show_default=bool(option.default),
+        **switch,
         multiple=option.repeatable,
         envvar=option.variable,
         help=option.help,

@@ -65,6 +65,12 @@ def _scheduler_name(text: str) -> str:
     return text
 
 
+def _switch(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise OptionsError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
 def _scheduler_names(text: str) -> tuple[str, ...]:
     patterns = tuple(filter(None, (part.strip() for part in text.split(","))))
     for pattern in patterns:
@@ -126,6 +132,8 @@ SCHEDULER_NAME: Final = ValueType("NAME", _scheduler_name)
 SCHEDULER_NAMES: Final = ValueType("NAME,…", _scheduler_names)
 """Patterns of scheduler names."""
 FEATURE_GATES: Final = ValueType("NAME=true|false,…", parse_feature_gates)
+SWITCH: Final = ValueType("[true|false]", _switch)
+"""On or off. The flag alone means true."""
 POSITIVE: Final = ValueType("NUMBER", _positive)
 """A whole number greater than 0."""
 SECONDS: Final = ValueType("SECONDS", _seconds)

@@ -26,6 +26,7 @@ from podwright.kube.option_values import (
     SCHEDULER_NAME,
     SCHEDULER_NAMES,
     SECONDS,
+    SWITCH,
     OptionsError,
     ValueType,
     choice,
@@ -111,6 +112,11 @@ class Options:
         "be listed by its name.",
         default=ANY_NAME,
     )
+    allow_unsafe_policies: bool = _option(
+        SWITCH,
+        "Let policies disable the filters that keep pods off nodes where they cannot run, and ignore resources.",
+        default="false",
+    )
     pod_intake: str = _option(
         choice("kopf", "watch"),
         "How pending pods come in: through Kopf's handlers, or through Podwright's own watch.",
@@ -157,6 +163,7 @@ class Options:
             scheduler_name=self.scheduler_name,
             queue_sort=self.queue_sort,
             allowed_scheduler_names=self.allowed_scheduler_names,
+            allow_unsafe=self.allow_unsafe_policies,
         )
 
     @property

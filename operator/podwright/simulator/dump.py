@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.api.compile import Classes, CompiledPolicy, built_in_policy
+from podwright.api.compile import Classes, CompiledPolicy
+from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
 from podwright.api.policy_set import ApplyResult, PolicySet
-from podwright.api.scheduler_policy import GROUP, KIND, PLURAL, PODWRIGHT_SCHEDULER_NAME
+from podwright.api.scheduler_policy import GROUP, KIND, PLURAL
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
@@ -45,11 +46,11 @@ _VOLUME_KINDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """`scheduler_name`: the scheduler name that the built-in policy serves; `classes`: the plugin classes."""
+    """`classes`: the plugin classes; `settings`: the built-in policy, and what other policies may do."""
 
     features: Features
     classes: Classes
-    scheduler_name: str = PODWRIGHT_SCHEDULER_NAME
+    settings: PolicySettings = DEFAULT_SETTINGS
 
 
 class _RecordingStore(ObjectStore):
@@ -130,8 +131,8 @@ def _policies(
     policies = PolicySet(
         classes,
         options.features,
-        default=built_in_policy(classes, options.features, options.scheduler_name),
         check=lambda policy: Framework(policy.profile, classes, world),
+        settings=options.settings,
     )
     results = [policies.apply(item) for item in items if _is_policy(item)]
     return policies, [result for result in results if not result.accepted]

@@ -7,6 +7,7 @@ import pytest
 from podwright.api.permissions import PolicySettings
 from podwright.api.policy_set import PolicySet
 from podwright.core.framework.features import Features
+from podwright.core.plugins import PLUGINS
 from support.engine.stand_ins import STAND_INS
 
 
@@ -72,3 +73,56 @@ def test_a_name_that_was_allowed_before_a_restart_is_not_served_after_it():
         in result.message
     )
     assert policies.scheduler_names == {"podwright"}
+
+
+# Filters
+
+
+def custom(**plugins):
+    sets = {
+        point: {kind: [{"name": name} for name in names] for kind, names in plugin_set.items()}
+        for point, plugin_set in plugins.items()
+    }
+    return {"strategy": {"type": "Custom"}, "plugins": sets}
+
+
+def args(**fields):
+    return {"pluginConfig": [{"name": "ImageLocality"}, {"name": "NodeResourcesFit", "args": fields}]}
+
+
+NO_FIT = "without NodeResourcesFit at "
+UNSAFE = [
+    pytest.param(custom(filter={"disabled": ["*"]}), "spec.plugins.filter: without NodeName, NodeUnschedulable, TaintToleration, ", id="all filters disabled"),
+    pytest.param(custom(multiPoint={"disabled": ["NodeResourcesFit"]}), f"spec.plugins.multiPoint: {NO_FIT}preFilter, ", id="a filter disabled at multiPoint"),
+    pytest.param(custom(filter={"disabled": ["NodeResourcesFit"]}), f"spec.plugins.filter: {NO_FIT}filter, ", id="a filter disabled at filter"),
+    pytest.param(custom(preFilter={"disabled": ["NodeResourcesFit"]}), f"spec.plugins.preFilter: {NO_FIT}preFilter, ", id="a filter disabled at preFilter"),
+    pytest.param(custom(reserve={"disabled": ["*"]}), "spec.plugins.reserve: without VolumeBinding at reserve, ", id="a filter disabled at reserve"),
+    pytest.param(custom(preBind={"disabled": ["VolumeBinding"]}), "spec.plugins.preBind: without VolumeBinding at preBind, ", id="a filter disabled at preBind"),
+    pytest.param(args(ignoredResources=["example.com/gpu"]), "spec.pluginConfig[1].args.ignoredResources: pods could be bound to nodes without room", id="ignored resources"),
+    pytest.param(args(ignoredResourceGroups=["example.com"]), "spec.pluginConfig[1].args.ignoredResourceGroups: pods could be bound", id="ignored groups of resources"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "message"), UNSAFE)
+def test_what_keeps_pods_off_unsuitable_nodes_can_only_be_disabled_with_the_flag(spec, message):
+    refused = PolicySet(PLUGINS, Features()).apply(policy(spec))
+    assert (refused.accepted, refused.reason) == (False, "NotAllowed")
+    assert refused.message.startswith(message)
+    assert "only the operator's flag --allow-unsafe-policies allows that" in refused.message
+    allowed = PolicySet(PLUGINS, Features(), settings=PolicySettings(allow_unsafe=True))
+    assert allowed.apply(policy(spec)).accepted
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(custom(multiPoint={"disabled": ["PodTopologySpread", "InterPodAffinity"]}), id="spread and inter-pod affinity disabled"),
+        pytest.param(custom(score={"disabled": ["*"]}, preScore={"disabled": ["*"]}), id="all scores disabled"),
+        pytest.param(custom(preBind={"disabled": ["*"], "enabled": ["VolumeBinding"]}), id="all disabled, and the needed one enabled again"),
+        pytest.param(custom(postFilter={"disabled": ["*"]}), id="preemption disabled"),
+        pytest.param(args(ignoredResources=[], scoringStrategy={"type": "MostAllocated"}), id="no resource ignored"),
+        pytest.param({"strategy": {"type": "BalancedAllocation"}}, id="NodeResourcesFit without its score"),
+    ],
+)  # fmt: skip
+def test_everything_else_can_be_disabled_by_any_policy(spec):
+    assert PolicySet(PLUGINS, Features()).apply(policy(spec)).accepted

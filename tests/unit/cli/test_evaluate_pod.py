@@ -104,6 +104,15 @@ class TestPolicies:
         replaced = answered(COMPLETE, "--scheduler-name", "default-scheduler", pod=other)
         assert "schedulerNameNotServed" not in replaced
 
+    def test_policies_may_do_what_the_flags_of_the_operator_allow(self, answered):
+        unsafe = {"strategy": {"type": "Custom"}, "plugins": {"filter": {"disabled": [{"name": "NodeName"}]}}}
+        items = [*COMPLETE, policy("unsafe", **unsafe), policy("taken", schedulerName="default-scheduler")]
+        assert [each["name"] for each in answered(items)["policiesNotAccepted"]] == ["unsafe", "taken"]
+        flags = ("--allow-unsafe-policies", "--allowed-scheduler-names", "default-scheduler,other")
+        assert "policiesNotAccepted" not in answered(items, *flags)
+        flags = ("--allow-unsafe-policies", "--scheduler-name=default-scheduler", "--allowed-scheduler-names=podwright")
+        assert [each["name"] for each in answered(items, *flags)["policiesNotAccepted"]] == ["other"]
+
     def test_plugins_of_a_directory_can_be_used(self, answered, tmp_path):
         (tmp_path / "only_b.py").write_text(
             "from podwright.core.framework.interface import FilterPlugin, Plugin\n"

@@ -23,6 +23,7 @@ WRITTEN = {
     "pod_intake": "watch",
     "scheduler_name": "mine",
     "allowed_scheduler_names": "ml-*, default-scheduler",
+    "allow_unsafe_policies": "True",
     "feature_gates": "OpportunisticBatching=false",
     "health_address": ":10251",
     "grace": "7.5",
@@ -40,6 +41,7 @@ MEANT = Options(
     pod_intake="watch",
     scheduler_name="mine",
     allowed_scheduler_names=("ml-*", "default-scheduler"),
+    allow_unsafe_policies=True,
     feature_gates={"OpportunisticBatching": False},
     health_address=("", 10251),
     grace=7.5,
@@ -92,6 +94,16 @@ def test_a_flag_wins_over_its_variable(started):
     assert [options.grace for options in started] == [1.0]
 
 
+def test_a_switch_needs_no_value(started):
+    for arguments in (
+        ["--allow-unsafe-policies"],
+        ["--allow-unsafe-policies", "--grace=1"],
+        ["--allow-unsafe-policies=false"],
+    ):
+        assert CliRunner().invoke(main, ["run", *arguments]).exit_code == 0
+    assert [options.allow_unsafe_policies for options in started] == [True, True, False]
+
+
 def test_defaults_are_the_same_everywhere(started):
     CliRunner().invoke(main, ["run"])
     assert started == [Options()]
@@ -130,6 +142,7 @@ INVALID = [
     ("scheduler_name", " ", "the scheduler name must not be empty"),
     ("scheduler_name", "a,b", "'a,b' does not have the form of a DNS subdomain"),
     ("allowed_scheduler_names", "ml,a b", "'a b' is not a scheduler name"),
+    ("allow_unsafe_policies", "maybe", "'maybe' is neither true nor false"),
     ("grace", "soon", "'soon' is not a number of seconds"),
     ("grace", "-1", "'-1' is not a number of seconds"),
     ("grace", "nan", "'nan' is not a number of seconds"),

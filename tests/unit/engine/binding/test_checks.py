@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from podwright.api.permissions import PolicySettings
 from podwright.engine.binding.checks import CHECKS_REMEMBERED
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.objects.builders import make_node
@@ -56,7 +57,7 @@ async def test_no_binding_is_posted_to_a_node_that_can_no_longer_take_the_pod(ch
 
 
 async def test_a_profile_without_the_fit_filter_may_overcommit_nodes():
-    rig = Rig()
+    rig = Rig(policies=PolicySettings(allow_unsafe=True))
     rig.node("a", allocatable={"cpu": "1", "pods": "10"})
     off = {"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}}
     body = {"strategy": {"type": "Custom"}, "plugins": off}
@@ -81,7 +82,7 @@ GPU = "example.com/gpu"
     ],
 )
 async def test_extended_resources_that_have_shrunk_are_a_reason_not_to_bind(args, reason):
-    rig = Rig()
+    rig = Rig(policies=PolicySettings(allow_unsafe=True))
     rig.node("a", allocatable={GPU: "4"})
     body = {"strategy": {"type": "Default"}, "pluginConfig": [{"name": "NodeResourcesFit", "args": args}]}
     outcome = rig.engine.policies.apply({"metadata": {"name": "fit", "uid": "fit", "generation": 1}, "spec": body})
