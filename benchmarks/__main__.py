@@ -15,26 +15,27 @@ from benchmarks.results import OURS, THEIRS, Journal, machine, summarize
 from benchmarks.run_plan import Plan, Run, execute, prepare_all, resized
 from benchmarks.schedulers import KUBE_SCHEDULER, NULL, Series, podwright
 from benchmarks.summary_table import summary_table
-from benchmarks.workloads import Workload, load
+from benchmarks.workloads import SETS, Workload, choose, load
 from podwright.testing import Binaries, BinariesMissingError, BuildError, ProcessError
 
 _SERIES = (OURS, THEIRS, "null")
 _INTAKES = ("podwright_kopf", "podwright_watch")
 _RESULTS = Path(__file__).parent / "results"
-_SETS = ("smoke", "thin", "quick", "full", "start", "scale")
 
 
 @click.command()
 @click.option(
     "--set",
     "label",
-    type=click.Choice(_SETS),
+    type=click.Choice(list(SETS)),
     default="thin",
     show_default=True,
-    help="The set of workload sizes to run.",
+    help=f"The set of workload sizes to run. {'; '.join(f'{name}: {meaning}' for name, meaning in SETS.items())}.",
 )
 @click.option("--quick", is_flag=True, help="Short for --set quick: the everyday workloads.")
-@click.option("--workload", "names", multiple=True, help="Run only workloads of this name. Repeatable.")
+@click.option(
+    "--workload", "names", multiple=True, help="Run only workloads of this name, at their sizes in the set. Repeatable."
+)
 @click.option(
     "--size", "sizes", multiple=True, help="Run these sizes instead of the set's, for example 5000Nodes. Repeatable."
 )
@@ -94,14 +95,11 @@ def main(
     prepare: bool,
 ) -> None:
     """Compare Podwright with kube-scheduler on a real control plane."""
-    chosen = [
-        resized(workload, nodes, pods)
-        for workload in load()
-        if (not names or workload.name in names)
-        and (workload.size in sizes if sizes else ("quick" if quick else label) in workload.labels)
-    ]
-    if not chosen:
-        raise click.UsageError("no workload matches")
+    try:
+        workloads = choose(load(), "quick" if quick else label, names, sizes)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    chosen = [resized(workload, nodes, pods) for workload in workloads]
     modes = ("backlog", "live") if mode == "both" else (mode,)
     settings = [Settings(each == "backlog", rate if each == "live" else 0.0, fsync) for each in modes]
     plan = Plan(chosen, settings, [_series(text, pairs, arguments) for text in series], minutes)

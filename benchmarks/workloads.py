@@ -5,7 +5,7 @@ set its `$parameters`. The operation with `collectMetrics` creates the measured 
 all other operations before it. To add a workload, add it to one of the files; new objects go to `templates/`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,17 @@ class DeletePods:
     per_second: float
 
 
+SETS: Mapping[str, str] = {
+    "smoke": "each workload on few nodes",
+    "thin": "SchedulingBasic on 1,000 nodes",
+    "quick": "six everyday workloads on 500 or 1,000 nodes",
+    "full": "each workload at the sizes that a release publishes",
+    "start": "the time to the first binding in a full cluster",
+    "scale": "SchedulingBasic on 1,500 and on 15,000 nodes",
+}
+"""The sets of workload sizes. A size belongs to the sets in its `labels`."""
+
+
 Preparation = CreateNodes | CreateNamespaces | CreatePods | CreateAny
 Operation = Preparation | Churn | DeletePods
 
@@ -140,9 +151,38 @@ def load(folder: Path = _HERE / "workloads") -> list[Workload]:
     ]
 
 
+def choose(
+    workloads: Collection[Workload], label: str, names: Collection[str], sizes: Collection[str]
+) -> list[Workload]:
+    """The workloads of a set, or those of `sizes`. With `names`, only workloads of these names.
+
+    Raises ValueError, which lists what exists, for an unknown name or size, and for a name that the set lacks.
+    """
+    _check_known("workload", names, (workload.name for workload in workloads))
+    _check_known("size", sizes, (workload.size for workload in workloads if not names or workload.name in names))
+    members = [workload for workload in workloads if (workload.size in sizes if sizes else label in workload.labels)]
+    among = f"of size {', '.join(sizes)}" if sizes else f"in the set {label}"
+    for name in names:
+        if all(workload.name != name for workload in members):
+            found = "".join(f"\n  {each.title}: {_sets_of(each)}" for each in workloads if each.name == name)
+            raise ValueError(f"{name} has no size {among}. Choose another --set or --size:{found}")
+    return [workload for workload in members if not names or workload.name in names]
+
+
+def _check_known(kind: str, wanted: Collection[str], existing: Iterable[str]) -> None:
+    known = dict.fromkeys(existing)
+    for each in wanted:
+        if each not in known:
+            raise ValueError(f"no {kind} is named {each}. There are {', '.join(known)}. Sets: {', '.join(SETS)}")
+
+
+def _sets_of(workload: Workload) -> str:
+    return ", ".join(name for name in SETS if name in workload.labels) or "in no set"
+
+
 def _sizes(test: Json) -> Iterator[Workload]:
     for size in test["workloads"]:
-        reader = _Reader(test.get("defaultPodTemplatePath"), size["params"])
+        reader = _Reader(test["name"], test.get("defaultPodTemplatePath"), size["params"])
         operations = [reader.read(number, raw) for number, raw in enumerate(test["workloadTemplate"])]
         measured = [op for op in operations if isinstance(op, CreatePods) and op.prefix == MEASURED_PREFIX]
         if len(measured) != 1:
@@ -161,7 +201,8 @@ def _sizes(test: Json) -> Iterator[Workload]:
 class _Reader:
     """Parses the operations of a file for one set of parameters."""
 
-    def __init__(self, pod_template: str | None, params: Mapping[str, int]) -> None:
+    def __init__(self, workload: str, pod_template: str | None, params: Mapping[str, int]) -> None:
+        self._workload = workload
         self._pod_template = pod_template
         self._params = params
 
@@ -172,7 +213,7 @@ class _Reader:
                 return CreateNodes(
                     self._count(raw),
                     f"{_NODE_PREFIX}{number}-" if number else _NODE_PREFIX,
-                    template(raw.get("nodeTemplatePath", "node-default")),
+                    self._template(raw.get("nodeTemplatePath", "node-default")),
                     labels.get("labelKey"),
                     tuple(labels.get("labelValues", ())),
                 )
@@ -183,14 +224,14 @@ class _Reader:
                     self._count(raw),
                     MEASURED_PREFIX if raw.get("collectMetrics") else f"prepared-{number}-",
                     raw.get("namespace", "default"),
-                    template(raw.get("podTemplatePath") or self._pod_template),
+                    self._template(raw.get("podTemplatePath") or self._pod_template),
                     not raw.get("skipWaitToCompletion", False),
                     int(self._params[raw["boundToParam"].removeprefix("$")]) if "boundToParam" in raw else 0,
                 )
             case "createAny":
-                return CreateAny(tuple(map(template, raw["templatePaths"])))
+                return CreateAny(tuple(map(self._template, raw["templatePaths"])))
             case "churn":
-                templates = tuple(map(template, raw["templatePaths"]))
+                templates = tuple(map(self._template, raw["templatePaths"]))
                 return Churn(templates, raw["intervalMilliseconds"] / 1000, raw["mode"] == "create")
             case "deletePods":
                 prefix = f"prepared-{raw['createdByOperation']}-"
@@ -201,13 +242,15 @@ class _Reader:
     def _count(self, raw: Json) -> int:
         return int(self._params[raw["countParam"].removeprefix("$")] if "countParam" in raw else raw["count"])
 
-
-def template(path: str | None) -> Json:
-    """The template `templates/PATH.yaml`."""
-    if path is None:
-        raise ValueError("createPods needs podTemplatePath or defaultPodTemplatePath")
-    body: Json = yaml.safe_load((_HERE / "templates" / f"{path}.yaml").read_text())
-    return body
+    def _template(self, path: str | None) -> Json:
+        """The template `templates/PATH.yaml`."""
+        if path is None:
+            raise ValueError(f"{self._workload}: createPods needs podTemplatePath or defaultPodTemplatePath")
+        file = _HERE / "templates" / f"{path}.yaml"
+        if not file.exists():
+            raise ValueError(f"{self._workload}: template {path} is missing: there is no file {file}")
+        body: Json = yaml.safe_load(file.read_text())
+        return body
 
 
 def render_pod(body: Json, name: str, namespace: str) -> Json:

@@ -47,7 +47,7 @@ def measured(monkeypatch):
         return dict(FIGURES)
 
     monkeypatch.setattr(run_plan, "measure", measure)
-    monkeypatch.setattr(run_plan, "_prepared", lambda run, folder, binaries: run.workload)
+    monkeypatch.setattr(run_plan, "prepare", lambda workload, folder, binaries, *, backlog: workload)
     return runs
 
 
@@ -106,8 +106,7 @@ def test_resuming_makes_only_failed_and_missing_runs(measured, tmp_path):
 
 
 def test_no_run_starts_after_the_time_limit_and_the_rest_can_be_resumed(measured, tmp_path, monkeypatch):
-    clock = iter(range(0, 10_000, 30))
-    monkeypatch.setattr(run_plan.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(run_plan.time, "monotonic", lambda: 40.0 * len(measured))
     journal, failures = executed(plan(minutes=2), tmp_path)
     assert len(journal.records) == 4
     assert "--resume" in failures[0]

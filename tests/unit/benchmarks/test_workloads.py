@@ -1,7 +1,9 @@
 """The workload files are valid, and yield the objects that they describe."""
 
 import pytest
-from benchmarks.workloads import Churn, CreateNodes, CreatePods, DeletePods, load
+from benchmarks.__main__ import main
+from benchmarks.workloads import SETS, Churn, CreateNodes, CreatePods, DeletePods, choose, load
+from click.testing import CliRunner
 
 ALL = {workload.title: workload for workload in load()}
 REQUIRED = (
@@ -78,10 +80,65 @@ def test_a_capacity_in_a_template_replaces_the_default_one():
     [
         pytest.param("[{opcode: createNodes, count: 1}]", "must have collectMetrics", id="no measured pods"),
         pytest.param("[{opcode: dance}]", "unknown opcode dance", id="an unknown opcode"),
-        pytest.param("[{opcode: createPods, count: 1}]", "needs podTemplatePath", id="pods without a template"),
+        pytest.param(
+            "[{opcode: createPods, count: 1}]", "Invalid: .*needs podTemplatePath", id="pods without a template"
+        ),
+        pytest.param(
+            "[{opcode: createPods, count: 1, podTemplatePath: no-such-pod}]",
+            "Invalid: template no-such-pod is missing: there is no file .*/templates/no-such-pod.yaml",
+            id="a missing template",
+        ),
     ],
 )
 def test_an_invalid_file_is_rejected(tmp_path, operations, error):
     text = f"[{{name: Invalid, workloadTemplate: {operations}, workloads: [{{name: One, params: {{}}}}]}}]"
     with pytest.raises(ValueError, match=error):
         write(tmp_path, text)
+
+
+def titles(label="smoke", names=(), sizes=()):
+    return [workload.title for workload in choose(load(), label, names, sizes)]
+
+
+def test_each_set_has_workloads_and_each_label_is_a_set():
+    assert set().union(*(workload.labels for workload in ALL.values())) == SETS.keys()
+    assert titles("thin") == ["SchedulingBasic/1000Nodes"]
+
+
+def test_names_and_sizes_restrict_what_is_run():
+    assert titles(names=["SchedulingBasic", "StartUp"], sizes=["100Nodes", "5000Nodes_30000Pods"]) == [
+        "SchedulingBasic/100Nodes", "StartUp/5000Nodes_30000Pods"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(
+            {"names": ["Basic"]},
+            r"no workload is named Basic. There are .*SchedulingBasic, .*Sets: smoke, thin, quick, full, start, scale",
+            id="an unknown workload",
+        ),
+        pytest.param(
+            {"names": ["StartUp"], "sizes": ["7Nodes"]},
+            r"no size is named 7Nodes. There are 5000Nodes_30000Pods\.",
+            id="an unknown size",
+        ),
+        pytest.param(
+            {"names": ["StartUp"], "label": "thin"},
+            r"StartUp has no size in the set thin. Choose another --set or --size:\n  StartUp/5000Nodes_30000Pods: start",
+            id="a workload that is not in the set",
+        ),
+    ],
+)
+def test_a_wrong_choice_lists_what_exists(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        titles(**arguments)
+
+
+def test_the_command_line_explains_the_sets_and_reports_a_wrong_choice():
+    text = " ".join(CliRunner().invoke(main, ["--help"]).output.split())
+    assert all(f"{name}: {meaning}" in text for name, meaning in SETS.items())
+    done = CliRunner().invoke(main, ["--workload", "Basic"])
+    assert done.exit_code == 2
+    assert "no workload is named Basic" in done.output
