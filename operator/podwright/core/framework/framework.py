@@ -101,7 +101,7 @@ class Framework(BuiltPlugins):
     # Filter
 
     @observed("PreFilter")
-    def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterOutcome:
+    def pre_filter(self, state: CycleState, pod: PodInfo, /) -> PreFilterOutcome:
         """Runs the PreFilter plugins until one rejects the pod as UnschedulableAndUnresolvable."""
         run = caller_of(state)
         names: frozenset[str] | None = None
@@ -133,7 +133,7 @@ class Framework(BuiltPlugins):
         return PreFilterOutcome(rejection, names, tuple(sorted(narrowed_by)))
 
     @observed("Filter")
-    def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable, diagnosis: NodeDiagnosis) -> Bools:
+    def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable, diagnosis: NodeDiagnosis, /) -> Bools:
         """Runs the filters over all nodes. bool[nodes]: the nodes that pass; the rejections are added to the diagnosis as stages."""
         run = caller_of(state)
         alive = table.valid
@@ -258,7 +258,7 @@ class Framework(BuiltPlugins):
 
     @observed("PostFilter")
     def post_filter(
-        self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis
+        self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis, /
     ) -> tuple[PostFilterResult | None, Status]:
         """Runs the PostFilter plugins until one returns Success, UnschedulableAndUnresolvable or an error."""
         run = caller_of(state)
@@ -280,7 +280,7 @@ class Framework(BuiltPlugins):
     # Score
 
     @observed("PreScore")
-    def pre_score(self, state: CycleState, pod: PodInfo, feasible: Feasible) -> None:
+    def pre_score(self, state: CycleState, pod: PodInfo, feasible: Feasible, /) -> None:
         """Runs the PreScore plugins; `score` calls this. A plugin that returns Skip does not score."""
         run = caller_of(state)
         for plugin in self.pre_score_plugins:
@@ -293,7 +293,7 @@ class Framework(BuiltPlugins):
 
     @observed("Score")
     def score(
-        self, state: CycleState, pod: PodInfo, feasible: Feasible, details: dict[str, Int64s] | None = None
+        self, state: CycleState, pod: PodInfo, feasible: Feasible, details: dict[str, Int64s] | None = None, /
     ) -> Int64s:
         """int64[feasible]: the weighted sum of the scores of all plugins. Fills `details` with each plugin's normalised scores."""
         self.pre_score(state, pod, feasible)
@@ -340,7 +340,7 @@ class Framework(BuiltPlugins):
     # Reserve and permit
 
     @observed("Reserve")
-    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str, /) -> Status | None:
         """Runs the Reserve plugins. At the first failure it unreserves with all of them, and returns the failure."""
         run = caller_of(state)
         for plugin in self.reserve_plugins:
@@ -356,7 +356,7 @@ class Framework(BuiltPlugins):
         return None
 
     @observed("Unreserve")
-    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Sequence[PluginError]:
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str, /) -> Sequence[PluginError]:
         """Runs Unreserve of all Reserve plugins in reverse order, even if some fail. Returns their errors."""
         run = caller_of(state)
         faults = []
@@ -368,7 +368,7 @@ class Framework(BuiltPlugins):
         return faults
 
     @observed("Permit")
-    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, Mapping[str, float]]:
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str, /) -> tuple[Status | None, Mapping[str, float]]:
         """Runs the Permit plugins. None: approved; a rejection; or Wait, with the timeout in seconds of each plugin that waits."""
         run = caller_of(state)
         waits: dict[str, float] = {}
@@ -400,7 +400,7 @@ class Framework(BuiltPlugins):
         ]
 
     @observed_async("PreBind")
-    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, /) -> Status | None:
         """Runs the PreBind plugins that do not skip this pod. The first failure, or None."""
         for plugin in self.pre_bind_pre_flights(state, pod, node_name):
             status = await _calling(state, plugin, Point.PRE_BIND, plugin.pre_bind, state, pod, node_name)
@@ -410,7 +410,7 @@ class Framework(BuiltPlugins):
 
     @observed_async("Bind")
     async def bind(
-        self, state: CycleState, pod: PodInfo, node_name: str, annotations: Mapping[str, str]
+        self, state: CycleState, pod: PodInfo, node_name: str, annotations: Mapping[str, str], /
     ) -> Status | None:
         """Runs the Bind plugins until one does not return Skip. None: the pod is bound."""
         for plugin in self.bind_plugins:
@@ -420,7 +420,7 @@ class Framework(BuiltPlugins):
         return Status(Code.ERROR, ("no bind plugin took the pod",))
 
     @observed_async("PostBind")
-    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str, /) -> None:
         """Runs the PostBind plugins. Raises the first PluginError; the pod stays bound."""
         for plugin in self.post_bind_plugins:
             await _calling(state, plugin, Point.POST_BIND, plugin.post_bind, state, pod, node_name)

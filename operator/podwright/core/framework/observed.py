@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, TypeVarTuple, cast
 
 from podwright.core.framework.contract import call
@@ -121,27 +121,35 @@ def observed_async(name: str) -> Callable[[_Method[F, P, Awaitable[T]]], _Method
 def _if_observed(method: _Method[F, P, T], measured: Callable[..., T]) -> _Method[F, P, T]:
     """Calls `measured` in measured attempts, else `method`.
 
-    It has one signature for each number of arguments, because to pass on `*args` takes longer than some plugins do.
+    It has one signature for each number of arguments, because to pass on `*args` takes longer than some plugins do. Their names
+    differ from the method's, so the method's parameters must be positional-only. Raises TypeError.
     """
     plain: Callable[..., T] = method
 
-    def two(self: F, state: CycleState, pod: PodInfo) -> T:
+    def two(self: F, state: CycleState, pod: PodInfo, /) -> T:
         observer = state.observer
         return plain(self, state, pod) if observer is None else measured(observer, self, state, pod)
 
-    def three(self: F, state: CycleState, pod: PodInfo, third: Any) -> T:
+    def three(self: F, state: CycleState, pod: PodInfo, third: Any, /) -> T:
         observer = state.observer
         return plain(self, state, pod, third) if observer is None else measured(observer, self, state, pod, third)
 
-    def four(self: F, state: CycleState, pod: PodInfo, third: Any, fourth: Any = None) -> T:
+    def four(self: F, state: CycleState, pod: PodInfo, third: Any, fourth: Any = None, /) -> T:
         observer = state.observer
         if observer is None:
             return plain(self, state, pod, third, fourth)
         return measured(observer, self, state, pod, third, fourth)
 
     by_arguments: Mapping[int, Callable[..., T]] = {2: two, 3: three, 4: four}
-    arguments = len(signature(method).parameters) - 1
-    return cast(_Method[F, P, T], wraps(method)(by_arguments[arguments]))
+    parameters = signature(method).parameters.values()
+    if any(parameter.kind is not Parameter.POSITIONAL_ONLY for parameter in parameters):
+        raise TypeError(f"{method.__qualname__}: all parameters of an observed method must be positional-only")
+    wrapper = by_arguments.get(len(parameters) - 1)
+    if wrapper is None:
+        raise TypeError(
+            f"{method.__qualname__}: an observed method takes a state, a pod and at most two more arguments"
+        )
+    return cast(_Method[F, P, T], wraps(method)(wrapper))
 
 
 def point_name(point: Point) -> str:

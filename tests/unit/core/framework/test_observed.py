@@ -10,6 +10,7 @@ from podwright.core.cycle import schedule
 from podwright.core.framework import interface as fw
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
+from podwright.core.framework.observed import observed
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.profile import Enabled, PluginSet, Profile
 from podwright.core.framework.status import SKIP, unschedulable
@@ -19,6 +20,24 @@ from podwright.simulator.world import World
 from support.objects.builders import make_node, make_pod
 
 POD = parse_pod(make_pod("p"))
+
+
+def test_an_observed_method_with_parameters_that_have_keywords_is_refused():
+    def pre_filter(self, state, pod):
+        """Not positional-only."""
+
+    with pytest.raises(TypeError, match="pre_filter: all parameters of an observed method must be positional-only"):
+        observed("PreFilter")(pre_filter)
+
+
+def test_an_observed_method_with_too_many_parameters_is_refused():
+    def score(self, state, pod, feasible, details, more, /):
+        """Five arguments."""
+
+    with pytest.raises(
+        TypeError, match="score: an observed method takes a state, a pod and at most two more arguments"
+    ):
+        observed("Score")(score)
 
 
 class Recorder(Observer):
