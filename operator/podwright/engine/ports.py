@@ -1,18 +1,20 @@
 """The ports: what the engine needs from the outside. `podwright.kube` implements them; tests bring fakes.
 
-All calls but those of `Cluster` (core/framework/interface.py) return at once. Their requests are sent later, after Bindings.
+All calls but those of `Cluster` (core/framework/interface.py) and `PodReader` return at once. Their requests are sent later, after Bindings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from podwright.core.framework.interface import Cluster
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PLUGINS_API, WORKLOAD_API, PodGroup
 from podwright.engine.metrics.metrics import Metrics
+
+T = TypeVar("T")
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
@@ -132,13 +134,24 @@ class Evictor(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+class PodReader(Protocol):
+    """Reads pods back whose Binding failed or was not confirmed."""
+
+    async def read(self, pod: PodInfo, parse: Callable[[Mapping[str, Any] | None], T]) -> T:
+        """What `parse` makes of the object that has the pod's name now, or of None if there is none.
+
+        Any error is retried, one that `parse` raises too: without an answer the pod would be neither in the queue nor on its node.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """All ports. The engine hands them to each of its parts."""
 
     cluster: Cluster
+    pods: PodReader
     recorder: Recorder
     status: StatusWriter
     evictor: Evictor
     groups: GroupWriter = field(default_factory=NoGroups)
-    metrics: Metrics = field(kw_only=True)
+    metrics: Metrics

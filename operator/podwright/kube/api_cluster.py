@@ -1,22 +1,33 @@
 """The `Cluster` of plugins (core/framework/interface.py) on the API server: reads, updates, waits and Bindings.
 
 Unlike everything else in kube/, it is called by plugins. Reads and updates are sent once; kube/write/bindings retries Bindings.
+`RetryingPodReader` retries reads, for the engine.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from podwright.core.framework.interface import ClusterError, ClusterTimeoutError
+from podwright.core.framework.interface import Cluster, ClusterError, ClusterTimeoutError
 from podwright.core.objects.pod import PodInfo
 from podwright.kube.client.errors import ApiError, is_not_found
 from podwright.kube.client.http import Http
+from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import BY_KIND, Resource
 from podwright.kube.write.bindings import Binder
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
 POLL_SECONDS: Final = 0.5
+READ_RETRY: Final = RetryPolicy(
+    shortest=0.2, longest=5.0, longest_retry_after=0.0, retries=lambda error: isinstance(error, Exception)
+)
+"""Every error is retried. Only cancellation ends it."""
 
 
 class ApiCluster:
@@ -59,6 +70,28 @@ class ApiCluster:
         except TimeoutError:
             message = f"{kind} {namespace}/{name}: not as expected after {timeout:g} s"
             raise ClusterTimeoutError(message) from None
+
+
+class RetryingPodReader:
+    """Implements `PodReader`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def read(self, pod: PodInfo, parse: Callable[[Mapping[str, Any] | None], T]) -> T:
+        """See PodReader. Only the first error is logged."""
+        reported = False
+
+        def report(error: BaseException) -> None:
+            nonlocal reported
+            if not reported:
+                reported = True
+                log.warning("pod %s: cannot read it back yet: %s", pod.key, str(error) or repr(error))
+
+        async def attempt() -> T:
+            return parse(await self._cluster.get("Pod", pod.name, pod.namespace))
+
+        return await READ_RETRY.run(attempt, on_retry=report)
 
 
 def _resource(kind: str) -> Resource:

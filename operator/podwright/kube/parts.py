@@ -22,7 +22,7 @@ from podwright.engine.engine import Engine, EngineOptions
 from podwright.engine.metrics.metrics import EVENTS_DROPPED, Metrics
 from podwright.engine.ports import Ports
 from podwright.engine.state import Sources
-from podwright.kube.api_cluster import ApiCluster
+from podwright.kube.api_cluster import ApiCluster, RetryingPodReader
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.client.http import Http
 from podwright.kube.options import Options
@@ -86,8 +86,10 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     def reason_not_to_bind(pod: PodInfo, node_name: str) -> str:
         return engine.reason_not_to_bind(pod, node_name)
 
+    cluster = ApiCluster(http, reason_not_to_bind)
     ports = Ports(
-        cluster=ApiCluster(http, reason_not_to_bind),
+        cluster=cluster,
+        pods=RetryingPodReader(cluster),
         recorder=events,
         status=pod_status,
         evictor=evictor,

@@ -17,6 +17,7 @@ from podwright.engine.engine import Engine, EngineOptions
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.ports import Ports, Regarding, Verdict
 from podwright.engine.state import Sources
+from podwright.kube.api_cluster import RetryingPodReader
 from support.objects.builders import make_node, make_pod
 
 OURS = "podwright"
@@ -134,7 +135,15 @@ class Rig:
         self.evictor = evictor or FakeEvictor()
         self.groups = FakeGroups()
         metrics = Metrics(lambda: self.now)
-        self.ports = Ports(self.cluster, self.recorder, self.status, self.evictor, self.groups, metrics=metrics)
+        self.ports = Ports(
+            cluster=self.cluster,
+            pods=RetryingPodReader(self.cluster),
+            recorder=self.recorder,
+            status=self.status,
+            evictor=self.evictor,
+            groups=self.groups,
+            metrics=metrics,
+        )
         sources = Sources(lambda: self.now, lambda: self.now, lambda _n: 0)
         classes = {**PLUGINS, **(plugins or {})}
         self.engine = Engine(classes, Features(gates), self.ports, sources, EngineOptions(**options))

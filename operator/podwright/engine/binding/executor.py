@@ -67,7 +67,7 @@ class BindingExecutor:
         self._status = ports.status
         self._metrics = ports.metrics
         self._cycles = binding_cycles
-        self._reader = ReadBack(ports.cluster)
+        self._reader = ReadBack(ports.pods)
         self._unconfirmed = UnconfirmedBindings(state, self._reader, assigned)
         self.checks = BoundNodeChecks(state.cache, ports.recorder)
         self._effects = OutcomeEffects(state, ports, failures, assigned, self.checks, self._unconfirmed)

@@ -1,54 +1,42 @@
 """Reading pods back: what became of a Binding is never guessed, but read from the API server.
 
-`ReadBack` reads one pod until there is an answer. `UnconfirmedBindings` holds the pods that we have bound and that the watch has
+`ReadBack` reads one pod; the port retries until there is an answer. `UnconfirmedBindings` holds the pods that we have bound and that the watch has
 not shown on their node yet; if it takes too long, they are read back too.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-from podwright.core.framework.interface import Cluster
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
+from podwright.engine.ports import PodReader
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
 
 CONFIRM_SECONDS: Final = 30.0
 """How long the watch may take to confirm a Binding before the pod is read back."""
-PAUSE_SECONDS: Final = (0.2, 5.0)
-"""The shortest and the longest pause between two attempts to read a pod. The pause doubles."""
 
 
 class ReadBack:
     """See the module."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, pods: PodReader) -> None:
+        self._pods = pods
 
     async def read(self, pod: PodInfo) -> PodInfo | None:
-        """The pod as the API server has it; None if it is gone or another pod has its name. Retries until there is an answer.
+        """The pod as the API server has it; None if it is gone or another pod has its name. Never raises: see PodReader."""
 
-        Any error is retried: without an answer the pod would be neither in the queue nor on its node.
-        """
-        shortest, longest = PAUSE_SECONDS
-        pause = shortest
-        while True:
-            try:
-                raw = await self._cluster.get("Pod", pod.name, pod.namespace)
-                return None if raw is None or raw["metadata"].get("uid") != pod.uid else _parsed(raw, pod)
-            except Exception as error:  # noqa: BLE001 -- the pod would be lost between queue and node
-                if pause == shortest:
-                    log.warning("pod %s: cannot read it back yet: %s", pod.key, str(error) or repr(error))
-            await asyncio.sleep(pause)
-            pause = min(longest, 2 * pause)
+        def parse(raw: Mapping[str, Any] | None) -> PodInfo | None:
+            return None if raw is None or raw["metadata"].get("uid") != pod.uid else _parsed(raw, pod)
+
+        return await self._pods.read(pod, parse)
 
 
 class UnconfirmedBindings:

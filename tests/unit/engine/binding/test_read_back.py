@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, Action, ClusterEvent, EventHint
 from podwright.core.framework.interface import ClusterError, EnqueueExtensions, PermitPlugin, Plugin
 from podwright.core.framework.status import Code, Status
-from podwright.engine.binding import read_back
 from podwright.engine.ports import SCHEDULER_ERROR
+from podwright.kube import api_cluster
 from support.engine.kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
+
+SHORT_PAUSES = replace(api_cluster.READ_RETRY, shortest=0.01, longest=0.01)
 
 
 class TestReadBack:
@@ -94,7 +97,7 @@ class TestReadBack:
             assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/next to a"]
 
     async def test_a_pod_stays_assumed_until_the_api_server_answers(self, monkeypatch):
-        monkeypatch.setattr(read_back, "PAUSE_SECONDS", (0.01, 0.01))
+        monkeypatch.setattr(api_cluster, "READ_RETRY", SHORT_PAUSES)
         rig = Rig()
         rig.node("a")
         rig.cluster.outcomes = [ClusterError("timeout")]
@@ -113,7 +116,7 @@ class TestReadBack:
         ],
     )
     async def test_reading_back_is_retried_after_any_error(self, monkeypatch, trouble):
-        monkeypatch.setattr(read_back, "PAUSE_SECONDS", (0.01, 0.01))
+        monkeypatch.setattr(api_cluster, "READ_RETRY", SHORT_PAUSES)
         rig = Rig()
         rig.node("a")
         rig.cluster.outcomes = [ClusterError("timeout")]
@@ -176,7 +179,7 @@ class TestReadBack:
             assert len(rig.engine.binding_cycles) == 0
 
     async def test_pods_that_are_being_read_back_count_against_the_limit(self, monkeypatch):
-        monkeypatch.setattr(read_back, "PAUSE_SECONDS", (0.01, 0.01))
+        monkeypatch.setattr(api_cluster, "READ_RETRY", SHORT_PAUSES)
         rig = Rig(bindings_at_once=2)
         rig.node("a")
         rig.cluster.outcomes = [ClusterError("timeout")] * 2
@@ -189,7 +192,7 @@ class TestReadBack:
             assert {name for name, _ in rig.cluster.bound} == {f"p{number}" for number in range(5)}
 
     async def test_a_pod_that_the_watch_confirms_while_it_is_read_back_counts_as_bound(self, monkeypatch):
-        monkeypatch.setattr(read_back, "PAUSE_SECONDS", (0.01, 0.01))
+        monkeypatch.setattr(api_cluster, "READ_RETRY", SHORT_PAUSES)
         rig = Rig()
         rig.node("a")
         rig.cluster.outcomes = [ClusterError("timeout")]
