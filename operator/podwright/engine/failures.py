@@ -33,7 +33,7 @@ REPEAT_SECONDS: Final = 300.0
 MEMBER_EVENTS: Final = 200
 MEMBER_EVENTS_PER_SECOND: Final = 1.0
 """How many events about waiting groups their members may get at once, and how many more each second. Events of the groups, and of
-members that fitted on no node, do not count."""
+the first members of a group that fit on no node, do not count."""
 
 
 class Failures:
@@ -72,9 +72,11 @@ class Failures:
         """The group was not placed. If it preempts, all its members wait for the victims."""
         self._record_group(members, decision)
         nominations = {} if decision.preemption is None else decision.preemption.nominations
+        cause = (without_counts(decision.message), decision.plugins)
+        first = not any(member.reported and cause in member.reported for member in members)
         for member in members:
             nominated = nominations.get(member.uid, "")
-            self._reject_member(member, decision, nominated, self._clock() - started)
+            self._reject_member(member, decision, nominated, self._clock() - started, cause, urgent=first)
         if decision.preemption is not None:
             pods = [member.pod for member in members if self._queue.get(member.uid) is member]
             self._preemptions.carry_out_gang(framework, pods, decision.preemption)
@@ -89,19 +91,27 @@ class Failures:
             note = without_counts(decision.message)
             self._recorder.record(regarding, "Warning", "FailedScheduling", "Scheduling", note)
 
-    def _reject_member(self, queued: QueuedPod, decision: GangRejection, nominated: str, seconds: float) -> None:
+    def _reject_member(
+        self,
+        queued: QueuedPod,
+        decision: GangRejection,
+        nominated: str,
+        seconds: float,
+        cause: Hashable,
+        *,
+        urgent: bool,
+    ) -> None:
         """A member that fitted on no node reports why; the others report why the group was not placed.
 
-        Which members these are differs from attempt to attempt, so the cause of the event is that of the group.
+        Which members these are differs from attempt to attempt, so the cause of the event is that of the group. `urgent`: no member
+        has reported this cause yet, so the event of one that fitted on no node does not wait.
         """
         own = decision.attempts.get(queued.uid)
-        cause: Hashable = (without_counts(decision.message), decision.plugins)
         message, plugins, pending = decision.message, decision.plugins, decision.pending_plugins
         if isinstance(own, Rejection):
             message, plugins, pending = own.message, plugins | own.status_plugins, own.pending_plugins
-        self.reject_by(
-            queued, message, plugins, seconds, pending, nominated, cause=cause, own=isinstance(own, Rejection)
-        )
+        urgent = urgent and isinstance(own, Rejection)
+        self.reject_by(queued, message, plugins, seconds, pending, nominated, cause=cause, urgent=urgent)
 
     def drop(self, queued: QueuedPod) -> None:
         """We no longer schedule the pod: it leaves the queue and its group, and its nomination ends."""
@@ -122,18 +132,18 @@ class Failures:
         nominated: str = "",
         *,
         cause: Hashable | None = None,
-        own: bool = True,
+        urgent: bool = True,
     ) -> None:
         """These plugins rejected the pod before a node was chosen. Its nomination becomes `nominated`; empty ends it.
 
         `cause`: no event of the same cause follows within `REPEAT_SECONDS`, and later ones repeat the first one's text. None: each
-        call is an event. Unless it is the pod's `own`, the event is left to a later attempt while many groups wait.
+        call is an event. Unless it is `urgent`, the event is left to a later attempt while many groups wait.
         """
         self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
         self._queue.reject(queued, plugins, pending)
         if self._queue.get(queued.uid) is queued:
             self._nominate(queued.pod, nominated)
-            self._publish(queued, REASON_UNSCHEDULABLE, message, nominated, cause=cause, own=own)
+            self._publish(queued, REASON_UNSCHEDULABLE, message, nominated, cause=cause, urgent=urgent)
 
     def reject_node(self, queued: QueuedPod, status: Status, seconds: float, *, permit_over: bool) -> None:
         """A plugin rejected the chosen node in Reserve or Permit, or with `permit_over` in PreBind or Bind.
@@ -177,7 +187,7 @@ class Failures:
         nominated: str | None,
         *,
         cause: Hashable | None = None,
-        own: bool = True,
+        urgent: bool = True,
     ) -> bool:
         """False if the event was skipped: see `reject_by`."""
         self._status.write(queued.pod, Verdict(reason, message), nominated)  # skips what the status says already
@@ -187,7 +197,7 @@ class Failures:
         else:
             now, recent = queued.timestamp, queued.reported or {}
             note, recorded_at = recent.get(cause, (without_counts(message), -inf))
-            if now < recorded_at + REPEAT_SECONDS or not (own or self._member_events.take()):
+            if now < recorded_at + REPEAT_SECONDS or not (urgent or self._member_events.take()):
                 return False
             queued.reported = {key: event for key, event in recent.items() if now < event[1] + 2 * REPEAT_SECONDS}
             queued.reported[cause] = note, now

@@ -241,8 +241,9 @@ class TestEvents:
         async with deciding(rig):
             await advance(rig, 0)
             assert len(reported(rig)) == gangs + MEMBER_EVENTS
-            for _ in range(5):
+            for cpu in range(5):  # the member that fits on no node is another one each time
                 await advance(rig, 50)
+                rig.node("n0", allocatable={"cpu": str(cpu)})
                 rig.engine.activate_all()
                 await settle()
             assert len(reported(rig)) == gangs + MEMBER_EVENTS + 250 * MEMBER_EVENTS_PER_SECOND
