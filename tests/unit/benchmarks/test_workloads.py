@@ -106,9 +106,8 @@ def test_each_set_has_workloads_and_each_label_is_a_set():
 
 
 def test_names_and_sizes_restrict_what_is_run():
-    assert titles(names=["SchedulingBasic", "StartUp"], sizes=["100Nodes", "5000Nodes_30000Pods"]) == [
-        "SchedulingBasic/100Nodes", "StartUp/5000Nodes_30000Pods"
-    ]  # fmt: skip
+    assert titles(names=["StartUp", "TopologySpreading"]) == ["StartUp/100Nodes", "TopologySpreading/100Nodes"]
+    assert titles(names=["StartUp"], sizes=["5000Nodes_30000Pods"]) == ["StartUp/5000Nodes_30000Pods"]
 
 
 @pytest.mark.parametrize(
@@ -121,12 +120,12 @@ def test_names_and_sizes_restrict_what_is_run():
         ),
         pytest.param(
             {"names": ["StartUp"], "sizes": ["7Nodes"]},
-            r"no size is named 7Nodes. There are 5000Nodes_30000Pods\.",
+            r"no size is named 7Nodes. There are 100Nodes, 5000Nodes_30000Pods\.",
             id="an unknown size",
         ),
         pytest.param(
             {"names": ["StartUp"], "label": "thin"},
-            r"StartUp has no size in the set thin. Choose another --set or --size:\n  StartUp/5000Nodes_30000Pods: start",
+            r"StartUp has no size in the set thin. Choose another --set or --size:\n  StartUp/100Nodes: smoke\n",
             id="a workload that is not in the set",
         ),
     ],
