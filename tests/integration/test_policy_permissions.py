@@ -1,0 +1,82 @@
+"""Who may write SchedulerPolicies, and with what content: the roles and the admission policy of manifests/ on the real API server."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+import yaml
+
+from podwright.testing import KubectlError, wait_until
+from support.control_plane import operator_process as kit
+
+BOUNDS = kit.BASE.parent / "admission" / "bounded-policies.yaml"
+READ, WRITE = ("get", "list", "watch"), ("create", "update", "patch", "delete")
+
+
+@pytest.fixture
+def cluster(control_plane):
+    kit.install(control_plane)
+    return control_plane
+
+
+@pytest.fixture
+def bounded(cluster):
+    """The cluster with the example of an admission policy."""
+    cluster.apply(BOUNDS)
+    yield cluster
+    cluster.kubectl("delete", "-f", str(BOUNDS))
+
+
+def dry_run(cluster, **spec) -> str:
+    """The error of creating this policy; empty if the API server accepts it."""
+    raw = {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": "p"}, "spec": spec}
+    try:
+        cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(raw))
+    except KubectlError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("role", "label", "verbs"),
+    [
+        pytest.param("podwright-policy-viewer", "aggregate-to-view", READ, id="the viewer reads"),
+        pytest.param("podwright-policy-editor", "aggregate-to-admin", READ + WRITE, id="the editor reads and writes"),
+    ],
+)
+def test_a_role_grants_exactly_its_verbs(cluster, namespace, role, label, verbs):
+    kubeconfig = cluster.service_account_kubeconfig(namespace, "someone")
+    binding = f"policies-{uuid.uuid4().hex[:8]}"
+    cluster.kubectl(
+        *("create", "clusterrolebinding", binding, f"--clusterrole={role}", f"--serviceaccount={namespace}:someone")
+    )
+
+    def may(verb: str) -> bool:
+        try:
+            return cluster.kubectl("auth", "can-i", verb, "schedulerpolicies", kubeconfig=kubeconfig).strip() == "yes"
+        except KubectlError:  # kubectl exits with 1 for "no"
+            return False
+
+    try:
+        wait_until(lambda: may("get"), 20, "the role takes effect")
+        assert tuple(verb for verb in READ + WRITE if may(verb)) == verbs
+        labels = cluster.client.get(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}")["metadata"]["labels"]
+        assert labels[f"rbac.authorization.k8s.io/{label}"] == "true"
+    finally:
+        cluster.kubectl("delete", "clusterrolebinding", binding)
+
+
+def test_the_example_of_an_admission_policy_bounds_policies(bounded):
+    def custom(**plugins):
+        return {"strategy": {"type": "Custom"}, "plugins": plugins}
+
+    wait_until(lambda: dry_run(bounded, precedence=101), 30, "the admission policy takes effect")
+    assert "spec.precedence must be from 0 to 100" in dry_run(bounded, precedence=101)
+    assert "must be podwright or start with team-" in dry_run(bounded, schedulerName="default-scheduler")
+    off = {"disabled": [{"name": "*"}]}
+    for point in ("multiPoint", "preFilter", "filter", "reserve", "bind"):
+        assert "may only change preScore and score" in dry_run(bounded, **custom(**{point: off}))
+    assert "may only enable" in dry_run(bounded, **custom(score={"enabled": [{"name": "Random"}]}))
+    assert dry_run(bounded, **custom(score={"enabled": [{"name": "ImageLocality"}], **off}, preScore=off)) == ""
+    assert dry_run(bounded, schedulerName="team-a", precedence=100) == ""
