@@ -27,9 +27,9 @@ from podwright.kube.background import BackgroundTasks
 from podwright.kube.client.http import Http
 from podwright.kube.options import Options
 from podwright.kube.pod_groups.foreign_pod_lister import ForeignPodLister
+from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
 from podwright.kube.pod_groups.phases import PodGroupPhases
 from podwright.kube.pod_groups.served_apis import ServedPodGroupApis
-from podwright.kube.pod_groups.status import PodGroupStatusWriter
 from podwright.kube.policies import PolicyController
 from podwright.kube.watch.newly_served import NewlyServedNames
 from podwright.kube.watch.pending_audit import PendingAudit

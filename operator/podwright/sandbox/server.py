@@ -18,7 +18,7 @@ from podwright.sandbox.errors import ApiError, bad_request, unsupported_media
 from podwright.sandbox.kinds import Kind, Obj
 from podwright.sandbox.selectors import Selection, selection
 from podwright.sandbox.store import Entry, Key
-from podwright.sandbox.watches import Watch
+from podwright.sandbox.watch_stream import Watch
 
 BODY_LIMIT = 3 * 1024 * 1024
 SNAPSHOTS = 64  # paged lists that can be continued

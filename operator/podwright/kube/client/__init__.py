@@ -4,5 +4,5 @@
 * `errors`: every error and its predicates; `retry`: the retry policy; `pages`: lists in pages.
 * `credentials`: who we are, kept fresh; `kubeconfig`: where they are found.
 * `access`: what is served, and what RBAC allows.
-* `media_types`, `objects`, `times`: formats of the API; `metrics`: requests counted as client-go does.
+* `media_types`, `object_metadata`, `times`: formats of the API; `metrics`: requests counted as client-go does.
 """

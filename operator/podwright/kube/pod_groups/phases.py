@@ -18,7 +18,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod_group import GROUP_LABEL, OLD_GROUP_LABEL, PLUGINS_API, PodGroup, group_of
 from podwright.engine.engine import Engine
 from podwright.kube.client.times import rfc3339
-from podwright.kube.pod_groups.status import PodGroupStatusWriter
+from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
 from podwright.kube.watch.reflector import Holding
 
 COLLECT_SECONDS: Final = 0.5

@@ -20,9 +20,9 @@ from podwright.core.objects.pod_group import APIS, KIND, PLUGINS_API, PLUGINS_KI
 from podwright.engine.engine import Engine
 from podwright.kube.client import access
 from podwright.kube.client.http import Http
-from podwright.kube.client.objects import conditions_of
+from podwright.kube.client.object_metadata import conditions_of
 from podwright.kube.kinds import CRD, PLUGINS_POD_GROUPS, POD_GROUPS, Resource
-from podwright.kube.pod_groups.status import PodGroupStatusWriter, was_scheduled
+from podwright.kube.pod_groups.group_status import PodGroupStatusWriter, was_scheduled
 from podwright.kube.watch.reflector import Reflector
 
 log = logging.getLogger(__name__)

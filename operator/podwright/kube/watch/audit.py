@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.client.media_types import METADATA_LIST
-from podwright.kube.client.objects import resource_version
+from podwright.kube.client.object_metadata import resource_version
 from podwright.kube.kinds import Resource
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from podwright.core.framework.interface import ClusterError
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON, METADATA_LIST
-from podwright.kube.client.objects import resource_version
+from podwright.kube.client.object_metadata import resource_version
 from podwright.kube.client.pages import list_objects
 from podwright.kube.kinds import POD
 from podwright.kube.watch.selectors import pending_pods_of

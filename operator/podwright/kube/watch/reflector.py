@@ -22,7 +22,7 @@ from podwright.core.framework.interface import ClusterError
 from podwright.kube.client.errors import ApiError, is_expired, status_of
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON
-from podwright.kube.client.objects import resource_version
+from podwright.kube.client.object_metadata import resource_version
 from podwright.kube.client.pages import list_pages
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import Resource

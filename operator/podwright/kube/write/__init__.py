@@ -2,7 +2,7 @@
 
 * `bindings`: a Binding, retried until its outcome is known.
 * `work_queue`: writes by object, as client-go's workqueue; `queued_status`: the base of status writers on it.
-* `pod_status`: the condition PodScheduled and the nominated node (kube/pod_groups/status writes pod groups).
+* `pod_status`: the condition PodScheduled and the nominated node (kube/pod_groups/group_status writes pod groups).
 * `events`: events of events.k8s.io/v1, repeated ones as series.
 * `eviction`: preemption's victims, marked and deleted.
 """

@@ -2,7 +2,7 @@
 
 A subclass computes the patch from what the status is known to say, so that nothing is written twice. A failed write is retried
 as long as that can help and the object exists; a refusal that lasts is logged and dropped. Subclasses: `write.pod_status`,
-`pod_groups.status`.
+`pod_groups.group_status`.
 """
 
 from __future__ import annotations

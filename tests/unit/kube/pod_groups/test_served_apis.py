@@ -11,8 +11,8 @@ from podwright.core.framework.features import AUTOMATIC, Features
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
 from podwright.kube.pod_groups import served_apis as module
+from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
 from podwright.kube.pod_groups.served_apis import GroupSink, ServedPodGroupApis
-from podwright.kube.pod_groups.status import PodGroupStatusWriter
 from support.engine.kit import Rig, ours
 from support.http.kit import api, says
 from support.objects.builders import make_pod_group

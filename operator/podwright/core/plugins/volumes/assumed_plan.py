@@ -21,7 +21,7 @@ from podwright.core.objects.volumes import (
     mapping_at,
 )
 from podwright.core.plugins.volumes.matching import Binding, Plan
-from podwright.core.plugins.volumes.node_affinity import affinity_on
+from podwright.core.plugins.volumes.volume_node_affinity import affinity_on
 from podwright.core.state.object_store import Object, key_of
 from podwright.core.state.volumes.assumed import AssumedObjects, version_of
 

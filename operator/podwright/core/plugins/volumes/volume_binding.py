@@ -47,7 +47,7 @@ from podwright.core.objects.volumes import (
 from podwright.core.plugins.volumes import hints as _volume_hints
 from podwright.core.plugins.volumes.assumed_plan import AssumedPlan, BindingError
 from podwright.core.plugins.volumes.matching import NO_MATCH, NO_SPACE, Plan, UnboundClaims
-from podwright.core.plugins.volumes.node_affinity import affinity_mask, affinity_on
+from podwright.core.plugins.volumes.volume_node_affinity import affinity_mask, affinity_on
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 

@@ -1,53 +1,16 @@
-import numpy as np
 import pytest
 
-from podwright.core.framework.args import ArgsError, decode_args
-from podwright.core.framework.cluster_events import Hint
-from podwright.core.framework.interface import CycleState, Feasible
+from podwright.core.framework.interface import CycleState
 from podwright.core.framework.status import SKIP, Code
-from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
-from podwright.core.plugins.affinity.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
-from support.objects.builders import make_namespace, make_node, make_pod
+from podwright.core.plugins.affinity.inter_pod_affinity import InterPodAffinity
+from support.objects.builders import make_namespace
 from support.plugins.kit import build, make_cache, pending
+from support.plugins.pod_affinity import HOSTNAME, NODES, ZONE, away, near, rules, running, term
 
-HOSTNAME = "kubernetes.io/hostname"
-ZONE = "zone"
 AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-
-
-def term(key=ZONE, app="x", **more):
-    return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}, **more}
-
-
-def near(*terms, **weighted):
-    return {"affinity": {"podAffinity": rules(terms, **weighted)}}
-
-
-def away(*terms, **weighted):
-    return {"affinity": {"podAntiAffinity": rules(terms, **weighted)}}
-
-
-def rules(terms, weight=None):
-    if weight is None:
-        return {REQUIRED: list(terms)}
-    return {PREFERRED: [{"weight": weight, "podAffinityTerm": each} for each in terms]}
-
-
-def node(name, zone=None):
-    return make_node(name, labels={HOSTNAME: name, **({} if zone is None else {ZONE: zone})})
-
-
-def running(name, on, app="x", namespace="default", spec=None, **more):
-    return make_pod(name, namespace=namespace, labels={"app": app}, node=on, spec=spec, **more)
-
-
-NODES = [node("a1", "a"), node("a2", "a"), node("b1", "b"), node("none")]
-"""Two nodes in zone a, one in b, and one in no zone."""
 
 
 def verdicts(plugin, pod, state=None):
@@ -67,19 +30,6 @@ def verdicts(plugin, pod, state=None):
             assert (status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE) == (status.message == AFFINITY)
         found[name] = "" if status is None else status.message
     return found
-
-
-def scores(plugin, pod, only=None):
-    """Normalised scores by node name; None for Skip."""
-    cache, state = plugin.handle.cache, CycleState()
-    slots = [info.slot for name, info in cache.nodes.items() if only is None or name in only]
-    feasible = Feasible(cache.table, np.array(slots, np.intp))
-    if plugin.pre_score(state, pod, feasible) is SKIP:
-        return None
-    raw = plugin.score_all(state, pod, feasible)
-    assert raw.tolist() == [plugin.score(state, pod, cache.node_at(slot)) for slot in slots]
-    normal = np.broadcast_to(plugin.normalize(state, pod, raw, feasible), len(slots)).tolist()
-    return {cache.table.names[slot]: score for slot, score in zip(slots, normal, strict=True)}
 
 
 def passing(found):
@@ -286,10 +236,9 @@ def test_terminating_pods_still_count():
     assert passing(verdicts(plugin, pending(spec=near(term())))) == {"a1", "a2"}
 
 
-def test_the_plugin_skips_a_plain_pod_among_plain_pods():
+def test_the_filter_skips_a_plain_pod_among_plain_pods():
     plugin = build(InterPodAffinity, make_cache(NODES, [running("p", "a1")]))
     assert verdicts(plugin, pending(labels={"app": "x"})) is None
-    assert scores(plugin, pending(labels={"app": "x"})) is None
 
 
 def test_the_filter_sees_dry_runs_and_the_original_state_does_not_change():
@@ -333,173 +282,3 @@ def test_a_dry_run_removes_a_pod_once_if_two_terms_share_a_key():
     assert verdicts(plugin, pod, state) == {"a1": "", "a2": "", "b1": AFFINITY, "none": AFFINITY}
     plugin.remove_pod(state, pod, cache.nodes["a2"].pods["default/q"], cache.nodes["a2"])
     assert verdicts(plugin, pod, state) == {"a1": "", "a2": "", "b1": "", "none": AFFINITY}
-
-
-@pytest.mark.parametrize(
-    "placed, spec, args, expected",
-    [
-        pytest.param(
-            [running("p", "a1")],
-            near(term(), weight=10),
-            None,
-            {"a1": 100, "a2": 100, "b1": 0, "none": 0},
-            id="its preference for a zone",
-        ),
-        pytest.param(
-            [running("p", "a1")],
-            away(term(HOSTNAME), weight=10),
-            None,
-            {"a1": 0, "a2": 100, "b1": 100, "none": 100},
-            id="its preference against a node",
-        ),
-        pytest.param(
-            [running("p", "a1"), running("q", "a2"), running("r", "b1")],
-            near(term(), weight=10),
-            None,
-            {"a1": 100, "a2": 100, "b1": 50, "none": 0},
-            id="each matching pod counts",
-        ),
-        pytest.param(
-            [running("p", "a1"), running("q", "b1", "y"), running("r", "b1", "y"), running("s", "none", "y")],
-            {"affinity": {"podAffinity": rules([term()], 6), "podAntiAffinity": rules([term(HOSTNAME, "y")], 1)}},
-            None,
-            {"a1": 100, "a2": 100, "b1": 0, "none": 12},
-            id="preferences for and against are summed, and the result is truncated",
-        ),
-        pytest.param(
-            [running("p", "a1", "y", spec=near(term(), weight=10))],
-            {},
-            None,
-            {"a1": 100, "a2": 100, "b1": 0, "none": 0},
-            id="a placed pod's preference for it",
-        ),
-        pytest.param(
-            [running("p", "a1", "y", spec=away(term(), weight=10))],
-            {},
-            None,
-            {"a1": 0, "a2": 0, "b1": 100, "none": 100},
-            id="a placed pod's preference against it",
-        ),
-        pytest.param(
-            [running("p", "a1", "y", spec=near(term()))],
-            {},
-            None,
-            {"a1": 100, "a2": 100, "b1": 0, "none": 0},
-            id="the required affinity of a placed pod weighs 1",
-        ),
-        pytest.param(
-            [running("p", "a1", "y", spec=near(term())), running("q", "b1", "y", spec=near(term(), weight=10))],
-            {},
-            {"hardPodAffinityWeight": 5},
-            {"a1": 50, "a2": 50, "b1": 100, "none": 0},
-            id="required affinity of a placed pod weighs hardPodAffinityWeight",
-        ),
-        pytest.param(
-            [running("p", "a1", "y", spec=near(term()))],
-            {},
-            {"hardPodAffinityWeight": 0},
-            None,
-            id="required affinity of a placed pod can weigh nothing",
-        ),
-        pytest.param(
-            [running("p", "a1", "y", spec=away(term(app="z")))],
-            {},
-            None,
-            None,
-            id="required anti-affinity does not score",
-        ),
-        pytest.param([running("p", "none")], near(term(), weight=1), None, None, id="a matching pod in no zone"),
-        pytest.param(
-            [running("p", "a1", "y", spec=near(term(), weight=10))],
-            {},
-            {"ignorePreferredTermsOfExistingPods": True},
-            None,
-            id="preferences of placed pods are ignored",
-        ),
-        pytest.param(
-            [running("p", "a1", "y", spec=near(term(), weight=10))],
-            near(term(app="nobody"), weight=1),
-            {"ignorePreferredTermsOfExistingPods": True},
-            {"a1": 100, "a2": 100, "b1": 0, "none": 0},
-            id="preferences of placed pods count for a pod with own preferences",
-        ),
-        pytest.param(
-            [running("p", "a1"), running("q", "a2", "y", spec=away(term(), weight=10))],
-            near(term(), weight=10),
-            None,
-            {"a1": 0, "a2": 0, "b1": 0, "none": 0},
-            id="preferences that cancel out do not skip the plugin",
-        ),
-    ],
-)
-def test_scores(placed, spec, args, expected):
-    plugin = build(InterPodAffinity, make_cache(NODES, placed), args)
-    assert scores(plugin, pending(labels={"app": "x"}, spec=spec)) == expected
-
-
-def test_scores_are_normalised_over_feasible_nodes():
-    placed = [running("p", "a1"), running("q", "b1"), running("r", "b1")]
-    plugin = build(InterPodAffinity, make_cache(NODES, placed))
-    pod = pending(spec=near(term(), weight=10))
-    assert scores(plugin, pod) == {"a1": 50, "a2": 50, "b1": 100, "none": 0}
-    assert scores(plugin, pod, {"a1", "b1"}) == {"a1": 0, "b1": 100}
-    assert scores(plugin, pod, {"a1", "a2"}) == {"a1": 0, "a2": 0}
-
-
-@pytest.mark.parametrize("weight", [-1, 101])
-def test_a_weight_out_of_range_is_refused(weight):
-    with pytest.raises(ArgsError) as caught:
-        decode_args(InterPodAffinityArgs, {"hardPodAffinityWeight": weight}, "args")
-    problem = f"Invalid value: {weight}: not in valid range [0, 100]"
-    assert caught.value.problems == (("args.hardPodAffinityWeight", problem),)
-
-
-@pytest.mark.parametrize(
-    "spec, before, after, hint",
-    [
-        pytest.param(near(term()), None, running("o", "n"), Hint.QUEUE, id="a matching pod came"),
-        pytest.param(near(term()), None, running("o", "n", "y"), Hint.SKIP, id="another pod came"),
-        pytest.param(near(term()), None, running("o", ""), Hint.SKIP, id="a pod without a node"),
-        pytest.param(near(term()), running("o", "n", "y"), running("o", "n"), Hint.QUEUE, id="a pod started to match"),
-        pytest.param(near(term()), running("o", "n"), running("o", "n"), Hint.SKIP, id="a pod matched before, too"),
-        pytest.param(away(term()), running("o", "n"), running("o", "n", "y"), Hint.QUEUE, id="a pod ceased to match"),
-        pytest.param(away(term()), running("o", "n"), None, Hint.QUEUE, id="a pod that it avoids left"),
-        pytest.param(away(term()), running("o", "n", "y"), None, Hint.SKIP, id="another pod left"),
-        pytest.param({}, running("o", "n", "y", spec=away(term())), None, Hint.QUEUE, id="a pod that avoids it left"),
-        pytest.param(away(term()), None, running("o", "n"), Hint.SKIP, id="a pod that it avoids came"),
-    ],
-)
-def test_hint_on_assigned_pods(spec, before, after, hint):
-    plugin = build(InterPodAffinity, make_cache(NODES))
-    pods = [None if raw is None else parse_pod(raw) for raw in (before, after)]
-    assert plugin.hints()[0].function(pending(labels={"app": "x"}, spec=spec), *pods) is hint
-
-
-def test_a_new_label_of_the_pod_itself_always_requeues_it():
-    assert build(InterPodAffinity, make_cache(NODES)).hints()[1].function is None
-
-
-@pytest.mark.parametrize(
-    "spec, before, after, hint",
-    [
-        pytest.param(near(term()), None, node("n", "a"), Hint.QUEUE, id="affinity: a node with the key was added"),
-        pytest.param(near(term()), None, node("n"), Hint.SKIP, id="affinity: a node without the key was added"),
-        pytest.param(near(term()), node("n"), node("n", "a"), Hint.QUEUE, id="affinity: a node got the key"),
-        pytest.param(
-            near(term()), node("n", "a"), node("n", "b"), Hint.QUEUE, id="affinity: a node changed its domain"
-        ),
-        pytest.param(near(term()), node("n", "a"), node("n", "a"), Hint.SKIP, id="affinity: a node kept its domain"),
-        pytest.param(near(term()), node("n", "a"), node("n"), Hint.SKIP, id="affinity: a node lost the key"),
-        pytest.param(away(term()), None, node("n"), Hint.QUEUE, id="anti-affinity: a node was added"),
-        pytest.param(away(term()), node("n", "a"), node("n"), Hint.QUEUE, id="anti-affinity: a node lost the key"),
-        pytest.param(
-            away(term()), node("n", "a"), node("n", "b"), Hint.QUEUE, id="anti-affinity: a node changed its domain"
-        ),
-        pytest.param(away(term()), node("n"), node("n", "a"), Hint.SKIP, id="anti-affinity: a node got the key"),
-        pytest.param({}, None, node("n", "a"), Hint.SKIP, id="no terms: a node was added"),
-    ],
-)
-def test_hint_on_nodes(spec, before, after, hint):
-    plugin = build(InterPodAffinity, make_cache(NODES))
-    nodes = [None if raw is None else parse_node(raw) for raw in (before, after)]
-    assert plugin.hints()[2].function(pending(spec=spec), *nodes) is hint

@@ -18,7 +18,7 @@ from podwright.core.state.object_store import key_of
 from podwright.engine.ports import Verdict
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import MERGE_PATCH, STRATEGIC_PATCH
-from podwright.kube.client.objects import conditions_of
+from podwright.kube.client.object_metadata import conditions_of
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import Resource
 from podwright.kube.write.queued_status import QueuedStatusWriter

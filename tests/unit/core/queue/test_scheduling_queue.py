@@ -4,8 +4,7 @@ import weakref
 
 import pytest
 
-from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
-from podwright.core.framework.status import unresolvable
+from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.objects.pod import parse_pod
 from podwright.core.queue import Waits, hinting, in_flight
 from support.objects.builders import make_pod
@@ -275,16 +274,6 @@ def test_a_pod_waits_no_longer_than_five_minutes(h):
     assert 1300 < h.clock.now <= 1330 + 30
 
 
-def test_a_gated_pod_is_not_popped_until_its_gates_are_removed(h):
-    h.add("p", gates=["hold"])
-    assert h.counts() == {"gated": 1}
-    assert h.pop() is None
-    h.queue.activate_all()
-    assert h.counts() == {"gated": 1}
-    h.queue.update(h.pod("p"))
-    assert h.pop() == "p"
-
-
 def test_an_update_without_a_hint_does_not_move_a_pod(h):
     h.rejected("p", "Fit")
     h.queue.update(h.pod("p", metadata={"resourceVersion": "2", "annotations": {"a": "b"}}))
@@ -353,41 +342,6 @@ def test_a_pod_that_an_event_helped_in_flight_is_reported_in_backoff(h):
     assert h.incoming == [("active", "UnscheduledPodAdd"), ("backoff", "ScheduleAttemptFailure")]
 
 
-@pytest.mark.parametrize(
-    ("event", "label"),
-    [
-        pytest.param(POD_GONE, "AssignedPodDelete", id="an assigned pod was deleted"),
-        pytest.param(ClusterEvent(NODE, Action.UPDATE_NODE_TAINT), "NodeUpdateNodeTaint", id="one change of a node"),
-        pytest.param(
-            ClusterEvent(NODE, Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_LABEL),
-            "NodeUpdate",
-            id="several changes of a node",
-        ),
-        pytest.param(ClusterEvent("CSINode", Action.ADD), "storage.k8s.io/CSINodeAdd", id="a kind with an API group"),
-        pytest.param(
-            ClusterEvent("ResourceClaim", Action.UPDATE_OTHER),
-            "resource.k8s.io/ResourceClaimUpdate",
-            id="an update of a kind with an API group",
-        ),
-        pytest.param(
-            ClusterEvent("PersistentVolumeClaim", Action.DELETE),
-            "PersistentVolumeClaimDelete",
-            id="a kind without an API group",
-        ),
-        pytest.param(
-            ClusterEvent(ASSIGNED_POD, Action.UPDATE_POD_SCALE_UP),
-            "AssignedPodUpdatePodScaleUp",
-            id="an assigned pod was scaled up",
-        ),
-        pytest.param(
-            ClusterEvent(POD, Action.UPDATE_POD_LABEL), "TargetPodUpdatePodLabel", id="the pending pod itself"
-        ),
-    ],
-)
-def test_events_have_the_labels_of_kube_scheduler(event, label):
-    assert event.label == label
-
-
 def test_of_backoffs_that_end_together_the_pod_of_highest_priority_is_popped_first(h):
     attempts = []
     for name, priority in (("low", 1), ("high", 5)):
@@ -411,79 +365,6 @@ def test_an_event_that_helps_every_pod_does_not_skip_backoff(h):
     h.rejected("p", (), pending=["Wait"])
     h.queue.activate_all()
     assert h.counts() == {"backoff": 1}
-
-
-def test_an_update_that_does_not_open_the_gate_changes_nothing(h):
-    h.add("p", gates=["g", "h"])
-    h.queue.update(h.pod("p", gates=["g"]))
-    h.queue.update(h.pod("p", gates=["g"], labels={"a": "b"}))
-    assert h.counts() == {"gated": 1}
-    assert h.incoming == [("unschedulable", "UnscheduledPodAdd")]
-    h.queue.update(h.pod("p"))
-    assert h.pop() == "p"
-
-
-def test_pre_enqueue_is_called_again_every_five_minutes(h):
-    calls = []
-    h.pre_enqueue = lambda pod: calls.append(h.clock.now) or unresolvable("no").by("Gate")
-    h.add("p")
-    for _ in range(70):
-        h.clock.now += 10
-        h.queue.pop()
-    assert [round(when - 1000) // 30 for when in calls] == [0, 11, 22]
-
-
-@pytest.mark.parametrize("place", ["unschedulable", "backoff", "error"])
-def test_a_waiting_pod_can_be_activated(h, place):
-    h.add("p")
-    queued = h.queue.pop()
-    if place == "error":
-        h.queue.fault(queued)
-    else:
-        h.queue.reject(queued, ["Fit"])
-    if place == "backoff":
-        h.queue.move(NODE_ADDED)
-    h.queue.activate(queued.uid)
-    assert h.counts() == {"active": 1}
-    assert h.incoming[-1] == ("active", "ForceActivate")
-
-
-def test_a_pod_that_is_activated_in_flight_is_retried_after_its_backoff(h):
-    h.add("p")
-    queued = h.queue.pop()
-    h.queue.activate(queued.uid)
-    h.queue.reject(queued, ["Fit"])
-    assert h.counts() == {"backoff": 1}
-
-
-def test_activating_a_gated_or_unknown_pod_does_nothing(h):
-    h.add("p", gates=["g"])
-    h.queue.activate("default/p")
-    h.queue.activate("default/unknown")
-    assert h.counts() == {"gated": 1}
-
-
-def test_a_pods_time_in_the_queue_starts_when_its_gate_opens(h):
-    h.add("p", gates=["g"])
-    h.clock.now += 50
-    h.queue.update(h.pod("p"))
-    queued = h.queue.pop()
-    h.clock.now += 50
-    h.queue.fault(queued)
-    h.clock.now += 50
-    assert h.queue.pop() is queued
-    assert (queued.queued_at, queued.ready_at) == (1000.0, 1050.0)
-
-
-@pytest.mark.parametrize("place", ["unschedulable", "backoff"])
-def test_taking_a_pod_calls_pre_enqueue_again(h, place):
-    queued = h.rejected("p", "Fit")
-    if place == "backoff":
-        h.queue.move(NODE_ADDED)
-    h.pre_enqueue = lambda _pod: unresolvable("shut").by("Gate")
-    assert h.queue.take(queued.uid) is None
-    assert h.counts() == {"gated": 1}
-    assert h.queue.rejected_by()["Gate", "default-scheduler"] == 1
 
 
 class Hints(dict):

@@ -11,7 +11,7 @@ import pytest
 from podwright.core.objects.pod_group import KIND, PLUGINS_KIND, parse_pod_group
 from podwright.engine.ports import Verdict
 from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS
-from podwright.kube.pod_groups.status import PodGroupStatusWriter
+from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
 from podwright.kube.write import work_queue
 from support.http.kit import api, says
 

@@ -1,0 +1,94 @@
+"""Gates, PreEnqueue, and pods that are activated."""
+
+import pytest
+
+from podwright.core.framework.status import unresolvable
+from support.queue.kit import NODE_ADDED, Harness
+
+
+@pytest.fixture
+def h():
+    return Harness()
+
+
+def test_a_gated_pod_is_not_popped_until_its_gates_are_removed(h):
+    h.add("p", gates=["hold"])
+    assert h.counts() == {"gated": 1}
+    assert h.pop() is None
+    h.queue.activate_all()
+    assert h.counts() == {"gated": 1}
+    h.queue.update(h.pod("p"))
+    assert h.pop() == "p"
+
+
+def test_an_update_that_does_not_open_the_gate_changes_nothing(h):
+    h.add("p", gates=["g", "h"])
+    h.queue.update(h.pod("p", gates=["g"]))
+    h.queue.update(h.pod("p", gates=["g"], labels={"a": "b"}))
+    assert h.counts() == {"gated": 1}
+    assert h.incoming == [("unschedulable", "UnscheduledPodAdd")]
+    h.queue.update(h.pod("p"))
+    assert h.pop() == "p"
+
+
+def test_pre_enqueue_is_called_again_every_five_minutes(h):
+    calls = []
+    h.pre_enqueue = lambda pod: calls.append(h.clock.now) or unresolvable("no").by("Gate")
+    h.add("p")
+    for _ in range(70):
+        h.clock.now += 10
+        h.queue.pop()
+    assert [round(when - 1000) // 30 for when in calls] == [0, 11, 22]
+
+
+@pytest.mark.parametrize("place", ["unschedulable", "backoff", "error"])
+def test_a_waiting_pod_can_be_activated(h, place):
+    h.add("p")
+    queued = h.queue.pop()
+    if place == "error":
+        h.queue.fault(queued)
+    else:
+        h.queue.reject(queued, ["Fit"])
+    if place == "backoff":
+        h.queue.move(NODE_ADDED)
+    h.queue.activate(queued.uid)
+    assert h.counts() == {"active": 1}
+    assert h.incoming[-1] == ("active", "ForceActivate")
+
+
+def test_a_pod_that_is_activated_in_flight_is_retried_after_its_backoff(h):
+    h.add("p")
+    queued = h.queue.pop()
+    h.queue.activate(queued.uid)
+    h.queue.reject(queued, ["Fit"])
+    assert h.counts() == {"backoff": 1}
+
+
+def test_activating_a_gated_or_unknown_pod_does_nothing(h):
+    h.add("p", gates=["g"])
+    h.queue.activate("default/p")
+    h.queue.activate("default/unknown")
+    assert h.counts() == {"gated": 1}
+
+
+def test_a_pods_time_in_the_queue_starts_when_its_gate_opens(h):
+    h.add("p", gates=["g"])
+    h.clock.now += 50
+    h.queue.update(h.pod("p"))
+    queued = h.queue.pop()
+    h.clock.now += 50
+    h.queue.fault(queued)
+    h.clock.now += 50
+    assert h.queue.pop() is queued
+    assert (queued.queued_at, queued.ready_at) == (1000.0, 1050.0)
+
+
+@pytest.mark.parametrize("place", ["unschedulable", "backoff"])
+def test_taking_a_pod_calls_pre_enqueue_again(h, place):
+    queued = h.rejected("p", "Fit")
+    if place == "backoff":
+        h.queue.move(NODE_ADDED)
+    h.pre_enqueue = lambda _pod: unresolvable("shut").by("Gate")
+    assert h.queue.take(queued.uid) is None
+    assert h.counts() == {"gated": 1}
+    assert h.queue.rejected_by()["Gate", "default-scheduler"] == 1
