@@ -131,7 +131,9 @@ class PolicySet:
             active_generation=active_generation,
         )
         if name != NAMELESS:
-            self._known[name] = _KnownPolicy(uid, generation, raw.get("spec"), result, active)
+            self._known[name] = _KnownPolicy(
+                uid=uid, generation=generation, spec=raw.get("spec"), result=result, active=active
+            )
             self._refresh()
         return result
 

@@ -32,7 +32,7 @@ _REJECTING: Final = (Point.PRE_ENQUEUE, Point.PRE_FILTER, Point.FILTER, Point.RE
 _NO_HINTS: Mapping[str, Sequence[EventHint]] = {}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class EngineHandle:
     """The handle that plugins are built with. `clock` gives seconds since the epoch."""
 
@@ -92,7 +92,9 @@ class ActivePolicies:
 
     def _build(self, policy: CompiledPolicy) -> None:
         report = self._plugin_exceptions.reporter(policy)
-        framework = Framework(policy.profile, self._classes, self._handle, self._observer, report)
+        framework = Framework(
+            policy.profile, self._classes, handle=self._handle, observer=self._observer, report_exception=report
+        )
         self._has_hints.clear()
         self._built[policy] = ActivePolicy(policy, framework)
 

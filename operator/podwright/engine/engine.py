@@ -100,51 +100,62 @@ class Engine:
         self.cache = Cache(on_invalid_group=self.invalid_objects.report)
         self.binding_cycles = BindingCycles()
         cluster = ConflictRecordingCluster(ports.cluster, self.binding_cycles)
-        handle = EngineHandle(self.cache, features, cluster, sources.wall, self.binding_cycles.waiting)
+        handle = EngineHandle(
+            cache=self.cache,
+            features=features,
+            cluster=cluster,
+            clock=sources.wall,
+            waiting=self.binding_cycles.waiting,
+        )
         self.plugin_exceptions = PluginExceptions(metrics)
         self.policies = ActivePolicies(
-            classes, handle, options.policies, self.invalid_objects, metrics, self.plugin_exceptions
+            classes,
+            handle,
+            settings=options.policies,
+            invalid_objects=self.invalid_objects,
+            observer=metrics,
+            plugin_exceptions=self.plugin_exceptions,
         )
         self.queue = SchedulingQueue(
             clock,
             self.policies.sort_key,
-            self.policies.pre_enqueue,
-            self.policies.hints_of,
+            pre_enqueue=self.policies.pre_enqueue,
+            hints_of=self.policies.hints_of,
             observer=metrics,
             waits=options.waits,
         )
         self.slow_plugins = SlowPlugins(metrics)
         state = EngineState(
-            self.cache,
-            self.queue,
-            self.binding_cycles,
-            self.invalid_objects,
-            self.slow_plugins,
-            features,
-            sources,
-            self.wake,
+            cache=self.cache,
+            queue=self.queue,
+            binding_cycles=self.binding_cycles,
+            invalid_objects=self.invalid_objects,
+            slow_plugins=self.slow_plugins,
+            features=features,
+            sources=sources,
+            wake=self.wake,
         )
 
         # The parts, each built from parts above it
         self.foreign_pods = ForeignPods()
-        self.pending = PendingPods(state, ports, self.policies, self.foreign_pods)
-        self.assigned = AssignedPods(state, ports, self.policies)
-        preemptions = Preemptions(state, ports, self.assigned)
-        self._failures = Failures(state, ports, preemptions)
+        self.pending = PendingPods(state, ports, policies=self.policies, foreign_pods=self.foreign_pods)
+        self.assigned = AssignedPods(state, ports, policies=self.policies)
+        preemptions = Preemptions(state, ports, assigned=self.assigned)
+        self._failures = Failures(state, ports, preemptions=preemptions)
         self.binding_executor = BindingExecutor(
             state,
             ports,
-            self.binding_cycles,
+            binding_cycles=self.binding_cycles,
             failures=self._failures,
             assigned=self.assigned,
             at_once=options.bindings_at_once,
         )
         self.nodes = Nodes(state, ports, on_delete=self.binding_executor.checks.node_removed)
-        self.group_changes = GroupChanges(state, ports, self.foreign_pods)
+        self.group_changes = GroupChanges(state, ports, foreign_pods=self.foreign_pods)
         self._gangs = Gangs(
             state,
             ports,
-            self.policies,
+            policies=self.policies,
             binding_executor=self.binding_executor,
             failures=self._failures,
             foreign_pods=self.foreign_pods,
@@ -166,8 +177,8 @@ class Engine:
     def objects(self, kind: str) -> Objects:
         """The stream of one kind of the object store."""
         if kind == NAMESPACE:
-            return Namespaces(self._state, self._ports, self.policies)
-        return Objects(kind, self._state, self._ports)
+            return Namespaces(self._state, self._ports, policies=self.policies)
+        return Objects(kind, self._state, ports=self._ports)
 
     def activate_all(self) -> None:
         """Moves all waiting pods to the active queue. Call it when policies or served pod group APIs have changed."""

@@ -51,7 +51,7 @@ class SlowPlugins:
         """The observer of the next attempt under the policy of this name; None if its plugins are not measured."""
         sampled = self._metrics.sampled()
         if not self._to_measure:
-            return None if sampled is None else _Measuring(self, self._metrics, policy, for_metrics=True)
+            return None if sampled is None else _Measuring(self, self._metrics, policy=policy, for_metrics=True)
         return self.observer_if_slow(policy, for_metrics=sampled is not None)
 
     def observer_if_slow(self, policy: str, *, for_metrics: bool = False) -> Observer | None:
@@ -59,7 +59,7 @@ class SlowPlugins:
         left = self._to_measure.pop(policy, 0)
         if left > 1:
             self._to_measure[policy] = left - 1
-        return _Measuring(self, self._metrics, policy, for_metrics=for_metrics) if left or for_metrics else None
+        return _Measuring(self, self._metrics, policy=policy, for_metrics=for_metrics) if left or for_metrics else None
 
     def attempt_was_slow(self, policy: str, pod: PodInfo, seconds: float) -> None:
         """An attempt took SLOW_SECONDS or more."""

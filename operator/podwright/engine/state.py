@@ -17,7 +17,7 @@ from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.slow_plugins import SlowPlugins
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """Time and chance. `clock` never steps back; `wall` is seconds since the epoch; `below(n)`: a random 0 to n - 1."""
 
@@ -47,7 +47,7 @@ class BindingCycles(Protocol):
         """The pod is pending again. If its cycle was stopped, the cycle calls `readmit` when it ends."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineState:
     """See the module."""
 

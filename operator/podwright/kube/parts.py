@@ -41,7 +41,7 @@ from podwright.kube.write.pod_status import PodStatusWriter
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
     """What the parts are built on: it does not need the API server's version."""
 
@@ -54,7 +54,7 @@ class Base:
     watches: Watches
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """See the module."""
 
@@ -77,11 +77,11 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
 
     # What the engine needs
     features = enabled_features(base.options, server_minor)
-    sources = Sources(time.monotonic, wall, _random_below(random.Random()))
+    sources = Sources(clock=time.monotonic, wall=wall, below=_random_below(random.Random()))
     events = EventRecorder(http, clock=wall, dropped=lambda: metrics.count(EVENTS_DROPPED), steady=time.monotonic)
     pod_status = PodStatusWriter(http, wall)
     group_status = PodGroupStatusWriter(http, wall)
-    evictor = PodEvictor(http, events, wall)
+    evictor = PodEvictor(http, events, clock=wall)
 
     def reason_not_to_bind(pod: PodInfo, node_name: str) -> str:
         return engine.reason_not_to_bind(pod, node_name)
@@ -98,13 +98,13 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     )
     options = EngineOptions(policies=base.options.policies, waits=base.options.waits)
     try:
-        engine = Engine(base.classes, features, ports, sources, options)
+        engine = Engine(base.classes, features, ports=ports, sources=sources, options=options)
     except (PluginError, ProfileError) as error:
         raise RegistryError([f"the built-in policy cannot be built: {error}"]) from error
 
     # What feeds it
-    newly_served = NewlyServedNames(http, base.watches, engine.pending)
-    policies = PolicyController(http, engine, wall, newly_served.add)
+    newly_served = NewlyServedNames(http, base.watches, pending=engine.pending)
+    policies = PolicyController(http, engine, clock=wall, on_names_served=newly_served.add)
     pod_groups = ServedPodGroupApis(
         http,
         engine,
@@ -121,8 +121,10 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         policies=policies,
         newly_served=newly_served,
         pod_groups=pod_groups,
-        group_phases=PodGroupPhases(engine, group_status, wall),
-        pending_audit=PendingAudit(http, engine.pending, lambda: engine.policies.policy_set.scheduler_names),
+        group_phases=PodGroupPhases(engine, group_status, clock=wall),
+        pending_audit=PendingAudit(
+            http, engine.pending, scheduler_names=lambda: engine.policies.policy_set.scheduler_names
+        ),
         foreign_pods=ForeignPodLister(http, engine),
     )
 

@@ -96,7 +96,7 @@ class PolicyController:
         result = self._engine.policies.apply(raw)
         status = raw.get("status")
         known = self._applied.get(result.name)
-        applied = _Applied(result, _uid_of(raw), status if isinstance(status, Mapping) else {})
+        applied = _Applied(result=result, uid=_uid_of(raw), status=status if isinstance(status, Mapping) else {})
         if known is not None and (known.uid, known.result) == (applied.uid, result):
             known.status = applied.status  # and keep its backoff: a relist brings the same generation again
         else:

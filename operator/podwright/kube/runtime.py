@@ -65,8 +65,10 @@ class Runtime:
         self._plugin_files = PluginFiles(plugin_dirs)
         classes = load_plugins(plugin_dirs)
         self._plugin_files.add(classes.values())
-        self._base = Base(options, classes, self._http, metrics, self._tasks, self.watches)
-        self._health = HealthServer(metrics.registry, self.missing, self._known_pods)
+        self._base = Base(
+            options=options, classes=classes, http=self._http, metrics=metrics, tasks=self._tasks, watches=self.watches
+        )
+        self._health = HealthServer(metrics.registry, self.missing, pods=self._known_pods)
         self._parts: Parts | None = None
         self._crds_watchable = False
         self._started = False

@@ -147,7 +147,15 @@ class Kinds:
 
 
 def _plain(watched: WatchedKind) -> Kind:
-    return Kind(watched.group, watched.version, watched.plural, watched.kind, watched.namespaced, (), frozenset())
+    return Kind(
+        group=watched.group,
+        version=watched.version,
+        plural=watched.plural,
+        kind=watched.kind,
+        namespaced=watched.namespaced,
+        short_names=(),
+        subresources=frozenset(),
+    )
 
 
 def _from_line(api_version: str, plural: str, kind: str, scope: str, shorts: str, subs: str, flags: str = "") -> Kind:
@@ -156,4 +164,15 @@ def _from_line(api_version: str, plural: str, kind: str, scope: str, shorts: str
     subresources = frozenset(() if subs in "-!" else subs.split(","))
     categories = ("all",) if "a" in flags else ()
     namespaced, post_only, generation = scope == "N", subs == "!", "g" in flags
-    return Kind(group, version, plural, kind, namespaced, short_names, subresources, post_only, generation, categories)
+    return Kind(
+        group=group,
+        version=version,
+        plural=plural,
+        kind=kind,
+        namespaced=namespaced,
+        short_names=short_names,
+        subresources=subresources,
+        post_only=post_only,
+        generation=generation,
+        categories=categories,
+    )

@@ -79,7 +79,13 @@ def kinds_of(crd: Obj) -> Iterator[Kind]:
             schema = Schema((version.get("schema") or {}).get("openAPIV3Schema") or {PRESERVE: True})
             subresources = frozenset({"status"} & set(version.get("subresources") or ()))
             served = Kind(
-                spec["group"], version["name"], names["plural"], names["kind"], namespaced, shorts, subresources
+                group=spec["group"],
+                version=version["name"],
+                plural=names["plural"],
+                kind=names["kind"],
+                namespaced=namespaced,
+                short_names=shorts,
+                subresources=subresources,
             )
             yield replace(served, generation=True, categories=categories, crd=version, schema=schema)
 

@@ -99,7 +99,7 @@ class Server:
             raise NO_SUCH_PATH
         query = request.query
         options = Options(query.get("dryRun") == "All", query.get("fieldValidation") == "Strict")
-        return Target(kind, namespace, name, sub, options)
+        return Target(kind=kind, namespace=namespace, name=name, sub=sub, options=options)
 
     def _entry(self, request: web.BaseRequest, target: Target, entry: Entry, code: int = 200) -> web.Response:
         if target.sub == "scale":

@@ -110,7 +110,7 @@ def case_id(case: Case) -> str:
 
 def _framework(case: Case, world: World) -> Framework:
     profile = {key: case[key] for key in ("plugins", "pluginConfig") if case.get(key)}
-    return Framework(convert_profile(profile, "", PLUGINS, world.features), PLUGINS, world)
+    return Framework(convert_profile(profile, "", PLUGINS, world.features), PLUGINS, handle=world)
 
 
 def _step(framework: Framework, world: World, step: Mapping[str, Any], where: str) -> dict[str, Any]:

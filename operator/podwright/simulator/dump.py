@@ -90,7 +90,7 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
     labels = world.cache.namespace_labels(pod.namespace)
     selected = policies.select(pod, labels)
     policy = policies.default if selected is None else selected
-    framework = Framework(policy.profile, options.classes, world)
+    framework = Framework(policy.profile, options.classes, handle=world)
 
     store.kinds_read.clear()
     gate = framework.pre_enqueue(pod)
@@ -131,7 +131,7 @@ def _policies(
     policies = PolicySet(
         classes,
         options.features,
-        check=lambda policy: Framework(policy.profile, classes, world),
+        check=lambda policy: Framework(policy.profile, classes, handle=world),
         settings=options.settings,
     )
     results = [policies.apply(item) for item in items if _is_policy(item)]

@@ -85,7 +85,7 @@ def build(program: Program, versions: Versions, report: Report = report_to_stder
                 raise BuildError(
                     f"{program.name} {versions.of(program.family)} is missing, and there is no Go to build it"
                 )
-            _Build(go, program, versions, folder, report).run(target)
+            _Build(go, program, versions=versions, folder=folder, report=report).run(target)
     return target
 
 

@@ -77,7 +77,9 @@ class ControlPlane:
         write_signing_key(files.signing_key)
         write_token_file(files.tokens, [self._admin, *self._users.values()])
         self._signing_key = files.signing_key
-        self.client = Client("127.0.0.1", port, self.certificate_authority, self._admin.token)
+        self.client = Client(
+            "127.0.0.1", port, certificate_authority=self.certificate_authority, token=self._admin.token
+        )
         self.bulk = Bulk(self.url, self.certificate_authority, self._admin.token)
         self.kubeconfig = self._kubeconfig("admin", self._admin.token)
         self.etcd = self._server(
@@ -88,9 +90,9 @@ class ControlPlane:
         self.api_server = Server(
             "kube-apiserver",
             servers.api_server_command(programs["kube-apiserver"], port, etcd_port, files, self.options),
-            self.logs / "kube-apiserver.log",
-            lambda: self.certificate_authority.exists() and self.client.ready(),
-            self._environ,
+            log=self.logs / "kube-apiserver.log",
+            ready=lambda: self.certificate_authority.exists() and self.client.ready(),
+            environ=self._environ,
         )
 
     @property
@@ -256,7 +258,7 @@ class ControlPlane:
         self, name: str, command: Sequence[str | Path], environ: Mapping[str, str] | None = None
     ) -> Process:
         """Starts another program, for example an operator, that ends with the control plane. Its log is in `logs`."""
-        process = Process(name, command, self.logs / f"{name}.log", {**os.environ, **(environ or {})})
+        process = Process(name, command, log=self.logs / f"{name}.log", environ={**os.environ, **(environ or {})})
         self._components.append(process)
         process.start()
         return process
@@ -271,7 +273,13 @@ class ControlPlane:
         return server
 
     def _server(self, name: str, command: Sequence[str], ready_url: str) -> Server:
-        return Server(name, command, self.logs / f"{name}.log", lambda: servers.answers_ok(ready_url), self._environ)
+        return Server(
+            name,
+            command,
+            log=self.logs / f"{name}.log",
+            ready=lambda: servers.answers_ok(ready_url),
+            environ=self._environ,
+        )
 
     def _user_kubeconfig(self, user: User) -> Path:
         return self._kubeconfig(user.name.replace(":", "-"), user.token)

@@ -84,7 +84,7 @@ async def _run(
     )
     async with environment as prepared:
         with display:
-            await Scenario(prepared, state, display, pace).run()
+            await Scenario(prepared, state, display=display, pace=pace).run()
 
 
 def summarise(console: Console, state: DemoState, seconds: float) -> int:

@@ -193,7 +193,7 @@ def _operator_command(kubeconfig: str, context: str | None, scheduler: str) -> l
 async def _started_operator(command: list[str], folder: Path, say: Callable[[str], None]) -> AsyncIterator[Process]:
     """The operator in a separate process, ready to schedule."""
     port = free_port()
-    operator = Process("the operator", [*command, "--health-address", f"127.0.0.1:{port}"], folder / "operator.log")
+    operator = Process("the operator", [*command, "--health-address", f"127.0.0.1:{port}"], log=folder / "operator.log")
     try:
         operator.start()
         say(f"Operator: podwright run, process {operator.pid}")

@@ -90,7 +90,7 @@ def _preempt(
         bounds = CapacityBounds(framework, cache, pods)
         if (objection := why_infeasible(group, cache, bounds, emptied=True)) is not None:
             return unschedulable(_PREFIX + objection)
-        potential = PotentialVictims(framework, cache, pods, priority, bounds)
+        potential = PotentialVictims(framework, cache, members=pods, priority=priority, bounds=bounds)
         with CacheTransaction(cache) as transaction:
             transaction.remove(potential.pods)
             if (objection := why_infeasible(group, cache, bounds)) is not None:

@@ -84,7 +84,13 @@ class Planner:
     def _simulate(self, pods: Sequence[PodInfo], within: Bools | None = None) -> GangDecision:
         already = self._placed
         with CacheTransaction(self.cache) as transaction:
-            simulation = Simulation(self.framework, transaction, self.below, within, self.observer)
+            simulation = Simulation(
+                framework=self.framework,
+                transaction=transaction,
+                below=self.below,
+                within=within,
+                observer=self.observer,
+            )
             for index, pod in enumerate(pods):
                 decision = simulation.schedule(pod)
                 if isinstance(decision, Fault):
@@ -100,17 +106,17 @@ class Planner:
     def _count_fitting(self, pods: Sequence[PodInfo], within: Bools) -> int:
         """How many of the members fit on these nodes."""
         with CacheTransaction(self.cache) as transaction:
-            simulation = Simulation(self.framework, transaction, self.below, within)
+            simulation = Simulation(framework=self.framework, transaction=transaction, below=self.below, within=within)
             return sum(isinstance(simulation.schedule(pod), Placement) for pod in pods)
 
     def _rejection(self, simulation: Simulation, message: str) -> GangRejection:
         rejections = simulation.rejections
         return GangRejection(
-            self.group,
-            message,
-            simulation.attempts,
-            frozenset().union((GangScheduling.name,), *(rejection.status_plugins for rejection in rejections)),
-            frozenset().union(*(rejection.pending_plugins for rejection in rejections)),
+            group=self.group,
+            message=message,
+            attempts=simulation.attempts,
+            plugins=frozenset().union((GangScheduling.name,), *(rejection.status_plugins for rejection in rejections)),
+            pending_plugins=frozenset().union(*(rejection.pending_plugins for rejection in rejections)),
         )
 
     # Several simulations
@@ -136,13 +142,13 @@ class Planner:
             )
         first = found[0]
         return GangRejection(
-            self.group,
-            f"{text}, first placement status: {first.message}",
-            first.attempts,
-            frozenset((TopologyPlacementGenerator.name,)).union(
+            group=self.group,
+            message=f"{text}, first placement status: {first.message}",
+            attempts=first.attempts,
+            plugins=frozenset((TopologyPlacementGenerator.name,)).union(
                 bounds.rejecting_plugins, *(rejection.plugins for rejection in found)
             ),
-            frozenset().union(*(rejection.pending_plugins for rejection in found)),
+            pending_plugins=frozenset().union(*(rejection.pending_plugins for rejection in found)),
         )
 
     def _best_domain(

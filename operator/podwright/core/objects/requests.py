@@ -110,7 +110,15 @@ def _parse_limits(
         return [_Container(parse_amounts(own, "limits"), None, None, sidecar=sidecar) for own, sidecar in sources]
 
     pod = _Pod(
-        parsed(containers), parsed(init_containers), {}, {}, None, None, resized=False, infeasible=False, spec_only=True
+        containers=parsed(containers),
+        init_containers=parsed(init_containers),
+        overhead={},
+        level={},
+        allocated=None,
+        actuated=None,
+        resized=False,
+        infeasible=False,
+        spec_only=True,
     )
     total = _sum(pod, _spec_of, _NO_DEFAULTS)
     total.update(_pod_level(parse_amounts(level, "spec.resources.limits")))

@@ -49,6 +49,6 @@ def ranked(sort_key: Callable[[PodInfo, float], Any], report: ReportError) -> Ca
         except Exception as error:  # noqa: BLE001 -- the pod is queued anyway
             report(pod, error)
             key = _NONE
-        return Rank(key, pod, queued_at, report)
+        return Rank(key, pod, queued_at=queued_at, report=report)
 
     return rank

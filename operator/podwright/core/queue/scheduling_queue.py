@@ -78,7 +78,7 @@ class SchedulingQueue:
             self.update(pod)
             return
         now = self._clock()
-        queued = self._pods[pod.uid] = QueuedPod(pod, now, now)
+        queued = self._pods[pod.uid] = QueuedPod(pod=pod, queued_at=now, timestamp=now)
         self._activate(queued, _POD_ADD)
 
     def update(self, pod: PodInfo) -> None:

@@ -34,7 +34,7 @@ class Ending(NamedTuple):
 SHUTDOWN: Final = Ending(Outcome.SHUTDOWN, Status(Code.ERROR, ("the scheduler ends",)))
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class BindingCycle:
     """One placement. `started` in seconds of the engine's clock; `debug`: assert each transition."""
 

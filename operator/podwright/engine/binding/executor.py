@@ -68,9 +68,11 @@ class BindingExecutor:
         self._metrics = ports.metrics
         self._cycles = binding_cycles
         self._reader = ReadBack(ports.pods)
-        self._unconfirmed = UnconfirmedBindings(state, self._reader, assigned)
+        self._unconfirmed = UnconfirmedBindings(state, self._reader, assigned=assigned)
         self.checks = BoundNodeChecks(state.cache, ports.recorder)
-        self._effects = OutcomeEffects(state, ports, failures, assigned, self.checks, self._unconfirmed)
+        self._effects = OutcomeEffects(
+            state, ports, failures=failures, assigned=assigned, checks=self.checks, unconfirmed=self._unconfirmed
+        )
         self.limiter = BindLimiter(state.clock, at_once)
         """Limits the Bindings that are with the API server. Pods in Permit or PreBind are not counted."""
         self._nominate = state.features.enabled("NominatedNodeNameForExpectation")
@@ -86,7 +88,7 @@ class BindingExecutor:
             self._queue.done(queued.uid)
             return
         self._cache.assume(queued.pod, placement.node_name)
-        cycle = BindingCycle(queued, placement, policy, started, self._debug)
+        cycle = BindingCycle(queued=queued, placement=placement, policy=policy, started=started, debug=self._debug)
         if (failure := self._reserve_and_permit(cycle)) is not None:
             self._effects.apply(cycle, self._ending(cycle, failure))
             return
@@ -112,7 +114,7 @@ class BindingExecutor:
             return None
         if status.code is not Code.WAIT:
             return status
-        cycle.waiting = WaitingPod(pod, placement.node_name, timeouts)
+        cycle.waiting = WaitingPod(pod, placement.node_name, timeouts=timeouts)
         cycle.enter(State.WAITING)
         return None
 

@@ -137,7 +137,14 @@ class Gangs:
         args = policy.compiled.profile.args.get(GangScheduling.name)
         pack_by = "" if args is None else args.topology_key
         observer = self._slow_plugins.observer_if_slow(policy.compiled.name)
-        planner = Planner(policy.framework, self._cache, group, self._sources.below, pack_by, observer)
+        planner = Planner(
+            framework=policy.framework,
+            cache=self._cache,
+            group=group,
+            below=self._sources.below,
+            pack_by=pack_by,
+            observer=observer,
+        )
         return decide(planner, [queued.pod for queued in members], self._sources.wall())
 
     # Outcomes

@@ -131,7 +131,7 @@ def load(
     """
     paths = find_kubeconfig(kubeconfig)
     if paths:
-        return Source(lambda now: _from_kubeconfig(read_kubeconfig(paths, context), now), clock, steady)
+        return Source(lambda now: _from_kubeconfig(read_kubeconfig(paths, context), now), clock, steady=steady)
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return in_cluster(clock, steady=steady)
     raise ConfigError(
@@ -152,14 +152,14 @@ def in_cluster(
         namespace = folder / "namespace"
         authority = _read(folder / "ca.crt", "certificate authority")
         credentials = Credentials(
-            server,
-            _context(authority, None, None, insecure=False, server_name=None),
-            _bearer(_read(folder / "token", "token file")),
-            namespace.read_text().strip() if namespace.exists() else "default",
+            server=server,
+            ssl_context=_context(authority, None, None, insecure=False, server_name=None),
+            headers=_bearer(_read(folder / "token", "token file")),
+            namespace=namespace.read_text().strip() if namespace.exists() else "default",
         )
         return Loaded(credentials, now + TOKEN_FILE_SECONDS)
 
-    return Source(loader, clock, steady)
+    return Source(loader, clock, steady=steady)
 
 
 def _from_kubeconfig(config: KubeConfig, now: float) -> Loaded:
@@ -187,7 +187,13 @@ def _from_kubeconfig(config: KubeConfig, now: float) -> Loaded:
             insecure=config.insecure,
             server_name=config.tls_server_name,
         )
-    credentials = Credentials(config.server, context, headers + config.impersonation, config.namespace, config.proxy)
+    credentials = Credentials(
+        server=config.server,
+        ssl_context=context,
+        headers=headers + config.impersonation,
+        namespace=config.namespace,
+        proxy=config.proxy,
+    )
     return Loaded(credentials, renew_at)
 
 

@@ -188,7 +188,7 @@ class _Connections:
         self.session = new_session(credentials)
         self._pool: ConnectionPool | None = None
         if credentials.proxy is None:
-            self._pool = ConnectionPool(credentials.server, credentials.ssl_context, self._pool_headers())
+            self._pool = ConnectionPool(credentials.server, credentials.ssl_context, headers=self._pool_headers())
 
     def _pool_headers(self) -> Headers:
         return (("User-Agent", USER_AGENT), *self.credentials.headers)

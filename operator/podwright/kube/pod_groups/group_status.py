@@ -52,7 +52,7 @@ class Condition:
         return said == (self.status, self.reason, self.message, self.generation)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _KnownGroup:
     """A group's status as it was read last, or as the response to our patch showed it."""
 
@@ -117,7 +117,15 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
         fields.pop("conditions", None)
         conditions = conditions_of(raw)
         before = self._known.get(key)
-        known = _KnownGroup(kind, namespace, name, uid, conditions, fields, was_scheduled(conditions))
+        known = _KnownGroup(
+            kind=kind,
+            namespace=namespace,
+            name=name,
+            uid=uid,
+            conditions=conditions,
+            fields=fields,
+            scheduled_once=was_scheduled(conditions),
+        )
         if before is not None and before.uid == uid:
             known.scheduled_once, known.written = known.scheduled_once or before.scheduled_once, before.written
         self._known[key] = known

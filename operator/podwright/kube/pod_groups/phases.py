@@ -201,7 +201,13 @@ class PodGroupPhases:
         phases = Counter(member.phase for member in placed.values())
         waiting = self._engine.cache.groups.members(key).waiting
         total = len(placed.keys() | waiting.keys())
-        return Counts(total, len(placed), phases["Running"], phases["Succeeded"], phases["Failed"])
+        return Counts(
+            total=total,
+            scheduled=len(placed),
+            running=phases["Running"],
+            succeeded=phases["Succeeded"],
+            failed=phases["Failed"],
+        )
 
     def _owners(self, key: str) -> Iterable[str]:
         for pod in self._engine.cache.groups.members(key).waiting.values():

@@ -90,7 +90,7 @@ class ServedPodGroupApis:
         async with asyncio.TaskGroup() as tasks:
             if crds_watchable:
                 name = f"metadata.name={CRD_NAME}"
-                crds = Reflector(self._http, CRD, self.crd, field_selector=name)
+                crds = Reflector(self._http, CRD, sink=self.crd, field_selector=name)
                 tasks.create_task(crds.run(), name="podwright CRD of pod groups")
             while True:
                 with contextlib.suppress(TimeoutError):
@@ -160,9 +160,11 @@ class ServedPodGroupApis:
         # This comes first: no pod of a group may be scheduled as one without.
         self._engine.cache.groups.serve(resource.group)
         self._writer.use_version(kind, resource)
-        sink = GroupSink(kind, self._engine, self._writer, with_topology=self._with_topology)
-        reflector = Reflector(self._http, resource, sink)
-        self.served[kind] = ServedApi(resource, reflector, sink, self._start(_name(resource), reflector))
+        sink = GroupSink(kind, self._engine, writer=self._writer, with_topology=self._with_topology)
+        reflector = Reflector(self._http, resource, sink=sink)
+        self.served[kind] = ServedApi(
+            resource=resource, reflector=reflector, sink=sink, task=self._start(_name(resource), reflector)
+        )
         self._problems.pop(kind, None)
         log.info("pod groups of %s/%s are scheduled as groups", resource.group, resource.version)
 

@@ -27,7 +27,7 @@ class Watches:
 
     def start(self, name: str, resource: Resource, sink: Sink, field_selector: str = "") -> None:
         """Watches a kind. `name` names the watch in the log and in answers of the health server."""
-        reflector = Reflector(self._http, resource, sink, field_selector=field_selector)
+        reflector = Reflector(self._http, resource, sink=sink, field_selector=field_selector)
         self._reflectors[name] = reflector
         self._start_task(name, reflector.run)
 

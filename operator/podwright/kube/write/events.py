@@ -136,7 +136,7 @@ class EventRecorder:
             all_series.remove(series)
             break
         body = self._body(regarding, kind, reason, action, note, related)
-        all_series.append(_Series(body, now, steady, written_at=steady))
+        all_series.append(_Series(body=body, last=now, last_steady=steady, written_at=steady))
         self._enqueue(_Post(body))
 
     def forget(self, uid: str) -> None:

@@ -84,7 +84,7 @@ class PodStatusWriter(QueuedStatusWriter[_KnownStatus, _Change]):
     def write(self, pod: PodInfo, verdict: Verdict | None, nominated_node: str | None) -> None:
         queued = self._queue.get(pod.uid)
         if queued is None:
-            change = _Change(pod, verdict, nominated_node)
+            change = _Change(pod=pod, verdict=verdict, nominated_node=nominated_node)
             # While another change is being written, this one may have to undo it.
             if pod.uid in self._queue or self._patch(change) is not None:
                 self._queue.add(pod.uid, change)

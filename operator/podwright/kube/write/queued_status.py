@@ -47,7 +47,7 @@ class QueuedStatusWriter(ABC, Generic[K, C]):
         self._http = http
         self._clock = clock
         self._known: dict[str, K] = {}
-        self._queue: WorkQueue[C] = WorkQueue(self.written, self._write, self._failed)
+        self._queue: WorkQueue[C] = WorkQueue(self.written, self._write, failed=self._failed)
 
     def forget(self, key: str) -> None:
         """The object is no longer to be written about."""

@@ -90,7 +90,9 @@ class NodeResourcesBalancedAllocation(Plugin, PreScorePlugin, ScorePlugin):
 
     def _formula(self, requests: Requests) -> ScoreFormula:
         demand = self._resources.demand(requests.amounts)
-        return _BalanceScore(self.handle.cache, self._columns, demand, self._before, self._scratch)
+        return _BalanceScore(
+            self.handle.cache, self._columns, demand=demand, before=self._before, scratch=self._scratch
+        )
 
 
 class _BalanceScore(ScoreFormula):

@@ -120,12 +120,12 @@ class Resolver:
     def _resolve(self, constraint: SpreadConstraint, labels: Mapping[str, str]) -> Constraint:
         chosen = {key: labels[key] for key in constraint.match_label_keys if key in labels}
         return Constraint(
-            constraint.max_skew,
-            constraint.topology_key,
-            _requiring(constraint.selector, chosen),
-            constraint.min_domains,
-            constraint.honor_affinity or not self._inclusion,
-            constraint.honor_taints and self._inclusion,
+            max_skew=constraint.max_skew,
+            topology_key=constraint.topology_key,
+            selector=_requiring(constraint.selector, chosen),
+            min_domains=constraint.min_domains,
+            honor_affinity=constraint.honor_affinity or not self._inclusion,
+            honor_taints=constraint.honor_taints and self._inclusion,
         )
 
     def _of_defaults(self, pod: PodInfo) -> _Both:
@@ -148,12 +148,12 @@ class Resolver:
 
     def _resolve_default(self, constraint: DefaultConstraint, selector: LabelSelector) -> Constraint:
         return Constraint(
-            constraint.max_skew,
-            constraint.topology_key,
-            selector,
-            1 if constraint.min_domains is None else constraint.min_domains,
-            constraint.node_affinity_policy != "Ignore" or not self._inclusion,
-            constraint.node_taints_policy == "Honor" and self._inclusion,
+            max_skew=constraint.max_skew,
+            topology_key=constraint.topology_key,
+            selector=selector,
+            min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+            honor_affinity=constraint.node_affinity_policy != "Ignore" or not self._inclusion,
+            honor_taints=constraint.node_taints_policy == "Honor" and self._inclusion,
         )
 
 

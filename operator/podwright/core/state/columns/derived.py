@@ -89,7 +89,7 @@ class DerivedColumns:
     def _store(self, key: Hashable, values: NDArray[Any], seq: int) -> NDArray[Any]:
         view = values.view()
         view.flags.writeable = False
-        self._columns[key] = _Column(values, view, seq)
+        self._columns[key] = _Column(values=values, view=view, seq=seq)
         self._columns.move_to_end(key)
         if len(self._columns) > self._limit:
             self._columns.popitem(last=False)

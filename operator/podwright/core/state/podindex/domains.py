@@ -183,7 +183,7 @@ class DomainCache:
         else:
             of_node = labels.astype(np.intp)
         of_node[of_node < 0] = count
-        return Domains(table.epoch, count, of_node, of_node, empty)
+        return Domains(table.epoch, count, of_node=of_node, counted=of_node, empty=empty)
 
     def _restricted(self, key: str, eligibility: Eligibility) -> Domains:
         table = self._table
@@ -203,4 +203,4 @@ class DomainCache:
             counted = np.where(counted == base.count, base.empty, counted)
         if not eligible.all():
             counted = np.where(eligible, counted, base.count)
-        return Domains(table.epoch, base.count, base.of_node, counted, base.empty)
+        return Domains(table.epoch, base.count, of_node=base.of_node, counted=counted, empty=base.empty)

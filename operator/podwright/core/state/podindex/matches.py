@@ -150,7 +150,7 @@ class MatchIndex:
 
     def _build(self, key: _Key) -> MatchCounter:
         selectors, exclude_terminating = key
-        counter = MatchCounter(selectors, exclude_terminating, self._table.size)
+        counter = MatchCounter(selectors, exclude_terminating, rows=self._table.size)
         first = selectors[0]
         for pod_class in self._placed.candidates(self._namespaces_of(first), first.selector):
             if counter.counts(pod_class, self._namespaces):

@@ -84,7 +84,7 @@ class PlacedPods:
         classes = namespace.terminating if pod.terminating else namespace.not_terminating
         pod_class = classes.get(pod.labels)
         if pod_class is None:
-            pod_class = classes[pod.labels] = PodClass(pod.namespace, pod.labels, pod.terminating)
+            pod_class = classes[pod.labels] = PodClass(pod.namespace, pod.labels, terminating=pod.terminating)
             namespace.add(pod_class)
         pod_class.at[slot] = pod_class.at.get(slot, 0) + 1
         return pod_class
