@@ -10,7 +10,7 @@ and evicts victims. The simulator runs the same filters and scores and reports e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -155,7 +155,7 @@ def _search(
         return Search(_none(cache), diagnosis, 0)
     outcome = framework.pre_filter(state, pod)
     if outcome.status is not None:
-        diagnosis.pre_filter = diagnosis.absent = outcome.status
+        diagnosis.reject_all(outcome.status)
         return Search(_none(cache), diagnosis, 0)
     nominated = cache.present(pod.nominated_node_name)
     if nominated is not None and within is not None and not within[nominated.slot]:
@@ -164,12 +164,12 @@ def _search(
     if taken is not None and framework.filter_node_with_nominated(state, pod, taken) is None:
         return Search(_only(cache, taken.slot), diagnosis, 1)
     if outcome.node_names is not None:
-        diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(outcome.narrowed_by)}]").by(
-            outcome.narrowed_by[0]
-        )
+        absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(outcome.narrowed_by)}]")
         # The nominated node is filtered even if PreFilter does not name it.
         names = outcome.node_names if nominated is None else outcome.node_names | {nominated.name}
-        return _search_some(framework, cache, pod, state, names, diagnosis)
+        infos = [info for name in names if (info := cache.present(name)) is not None]
+        diagnosis.consider_only([info.slot for info in infos], absent.by(outcome.narrowed_by[0]))
+        return _search_some(framework, cache, pod, state, infos, diagnosis)
     return _search_all(framework, cache, pod, state, diagnosis)
 
 
@@ -208,18 +208,9 @@ def _with_nominated(
             alive = alive.copy()
             alive[info.slot] = False
         else:
-            _drop_from_stages(diagnosis, info.slot)
+            diagnosis.withdraw(info.slot)
         diagnosis.explicit[info.slot] = status
     return alive
-
-
-def _drop_from_stages(diagnosis: NodeDiagnosis, slot: int) -> None:
-    for index, stage in enumerate(diagnosis.stages):
-        if stage.before[slot] and not stage.after[slot]:
-            after = stage.after.copy()
-            after[slot] = True
-            diagnosis.stages[index] = type(stage)(stage.plugin, stage.before, after, stage.result)
-            return
 
 
 def _search_some(
@@ -227,12 +218,10 @@ def _search_some(
     cache: Cache,
     pod: PodInfo,
     state: CycleState,
-    names: frozenset[str],
+    infos: Collection[NodeInfo],
     diagnosis: NodeDiagnosis,
 ) -> Search:
-    """Filters only the nodes that PreFilter named."""
-    infos = [info for name in names if (info := cache.present(name)) is not None]
-    diagnosis.considered = frozenset(info.slot for info in infos)
+    """Filters only the nodes that PreFilter named, `infos`."""
     slots = []
     for info in sorted(infos, key=_slot):
         status = framework.filter_node_with_nominated(state, pod, info)

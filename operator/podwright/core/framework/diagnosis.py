@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,27 @@ class NodeDiagnosis:
         self.absent: Status = _NO_REASON
         self.considered: frozenset[int] | None = None
         """The only rows that were filtered, if PreFilter excluded the others; None: all."""
+
+    def reject_all(self, status: Status) -> None:
+        """PreFilter rejected the pod on all nodes."""
+        self.pre_filter = self.absent = status
+
+    def consider_only(self, slots: Iterable[int], absent: Status) -> None:
+        """Only these rows are filtered; `absent` is the status of all others."""
+        self.considered, self.absent = frozenset(slots), absent
+
+    def reject_explicitly(self, statuses: Mapping[int, Status]) -> None:
+        """The statuses of rows that were filtered by themselves."""
+        self.explicit.update(statuses)
+
+    def withdraw(self, slot: int) -> None:
+        """Takes the row out of the stage that rejected it, if any, because it was filtered again by itself."""
+        for index, stage in enumerate(self.stages):
+            if stage.before[slot] and not stage.after[slot]:
+                after = stage.after.copy()
+                after[slot] = True
+                self.stages[index] = Stage(stage.plugin, stage.before, after, stage.result)
+                return
 
     def status_of(self, slot: int) -> Status | None:
         """The status that rejected the node in this row; None if none did."""

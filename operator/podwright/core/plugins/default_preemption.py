@@ -195,9 +195,9 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
     def _why_not(self, run: DryRun) -> str:
         cache = self.handle.cache
         diagnosis = NodeDiagnosis(cache.table)
-        diagnosis.explicit = {cache.nodes[name].slot: status for name, status in run.rejected.items()}
-        diagnosis.absent = unresolvable(NOT_HELPFUL)
-        diagnosis.considered = frozenset(diagnosis.explicit)
+        rejected = {cache.nodes[name].slot: status for name, status in run.rejected.items()}
+        diagnosis.reject_explicitly(rejected)
+        diagnosis.consider_only(rejected, unresolvable(NOT_HELPFUL))
         return diagnosis.message()
 
 
