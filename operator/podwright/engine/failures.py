@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
-from math import inf
 from typing import Final
 
 from podwright.core.cycle import Rejection
@@ -193,14 +192,13 @@ class Failures:
         self._status.write(queued.pod, Verdict(reason, message), nominated)  # skips what the status says already
         note = message
         if cause is None:
-            queued.reported = None
+            queued.forget_reports()
         else:
-            now, recent = queued.timestamp, queued.reported or {}
-            note, recorded_at = recent.get(cause, (without_counts(message), -inf))
-            if now < recorded_at + REPEAT_SECONDS or not (urgent or self._member_events.take()):
+            first, recorded_at = queued.last_report(cause)
+            if queued.timestamp < recorded_at + REPEAT_SECONDS or not (urgent or self._member_events.take()):
                 return False
-            queued.reported = {key: event for key, event in recent.items() if now < event[1] + 2 * REPEAT_SECONDS}
-            queued.reported[cause] = note, now
+            note = first or without_counts(message)
+            queued.report(cause, note, keep_seconds=2 * REPEAT_SECONDS)
         self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", note)
         return True
 

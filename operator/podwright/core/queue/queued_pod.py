@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from typing import Final
 
 from podwright.core.objects.pod import PodInfo
@@ -61,6 +62,19 @@ class QueuedPod:
     reported: dict[Hashable, tuple[str, float]] | None = None
     """Recent events about failures of the pod's group: by cause, the event's text, and when it was last recorded."""
     buckets: list[dict[str, QueuedPod]] = field(default_factory=list)
+
+    def last_report(self, cause: Hashable) -> tuple[str, float]:
+        """The text of the last event of this cause, and when it was recorded; ("", -inf) if there is none."""
+        return (self.reported or {}).get(cause, ("", -inf))
+
+    def report(self, cause: Hashable, note: str, *, keep_seconds: float) -> None:
+        """An event of this cause is recorded now. Forgets events that were recorded `keep_seconds` ago or earlier."""
+        now, recent = self.timestamp, self.reported or {}
+        self.reported = {key: event for key, event in recent.items() if now < event[1] + keep_seconds}
+        self.reported[cause] = note, now
+
+    def forget_reports(self) -> None:
+        self.reported = None
 
     @property
     def uid(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -79,6 +80,41 @@ class BindingCycle:
             debug.check_transition(self.queued.pod.key, self.state, state)
         self.state = state
 
+    def wait_on_permit(self, pod: WaitingPod) -> None:
+        """Permit plugins have told the pod to wait. Until `permitted` or `permit_failed`, the cycle is in state WAITING."""
+        self.waiting = pod
+        self.enter(State.WAITING)
+
+    def permitted(self) -> None:
+        """All Permit plugins have allowed the pod."""
+        self.waiting = None
+        self.enter(State.PERMITTED)
+
+    def permit_failed(self) -> None:
+        """A Permit plugin has rejected the waiting pod, or the cycle was stopped."""
+        self.waiting = None
+
+    def node_nominated(self) -> None:
+        """The pod's status now shows our node as its nominated one."""
+        self.nominated = True
+
+    def bind_conflicted(self) -> None:
+        """The API server refused our Binding because the pod has a node already."""
+        self.conflict = True
+
+    def call_at_end(self, readmit: Callable[[], None] | None) -> None:
+        """Sets what is called at the end of the cycle; None: nothing."""
+        self.readmit = readmit
+
+    @contextmanager
+    def cancellable(self) -> Iterator[None]:
+        """While the context is open, `stop` cancels the current task."""
+        self.task = asyncio.current_task()
+        try:
+            yield
+        finally:
+            self.task = None
+
     def end(self, outcome: Outcome) -> None:
         """The state that follows the outcome, whose effects were carried out."""
         self.state, self.outcome = EFFECTS[outcome].state, outcome
@@ -139,20 +175,20 @@ class BindingCycles:
         cycle = self._cycles.get(uid)
         if cycle is None:
             return False
-        cycle.readmit = None
+        cycle.call_at_end(None)
         return cycle.stop(Ending(Outcome.DELETED, unschedulable("the pod was deleted")))
 
     def pod_returned(self, uid: str, readmit: Callable[[], None]) -> None:
         """The pod is pending again. If its cycle was stopped, the cycle calls `readmit` when it ends."""
         cycle = self._cycles.get(uid)
         if cycle is not None and cycle.stopped is not None:
-            cycle.readmit = readmit
+            cycle.call_at_end(readmit)
 
     def record_conflict(self, uid: str) -> None:
         """The API server refused the pod's Binding because the pod has a node already, or is another pod of this name."""
         cycle = self._cycles.get(uid)
         if cycle is not None:
-            cycle.conflict = True
+            cycle.bind_conflicted()
 
     def __iter__(self) -> Iterator[BindingCycle]:
         """A copy, so that cycles may end during the iteration."""

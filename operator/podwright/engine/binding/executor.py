@@ -114,8 +114,7 @@ class BindingExecutor:
             return None
         if status.code is not Code.WAIT:
             return status
-        cycle.waiting = WaitingPod(pod, placement.node_name, timeouts=timeouts)
-        cycle.enter(State.WAITING)
+        cycle.wait_on_permit(WaitingPod(pod, placement.node_name, timeouts=timeouts))
         return None
 
     @property
@@ -178,7 +177,7 @@ class BindingExecutor:
         state, node_name = placement.state, placement.node_name
         pre_bind = framework.pre_bind_plugins and framework.pre_bind_pre_flights(state, pod, node_name)
         if cycle.waiting is not None and cycle.waiting.allowed:
-            self._permitted(cycle)  # the rest of its gang came in the same turn of the loop
+            cycle.permitted()  # the rest of its gang came in the same turn of the loop
         if cycle.waiting is not None or pre_bind:
             status = await self._prepare(cycle, pre_bind=bool(pre_bind))
             if status is not None:
@@ -196,10 +195,6 @@ class BindingExecutor:
             await self._post_bind(cycle)
         return status
 
-    def _permitted(self, cycle: BindingCycle) -> None:
-        cycle.waiting = None
-        cycle.enter(State.PERMITTED)
-
     async def _prepare(self, cycle: BindingCycle, *, pre_bind: bool) -> Status | None:
         """Waits for Permit and runs PreBind, outside the limiter. Returns with capacity of the limiter, or why not to bind."""
         pod, node_name = cycle.queued.pod, cycle.placement.node_name
@@ -207,7 +202,7 @@ class BindingExecutor:
             return reason
         if self._nominate and pod.nominated_node_name != node_name:
             self._status.write(pod, None, node_name)
-            cycle.nominated = True
+            cycle.node_nominated()
         self.limiter.release(cycle)
         if cycle.waiting is not None and (status := await self._wait_on_permit(cycle, cycle.waiting)) is not None:
             return status
@@ -224,20 +219,18 @@ class BindingExecutor:
         status = await waiting.wait()
         result = (Code.SUCCESS if status is None else status.code).text
         self._metrics.observe(PERMIT_WAIT_SECONDS, self._clock() - started, result)
-        cycle.waiting = None
         if status is None:
-            cycle.enter(State.PERMITTED)
+            cycle.permitted()
+        else:
+            cycle.permit_failed()
         return status
 
     async def _pre_bind(self, cycle: BindingCycle) -> Status | None:
         self._queue.stop_recording(cycle.uid)
         cycle.enter(State.PRE_BINDING)
-        cycle.task = asyncio.current_task()
-        try:
-            placement = cycle.placement
+        placement = cycle.placement
+        with cycle.cancellable():
             status = await cycle.policy.framework.pre_bind(placement.state, cycle.queued.pod, placement.node_name)
-        finally:
-            cycle.task = None
         if status is None:
             cycle.enter(State.PRE_BOUND)
         return status
