@@ -144,7 +144,7 @@ class Rig:
             groups=self.groups,
             metrics=metrics,
         )
-        sources = Sources(lambda: self.now, lambda: self.now, lambda _n: 0)
+        sources = Sources(clock=lambda: self.now, wall=lambda: self.now, below=lambda _n: 0)
         classes = {**PLUGINS, **(plugins or {})}
         self.engine = Engine(classes, Features(gates), self.ports, sources, EngineOptions(**options))
 

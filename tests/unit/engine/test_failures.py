@@ -16,17 +16,17 @@ UID = "default/web"
 
 def failures_of(rig):
     engine = rig.engine
-    sources = Sources(lambda: rig.now, lambda: rig.now, lambda _n: 0)
+    sources = Sources(clock=lambda: rig.now, wall=lambda: rig.now, below=lambda _n: 0)
     state = EngineState(
-        engine.cache,
-        engine.queue,
-        engine.binding_cycles,
-        engine.invalid_objects,
-        engine.slow_plugins,
-        Features({}),
-        sources,
-        engine.wake,
-    )  # fmt: skip
+        cache=engine.cache,
+        queue=engine.queue,
+        binding_cycles=engine.binding_cycles,
+        invalid_objects=engine.invalid_objects,
+        slow_plugins=engine.slow_plugins,
+        features=Features({}),
+        sources=sources,
+        wake=engine.wake,
+    )
     return Failures(state, rig.ports, preemptions=None)
 
 

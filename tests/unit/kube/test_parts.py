@@ -24,7 +24,14 @@ from support.objects.builders import make_pod
 async def base(classes=PLUGINS, **options):
     async with api() as (http, _):
         tasks = BackgroundTasks()
-        yield Base(Options(**options), classes, http, Metrics(time.monotonic), tasks, Watches(http, tasks.start))
+        yield Base(
+            options=Options(**options),
+            classes=classes,
+            http=http,
+            metrics=Metrics(time.monotonic),
+            tasks=tasks,
+            watches=Watches(http, tasks.start),
+        )
 
 
 @pytest.mark.parametrize(
@@ -61,7 +68,7 @@ async def test_pods_wait_as_long_as_the_options_say():
 
 
 async def test_a_built_in_policy_that_cannot_be_built_is_an_error_of_the_plugins(monkeypatch):
-    def broken(*_):
+    def broken(*_, **__):
         raise PluginError("PrioritySort", "less", "broken")
 
     monkeypatch.setattr("podwright.kube.parts.Engine", broken)

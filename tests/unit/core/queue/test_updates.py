@@ -106,6 +106,6 @@ def test_an_annotation_that_changes_in_flight_helps_when_the_attempt_fails():
 
 def test_only_one_default_plugin_registers_for_general_updates_as_in_kube_scheduler():
     features = Features(None)
-    handle = EngineHandle(Cache(), features, cluster=None, clock=lambda: 0.0)
+    handle = EngineHandle(cache=Cache(), features=features, cluster=None, clock=lambda: 0.0)
     hints = Framework(default_profile("podwright", PLUGINS, features), PLUGINS, handle).hints
     assert [name for name in hints if registered(hints, name, OTHER)] == ["NodeDeclaredFeatures"]
