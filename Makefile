@@ -21,19 +21,19 @@ lock: ## pin all dependencies again (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev --group build -o requirements-dev.lock
 
-test: venv ## all tests, on a real etcd and kube-apiserver
+test: venv ## run all tests, on a real etcd and kube-apiserver
 	$(BIN)/python -m pytest
 
-test-fast: venv ## the tests that need no control plane
+test-fast: venv ## run the tests that need no control plane
 	$(BIN)/python -m pytest -m "not control_plane and not slow" -q
 
-lint: venv ## ruff, mypy, import-linter
+lint: venv ## check with ruff, mypy and import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: venv ## let ruff rewrite what it can
+format: venv ## fix and format with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -48,11 +48,11 @@ cluster: venv ## start a real control plane, print its kubeconfig, run until Ctr
 	@$(BIN)/python -m podwright.testing up $(ARGS)
 
 .PHONY: faults
-faults: venv ## all fault tests, including the long ones, with their figures (ARGS="-k etcd")
+faults: venv ## run all fault tests, including the long ones, with their figures (ARGS="-k etcd")
 	PODWRIGHT_FAULTS=all $(BIN)/python -m pytest tests/faults $(ARGS)
 
 .PHONY: e2e
-e2e: venv ## Kubernetes' own scheduling specs, with kube-scheduler and with Podwright (ARGS=--help)
+e2e: venv ## run Kubernetes' own scheduling specs, with kube-scheduler and with Podwright (ARGS=--help)
 	PYTHONPATH=tests $(BIN)/python -m tests.e2e.upstream $(ARGS)
 
 bench: venv ## compare Podwright with kube-scheduler on a real control plane (ARGS=--help)
@@ -63,7 +63,7 @@ bench: venv ## compare Podwright with kube-scheduler on a real control plane (AR
 PREPARED ?= $(HOME)/.cache/podwright/benchmarks
 FULL = $(BIN)/python -m benchmarks --resume --output $(RESULT) --data $(PREPARED) --pairs 5
 PAIR := --series podwright --series kube_scheduler
-bench-full: venv ## everything that a release publishes, into RESULT=FILE; about an hour on two cores (ARGS=--prepare: only prepare)
+bench-full: venv ## measure everything that a release publishes, into RESULT=FILE; about an hour on two cores (ARGS=--prepare: only prepare)
 	-$(FULL) --set full $(PAIR) --series null:2 $(ARGS)
 	-$(FULL) --workload SchedulingBasic --size 1000Nodes --mode live --rate 50 --pods 1000 $(PAIR) --series null:1 $(ARGS)
 	-$(FULL) --set start $(PAIR) --series null:1 $(ARGS)
@@ -72,7 +72,7 @@ bench-full: venv ## everything that a release publishes, into RESULT=FILE; about
 	-$(FULL) --workload SchedulingBasic --size 1000Nodes --mode live $(PAIR) --series null:1 $(ARGS)
 	test -n "$(ARGS)" || $(BIN)/python -m benchmarks.core.decisions --json $(RESULT:.json=-core.json)
 
-bench-table: venv ## write the README's section on speed from the result it names, or from RESULT=FILE
+bench-table: venv ## write the README's section on speed from the result that the README names, or from RESULT=FILE
 	$(BIN)/python -m benchmarks.report $(RESULT) --readme README.md
 
 .PHONY: profile bench-table bench-full
@@ -95,7 +95,7 @@ verify: venv ## fail if a generated file is out of date
 	$(BIN)/python -m benchmarks.report --readme README.md --check
 
 
-bench-core: venv ## decisions per second of the core alone, in-process (ARGS=--help)
+bench-core: venv ## measure decisions per second of the core alone, in-process (ARGS=--help)
 	$(BIN)/python -m benchmarks.core.decisions $(ARGS)
 
 # --- the demo ---------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ bench-core: venv ## decisions per second of the core alone, in-process (ARGS=--h
 CLUSTER := $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)")
 .PHONY: picture
 
-demo: venv ## pods placed before your eyes, in a sandbox or with KUBECONFIG=... on a cluster (ARGS=--help)
+demo: venv ## run the demo: policies place pods, in a sandbox or with KUBECONFIG=... on a cluster (ARGS=--help)
 	@$(BIN)/podwright demo $(CLUSTER) $(ARGS)
 
 picture: venv ## record docs/demo.svg, the picture in the README, from a run of the demo

@@ -22,7 +22,7 @@ from podwright.cli.pod_report import report
 from podwright.core.framework.features import Features
 from podwright.core.framework.registry import RegistryError
 from podwright.engine.plugin_loading import load_plugins
-from podwright.kube.option_values import SCHEDULER_NAMES, OptionsError, parse_feature_gates
+from podwright.kube.option_values import DIRECTORY, FEATURE_GATES, SCHEDULER_NAMES, OptionsError, parse_feature_gates
 from podwright.simulator.cases import Case, CaseError, read_cases, run_case
 from podwright.simulator.comparison import differences
 from podwright.simulator.dump import DUMP_KINDS, EvaluationOptions, evaluate_pod
@@ -31,13 +31,14 @@ DIFFERENCES_SHOWN = 3
 """For each group of cases."""
 
 
-@click.command()
+@click.command(short_help="Show where a pod would go in a dumped cluster, or answer cases.")
 @click.argument("files", nargs=-1, type=click.Path(allow_dash=True))
 @click.option("--check", is_flag=True, help="Compare with the `expect` of each case. Exit with 1 on any difference.")
 @click.option(
     "--pod",
     "manifest",
     type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
     help="A pod manifest. FILES is then one dump of `kubectl get nodes,pods,… -A -o json`, and the output is a table.",
 )
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", help="With --pod: the output format.")
@@ -53,7 +54,7 @@ DIFFERENCES_SHOWN = 3
     default=PODWRIGHT_SCHEDULER_NAME,
     show_default=True,
     metavar="NAME",
-    help="With --pod: the scheduler name that the built-in policy serves.",
+    help="With --pod: the schedulerName that the built-in policy serves.",
 )
 @click.option(
     "--allowed-scheduler-names",
@@ -72,12 +73,13 @@ DIFFERENCES_SHOWN = 3
     "plugin_dirs",
     multiple=True,
     type=click.Path(path_type=Path),
+    metavar=DIRECTORY.placeholder,
     help="With --pod: a directory of plugin files (*.py) that policies use. Can be repeated.",
 )
 @click.option(
     "--feature-gates",
     default="",
-    metavar="NAME=true,…",
+    metavar=FEATURE_GATES.placeholder,
     help="Feature gates to change from the defaults of Kubernetes 1.37.",
 )
 def evaluate(
@@ -94,11 +96,13 @@ def evaluate(
     plugin_dirs: tuple[Path, ...],
     feature_gates: str,
 ) -> None:
-    """Evaluate scheduling cases from FILES: JSON lines, also gzipped. Reads standard input if there are no FILES.
+    """Show where a pod would go in a dumped cluster, or answer scheduling cases. Reads standard input if there are no FILES.
 
-    Prints one JSON line for each case: the feasible nodes, why the other nodes were rejected, the scores, the message and
-    the result of preemption. With --pod, shows on which nodes of a dumped cluster one pod can run, and which of the dumped
-    SchedulerPolicies decides about it.
+    With --pod, FILES is one dump of a cluster: shows on which of its nodes the pod can run, and which of its SchedulerPolicies
+    decides about the pod.
+
+    Without --pod, FILES are scheduling cases: JSON lines, also gzipped. Prints one JSON line for each case: the feasible nodes,
+    why the other nodes were rejected, the scores, the message and the result of preemption.
     """
     if kinds:
         click.echo(",".join(DUMP_KINDS))

@@ -98,12 +98,12 @@ class Options:
     """The values of all options. Raises OptionsError for values that contradict each other."""
 
     kubeconfig: str | None = _option(
-        FILE, "The kubeconfig file. Without it: KUBECONFIG, ~/.kube/config, or the service account of the pod."
+        FILE, "The kubeconfig file. Default: KUBECONFIG, ~/.kube/config, or the service account of the pod."
     )
-    context: str | None = _option(NAME, "The context of the kubeconfig. Without it: the current context.")
+    context: str | None = _option(NAME, "The context of the kubeconfig. Default: the current context.")
     scheduler_name: str = _option(
         SCHEDULER_NAME,
-        "The spec.schedulerName of the pods that the built-in policy schedules.",
+        "The schedulerName that the built-in policy serves.",
         default=PODWRIGHT_SCHEDULER_NAME,
     )
     allowed_scheduler_names: tuple[str, ...] = _option(
@@ -119,7 +119,7 @@ class Options:
     )
     pod_intake: str = _option(
         choice("kopf", "watch"),
-        "How pending pods come in: through Kopf's handlers, or through Podwright's own watch.",
+        "Where pending pods come from: Kopf's handlers, or Podwright's own watch.",
         default="kopf",
     )
     feature_gates: Mapping[str, bool] = _option(FEATURE_GATES, "Feature gates, named as in kube-scheduler.", default="")
@@ -130,19 +130,19 @@ class Options:
         NAME, "The QueueSort plugin. There is one queue, so it is the same for all policies.", default=QUEUE_SORT
     )
     pod_initial_backoff_seconds: int = _option(
-        POSITIVE, "Backoff after the first failed attempt at a pod. It doubles with each further one.", default="1"
+        POSITIVE, "Backoff after a pod's first failed attempt. It doubles with each further failure.", default="1"
     )
     pod_max_backoff_seconds: int = _option(POSITIVE, "The longest backoff.", default="10")
     pod_max_in_unschedulable_pods_duration: float = _option(
         DURATION, "An unschedulable pod that no event has helped is tried again after this time.", default="5m"
     )
     health_address: tuple[str, int] | None = _option(
-        ADDRESS, "Where to serve /healthz, /livez, /readyz and /metrics. Without it: nowhere."
+        ADDRESS, "Where to serve /healthz, /livez, /readyz, /metrics and /metrics/resources. Default: not served."
     )
     grace: float = _option(
         SECONDS,
-        "How long bindings and evictions under way may take after SIGTERM. "
-        "The last 3 seconds (at most half) are kept for events and statuses.",
+        "Time for bindings and evictions in progress after SIGTERM. Its last 3 seconds, at most half of it, are reserved for events "
+        "and statuses.",
         default="20",
     )
     log_level: str = _option(

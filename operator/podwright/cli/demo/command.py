@@ -27,16 +27,28 @@ PICTURE_WIDTH = 124
 
 @click.command()
 @click.option(
-    "--kubeconfig", type=click.Path(), help="Run on this cluster, in a new namespace that is removed at the end."
+    "--kubeconfig",
+    type=click.Path(),
+    metavar="FILE",
+    help="Run on this cluster, in a new namespace that is removed at the end.",
 )
-@click.option("--context", help="Context of the kubeconfig; by default its current context.")
+@click.option("--context", metavar="NAME", help="The context of the kubeconfig. Default: the current context.")
 @click.option("--nodes", type=click.IntRange(2), default=20, show_default=True, help="Number of nodes in the sandbox.")
 @click.option("--zones", type=click.IntRange(1), default=3, show_default=True, help="Number of zones in the sandbox.")
 @click.option(
-    "--pace", type=click.FloatRange(0), help="Seconds between pods; by default 0.25 on a terminal, otherwise 0."
+    "--pace",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Seconds between pods. Default: 0.25 on a terminal, otherwise 0.",
 )
 @click.option("--plain", is_flag=True, help="Print plain lines, even on a terminal.")
-@click.option("--picture", "target", type=click.Path(path_type=Path), help="Write the final picture to this SVG file.")
+@click.option(
+    "--picture",
+    "target",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the final picture to this SVG file.",
+)
 def demo(
     kubeconfig: str | None,
     context: str | None,
@@ -47,9 +59,9 @@ def demo(
     plain: bool,
     target: Path | None,
 ) -> None:
-    """Watch policies place pods.
+    """Run a demo: policies place pods in a sandbox.
 
-    Without --kubeconfig the demo runs in a sandbox that needs only Python. It checks every placement: the exit status
+    The sandbox needs only Python. With --kubeconfig the demo runs on a cluster. It checks every placement: the exit status
     is 1 if a placement contradicts its policy, or if anything else goes wrong.
     """
     console = Console()
