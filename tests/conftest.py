@@ -1,9 +1,10 @@
-"""What all tests share: the fixtures of the real control plane, and the debug mode of binding cycles.
+"""What all tests share: the fixtures of the real control plane, the debug mode of binding cycles, and signals.
 
 Debug mode (see podwright/engine/binding/debug.py) is on for every test and for every operator that a test starts.
 """
 
 import logging
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,10 @@ from podwright.engine.binding import debug
 from support.control_plane.operator_process import binding_cycle_violations
 
 pytest_plugins = ["support.control_plane.fixtures"]
+
+# The background jobs of a script ignore SIGINT, and so would the processes that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
