@@ -110,7 +110,11 @@ class Failures:
         if isinstance(own, Rejection):
             message, plugins, pending = own.message, plugins | own.status_plugins, own.pending_plugins
         urgent = urgent and isinstance(own, Rejection)
-        self.reject_by(queued, message, plugins, seconds, pending, nominated, cause=cause, urgent=urgent)
+        self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
+        self._queue.reject(queued, plugins, pending)
+        if self._queue.get(queued.uid) is queued:
+            self._nominate(queued.pod, nominated)
+            self._publish(queued, REASON_UNSCHEDULABLE, message, nominated, cause=cause, urgent=urgent)
 
     def drop(self, queued: QueuedPod) -> None:
         """We no longer schedule the pod: it leaves the queue and its group, and its nomination ends."""
@@ -127,22 +131,15 @@ class Failures:
         message: str,
         plugins: Collection[str],
         seconds: float,
-        pending: Collection[str] = (),
-        nominated: str = "",
         *,
         cause: Hashable | None = None,
-        urgent: bool = True,
     ) -> None:
-        """These plugins rejected the pod before a node was chosen. Its nomination becomes `nominated`; empty ends it.
-
-        `cause`: no event of the same cause follows within `REPEAT_SECONDS`, and later ones repeat the first one's text. None: each
-        call is an event. Unless it is `urgent`, the event is left to a later attempt while many groups wait.
-        """
+        """These plugins rejected the pod before a node was chosen. Its nomination ends. `cause`: see `_publish`."""
         self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
-        self._queue.reject(queued, plugins, pending)
+        self._queue.reject(queued, plugins)
         if self._queue.get(queued.uid) is queued:
-            self._nominate(queued.pod, nominated)
-            self._publish(queued, REASON_UNSCHEDULABLE, message, nominated, cause=cause, urgent=urgent)
+            self._nominate(queued.pod, "")
+            self._publish(queued, REASON_UNSCHEDULABLE, message, "", cause=cause)
 
     def reject_node(self, queued: QueuedPod, status: Status, seconds: float, *, permit_over: bool) -> None:
         """A plugin rejected the chosen node in Reserve or Permit, or with `permit_over` in PreBind or Bind.
@@ -163,7 +160,7 @@ class Failures:
         self._publish_if_queued(queued, REASON_UNSCHEDULABLE, message)
 
     def fail(self, queued: QueuedPod, message: str, seconds: float, *, cause: Hashable | None = None) -> None:
-        """The attempt failed with an error. `cause`: see `reject_by`."""
+        """The attempt failed with an error. `cause`: see `_publish`."""
         self._metrics.attempt_took(ERROR, queued.pod.scheduler_name, seconds)
         self._queue.fault(queued)
         if self._publish_if_queued(queued, SCHEDULER_ERROR, message, cause=cause):
@@ -188,7 +185,11 @@ class Failures:
         cause: Hashable | None = None,
         urgent: bool = True,
     ) -> bool:
-        """False if the event was skipped: see `reject_by`."""
+        """Writes the status and records the event. False if the event was skipped.
+
+        `cause`: no event of the same cause follows within `REPEAT_SECONDS`, and later ones repeat the first one's text. None: each
+        call is an event. Unless it is `urgent`, the event is left to a later attempt while many groups wait.
+        """
         self._status.write(queued.pod, Verdict(reason, message), nominated)  # skips what the status says already
         note = message
         if cause is None:

@@ -62,21 +62,19 @@ class Http:
         path: str,
         body: bytes | None = None,
         content_type: str = JSON,
-        timeout: float | None = None,
         accept: str = JSON,
     ) -> Answer:
-        """Sends a request whose body is already JSON. `path` starts with a slash and is URL-encoded. `timeout` in seconds.
+        """Sends a request whose body is already JSON. `path` starts with a slash and is URL-encoded.
 
         Raises UnreachableError, also if credentials cannot be renewed, and ConfigError or OSError if none were ever loaded.
         """
         connections = self._current
         if connections is None or self._source.due:
             connections = await self._connections()
-        seconds = REQUEST_SECONDS if timeout is None else timeout
-        answer = await connections.send(method, path, body, content_type, seconds, accept)
+        answer = await connections.send(method, path, body, content_type, REQUEST_SECONDS, accept)
         if answer.status == 401:
             connections = await self._reauthenticate(connections)
-            answer = await connections.send(method, path, body, content_type, seconds, accept)
+            answer = await connections.send(method, path, body, content_type, REQUEST_SECONDS, accept)
         return answer
 
     async def call(
@@ -86,13 +84,12 @@ class Http:
         body: object = None,
         content_type: str = JSON,
         params: Mapping[str, str] | None = None,
-        timeout: float | None = None,
         accept: str = JSON,
     ) -> Any:
         """Sends an object and returns the parsed response. Raises ApiError and UnreachableError."""
         data = None if body is None else orjson.dumps(body)
         target = f"{path}?{URL.build(query=dict(params)).raw_query_string}" if params else path
-        return (await self.send(method, target, data, content_type, timeout, accept)).json()
+        return (await self.send(method, target, data, content_type, accept)).json()
 
     async def call_with_retries(
         self,

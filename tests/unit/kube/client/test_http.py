@@ -46,13 +46,15 @@ async def test_a_broken_connection_is_an_unreachable_error():
             await http.call("POST", "/api/v1/pods", {})
 
 
-async def test_a_timeout_is_an_unreachable_error():
+async def test_a_timeout_is_an_unreachable_error(monkeypatch):
+    monkeypatch.setattr("podwright.kube.client.http.REQUEST_SECONDS", 0.05)
+
     async def late(_request):
         await forever()
 
     async with api(late) as (http, _):
         with pytest.raises(UnreachableError):
-            await http.call("GET", "/api/v1/pods", timeout=0.05)
+            await http.call("GET", "/api/v1/pods")
 
 
 async def test_a_refused_connection_is_an_unreachable_error():
