@@ -1,6 +1,6 @@
 """Watches bound pods and records when each measured pod was bound, and to which node.
 
-Times are `time.monotonic()` of this process. Each pod costs one watch event, of which only the pod's name and node are kept.
+Times are `time.monotonic()` of this process. Each pod costs one watch event; only the pod's name and node are kept.
 """
 
 import asyncio

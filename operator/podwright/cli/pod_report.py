@@ -138,7 +138,7 @@ def _notes(answer: Answer) -> Iterator[str]:
     missing = answer.get("missingKinds") or ()
     if missing:
         yield (
-            f"The answer depends on kinds of which the dump has no object: {', '.join(missing)}. If the cluster has any, dump them, too: "
+            f"These kinds matter to the answer but are missing from the dump: {', '.join(missing)}. If the cluster has any, dump them, too: "
             "`podwright evaluate --kinds` lists all kinds."
         )
     name, generation = answer["policy"]["name"], answer["policy"]["generation"]

@@ -164,7 +164,7 @@ class TestMissingKinds:
 
     def test_the_report_names_them_and_how_to_dump_them(self, asked):
         text = asked(NODES)
-        assert "kinds of which the dump has no object: Namespace, Pod, SchedulerPolicy, Service." in text
+        assert "missing from the dump: Namespace, Pod, SchedulerPolicy, Service." in text
         assert "`podwright evaluate --kinds`" in text
 
     def test_kinds_prints_every_kind_that_is_watched_and_the_policies(self):
