@@ -269,6 +269,6 @@ def test_the_command_line_runs_a_cluster_until_it_is_interrupted(binaries: Binar
     assert listed.stdout.split() == ["node/node-0", "node/node-1"]
     owner.send_signal(signal.SIGINT)
     _, errors = owner.communicate()
-    assert f"its kubectl: {binaries.path('kubectl')}\n" in errors
+    assert f"kubectl: {binaries.path('kubectl')}\n" in errors
     assert owner.returncode == 0
     assert not kubeconfig.exists()
