@@ -47,8 +47,11 @@ class PluginExceptions:
         self._metrics = metrics
         self._limit = limit
         self._known: OrderedDict[tuple[CompiledPolicy, _Trace], _Known] = OrderedDict()
-        self.on_new: Callable[[], None] = _ignore
-        """Called when a policy's `summary` has changed. The controller of policies sets it."""
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Calls `changed` whenever a policy's `summary` has changed."""
+        self._listeners.append(changed)
 
     def reporter(self, policy: CompiledPolicy) -> ReportException:
         """What the plugins of this policy report to."""
@@ -78,7 +81,8 @@ class PluginExceptions:
             point,
             exc_info=(type(error), error, trace),
         )
-        self.on_new()
+        for changed in self._listeners:
+            changed()
 
     def _count(self, policy: CompiledPolicy, plugin: str, known: _Known) -> None:
         known.count += 1
@@ -110,6 +114,3 @@ def _shortened(plugin: str, point: str, error: BaseException) -> str:
     if len(text) > _TEXT_LIMIT:
         text = f"{text[:_TEXT_LIMIT]} ..."
     return f"plugin {plugin} raised {text} ({raised_at(error)}) at {point}"
-
-
-def _ignore() -> None: ...

@@ -76,7 +76,7 @@ class PolicyController:
         """Uids. The list may be older than the deletion."""
         self._changed = asyncio.Event()
         self._served: bool | None = None
-        engine.plugin_exceptions.on_new = self._changed.set
+        engine.plugin_exceptions.listen(self._changed.set)
 
     def take_event(self, event: Mapping[str, Any]) -> None:
         """Handles a raw watch event; its type is None for an object from a list."""

@@ -74,8 +74,8 @@ def decode_args(cls: type[T], raw: object, where: str, kind: str = "") -> T:
 def decode(cls: type[T], raw: object, where: str) -> T:
     """Decodes a mapping with camelCase keys into a dataclass; None counts as an empty mapping.
 
-    A null counts as not given. Raises ArgsError with all problems found: unknown keys, fields out of bounds, a ValueError
-    of the dataclass, and, if there is none of these, broken rules and what `validate(where)` yields.
+    A null counts as not given. Raises ArgsError with all problems found: unknown keys, fields out of bounds, and a ValueError
+    of the dataclass. Only without these does it check the rules and call `validate(where)`.
     """
     problems: list[Problem] = []
     value = _dataclass(cls, {} if raw is None else raw, where, problems)

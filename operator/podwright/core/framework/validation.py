@@ -14,7 +14,7 @@ from typing import Any, Final
 Problem = tuple[str, str]
 """(field path, what is wrong with it)"""
 
-# Schema keywords: how the entries of a list are told apart.
+# Schema keywords: what makes the entries of a list distinct.
 ATOMIC: Final[Mapping[str, Any]] = {"x-kubernetes-list-type": "atomic"}
 SET: Final[Mapping[str, Any]] = {"x-kubernetes-list-type": "set"}
 

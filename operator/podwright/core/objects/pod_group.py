@@ -51,7 +51,7 @@ class PodGroup:
     schedule_timeout: float | None
     """Seconds that placed members wait for the others; None for the default."""
     topology_key: str
-    """The node label of which all members must be in one domain; empty if there is no constraint."""
+    """A node label: all members must be in one domain of it. Empty: no constraint."""
     all_or_none: bool
     """Disruption mode `all`: preemption evicts all members or none."""
     priority: int | None
