@@ -67,8 +67,10 @@ def run(**values: Any) -> None:
         raise click.UsageError(str(error)) from error
     from podwright.cli import scheduler  # noqa: PLC0415 -- not for --help
     from podwright.kube.client.errors import AccessError, ConfigError  # noqa: PLC0415
+    from podwright.kube.repeated_lines import count_repeated_lines  # noqa: PLC0415
 
     logging.basicConfig(level=options.log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
+    count_repeated_lines()
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(scheduler.run(options))

@@ -16,6 +16,7 @@ from podwright.core.framework.registry import RegistryError
 from podwright.kube.client.errors import AccessError, ConfigError
 from podwright.kube.option_values import OptionsError
 from podwright.kube.options import Options
+from podwright.kube.repeated_lines import count_repeated_lines
 from podwright.kube.runtime import Runtime
 
 
@@ -27,6 +28,7 @@ class PlainKopf:
 
     async def start(self, settings: kopf.OperatorSettings, registry: kopf.OperatorRegistry) -> None:
         """Starts the runtime, then configures Kopf for it. Raises kopf.PermanentError, which ends Kopf."""
+        count_repeated_lines()
         try:
             runtime = self._runtime = Runtime(Options.from_environment())
             await runtime.start()
