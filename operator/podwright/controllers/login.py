@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Final
 
 import kopf
 
-from podwright.kube.client.credentials import Source
+from podwright.kube.client.credentials import Credentials, Source
+from podwright.kube.client.errors import ApiError
 from podwright.kube.client.http import new_session
 
 LOGIN_SECONDS: Final = 1.0
 """Kopf logs in again whenever a request is refused (401). There is at most one login in this time."""
+REFUSED_SECONDS: Final = 10.0
+"""How long a login waits for the runtime's own requests to be accepted, before Kopf tries refused credentials itself."""
 
 
 class KopfLogin:
@@ -28,9 +32,15 @@ class KopfLogin:
             await asyncio.sleep(LOGIN_SECONDS)
             self._source.forget()
         self._last_login = time.monotonic()
-        credentials = await self._source.current()
+        credentials = await self._credentials()
         return kopf.AiohttpSession(
             server=credentials.server,
             aiohttp_session=new_session(credentials, authenticated=True),
             default_namespace=credentials.namespace,
         )
+
+    async def _credentials(self) -> Credentials:
+        while True:
+            await self._source.wait_while_refused(REFUSED_SECONDS)
+            with contextlib.suppress(ApiError):  # another request tries them
+                return await self._source.current()

@@ -8,6 +8,7 @@ returns the current `Credentials`; it reads files or runs a credential plugin ag
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import os
@@ -18,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from podwright.kube.client.errors import ConfigError
+from podwright.kube.client.errors import ApiError, ConfigError
 from podwright.kube.client.kubeconfig import KubeConfig, find_kubeconfig, read_kubeconfig
+from podwright.kube.client.retry import RetryPolicy
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_FILE_SECONDS: Final = 60.0
@@ -28,6 +30,10 @@ SHORTEST_SECONDS: Final = 10.0
 """The shortest time between two loads, unless credentials are refused. To a clock that is ahead, every new token has expired."""
 FAILED_SECONDS: Final = 2.0
 """The pause after a load that failed: each load may start a program."""
+REFUSED: Final = RetryPolicy(shortest=1.0, longest=10.0)
+"""The pauses while the server refuses everything that the loads return. The first load follows a refusal at once."""
+TRIAL_SECONDS: Final = 5.0
+"""How long others wait for the outcome of the one request that tries refused credentials again."""
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +66,9 @@ class Source:
     `loader` gets the time of `clock` in seconds since the epoch, which may step; durations are measured with `steady`, which
     never steps. Credentials that cannot be renewed stay in use unless they were refused; the next load follows some seconds
     later.
+
+    Its user reports which credentials the server `refused` or `accepted`. Refused credentials are loaded again at once. If the
+    server refuses those too, nothing is sent for a pause that grows. After it, they are loaded again, and a single request tries them.
     """
 
     def __init__(
@@ -76,24 +85,55 @@ class Source:
         self._refused = False
         self._failure: Exception | None = None
         self._lock = asyncio.Lock()
+        self._refused_since: float | None = None
+        self._refusals = 0
+        """In a row."""
+        self._accepted = asyncio.Event()
+        self._accepted.set()
+        self._trial_ends: float | None = None
+        """While one request tries credentials that follow refused ones."""
 
     @property
     def due(self) -> bool:
-        """Whether `current()` would load again."""
-        return self._steady() >= self._renew_at
+        """Whether to ask `current()`: it loads again, or lets no other request through."""
+        return self._trial_ends is not None or self._steady() >= self._renew_at
+
+    @property
+    def refused_since(self) -> float | None:
+        """Since when the server has refused all our credentials, on the clock `steady`; None if it has accepted the last ones."""
+        return self._refused_since
+
+    @property
+    def pause(self) -> float:
+        """The seconds until refused credentials are tried again; 0 if they are accepted."""
+        ends = self._trial_ends or (self._renew_at if self._refused else 0.0)
+        return max(0.0, ends - self._steady())
 
     async def current(self) -> Credentials:
-        """The current credentials. Raises ConfigError or OSError if there are none that can be used."""
+        """The current credentials.
+
+        Raises ConfigError or OSError if there are none that can be used, and ApiError with status 401 while the server refuses them.
+        """
         credentials = self._credentials
         if credentials is not None and not self._refused and not self.due:
             return credentials
         async with self._lock:
-            if self.due:
+            if self._steady() >= self._renew_at:
                 await self._load()
+            elif self._trial_ends is not None and self._steady() < self._trial_ends:
+                raise self._refusal()
             if self._failure is not None and (self._refused or self._credentials is None):
                 raise self._failure.with_traceback(None)
+            if self._refused:
+                raise self._refusal()
             assert self._credentials is not None
+            if self._refusals > 1:
+                self._trial_ends = self._steady() + TRIAL_SECONDS
             return self._credentials
+
+    def _refusal(self) -> ApiError:
+        text = "the API server refuses our credentials"
+        return ApiError(401, "Unauthorized", text, retry_after=max(1.0, self.pause))
 
     async def _load(self) -> None:
         now = self._clock()
@@ -109,14 +149,42 @@ class Source:
         self._renew_at = self._steady() + max(SHORTEST_SECONDS, loaded.renew_at - now)
 
     def forget(self) -> None:
-        """Makes the next `current()` load again."""
-        self._renew_at = float("-inf")
+        """Makes the next `current()` load again. Has no effect while the server refuses our credentials: loads are paced then."""
+        if self._refused_since is None:
+            self._renew_at = float("-inf")
+
+    async def wait_while_refused(self, timeout: float) -> None:
+        """Returns when the server accepts our credentials, after at most `timeout` seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._accepted.wait()
 
     def refused(self, credentials: Credentials) -> None:
-        """The server answered 401 to these: the next `current()` loads again."""
-        if self._credentials is credentials and not self._refused:
-            self._refused = True
-            self.forget()
+        """The server answered 401 to these. Many requests may report it; the first one counts."""
+        if self._credentials is not credentials or self._refused:
+            return
+        self._refused = True
+        self._trial_ends = None
+        self._refusals += 1
+        if self._refusals == 1:
+            log.info("the API server no longer accepts our credentials; loading them again")
+            self._refused_since = self._steady()
+            self._accepted.clear()
+            self._renew_at = float("-inf")
+            return
+        if self._refusals == 2:
+            log.warning("the API server refuses our credentials; loading and trying them again with growing pauses")
+        self._renew_at = self._steady() + REFUSED.pause(self._refusals - 1)
+
+    def accepted(self, credentials: Credentials) -> None:
+        """The server answered something else than 401 to these. To be called while `refused_since` is not None."""
+        if self._credentials is not credentials or self._refused:
+            return
+        if self._refusals > 1:
+            log.info("the API server accepts our credentials again")
+        self._refused_since = self._trial_ends = None
+        self._refusals = 0
+        self._accepted.set()
 
 
 def load(

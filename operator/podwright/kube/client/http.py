@@ -66,15 +66,23 @@ class Http:
     ) -> Answer:
         """Sends a request whose body is already JSON. `path` starts with a slash and is URL-encoded.
 
-        Raises UnreachableError, also if credentials cannot be renewed, and ConfigError or OSError if none were ever loaded.
+        Raises UnreachableError, also if credentials cannot be renewed, and ConfigError or OSError if none were ever loaded. Raises
+        ApiError with status 401, without sending anything, while the server refuses our credentials.
         """
         connections = self._current
         if connections is None or self._source.due:
             connections = await self._connections()
+        used = connections.credentials
         answer = await connections.send(method, path, body, content_type, REQUEST_SECONDS, accept)
         if answer.status == 401:
-            connections = await self._reauthenticate(connections)
+            connections = await self._reauthenticate(connections, used)
+            used = connections.credentials
             answer = await connections.send(method, path, body, content_type, REQUEST_SECONDS, accept)
+            if answer.status == 401:
+                await self._refused(connections, used)
+                return answer
+        if self._source.refused_since is not None:
+            self._source.accepted(used)
         return answer
 
     async def call(
@@ -112,6 +120,7 @@ class Http:
         Raises ApiError if the server refuses it, and UnreachableError without a response; errors while reading are aiohttp's.
         """
         connections = await self._connections()
+        used = connections.credentials
         url = URL(connections.credentials.server + path, encoded=True).with_query(dict(params))
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         try:
@@ -125,7 +134,9 @@ class Http:
         connections.metrics.opened(response.status)
         try:
             if response.status == 401:
-                await self._reauthenticate(connections)
+                await self._refused(connections, used)
+            elif self._source.refused_since is not None:
+                self._source.accepted(used)
             if response.status >= 400:
                 raise Answer(response.status, await response.read(), _retry_after(response)).error()
             yield response
@@ -165,14 +176,16 @@ class Http:
         while len(self._retired) > 1:
             await self._retired.pop(0).close()
 
-    async def _reauthenticate(self, refused: _Connections) -> _Connections:
-        """Connections with other credentials than the refused ones. Many requests may ask; the first one loads them."""
-        if self._current is refused:
-            log.info("the API server no longer accepts our credentials; loading them again")
-            self._source.refused(refused.credentials)
-            self._current = None
-            await self._retire(refused)
+    async def _reauthenticate(self, connections: _Connections, used: Credentials) -> _Connections:
+        """Connections with other credentials than those that were refused. Many requests may ask; the first one loads them."""
+        await self._refused(connections, used)
         return await self._connections()
+
+    async def _refused(self, connections: _Connections, used: Credentials) -> None:
+        self._source.refused(used)
+        if self._current is connections and connections.credentials is used:
+            self._current = None
+            await self._retire(connections)
 
 
 class _Connections:

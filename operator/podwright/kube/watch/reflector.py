@@ -156,7 +156,9 @@ class Reflector:
         where = self.resource.collection
         if status_of(error) in (400, 404, 410):
             self._resource_version = ""
-        if is_expired(error):
+        if status_of(error) == 401:
+            log.debug("%s: %s; trying again", where, error)  # the credentials' source says so, once for all watches
+        elif is_expired(error):
             log.info("%s: the resource version is too old; relisting", where)
         else:
             # One failure is any restart of the server. The second in a row shows that it lasts, and is worth one warning.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import shutil
@@ -113,6 +114,22 @@ async def test_refused_credentials_are_read_again_at_once(tmp_path):
     assert second.headers == (("Authorization", "Bearer two"),)
     source.refused(first)
     assert await source.current() is second, "the new credentials were not refused"
+
+
+async def test_waiting_while_credentials_are_refused_ends_when_they_are_accepted(tmp_path):
+    (tmp_path / "token").write_text("one")
+    source = load(str(kubeconfig(tmp_path, {"tokenFile": "token"})), None, Clock())
+    source.refused(await source.current())
+    waiting = asyncio.create_task(source.wait_while_refused(600))
+    await asyncio.sleep(0)
+    source.forget()
+    second = await source.current()
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    source.accepted(second)
+    await waiting
+    source.refused(second)
+    await source.wait_while_refused(0.0)
 
 
 @pytest.mark.parametrize("inline", [True, False], ids=["inline", "as files"])

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from podwright.kube.client import http as module
-from podwright.kube.client.credentials import Credentials, Loaded, Source
+from podwright.kube.client.credentials import TRIAL_SECONDS, Credentials, Loaded, Source
 from podwright.kube.client.errors import ApiError, ConfigError, UnreachableError
 from podwright.kube.client.http import Http
 from support.http.kit import api, forever, hangs_up, says, served, without_pauses
@@ -196,6 +196,106 @@ async def test_credentials_that_are_refused_twice_are_an_api_error():
         with pytest.raises(ApiError, match="says 401"):
             await http.call("GET", "/one")
         assert len(script.requests) == 2
+        await http.close()
+
+
+class Gate:
+    """A server that accepts a token only, or no token while `accepted` is None."""
+
+    def __init__(self, accepted=None):
+        self.accepted = accepted
+
+    async def __call__(self, request):
+        right = self.accepted is not None and request.headers["Authorization"] == f"Bearer {self.accepted}"
+        return await says(200 if right else 401, {})(request)
+
+
+async def opened(http):
+    async with http.stream("/watch", {}):
+        pass
+
+
+async def requests_while_refused(http, script, seconds, time):
+    """How many requests reach the server if one is made each 100 ms, alternating between `call` and `stream`."""
+    before = len(script.requests)
+    for number in range(seconds * 10):
+        with pytest.raises(ApiError) as refused:
+            await (http.call("POST", "/one", {}) if number % 2 else opened(http))
+        assert refused.value.status == 401
+        time.now += 0.1
+    return len(script.requests) - before
+
+
+async def test_while_all_credentials_are_refused_requests_are_paced_and_the_log_says_so_once(caplog):
+    caplog.set_level("INFO")
+    gate, time = Gate(1), Ticks()
+    async with served(default=gate) as (url, script):
+        tokens = Tokens(url)
+        source = Source(tokens, time)
+        http = Http(source)
+        await http.call("GET", "/one")
+        assert source.refused_since is None
+        gate.accepted, time.now = None, 5.0
+        assert await requests_while_refused(http, script, 60, time) <= 12
+        assert source.refused_since == 5.0
+        assert tokens.count <= 12, "each load may start a program"
+        gate.accepted = tokens.count + 1
+        time.now += 10.0
+        assert await http.call("GET", "/one") == {}
+        assert source.refused_since is None
+        await http.close()
+    assert [record.getMessage() for record in caplog.records if "credentials" in record.name] == [
+        "the API server no longer accepts our credentials; loading them again",
+        "the API server refuses our credentials; loading and trying them again with growing pauses",
+        "the API server accepts our credentials again",
+    ]
+
+
+async def test_after_a_pause_one_request_tries_the_credentials_and_the_others_wait_for_its_outcome():
+    gate, time = Gate(), Ticks()
+    async with served(default=gate) as (url, script):
+        tokens = Tokens(url)
+        http = Http(Source(tokens, time))
+        await requests_while_refused(http, script, 1, time)
+        before = len(script.requests)
+        time.now += 10.0
+        results = await asyncio.gather(*(http.call("GET", "/one") for _ in range(20)), return_exceptions=True)
+        assert len(script.requests) - before <= 2
+        assert {(one.status, one.retry_after >= 1.0) for one in results} >= {(401, True)}
+        gate.accepted = tokens.count + 1
+        time.now += 10.0
+        await http.call("GET", "/one")
+        assert await asyncio.gather(*(http.call("GET", "/one") for _ in range(20))) == [{}] * 20
+        await http.close()
+
+
+async def test_a_trial_without_an_answer_is_followed_by_another():
+    gate, time = Gate(), Ticks()
+    async with served(default=gate) as (url, script):
+        tokens = Tokens(url)
+        source = Source(tokens, time)
+        http = Http(source)
+        await requests_while_refused(http, script, 1, time)
+        time.now += 10.0
+        await source.current()
+        with pytest.raises(ApiError):
+            await http.call("GET", "/one")
+        gate.accepted = tokens.count
+        time.now += TRIAL_SECONDS
+        assert await http.call("GET", "/one") == {}
+        await http.close()
+
+
+async def test_credentials_that_are_replaced_in_time_are_noticed_by_no_request():
+    """Many requests are refused together when a token is revoked. The first one loads the next token for all."""
+    gate = Gate(1)
+    async with served(default=gate) as (url, _):
+        tokens = Tokens(url)
+        http = Http(Source(tokens, lambda: 0.0))
+        await http.call("GET", "/one")
+        gate.accepted = 2
+        assert await asyncio.gather(*(http.call("GET", "/one") for _ in range(20))) == [{}] * 20
+        assert tokens.count == 2
         await http.close()
 
 
