@@ -124,10 +124,11 @@ def _rejection(pod: PodInfo, cache: Cache) -> Status | None:
     if pod.resource_claims:
         claims = ", ".join(pod.resource_claims)
         return unresolvable(f"this version of Podwright does not allocate devices, and the pod has claims ({claims})")
+    offered = cache.table.offers
     for resource, amount in pod.requests.amounts.items():
-        if amount > 0 and "/" in resource:
+        if amount > 0 and "/" in resource and not offered(resource):
             found = _class_of(resource, cache)
-            if found and not cache.table.allocatable(resource).any():
+            if found:
                 return unresolvable(
                     "this version of Podwright does not allocate devices, and no node offers "
                     f"{resource} (DeviceClass {found})"

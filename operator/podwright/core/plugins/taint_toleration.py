@@ -43,9 +43,9 @@ _MAX_CACHED: Final = 4096
 
 
 class _UntoleratedTaints(NamedTuple):
-    """Whether any of the first `known` distinct taint lists has untolerated taints: hard ones, and PreferNoSchedule ones."""
+    """Whether any of the nodes' taint lists has untolerated taints: hard ones, and PreferNoSchedule ones. `version`: of the lists."""
 
-    known: int
+    version: int
     hard: bool
     soft: bool
 
@@ -101,14 +101,14 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
         return tolerates_all(node.taints, pod.tolerations, compare=self._compare)
 
     def _untolerated_taints(self, tolerations: Tolerations, table: NodeTable) -> _UntoleratedTaints:
-        sets = table.taint_sets
         found = self._by_tolerations.get(tolerations)
-        if found is not None and found.known == len(sets):
+        if found is not None and found.version == table.taint_version:
             return found
+        sets = table.taint_sets
         if len(self._by_tolerations) >= _MAX_CACHED:
             self._by_tolerations.clear()
         found = self._by_tolerations[tolerations] = _UntoleratedTaints(
-            len(sets),
+            table.taint_version,
             hard=any(not tolerates_all(taints, tolerations, compare=self._compare) for taints in sets),
             soft=any(count_intolerable(taints, tolerations, compare=self._compare) for taints in sets),
         )

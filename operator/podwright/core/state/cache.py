@@ -133,10 +133,8 @@ class Cache:
         if before is not None:
             self.table.update(info.slot, node)
         else:
-            info.slot = self.table.add(node)
+            info.slot = self.table.add(node, info.requested)
             self._by_slot[info.slot] = info
-            for resource, amount in info.requested.items():
-                self.table.set_usage(info.slot, resource, amount)
             self._write_counts(info)
         for observer in self._observers:
             observer.node_set(info.slot, before, node)
@@ -213,7 +211,7 @@ class Cache:
             del placed[pod.uid]
         assumed = self._assumed.intersection([pod.uid for pod in pods])
         self._assumed -= assumed
-        self._write_usages(info, info.remove_all(pods))
+        self._write_usage(info, info.remove_all(pods))
         return assumed
 
     def restore_pods(self, node_name: str, pods: Sequence[PodInfo], assumed: Collection[str]) -> None:
@@ -228,7 +226,7 @@ class Cache:
             added = observer.pod_added
             for pod in pods:
                 added(pod, info.slot)
-        self._write_usages(info, resources)
+        self._write_usage(info, resources)
 
     # Other objects
 
@@ -258,7 +256,7 @@ class Cache:
         info.add(pod)
         self._placed[pod.uid] = info
         if info.slot >= 0:
-            self._write_usage(info, pod)
+            self._write_usage(info, pod.requests.amounts)
             for observer in self._observers:
                 observer.pod_added(pod, info.slot)
 
@@ -272,18 +270,11 @@ class Cache:
                 observer.pod_removed(pod, info.slot)
         info.remove(pod)
         if info.slot >= 0:
-            self._write_usage(info, pod)
+            self._write_usage(info, pod.requests.amounts)
         self._drop_if_empty(info)
 
-    def _write_usage(self, info: NodeInfo, pod: PodInfo) -> None:
-        requested = info.requested
-        for resource in pod.requests.amounts:
-            self.table.set_usage(info.slot, resource, requested[resource])
-        self._write_counts(info)
-
-    def _write_usages(self, info: NodeInfo, resources: Iterable[str]) -> None:
-        for resource in resources:
-            self.table.set_usage(info.slot, resource, info.requested.get(resource, 0))
+    def _write_usage(self, info: NodeInfo, resources: Iterable[str]) -> None:
+        self.table.write_usage(info.slot, resources)
         self._write_counts(info)
 
     def _write_counts(self, info: NodeInfo) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import HostPort, PodInfo
+from podwright.core.objects.resources import CPU, MEMORY
 
 WILDCARD = "0.0.0.0"  # noqa: S104 -- the host IP that means all addresses
+_MANY: Final = 64
+"""A pod with more resources than this leaves memory behind in the dict of sums."""
 
 
 class UsedPorts:
@@ -50,7 +54,8 @@ class UsedPorts:
 class NodeInfo:
     """A node, its pods by uid, and sums: `requested` (milli-CPU, bytes, units) and scoring's view of CPU and memory.
 
-    `node` is None while pods name a node that does not exist; such a NodeInfo has no slot in the table.
+    `requested` always has CPU and memory, and any other resource only while its sum is positive. The table refers to this dict, so it
+    is changed in place. `node` is None while pods name a node that does not exist; such a NodeInfo has no slot in the table.
     """
 
     __slots__ = ("name", "node", "pods", "ports", "requested", "scoring_cpu", "scoring_memory", "slot")
@@ -60,7 +65,7 @@ class NodeInfo:
         self.node: Node | None = None
         self.slot = -1
         self.pods: dict[str, PodInfo] = {}
-        self.requested: dict[str, int] = {"cpu": 0, "memory": 0}
+        self.requested: dict[str, int] = {CPU: 0, MEMORY: 0}
         self.scoring_cpu = 0
         self.scoring_memory = 0
         self.ports = UsedPorts()
@@ -79,7 +84,8 @@ class NodeInfo:
         self.pods[pod.uid] = pod
         requested = self.requested
         for resource, amount in pod.requests.amounts.items():
-            requested[resource] = requested.get(resource, 0) + amount
+            if amount:
+                requested[resource] = requested.get(resource, 0) + amount
         self.scoring_cpu += pod.requests.scoring_cpu
         self.scoring_memory += pod.requests.scoring_memory
         for port in pod.ports:
@@ -90,7 +96,13 @@ class NodeInfo:
         known = self.pods.pop(pod.uid)
         requested = self.requested
         for resource, amount in known.requests.amounts.items():
-            requested[resource] -= amount
+            left = requested.get(resource, 0) - amount
+            if left or resource in (CPU, MEMORY):
+                requested[resource] = left
+            else:
+                requested.pop(resource, None)
+        if len(known.requests.amounts) > _MANY:
+            self._shrink()
         self.scoring_cpu -= known.requests.scoring_cpu
         self.scoring_memory -= known.requests.scoring_memory
         for port in known.ports:
@@ -130,11 +142,21 @@ class NodeInfo:
         for requests, pods_alike in Counter([pod.requests for pod in pods]).items():
             times = sign * pods_alike
             for resource, amount in requests.amounts.items():
-                requested[resource] = requested.get(resource, 0) + times * amount
+                total = requested.get(resource, 0) + times * amount
+                if total or resource in (CPU, MEMORY):
+                    requested[resource] = total
+                else:
+                    requested.pop(resource, None)
             self.scoring_cpu += times * requests.scoring_cpu
             self.scoring_memory += times * requests.scoring_memory
             resources.update(requests.amounts)
         return resources
+
+    def _shrink(self) -> None:
+        """Frees the memory that the dict of sums no longer needs. A dict does not free it when keys are deleted."""
+        sums = list(self.requested.items())
+        self.requested.clear()
+        self.requested.update(sums)
 
     def clone(self) -> NodeInfo:
         """An independent copy, for a dry run."""

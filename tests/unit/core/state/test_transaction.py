@@ -237,14 +237,16 @@ def test_leaving_the_block_rolls_back_after_an_exception(cache):
 
 def test_each_sum_of_a_node_is_written_once_for_all_of_its_pods(cache, monkeypatch):
     written = []
-    monkeypatch.setattr(cache.table, "set_usage", lambda slot, resource, amount: written.append((resource, amount)))
+    monkeypatch.setattr(cache.table, "write_usage", lambda slot, resources: written.append((slot, list(resources))))
+    slot = cache.nodes["a"].slot
     with CacheTransaction(cache) as transaction:
         transaction.remove(pods_on(cache, "a"))
-        assert written == [("cpu", 0)]
+        assert written == [(slot, ["cpu"])]
         transaction.add_back(["default/p1"])
         transaction.add_back(["default/p0"])
         del written[:]
-    assert written == [("cpu", 3000)]
+    assert written == [(slot, ["cpu"])]
+    assert cache.nodes["a"].requested["cpu"] == 3000
 
 
 class TestMisuse:

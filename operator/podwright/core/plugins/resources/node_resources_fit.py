@@ -9,7 +9,7 @@ Extended resources that a DeviceClass provides are compared like all others; Dyn
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -259,6 +259,11 @@ class _FitFormula:
         self._others = amounts
 
     def all(self, out: Bools) -> None:
+        few = self._few_offering()
+        if few is not None:
+            out[:] = False
+            out[[slot for slot in few if self.one(self._cache.node_at(slot))]] = True
+            return
         self._compare(self._columns.all_rows(), out)
         table = self._table
         for resource, amount in self._others.items():
@@ -267,7 +272,13 @@ class _FitFormula:
             out[slot] = self.one(self._cache.node_at(slot))
 
     def some(self, slots: Slots) -> Bools:
-        out = np.empty(len(slots), np.bool_)
+        out = np.zeros(len(slots), np.bool_)
+        few = self._few_offering()
+        if few is not None:
+            for position, slot in enumerate(slots.tolist()):
+                if slot in few:
+                    out[position] = self.one(self._cache.node_at(slot))
+            return out
         self._compare(self._columns.some(slots), out)
         table = self._table
         for resource, amount in self._others.items():
@@ -277,6 +288,17 @@ class _FitFormula:
                 if slot in self._columns.oversized:
                     out[position] = self.one(self._cache.node_at(slot))
         return out
+
+    def _few_offering(self) -> Collection[int] | None:
+        """The rows that offer one of the resources, if they are few. No other rows have room."""
+        least: Collection[int] | None = None
+        for resource in self._others:
+            slots = self._table.few_offering(resource)
+            if slots is not None and (least is None or len(slots) < len(least)):
+                least = slots
+                if not least:
+                    break
+        return least
 
     def one(self, node: NodeInfo) -> bool:
         if len(node.pods) >= node.allocatable(PODS):
@@ -307,18 +329,30 @@ class _Explanation:
         return self._known
 
     def _explain(self) -> tuple[NDArray[Any], Sequence[Status]]:
-        """Gives each node a code of two bits per resource, and takes the status of one node for all nodes with the same code."""
+        """Gives each node a code of two bits per resource, and takes the status of one node for all nodes with the same code.
+
+        A node that offers a resource that few nodes offer has a code of its own.
+        """
         table = self._cache.table
         codes = (table.pods >= table.allowed_pods).astype(np.int64)
-        for i, (resource, amount) in enumerate(self._checked):
-            if i % 24 == 23:
-                codes = np.unique(codes, return_inverse=True)[1]  # before the bits run out
+        single: set[int] = set()
+        bits = 1
+        for resource, amount in self._checked:
+            few = table.few_offering(resource)
+            if few is not None:
+                single.update(few)
+                continue
+            if bits > 60:
+                codes = np.unique(codes, return_inverse=True)[1]
+                bits = table.size.bit_length()
             capacity = table.allocatable(resource)
             codes = codes * 4 + 2 * (amount > capacity - table.requested(resource)) + (amount > capacity)
+            bits += 2
         codes[~table.valid] = -1
+        codes[list(single)] = np.arange(-2, -2 - len(single), -1)
         kinds, examples, found = np.unique(codes, return_index=True, return_inverse=True)
         statuses = [
-            None if kind < 0 else _verdict(self._checked, self._cache.node_at(int(slot)))
+            None if kind == -1 else _verdict(self._checked, self._cache.node_at(int(slot)))
             for kind, slot in zip(kinds, examples, strict=True)
         ]
         return found, [unschedulable() if status is None else status for status in statuses]

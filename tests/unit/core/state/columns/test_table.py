@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from podwright.core.objects.node import parse_node
 from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.columns.change_log import ChangeLog
-from podwright.core.state.columns.table import MAX_LABEL_COLUMNS
 from support.objects.builders import make_node, make_taint
 
 
@@ -85,35 +84,3 @@ def test_a_change_log_reports_that_it_dropped_changes():
     assert log.since(0) is None
     assert list(log.since(7)) == [7, 8]
     assert log.seq == 9
-
-
-def test_resources_that_no_node_offers_and_no_pod_uses_share_one_column():
-    table = NodeTable()
-    slot = table.add(parse_node(make_node("a", allocatable={"gpu": "2"})))
-    unknown = table.allocatable("example.com/0")
-    for number in range(500):
-        for column in (table.allocatable(f"example.com/{number}"), table.requested(f"example.com/{number}")):
-            assert list(column) == [0]
-            assert np.shares_memory(column, unknown)
-    table.set_usage(slot, "example.com/7", 3)
-    assert list(table.requested("example.com/7")) == [3]
-    table.update(slot, parse_node(make_node("a", allocatable={"example.com/7": "5"})))
-    assert (list(table.allocatable("example.com/7")), list(table.allocatable("gpu"))) == ([5], [0])
-
-
-def test_dropped_label_columns_are_built_again_with_the_same_ids():
-    table = NodeTable()
-    for number in range(3):
-        table.add(parse_node(make_node(f"n{number}", labels={"zone": f"z{number}"})))
-    column, ids = table.labels("zone"), dict(table.label_values("zone"))
-    before = list(column)
-    for number in range(MAX_LABEL_COLUMNS - 1):
-        table.labels(f"key-{number}")
-    assert np.shares_memory(table.labels("zone"), column)
-    for number in range(MAX_LABEL_COLUMNS):
-        table.labels(f"key-{number}")
-    table.update(0, parse_node(make_node("n0", labels={"zone": "z9"})))
-    assert not np.shares_memory(table.labels("zone"), column)
-    assert list(table.labels("zone"))[1:] == before[1:]
-    assert table.labels("zone")[0] == table.label_values("zone")["z9"]
-    assert ids.items() <= table.label_values("zone").items()
