@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from podwright.core.framework.registry import RegistryError
+from podwright.kube.log_format import make_safe
 from podwright.kube.option_values import SWITCH, OptionsError, ValueType
 from podwright.kube.options import OPTIONS, Option, Options
 
@@ -70,6 +71,7 @@ def run(**values: Any) -> None:
     from podwright.kube.repeated_lines import count_repeated_lines  # noqa: PLC0415
 
     logging.basicConfig(level=options.log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
+    make_safe(logging.getLogger())
     count_repeated_lines()
     try:
         with contextlib.suppress(KeyboardInterrupt):

@@ -9,9 +9,11 @@ from typing import Final
 
 import kopf
 
+from podwright.controllers.missing_kinds import MissingKinds
 from podwright.kube.client.credentials import Credentials, Source
 from podwright.kube.client.errors import ApiError
 from podwright.kube.client.http import new_session
+from podwright.kube.kinds import POLICY
 
 LOGIN_SECONDS: Final = 1.0
 """Kopf logs in again whenever a request is refused (401). There is at most one login in this time."""
@@ -25,6 +27,7 @@ class KopfLogin:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._last_login = float("-inf")
+        self._missing_kinds = MissingKinds([POLICY.collection])
 
     async def session(self) -> kopf.AiohttpSession:
         """A session with the current credentials. Right after another one, it waits and reads the credentials again."""
@@ -35,7 +38,7 @@ class KopfLogin:
         credentials = await self._credentials()
         return kopf.AiohttpSession(
             server=credentials.server,
-            aiohttp_session=new_session(credentials, authenticated=True),
+            aiohttp_session=new_session(credentials, authenticated=True, middlewares=(self._missing_kinds,)),
             default_namespace=credentials.namespace,
         )
 

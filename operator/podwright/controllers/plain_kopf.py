@@ -5,6 +5,7 @@ Its options come from PODWRIGHT_ environment variables (docs/options.md).
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 import kopf
@@ -14,6 +15,7 @@ from podwright.controllers.login import KopfLogin
 from podwright.controllers.settings import configure
 from podwright.core.framework.registry import RegistryError
 from podwright.kube.client.errors import AccessError, ConfigError
+from podwright.kube.log_format import make_safe
 from podwright.kube.option_values import OptionsError
 from podwright.kube.options import Options
 from podwright.kube.repeated_lines import count_repeated_lines
@@ -28,6 +30,7 @@ class PlainKopf:
 
     async def start(self, settings: kopf.OperatorSettings, registry: kopf.OperatorRegistry) -> None:
         """Starts the runtime, then configures Kopf for it. Raises kopf.PermanentError, which ends Kopf."""
+        make_safe(logging.getLogger())
         count_repeated_lines()
         try:
             runtime = self._runtime = Runtime(Options.from_environment())

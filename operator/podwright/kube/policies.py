@@ -151,6 +151,8 @@ class PolicyController:
         except ClusterError as error:
             if not is_not_found(error):
                 raise
+            if self._served:
+                log.warning("SchedulerPolicies are not served any more: the built-in default policy decides")
             items, self._served = [], False
         else:
             if self._served is False:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any, Final
@@ -255,7 +255,12 @@ class _Connections:
             await self._pool.close()
 
 
-def new_session(credentials: Credentials, *, authenticated: bool = False) -> aiohttp.ClientSession:
+def new_session(
+    credentials: Credentials,
+    *,
+    authenticated: bool = False,
+    middlewares: Sequence[aiohttp.ClientMiddlewareType] = (),
+) -> aiohttp.ClientSession:
     """An aiohttp session with the credentials' TLS context. It sends their headers by default only if `authenticated`."""
     headers = CIMultiDict(credentials.headers if authenticated else ())
     headers.extend({"User-Agent": USER_AGENT, "Accept": JSON, "Accept-Encoding": "identity"})
@@ -266,6 +271,7 @@ def new_session(credentials: Credentials, *, authenticated: bool = False) -> aio
         cookie_jar=aiohttp.DummyCookieJar(),
         proxy=credentials.proxy,
         trust_env=False,
+        middlewares=middlewares,
     )
 
 
