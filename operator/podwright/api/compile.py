@@ -54,13 +54,15 @@ _ONLY_SCORE_PLUGIN: Final = {"Random": "RandomScore", "NodeName": "NodeNameScore
 class CompiledPolicy:
     """A policy that can decide about pods. Hashed by identity: each generation is an object of its own.
 
-    A selector that is None matches everything.
+    A selector that is None matches everything. `refusal`: why the policy was refused, "" if it was accepted. Nothing is known of a
+    refused policy but which pods it is for; its profile is the built-in one, and places no pods.
     """
 
     source: SchedulerPolicy
     namespace_selector: LabelSelector | None
     pod_selector: LabelSelector | None
     profile: Profile
+    refusal: str = ""
 
     @property
     def name(self) -> str:
@@ -108,6 +110,17 @@ def compile_policy(
         namespace_selector=_label_selector(spec.match.namespace_selector),
         pod_selector=_label_selector(spec.match.pod_selector),
         profile=profile,
+    )
+
+
+def refused_policy(source: SchedulerPolicy, profile: Profile, refusal: str) -> CompiledPolicy:
+    """A policy of which only scheduler name, `match` and precedence are known. `profile`: the built-in one."""
+    return CompiledPolicy(
+        source=source,
+        namespace_selector=_label_selector(source.spec.match.namespace_selector),
+        pod_selector=_label_selector(source.spec.match.pod_selector),
+        profile=profile,
+        refusal=refusal,
     )
 
 

@@ -19,6 +19,8 @@ from podwright.core.framework.validation import Problem
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 
 ANY_NAME: Final = "*"
+WAIT: Final = "wait"
+"""The value of --when-policy-is-bad with which the pods of a refused policy wait."""
 OPTIONAL_FILTERS: Final = frozenset({"PodTopologySpread", "InterPodAffinity"})
 """The default filters that any policy may disable: without them, a pod may get a worse node, but none that cannot run it."""
 _POINTS_OF_FILTERS: Final = (Point.PRE_FILTER, Point.FILTER, Point.RESERVE, Point.PRE_BIND)
@@ -35,12 +37,16 @@ class PolicySettings:
     always serve `scheduler_name`. No pattern with `*` matches `default-scheduler`: it has to be listed by its name.
 
     `allow_unsafe`: policies may disable any filter; see `check_safety`.
+
+    `waits_for_bad_policies`: the pods of a policy without an accepted generation wait. Otherwise the next policy that matches decides
+    about them, in the end the built-in one.
     """
 
     scheduler_name: str = PODWRIGHT_SCHEDULER_NAME
     queue_sort: str = QUEUE_SORT
     allowed_scheduler_names: tuple[str, ...] = (ANY_NAME,)
     allow_unsafe: bool = False
+    waits_for_bad_policies: bool = True
 
     def allows_scheduler_name(self, name: str) -> bool:
         """Whether policies may serve this scheduler name."""

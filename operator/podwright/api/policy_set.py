@@ -1,24 +1,28 @@
 """The active policies: which SchedulerPolicy objects are accepted, and which of them decides about a pod.
 
 A policy that cannot be accepted changes nothing: its last accepted generation stays active, and the policy's status keeps
-that generation through a restart. Every scheduler name that a policy serves falls back to the built-in default policy,
-kube-scheduler's default profile. What is written into a policy's status: see podwright/api/policy_status.py next.
+that generation through a restart. If there is no such generation, the pods that the policy is for wait until it is accepted or deleted,
+or the option --when-policy-is-bad lets other policies decide about them. Every scheduler name that an accepted policy serves
+falls back to the built-in default policy, kube-scheduler's default profile. What is written into a policy's status: see
+podwright/api/policy_status.py next.
 """
 
 from __future__ import annotations
 
 import weakref
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from podwright.api.compile import Classes, CompiledPolicy, built_in_policy, compile_policy
+from podwright.api.compile import Classes, CompiledPolicy, built_in_policy, compile_policy, refused_policy
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings, check_safety, check_scheduler_name
 from podwright.api.scheduler_policy import (
     NAMELESS,
     LastAccepted,
     PolicyError,
     identity_of,
+    parse_claim,
     parse_last_accepted,
     parse_policy,
 )
@@ -61,6 +65,12 @@ class _KnownPolicy:
     spec: Any
     result: ApplyResult
     active: _Accepted | None
+    refused: CompiledPolicy | None
+    """What could be understood of a policy of which no generation is active. None if that does not say which pods it is for."""
+
+    @property
+    def decider(self) -> CompiledPolicy | None:
+        return self.refused if self.active is None else self.active.policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +103,20 @@ class PolicySet:
         self._check = check
         self.default = default or built_in_policy(classes, features, settings.scheduler_name, settings.queue_sort)
         self._known: dict[str, _KnownPolicy] = {}
+        self._policies: dict[str, list[CompiledPolicy]] = {}
+        """The active and the refused policies without the built-in one by scheduler name, in their order."""
+        self._refusing: set[str] = set()
+        """The scheduler names of refused policies."""
+        self._takes_all: dict[str, CompiledPolicy] = {}
+        """By scheduler name, the first policy that takes every pod."""
         self._by_scheduler_name: dict[str, tuple[CompiledPolicy, ...]] = {}
+        """The policies that decide, in their order. The last one takes the pods that no other matches, whatever its own selectors."""
         self._selections: weakref.WeakKeyDictionary[LabelSet, dict[tuple[str, str], _Selection]]
         self._selections = weakref.WeakKeyDictionary()
         self.version = 0
         self.scheduler_names: frozenset[str] = frozenset()
         """The scheduler names that pods may ask for."""
-        self._refresh()
+        self._refresh(self.default.spec.scheduler_name)
 
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
         """Accepts or rejects a policy object. Idempotent, and never raises for the content of the object.
@@ -131,11 +148,23 @@ class PolicySet:
             active_generation=active_generation,
         )
         if name != NAMELESS:
-            self._known[name] = _KnownPolicy(
-                uid=uid, generation=generation, spec=raw.get("spec"), result=result, active=active
+            refused = self._claim(raw, message) if active is None else None
+            self._replace(
+                name,
+                _KnownPolicy(
+                    uid=uid, generation=generation, spec=raw.get("spec"), result=result, active=active, refused=refused
+                ),
             )
-            self._refresh()
         return result
+
+    def _claim(self, raw: Mapping[str, Any], message: str) -> CompiledPolicy | None:
+        """The refused policy, for the pods that it would decide about. None if nobody can tell which these are, or may not be ours."""
+        try:
+            source = parse_claim(raw)
+            check_scheduler_name(source, self._settings)
+        except Exception:  # noqa: BLE001 -- as in `apply`
+            return None
+        return refused_policy(source, self.default.profile, message)
 
     def _accept(self, raw: Mapping[str, Any], generation: int) -> _Accepted:
         source = parse_policy(raw)
@@ -169,11 +198,12 @@ class PolicySet:
 
     def remove(self, name: str) -> None:
         """Forgets a policy. Does nothing if the policy is not known."""
-        if self._known.pop(name, None) is not None:
-            self._refresh()
+        self._replace(name, None)
 
     def select(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> CompiledPolicy | None:
         """The policy that decides about the pod; None if no policy serves its scheduler name.
+
+        A policy that was refused decides nothing: pods for which it is selected wait.
 
         Answers are cached by the identity of both label mappings, so neither may be changed in place.
         """
@@ -189,7 +219,8 @@ class PolicySet:
         key = (pod.scheduler_name, pod.namespace)
         selection = selections.get(key)
         if selection is None or selection.namespace_labels is not namespace_labels:
-            policy = next(policy for policy in candidates if policy.matches(pod.labels, namespace_labels))
+            matching = (policy for policy in candidates if policy.matches(pod.labels, namespace_labels))
+            policy = next(matching, candidates[-1])
             selection = selections[key] = _Selection(namespace_labels, policy)
         return selection.policy
 
@@ -197,7 +228,32 @@ class PolicySet:
     def active(self) -> Sequence[CompiledPolicy]:
         """The active policies without the built-in one, the greatest precedence first, then by name."""
         policies = [known.active.policy for known in self._known.values() if known.active is not None]
-        return sorted(policies, key=lambda policy: (-policy.spec.precedence, policy.name))
+        return sorted(policies, key=_order)
+
+    @property
+    def passes_over(self) -> bool:
+        """Whether refused policies are left out where they would decide about pods."""
+        return bool(self._refusing) and not self._settings.waits_for_bad_policies
+
+    def passed_over(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> CompiledPolicy | None:
+        """With --when-policy-is-bad=default: the refused policy that would decide about the pod, instead of the one that does."""
+        if not self.passes_over or pod.scheduler_name not in self._refusing:
+            return None
+        policies = self._policies[pod.scheduler_name]
+        found = next((policy for policy in policies if policy.matches(pod.labels, namespace_labels)), None)
+        if found is None and self._only_refused(pod.scheduler_name):
+            found = policies[0]
+        return found if found is not None and found.refusal else None
+
+    def makes_pods_wait(self, name: str) -> bool:
+        """Whether the named policy was refused, and its pods wait for it."""
+        policy = self.decider(name)
+        return policy is not None and bool(policy.refusal) and self._settings.waits_for_bad_policies
+
+    def decider(self, name: str) -> CompiledPolicy | None:
+        """What the named policy is for its pods: its active generation, or a refused one; None if it takes no pods."""
+        known = self._known.get(name)
+        return None if known is None else known.decider
 
     def active_generation_of(self, name: str) -> CompiledPolicy | None:
         """The active generation of a policy; None if no generation is active."""
@@ -211,25 +267,68 @@ class PolicySet:
 
     def shadowed_by(self, name: str) -> str | None:
         """The policy that takes every pod which this one could take, if there is one."""
-        known = self._known.get(name)
-        if known is None or known.active is None:
+        policy = self.active_generation_of(name)
+        if policy is None:
             return None
-        policy = known.active.policy
-        for other in self._by_scheduler_name[policy.spec.scheduler_name]:
-            if other is policy:
-                return None
-            if other.matches_all:
-                return other.name
-        return None
+        first = self._takes_all.get(policy.spec.scheduler_name)
+        return first.name if first is not None and _order(first) < _order(policy) else None
 
-    def _refresh(self) -> None:
-        by_name: dict[str, list[CompiledPolicy]] = {self.default.spec.scheduler_name: []}
-        for policy in self.active:
-            by_name.setdefault(policy.spec.scheduler_name, []).append(policy)
-        self._by_scheduler_name = {name: (*policies, self.default) for name, policies in by_name.items()}
+    def _replace(self, name: str, known: _KnownPolicy | None) -> None:
+        """Stores what is known of a policy, None if it was removed. The cost does not depend on how many policies there are, but for
+        copies of a list of those with the same scheduler name.
+        """
+        before = self.decider(name)
+        if known is None:
+            self._known.pop(name, None)
+        else:
+            self._known[name] = known
+        after = self.decider(name)
+        if before is after:
+            return
+        for policy in (before, after):
+            if policy is None:
+                continue
+            policies = self._policies.setdefault(policy.spec.scheduler_name, [])
+            index = bisect_left(policies, _order(policy), key=_order)
+            if policy is before:
+                del policies[index]
+            else:
+                policies.insert(index, policy)
+        for scheduler_name in {policy.spec.scheduler_name for policy in (before, after) if policy is not None}:
+            self._refresh(scheduler_name)
         self._selections.clear()
-        self.scheduler_names = frozenset(self._by_scheduler_name)
         self.version += 1
+
+    def _refresh(self, scheduler_name: str) -> None:
+        policies = self._policies.get(scheduler_name, [])
+        refused = [policy for policy in policies if policy.refusal]
+        self._refusing.discard(scheduler_name)
+        if refused:
+            self._refusing.add(scheduler_name)
+        waits = self._settings.waits_for_bad_policies
+        deciding = tuple(policies) if waits else tuple(policy for policy in policies if not policy.refusal)
+        if policies or scheduler_name == self.default.spec.scheduler_name:
+            rest = refused[0] if waits and self._only_refused(scheduler_name) else self.default
+            self._by_scheduler_name[scheduler_name] = (*deciding, rest)
+        else:
+            self._policies.pop(scheduler_name, None)
+            self._by_scheduler_name.pop(scheduler_name, None)
+        takes_all = next((policy for policy in deciding if policy.matches_all), None)
+        self._takes_all.pop(scheduler_name, None)
+        if takes_all is not None:
+            self._takes_all[scheduler_name] = takes_all
+        if len(self.scheduler_names) != len(self._by_scheduler_name) or scheduler_name not in self.scheduler_names:
+            self.scheduler_names = frozenset(self._by_scheduler_name)
+
+    def _only_refused(self, scheduler_name: str) -> bool:
+        """Whether nothing but refused policies serves this scheduler name."""
+        policies = self._policies.get(scheduler_name, ())
+        return scheduler_name != self.default.spec.scheduler_name and all(policy.refusal for policy in policies)
+
+
+def _order(policy: CompiledPolicy) -> tuple[int, str]:
+    """Which policy goes first: the greatest precedence, then the first name."""
+    return -policy.spec.precedence, policy.name
 
 
 def _problem(error: Exception) -> str:

@@ -121,6 +121,8 @@ def _active_condition(policies: PolicySet, applied: ApplyResult, last_accepted: 
         message = "No generation of this policy was accepted."
         if last_accepted is not None:
             message = f"Generation {last_accepted} was accepted before, but cannot be accepted now."
+        if policies.makes_pods_wait(applied.name):
+            message += " The pods that it would decide about wait."
         return _UntimedCondition(ACTIVE, False, "NotAccepted", message)
     shadow = policies.shadowed_by(applied.name)
     if shadow is not None:

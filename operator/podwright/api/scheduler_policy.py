@@ -54,6 +54,8 @@ MAX_SPEC_BYTES: Final = 128 * 1024
 spec, the object could exceed what etcd accepts."""
 NAMELESS: Final = "?"
 """Stands for the name of a policy that has none."""
+_CLAIM: Final = ("schedulerName", "match", "precedence")
+"""The fields of a spec that say which pods the policy is for, and which policy goes first."""
 UNSUPPORTED_FIELDS: Final = ("rules", "extenders")
 """Fields that later versions may have."""
 
@@ -440,6 +442,21 @@ def identity_of(raw: Mapping[str, Any]) -> tuple[str, str, int]:
     )
 
 
+def parse_claim(raw: Mapping[str, Any]) -> SchedulerPolicy:
+    """Decodes only what says which pods the policy is for: scheduler name, `match` and precedence. Raises PolicyError."""
+    name, _, generation = identity_of(raw)
+    spec = raw.get("spec")
+    if not isinstance(spec, Mapping):
+        raise PolicyError(name, "Invalid", [("spec", "expected an object")])
+    claim = {key: spec[key] for key in _CLAIM if key in spec}
+    if problem := _size_problem(claim):
+        raise PolicyError(name, "Invalid", [("spec", problem)])
+    try:
+        return SchedulerPolicy(name, generation, decode(PolicySpec, claim, "spec"))
+    except ArgsError as error:
+        raise PolicyError(name, "Invalid", error.problems) from error
+
+
 def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
     """Decodes a SchedulerPolicy object. Raises PolicyError naming the policy and every field that is wrong."""
     name, _, generation = identity_of(raw)
@@ -456,11 +473,8 @@ def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
     spec = raw.get("spec")
     if spec is None:
         raise PolicyError(name, "Invalid", [("spec", "a value is required")])
-    size = len(json.dumps(spec, ensure_ascii=False, separators=(",", ":"), default=str).encode(errors="replace"))
-    if size > MAX_SPEC_BYTES:
-        raise PolicyError(
-            name, "Invalid", [("spec", f"too large: {size} bytes of JSON, the maximum is {MAX_SPEC_BYTES}")]
-        )
+    if problem := _size_problem(spec):
+        raise PolicyError(name, "Invalid", [("spec", problem)])
     if isinstance(spec, Mapping):
         _reject_unsupported(name, spec)
         spec = {key: value for key, value in spec.items() if key not in UNSUPPORTED_FIELDS}
@@ -469,6 +483,12 @@ def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
     except ArgsError as error:
         raise PolicyError(name, "Invalid", error.problems) from error
     return SchedulerPolicy(name, generation, decoded)
+
+
+def _size_problem(spec: object) -> str:
+    """What is too large about a spec, or about a part of one; "" if nothing."""
+    size = len(json.dumps(spec, ensure_ascii=False, separators=(",", ":"), default=str).encode(errors="replace"))
+    return f"too large: {size} bytes of JSON, the maximum is {MAX_SPEC_BYTES}" if size > MAX_SPEC_BYTES else ""
 
 
 def _reject_unsupported(name: str, spec: Mapping[str, Any]) -> None:

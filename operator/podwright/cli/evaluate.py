@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from podwright.api.permissions import ANY_NAME, PolicySettings
+from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.cli.pod_report import report
 from podwright.core.framework.features import Features
@@ -69,6 +69,13 @@ DIFFERENCES_SHOWN = 3
     help="With --pod: let policies disable any filter, as with `podwright run`.",
 )
 @click.option(
+    "--when-policy-is-bad",
+    type=click.Choice([WAIT, "default"]),
+    default=WAIT,
+    show_default=True,
+    help="With --pod: what becomes of the pods of a policy of which no generation was accepted, as with `podwright run`.",
+)
+@click.option(
     "--plugin-dir",
     "plugin_dirs",
     multiple=True,
@@ -93,6 +100,7 @@ def evaluate(
     scheduler_name: str,
     allowed_scheduler_names: str,
     allow_unsafe_policies: bool,
+    when_policy_is_bad: str,
     plugin_dirs: tuple[Path, ...],
     feature_gates: str,
 ) -> None:
@@ -114,6 +122,7 @@ def evaluate(
                 scheduler_name=scheduler_name,
                 allowed_scheduler_names=SCHEDULER_NAMES.parse(allowed_scheduler_names),
                 allow_unsafe=allow_unsafe_policies,
+                waits_for_bad_policies=when_policy_is_bad == WAIT,
             )
             options = EvaluationOptions(features, load_plugins(plugin_dirs), settings)
             _evaluate_pod(files or ("-",), manifest, options, output, top)

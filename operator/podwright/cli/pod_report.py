@@ -147,6 +147,11 @@ def _notes(answer: Answer) -> Iterator[str]:
             f"No policy serves the pod's scheduler name {answer['schedulerNameNotServed']}, so Podwright would ignore the pod. "
             "This is the answer of the built-in policy."
         )
+    elif "waitsForPolicy" in answer:
+        yield (
+            f"No generation of policy {answer['waitsForPolicy']['name']} was accepted, so the pod would wait. "
+            "This is the answer of the built-in policy."
+        )
     elif name == BUILT_IN:
         yield "No SchedulerPolicy in the dump takes the pod, so the built-in policy decides."
     else:
@@ -162,12 +167,13 @@ def _outcome(answer: Answer) -> Iterator[str]:
     gated = answer.get("gated")
     if gated is not None:
         yield f"The pod is gated, and not scheduled: {gated['plugin']}: {'; '.join(gated['reasons'])}."
+    held = gated is not None or "waitsForPolicy" in answer
     best = answer.get("best")
     if best is None:
         reason = answer.get("error") or answer["message"]
-        yield str(reason) if gated is None else f"Without that: {reason}"
+        yield f"Without that: {reason}" if held else str(reason)
         return
-    would_go = "The pod would go to" if gated is None else "Without that, it would go to"
+    would_go = "Without that, it would go to" if held else "The pod would go to"
     if answer.get("nominatedTaken"):
         yield f"{would_go} {best[0]}, its nominated node."
     elif len(best) == 1:

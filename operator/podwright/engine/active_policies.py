@@ -13,6 +13,7 @@ from podwright.api.compile import Classes, CompiledPolicy, built_in_policy
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.permissions import PolicySettings
 from podwright.api.policy_set import ApplyResult, PolicySet
+from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.cluster_events import ClusterEvent, EventHint
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
@@ -28,6 +29,8 @@ from podwright.core.state.cache import Cache
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.plugin_exceptions import PluginExceptions
 
+WAITS_FOR_POLICY: Final = "SchedulerPolicy"
+"""What rejects the pods of a refused policy, as if it were a plugin. No event of the cluster helps them."""
 _REJECTING: Final = (Point.PRE_ENQUEUE, Point.PRE_FILTER, Point.FILTER, Point.RESERVE, Point.PERMIT)
 _NO_HINTS: Mapping[str, Sequence[EventHint]] = {}
 
@@ -49,12 +52,30 @@ class EngineHandle:
         return self.waiting()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ActivePolicy:
-    """An active policy and the framework that runs its plugins."""
+    """A policy that takes pods, and the framework that runs its plugins.
+
+    With a `refusal`, no generation of the policy was accepted: its pods wait. The framework is then that of the built-in policy, whose
+    PreEnqueue plugins gate the pods. `hints`: the queueing hints by plugin, in an object of this policy's own. `label`: name and
+    generation.
+    """
 
     compiled: CompiledPolicy
     framework: Framework
+    hints: Mapping[str, Sequence[EventHint]]
+    label: str
+    refusal: str
+
+    @staticmethod
+    def of(compiled: CompiledPolicy, framework: Framework) -> ActivePolicy:
+        """The accepted or refused policy. `framework`: of this policy, or if it was refused, of the built-in one."""
+        label = f"{compiled.name}@{compiled.generation}"
+        hints, refusal = framework.hints, ""
+        if compiled.refusal:
+            hints = {**hints, WAITS_FOR_POLICY: ()}
+            refusal = f"policy {compiled.name}, generation {compiled.generation}, was not accepted: {compiled.refusal}"
+        return ActivePolicy(compiled=compiled, framework=framework, hints=hints, label=label, refusal=refusal)
 
 
 class ActivePolicies:
@@ -96,23 +117,32 @@ class ActivePolicies:
             policy.profile, self._classes, handle=self._handle, observer=self._observer, report_exception=report
         )
         self._has_hints.clear()
-        self._built[policy] = ActivePolicy(policy, framework)
+        self._built[policy] = ActivePolicy.of(policy, framework)
 
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
         """Applies a raw SchedulerPolicy; the result says what is wrong with it."""
+        name, _, _ = identity_of(raw)
+        before = self.policy_set.decider(name)
         result = self.policy_set.apply(raw)
-        self._prune()
+        self._replace(before, self.policy_set.decider(name))
         return result
 
     def remove(self, name: str) -> None:
+        before = self.policy_set.decider(name)
         self.policy_set.remove(name)
-        self._prune()
+        self._replace(before, None)
 
-    def _prune(self) -> None:
-        kept = {self.policy_set.default, *self.policy_set.active}
+    def _replace(self, before: CompiledPolicy | None, after: CompiledPolicy | None) -> None:
+        """Keeps what was built for `after`, and nothing of `before`."""
+        if before is after:
+            return
+        if before is not None:
+            del self._built[before]
+        if after is not None and after.refusal:
+            framework = self._built[self.policy_set.default].framework
+            self._built[after] = ActivePolicy.of(after, framework)
         self._has_hints.clear()
-        self._built = {compiled: active for compiled, active in self._built.items() if compiled in kept}
-        self._plugin_exceptions.keep(kept)
+        self._plugin_exceptions.keep(self._built.keys())
 
     def plugin_exceptions_of(self, name: str) -> str:
         """The exceptions that plugins of the named policy's active generation raised, in short. Empty if there were none."""
@@ -131,6 +161,13 @@ class ActivePolicies:
     def of(self, pod: PodInfo) -> ActivePolicy | None:
         """The policy that decides about the pod; None if no policy serves its scheduler name."""
         compiled = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
+        return None if compiled is None else self._built[compiled]
+
+    def passed_over(self, pod: PodInfo) -> ActivePolicy | None:
+        """With --when-policy-is-bad=default: the refused policy that would decide about the pod, instead of the one that does."""
+        if not self.policy_set.passes_over:
+            return None
+        compiled = self.policy_set.passed_over(pod, self._handle.cache.namespace_labels(pod.namespace))
         return None if compiled is None else self._built[compiled]
 
     def has_hint_for(self, event: ClusterEvent) -> bool:
@@ -158,7 +195,7 @@ class ActivePolicies:
 
     def hints_of(self, pod: PodInfo) -> Mapping[str, Sequence[EventHint]]:
         active = self.of(pod)
-        return _NO_HINTS if active is None else active.framework.hints
+        return _NO_HINTS if active is None else active.hints
 
     def _report(self, pod: PodInfo, error: Exception) -> None:
         self._invalid_objects.report("Pod", pod.key, error)

@@ -181,8 +181,13 @@ class Engine:
         return Objects(kind, self._state, ports=self._ports)
 
     def activate_all(self) -> None:
-        """Moves all waiting pods to the active queue. Call it when policies or served pod group APIs have changed."""
+        """Moves all waiting pods to the active queue. Call it when served pod group APIs have changed."""
         self.queue.activate_all()
+        self.wake()
+
+    def policies_changed(self) -> None:
+        """Moves the waiting pods about which another policy, or another generation, decides from now on to the active queue."""
+        self.queue.reconsider_moved()
         self.wake()
 
     # The loop
@@ -281,7 +286,12 @@ class Engine:
                 self._skip(queued)
             elif queued.pod.group and self.cache.groups.is_member(queued.pod):
                 self._gangs.attempt(queued, policy, started)
+            elif policy.refusal:
+                self._failures.wait_for_policy(queued, policy, self._sources.clock() - started)
             else:
+                queued.policy = policy.label
+                if (refused := self.policies.passed_over(queued.pod)) is not None:
+                    self._failures.warn_of_refusal(queued, refused)
                 self._attempts += 1
                 observer = self.slow_plugins.observer_for(policy.compiled.name)
                 decision = schedule(policy.framework, self.cache, queued.pod, self._sources.below, observer=observer)

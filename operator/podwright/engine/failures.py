@@ -18,6 +18,7 @@ from podwright.core.gangs.decisions import GangRejection
 from podwright.core.gangs.rules import without_counts
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
+from podwright.engine.active_policies import WAITS_FOR_POLICY, ActivePolicy
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.metrics.metrics import ERROR, PREEMPTION_ATTEMPTS, UNSCHEDULABLE
 from podwright.engine.ports import SCHEDULER_ERROR, Ports, Regarding, Verdict
@@ -88,7 +89,8 @@ class Failures:
         if members and self._cache.groups.placed(group.key) < group.min_count:
             regarding = Regarding.group(group, members[0].pod.scheduler_name)
             note = without_counts(decision.message)
-            self._recorder.record(regarding, "Warning", "FailedScheduling", "Scheduling", note)
+            policy = members[0].policy
+            self._recorder.record(regarding, "Warning", "FailedScheduling", "Scheduling", note, policy=policy)
 
     def _reject_member(
         self,
@@ -140,6 +142,20 @@ class Failures:
         if self._queue.get(queued.uid) is queued:
             self._nominate(queued.pod, "")
             self._publish(queued, REASON_UNSCHEDULABLE, message, "", cause=cause)
+
+    def wait_for_policy(self, queued: QueuedPod, policy: ActivePolicy, seconds: float) -> None:
+        """No generation of the pod's policy was accepted, so the pod waits until it is accepted, changed or deleted."""
+        queued.policy = policy.label
+        self._metrics.attempt_took(ERROR, queued.pod.scheduler_name, seconds)
+        self._queue.reject(queued, {WAITS_FOR_POLICY}, count=False)
+        if self._queue.get(queued.uid) is queued:
+            self._nominate(queued.pod, "")
+            self._publish(queued, SCHEDULER_ERROR, f"the pod waits because {policy.refusal}", "")
+
+    def warn_of_refusal(self, queued: QueuedPod, refused: ActivePolicy) -> None:
+        """The operator's options let another policy decide about a pod of a refused one."""
+        note = f"policy {queued.policy.rpartition('@')[0]} decides about the pod because {refused.refusal}"
+        self._recorder.record(queued.pod, "Warning", "PolicyNotAccepted", "Scheduling", note, policy=refused.label)
 
     def reject_node(self, queued: QueuedPod, status: Status, seconds: float, *, permit_over: bool) -> None:
         """A plugin rejected the chosen node in Reserve or Permit, or with `permit_over` in PreBind or Bind.
@@ -200,7 +216,7 @@ class Failures:
                 return False
             note = first or without_counts(message)
             queued.report(cause, note, keep_seconds=2 * REPEAT_SECONDS)
-        self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", note)
+        self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", note, policy=queued.policy)
         return True
 
     def _nominate(self, pod: PodInfo, node_name: str) -> None:

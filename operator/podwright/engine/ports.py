@@ -79,8 +79,12 @@ class Recorder(Protocol):
         action: str,
         note: str,
         related: PodInfo | Regarding | None = None,
+        policy: str = "",
     ) -> None:
-        """Queues an event of events.k8s.io/v1. Never blocks and never fails."""
+        """Queues an event of events.k8s.io/v1. Never blocks and never fails.
+
+        `policy`: name and generation of the policy that decided, for an annotation; empty if none did.
+        """
 
     def forget(self, uid: str) -> None:
         """Ends the pod's series of events: it is deleted, or has a node."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
-from podwright.api.permissions import ANY_NAME, PolicySettings
+from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.queue import Waits
 from podwright.kube.option_values import (
@@ -117,6 +117,12 @@ class Options:
         "Let policies disable the filters that keep pods off nodes where they cannot run, and ignore resources.",
         default="false",
     )
+    when_policy_is_bad: str = _option(
+        choice(WAIT, "default"),
+        "What becomes of the pods of a policy of which no generation was accepted: they wait, or the next policy that matches decides, in "
+        "the end the built-in default.",
+        default=WAIT,
+    )
     pod_intake: str = _option(
         choice("kopf", "watch"),
         "Where pending pods come from: Kopf's handlers, or Podwright's own watch.",
@@ -164,6 +170,7 @@ class Options:
             queue_sort=self.queue_sort,
             allowed_scheduler_names=self.allowed_scheduler_names,
             allow_unsafe=self.allow_unsafe_policies,
+            waits_for_bad_policies=self.when_policy_is_bad == WAIT,
         )
 
     @property

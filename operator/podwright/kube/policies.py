@@ -126,7 +126,7 @@ class PolicyController:
         policies = self._engine.policies.policy_set
         if policies.version == version:
             return
-        self._engine.activate_all()
+        self._engine.policies_changed()
         if added := policies.scheduler_names - names:
             self._on_names_served(added)
 

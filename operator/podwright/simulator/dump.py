@@ -91,6 +91,8 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
     selected = policies.select(pod, labels)
     policy = policies.default if selected is None else selected
     framework = Framework(policy.profile, options.classes, handle=world)
+    waits_for = policy if policy.refusal else None
+    policy = policies.default if waits_for is not None else policy
 
     store.kinds_read.clear()
     gate = framework.pre_enqueue(pod)
@@ -102,6 +104,8 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
         answer["policiesNotAccepted"] = [
             {"name": each.name, "generation": each.generation, "message": each.message} for each in refused
         ]
+    if waits_for is not None:
+        answer["waitsForPolicy"] = {"name": waits_for.name, "generation": waits_for.generation}
     if gate is not None:
         answer["gated"] = {"plugin": gate.plugin, "reasons": sorted(gate.reasons)}
     if pod.group:

@@ -59,10 +59,13 @@ class FakeCluster:
 class FakeRecorder:
     events: list[tuple[str, str, str]] = field(default_factory=list)
     """(pod, reason, note)"""
+    policies: list[str] = field(default_factory=list)
+    """The policy of each event."""
     forgotten: list[str] = field(default_factory=list)
 
-    def record(self, regarding: PodInfo | Regarding, kind, reason, action, note, related=None) -> None:
+    def record(self, regarding: PodInfo | Regarding, kind, reason, action, note, related=None, policy="") -> None:
         self.events.append((regarding.name, reason, note))
+        self.policies.append(policy)
 
     def forget(self, uid: str) -> None:
         self.forgotten.append(uid)

@@ -24,7 +24,7 @@ class Clock:
 class Harness(Observer):
     """A queue with the hints of Fit and Wait (any new node), Spread (a deleted pod, except one called `no`) and Gate.
 
-    Records what the queue reports: `incoming` and `hinted`. `pre_enqueue` and `hints` can be replaced.
+    Records what the queue reports: `incoming` and `hinted`. `pre_enqueue`, `hints` and `hints_of` can be replaced.
     """
 
     def __init__(self, waits=DEFAULT_WAITS):
@@ -41,10 +41,13 @@ class Harness(Observer):
             self.clock,
             sort_key=lambda pod, queued_at: (-pod.priority, queued_at),
             pre_enqueue=lambda pod: self.pre_enqueue(pod),  # noqa: PLW0108 -- a test may replace the method later
-            hints_of=lambda _pod: self.hints,
+            hints_of=lambda pod: self.hints_of(pod),  # noqa: PLW0108 -- as above
             observer=self,
             waits=waits,
         )
+
+    def hints_of(self, _pod):
+        return self.hints
 
     def pre_enqueue(self, pod):
         return unresolvable("gated").by("Gate") if pod.gates else None

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import pytest
 
 from podwright.api.compile import BUILT_IN
+from podwright.api.permissions import PolicySettings
 from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import MAX_SPEC_BYTES
 from podwright.core.framework.errors import PluginError
@@ -33,6 +34,13 @@ def pod(labels=None, scheduler="podwright", namespace="default"):
             "spec": {"schedulerName": scheduler, "containers": [{"name": "c"}]},
         }
     )
+
+
+def nested(depth):
+    found = {}
+    for _ in range(depth):
+        found = {"podSelector": found}
+    return found
 
 
 def build(*raws, **options):
@@ -181,13 +189,121 @@ def test_a_policy_that_was_never_accepted_is_not_active():
     assert (result.accepted, result.active_generation) == (False, None)
     assert result.message.endswith("No generation of this policy is in force.")
     assert policies.active == []
-    assert policies.scheduler_names == {"podwright"}
+    assert policies.last_accepted("a") is None
 
 
 def test_a_new_policy_does_not_inherit_the_active_generation_of_a_deleted_one_with_its_name():
     policies = build(policy("a", GOOD, uid="first"))
     assert policies.apply(policy("a", BAD, uid="second")).active_generation is None
+    assert refusal(policies) == "a"
+
+
+# Policies of which no generation was accepted
+
+FOR_X = {**BAD, "match": select_pods(x="1")}
+X = pod({"x": "1"})
+FALLS_BACK = PolicySettings(waits_for_bad_policies=False)
+
+
+def refusal(policies, a_pod=None):
+    """The refused policy for which the pod waits; None if it does not wait for one."""
+    found = policies.select(a_pod or pod(), NO_LABELS)
+    return found.name if found is not None and found.refusal else None
+
+
+def test_the_pods_of_a_refused_policy_wait_for_it_and_other_pods_do_not():
+    policies = build(policy("a", FOR_X))
+    assert refusal(policies, X) == "a"
+    assert "strategy.type" in policies.select(X, NO_LABELS).refusal
     assert chosen(policies) == BUILT_IN
+    assert policies.active == []
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        pytest.param([policy("b", {})], "a", id="the name of the refused one comes first"),
+        pytest.param([policy("b", {"precedence": 1})], None, id="the accepted one has a greater precedence"),
+        pytest.param([policy("b", {**BAD, "precedence": 1})], "b", id="another refused one has a greater precedence"),
+        pytest.param(
+            [policy("b", {"precedence": 1, "match": select_pods(y="1")})], "a", id="the accepted one is for other pods"
+        ),
+    ],
+)
+def test_precedence_decides_between_accepted_and_refused_policies(others, expected):
+    for raws in ([policy("a", FOR_X), *others], [*others, policy("a", FOR_X)]):
+        assert refusal(build(*raws), X) == expected
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"match": {"podSelector": {"matchLabels": {"-": "1"}}}}, id="its match is invalid"),
+        pytest.param({"match": [], **BAD}, id="its match has another type"),
+        pytest.param({"precedence": "high"}, id="its precedence is invalid"),
+        pytest.param({"schedulerName": "a,b"}, id="its scheduler name is malformed"),
+        pytest.param({"schedulerName": "default-scheduler"}, id="its scheduler name is not allowed"),
+        pytest.param({"match": select_pods(**{f"k{i}": "v" * 60 for i in range(3000)})}, id="its match is too large"),
+        pytest.param(None, id="it has no spec"),
+        pytest.param("text", id="its spec is text"),
+        pytest.param({**GOOD, "match": nested(100_000)}, id="its match is nested too deeply"),
+    ],
+)
+def test_a_refused_policy_takes_no_pods_if_its_own_claim_on_pods_cannot_be_used(spec):
+    policies = build(policy("a", spec))
+    assert policies.select(X, NO_LABELS) is policies.default
+    assert policies.scheduler_names == {"podwright"}
+
+
+def test_a_scheduler_name_that_only_refused_policies_serve_is_served_for_all_its_pods():
+    policies = build(policy("a", {**FOR_X, "schedulerName": "ml"}))
+    assert policies.scheduler_names == {"podwright", "ml"}
+    assert refusal(policies, pod({"x": "1"}, scheduler="ml")) == "a"
+    assert refusal(policies, pod(scheduler="ml")) == "a"
+    policies.apply(policy("b", {"schedulerName": "ml", "match": select_pods(y="1")}))
+    assert chosen(policies, pod(scheduler="ml")) == BUILT_IN
+    policies.remove("a")
+    policies.remove("b")
+    assert policies.scheduler_names == {"podwright"}
+
+
+def test_an_accepted_generation_ends_the_refusal_and_a_later_invalid_one_does_not_renew_it():
+    policies = build(policy("a", FOR_X))
+    policies.apply(policy("a", {**FOR_X, **GOOD}, generation=2))
+    assert (refusal(policies, X), chosen(policies, X)) == (None, "a")
+    policies.apply(policy("a", FOR_X, generation=3))
+    assert (refusal(policies, X), policies.select(X, NO_LABELS).generation) == (None, 2)
+
+
+def test_a_refused_policy_that_takes_every_pod_shadows_those_after_it():
+    policies = build(policy("a", BAD), policy("b", {}))
+    assert policies.shadowed_by("b") == "a"
+    assert build(policy("a", BAD), policy("b", {}), settings=FALLS_BACK).shadowed_by("b") is None
+
+
+def test_without_waiting_the_next_policy_decides_and_the_refused_one_is_known():
+    raws = [
+        policy("a", {**FOR_X, "precedence": 2}),
+        policy("b", {"precedence": 1}),
+        policy("c", {**FOR_X, "schedulerName": "ml"}),
+    ]
+    policies = build(*raws, settings=FALLS_BACK)
+    ml = pod(scheduler="ml")
+    assert (chosen(policies, X), policies.passed_over(X, NO_LABELS).name) == ("b", "a")
+    assert (chosen(policies), policies.passed_over(pod(), NO_LABELS)) == ("b", None)
+    assert (chosen(policies, ml), policies.passed_over(ml, NO_LABELS).name) == (BUILT_IN, "c")
+    assert build(*raws).passed_over(X, NO_LABELS) is None
+
+
+def test_only_a_policy_that_changes_what_decides_raises_the_version():
+    policies = build(policy("a", GOOD))
+    version = policies.version
+    policies.apply(policy("a", BAD, generation=2))
+    policies.apply(policy("nameless match", {"match": []}))
+    policies.remove("nameless match")
+    assert policies.version == version
+    policies.apply(policy("a", {}, generation=3))
+    assert policies.version == version + 1
 
 
 # After a restart

@@ -43,7 +43,9 @@ def test_the_status_of_a_valid_policy():
 
 def test_the_status_of_a_policy_that_was_never_accepted():
     status, found = conditions(build(), policy("a", BAD))
-    assert status["conditions"][1]["message"] == "No generation of this policy was accepted."
+    assert status["conditions"][1]["message"] == (
+        "No generation of this policy was accepted. The pods that it would decide about wait."
+    )
     assert found == {"Accepted": ("False", "Invalid", NOON), "Active": ("False", "NotAccepted", NOON)}
 
 
@@ -76,7 +78,9 @@ def test_the_status_keeps_a_last_accepted_generation_that_cannot_be_accepted_now
     status, found = conditions(build(), raw, {"lastAccepted": last})
     assert status["lastAccepted"] == last
     assert found["Active"][:2] == ("False", "NotAccepted")
-    assert status["conditions"][1]["message"] == "Generation 1 was accepted before, but cannot be accepted now."
+    assert status["conditions"][1]["message"] == (
+        "Generation 1 was accepted before, but cannot be accepted now. The pods that it would decide about wait."
+    )
 
 
 def test_a_condition_keeps_its_transition_time_while_its_status_stays_the_same():

@@ -88,7 +88,13 @@ class TestPolicies:
         assert "plugin 'Nope' does not exist" in broken["message"]
         text = asked(items)
         assert "Policy broken, generation 1, is not accepted: spec.plugins.score.enabled[0].name: plugin 'Nope'" in text
-        assert "so the built-in policy decides" in text
+        assert "No generation of policy broken was accepted, so the pod would wait." in text
+        assert "Without that, it would go to" in text
+        answer = answered(items)
+        assert answer["policy"]["name"] == "built-in-default"
+        assert answer["waitsForPolicy"] == {"name": "broken", "generation": 1}
+        answer = answered([*items, policy("next")], "--when-policy-is-bad=default")
+        assert (answer["policy"]["name"], "waitsForPolicy" in answer) == ("next", False)
 
     def test_the_last_accepted_generation_decides_as_in_the_operator(self, answered):
         status = {"lastAccepted": {"generation": 4, "spec": BY_NAME}}

@@ -215,9 +215,11 @@ class TestPolicies:
             assert rig.cluster.bound == []
             assert len(rig.engine.queue) == 0
 
-    async def test_an_invalid_policy_changes_nothing(self):
+    async def test_an_invalid_policy_with_an_invalid_match_changes_nothing(self):
         rig = Rig()
-        bad = rig.engine.policies.apply(custom_policy("score", "NoSuchPlugin"))
+        raw = custom_policy("score", "NoSuchPlugin")
+        raw["spec"]["match"] = {"podSelector": {"matchLabels": {"-": "x"}}}
+        bad = rig.engine.policies.apply(raw)
         assert not bad.accepted
         rig.node("a")
         rig.pod("web")

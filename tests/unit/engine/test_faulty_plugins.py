@@ -2,6 +2,7 @@
 
 import pytest
 
+from podwright.api.permissions import PolicySettings
 from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint
 from podwright.core.framework.interface import (
     EnqueueExtensions,
@@ -63,7 +64,7 @@ async def test_a_broken_gate_holds_its_own_pod_only():
 
 
 async def test_a_policy_is_not_accepted_if_a_plugin_returns_invalid_hints():
-    rig = Rig({"Hinting": Hinting})
+    rig = Rig({"Hinting": Hinting}, policies=PolicySettings(waits_for_bad_policies=False))
     outcome = rig.engine.policies.apply(custom_policy("filter", "Hinting"))
     assert not outcome.accepted
     assert "Hinting" in outcome.message

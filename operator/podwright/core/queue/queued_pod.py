@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 from typing import Final
 
+from podwright.core.framework.cluster_events import EventHint
 from podwright.core.objects.pod import PodInfo
 
 
@@ -59,6 +60,10 @@ class QueuedPod:
     flushed_at: float = 0.0
     was_flushed: bool = False
     """The current attempt is due to `Waits.max_unschedulable`, not to an event."""
+    policy: str = ""
+    """Name and generation of the policy that decided in the current or the last attempt, for the pod's events."""
+    hints: Mapping[str, Sequence[EventHint]] | None = None
+    """The hints of the policy under which the pod began to wait; None while it does not wait."""
     reported: dict[Hashable, tuple[str, float]] | None = None
     """Recent events about failures of the pod's group: by cause, the event's text, and when it was last recorded."""
     buckets: list[dict[str, QueuedPod]] = field(default_factory=list)

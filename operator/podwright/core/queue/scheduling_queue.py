@@ -300,8 +300,16 @@ class SchedulingQueue:
         return queued
 
     def activate_all(self) -> None:
-        """Retries every rejected pod: a policy changed, so the plugins that rejected them may no longer apply."""
+        """Retries every rejected pod: the plugins that rejected them may no longer apply."""
         self.move(EVERYTHING_CHANGED)
+
+    def reconsider_moved(self) -> None:
+        """Retries the pods to which other hints now apply than when they began to wait: another policy decides about them."""
+        self._record(EVERYTHING_CHANGED, None, None)
+        occurrence = Occurrence(EVERYTHING_CHANGED, None, None)
+        for queued in (*self._waiting.values(), *self._gated.values()):
+            if self._hints_of(queued.pod) is not queued.hints:
+                self._requeue_if_helped(queued, occurrence)
 
     def counts(self) -> dict[str, int]:
         """The number of pods by queue, as in `scheduler_pending_pods`."""
@@ -423,7 +431,7 @@ class SchedulingQueue:
         self._observer.pod_queued(Place.UNSCHEDULABLE.value, _ATTEMPT_FAILED)
 
     def _index(self, queued: QueuedPod, plugins: Iterable[str]) -> None:
-        hints = self._hints_of(queued.pod)
+        hints = queued.hints = self._hints_of(queued.pod)
         for plugin in plugins:
             key = (id(hints), plugin)
             if key not in self._buckets:
@@ -449,6 +457,7 @@ class SchedulingQueue:
         for bucket in queued.buckets:
             bucket.pop(uid, None)
         queued.buckets.clear()
+        queued.hints = None
 
     def _flush(self) -> None:
         now = self._clock()

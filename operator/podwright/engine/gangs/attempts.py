@@ -94,6 +94,8 @@ class Gangs:
         members = self._members.take(group, first)
         if not members:
             return
+        for member in members:
+            member.policy = policy.label
         try:
             self._schedule(group, members, policy, started)
         except Exception as error:
@@ -101,6 +103,9 @@ class Gangs:
             self._requeue(members, f"{type(error).__name__}: {error}", self._clock() - started)
 
     def _schedule(self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy, started: float) -> None:
+        if policy.refusal and all(self._policies.of(member.pod) is policy for member in members):
+            self._wait_for_policy(group, members, policy, started)
+            return
         decision = self._decide(group, members, policy)
         seconds = self._clock() - started
         self._metrics.observe(GROUP_ALGORITHM_SECONDS, seconds)
@@ -116,6 +121,16 @@ class Gangs:
         profile = members[0].pod.scheduler_name
         self._metrics.group_attempt_took(result, profile, self._clock() - started)
 
+    def _wait_for_policy(
+        self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy, started: float
+    ) -> None:
+        """No generation of the group's policy was accepted."""
+        seconds = self._clock() - started
+        for member in members:
+            self._failures.wait_for_policy(member, policy, seconds)
+        self._groups.not_scheduled(group, Verdict(SCHEDULER_ERROR, f"the pod group waits because {policy.refusal}"))
+        self._metrics.group_attempt_took("error", members[0].pod.scheduler_name, seconds)
+
     def _requeue(self, members: Sequence[QueuedPod], message: str, seconds: float) -> None:
         """Retries the members whose binding cycles have not started."""
         for member in members:
@@ -130,10 +145,14 @@ class Gangs:
             return GangFault(group, "", problem)
         for member in members:
             other = self._policies.of(member.pod)
-            if other is None or other is policy or member.pod.scheduler_name != members[0].pod.scheduler_name:
+            if other is None or other is policy:
+                continue
+            if member.pod.scheduler_name != members[0].pod.scheduler_name and not other.refusal:
                 continue
             names = f"{policy.compiled.name} and {other.compiled.name}"
             return GangFault(group, "", f"all pods of a pod group must be under one policy, got {names}")
+        if policy.refusal:
+            return GangFault(group, "", policy.refusal)
         args = policy.compiled.profile.args.get(GangScheduling.name)
         pack_by = "" if args is None else args.topology_key
         observer = self._slow_plugins.observer_if_slow(policy.compiled.name)

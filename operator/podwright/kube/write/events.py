@@ -41,6 +41,8 @@ REFRESH_SECONDS: Final = 1_800.0
 """How often the count of a running series is written."""
 SWEEP_SECONDS: Final = 60.0
 """How often series are checked for both."""
+POLICY_ANNOTATION: Final = "podwright.dev/policy"
+"""The annotation of an event with name and generation of the policy that decided, as name@generation."""
 NOTE_BYTES: Final = 1024
 """The longest note of an event that the API server accepts."""
 
@@ -115,10 +117,11 @@ class EventRecorder:
         action: str,
         note: str,
         related: PodInfo | Regarding | None = None,
+        policy: str = "",
     ) -> None:
         note = _shortened(note)
         if kind == "Normal":
-            self._enqueue(_Post(self._body(regarding, kind, reason, action, note, related)))
+            self._enqueue(_Post(self._body(regarding, kind, reason, action, note, related, policy)))
             return
         now, steady = self._clock(), self._steady()
         all_series = self._series.setdefault(regarding.uid or regarding.name, [])
@@ -129,13 +132,15 @@ class EventRecorder:
             if series.body["note"] == note:
                 series.count += 1
                 series.last, series.last_steady = now, steady
+                if policy:
+                    series.body["metadata"]["annotations"] = {POLICY_ANNOTATION: policy}
                 if series.count == 2:
                     self._enqueue_count(series)
                 return
             self._end(series)
             all_series.remove(series)
             break
-        body = self._body(regarding, kind, reason, action, note, related)
+        body = self._body(regarding, kind, reason, action, note, related, policy)
         all_series.append(_Series(body=body, last=now, last_steady=steady, written_at=steady))
         self._enqueue(_Post(body))
 
@@ -167,11 +172,12 @@ class EventRecorder:
         action: str,
         note: str,
         related: PodInfo | Regarding | None,
+        policy: str,
     ) -> dict[str, Any]:
         now = self._clock()
         self._serial += 1
         controller = regarding.scheduler_name if related is None else related.scheduler_name
-        body = {
+        body: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
@@ -189,6 +195,8 @@ class EventRecorder:
         }
         if related is not None:
             body["related"] = _reference(related)
+        if policy:
+            body["metadata"]["annotations"] = {POLICY_ANNOTATION: policy}
         return body
 
     def _enqueue(self, post: _Post) -> bool:
@@ -269,12 +277,16 @@ class EventRecorder:
     async def _patch(self, series: _Series) -> None:
         series.queued = False
         count, last = series.count, rfc3339_micro(series.last)
-        change = {"series": {"count": count, "lastObservedTime": last}}
+        counted = {"series": {"count": count, "lastObservedTime": last}}
         metadata = series.body["metadata"]
+        # A later generation of the policy may have decided the last attempt.
+        change = (
+            {**counted, "metadata": {"annotations": metadata["annotations"]}} if "annotations" in metadata else counted
+        )
         path = EVENT.path(metadata["name"], metadata["namespace"])
         answer = await self._http.send("PATCH", path, orjson.dumps(change), STRATEGIC_PATCH)
         if answer.status == 404:
-            await self._create({**series.body, **change})
+            await self._create({**series.body, **counted})
         elif answer.status >= 300:
             raise answer.error()
         series.written, series.written_at = count, self._steady()

@@ -92,3 +92,22 @@ def test_taking_a_pod_calls_pre_enqueue_again(h, place):
     assert h.queue.take(queued.uid) is None
     assert h.counts() == {"gated": 1}
     assert h.queue.rejected_by()["Gate", "default-scheduler"] == 1
+
+
+def test_only_pods_to_which_other_hints_apply_are_reconsidered(h):
+    own = {pod: dict(h.hints) for pod in ("moved", "stays", "gated", "in flight")}
+    h.hints_of = lambda pod: own[pod.name]
+    h.add("moved")
+    h.add("stays")
+    h.add("gated", gates=["hold"])
+    for _ in range(2):
+        h.queue.reject(h.queue.pop(), ["Fit"])
+    h.add("in flight")
+    flying = h.queue.pop()
+    h.clock.now += 20
+    own["moved"], own["gated"] = dict(h.hints), dict(h.hints)
+    h.pre_enqueue = lambda _pod: None
+    h.queue.reconsider_moved()
+    assert {queued.pod.name for queued in h.queue.active()} == {"moved", "gated"}
+    h.queue.reject(flying, ["Fit"])
+    assert h.counts() == {"active": 2, "backoff": 1, "unschedulable": 1}

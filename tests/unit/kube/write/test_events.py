@@ -65,6 +65,19 @@ async def test_an_event_has_kube_schedulers_form():
         }
 
 
+async def test_an_event_has_the_policy_that_decided_as_an_annotation():
+    async with recording() as (recorder, script, _):
+        for generation in (3, 3, 4):
+            recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room", policy=f"strict@{generation}")
+            await recorder.flush(5)
+        recorder.forget("u1")
+        await recorder.flush(5)
+        created, _, counted = script.requests
+        assert created.body["metadata"]["annotations"] == {"podwright.dev/policy": "strict@3"}
+        assert counted.body["series"]["count"] == 3
+        assert counted.body["metadata"] == {"annotations": {"podwright.dev/policy": "strict@4"}}
+
+
 @pytest.mark.parametrize(
     ("note", "expected"),
     [
