@@ -51,6 +51,10 @@ cluster: venv ## start a real control plane, print its kubeconfig, run until Ctr
 faults: venv ## run all fault tests, including the long ones, with their figures (ARGS="-k etcd")
 	PODWRIGHT_FAULTS=all $(BIN)/python -m pytest tests/faults $(ARGS)
 
+.PHONY: hostile
+hostile: venv ## measure what hostile objects cost, in process and side by side with kube-scheduler (ARGS=--help)
+	PYTHONPATH=tests $(BIN)/python -m tests.hostile $(ARGS)
+
 .PHONY: e2e
 e2e: venv ## run Kubernetes' own scheduling specs, with kube-scheduler and with Podwright (ARGS=--help)
 	PYTHONPATH=tests $(BIN)/python -m tests.e2e.upstream $(ARGS)

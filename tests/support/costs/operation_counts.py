@@ -119,7 +119,26 @@ def _temporary(decide: Callable[[], None], decisions: int) -> float:
 def counted_arrays(least: int) -> Iterator[list[str]]:
     """Collects the operations over at least `least` elements of arrays that are created in the block."""
     passes: list[str] = []
-    kind = _counted(least, passes)
+
+    def note(what: str, elements: int) -> None:
+        if elements >= least:
+            passes.append(what)
+
+    with _counting(_counted(least, note)):
+        yield passes
+
+
+@contextmanager
+def counted_elements() -> Iterator[list[int]]:
+    """Collects the number of elements of each operation on arrays that are created in the block."""
+    elements: list[int] = []
+    with _counting(_counted(1, lambda _what, count: elements.append(count))):
+        yield elements
+
+
+@contextmanager
+def _counting(kind: type[np.ndarray]) -> Iterator[None]:
+    """Within the block, NumPy creates arrays of this kind."""
 
     def counting(make: Callable[..., Any]) -> Callable[..., Any]:
         def create(*arguments: Any, **options: Any) -> Any:
@@ -128,10 +147,10 @@ def counted_arrays(least: int) -> Iterator[list[str]]:
         return create
 
     with mock.patch.multiple(np, **{name: counting(getattr(np, name)) for name in _MAKERS}):
-        yield passes
+        yield
 
 
-def _counted(least: int, passes: list[str]) -> type[np.ndarray]:
+def _counted(least: int, note: Callable[[str, int], None]) -> type[np.ndarray]:
     class Counted(np.ndarray):
         """An array that counts the operations on it. The results of operations count, too."""
 
@@ -161,18 +180,26 @@ def _counted(least: int, passes: list[str]) -> type[np.ndarray]:
             super().__setitem__(key, value)
 
     def _note(what: str, inputs: Sequence[Any]) -> None:
-        if max((_size(item) for item in inputs), default=0) >= least:
-            passes.append(what)
+        note(what, max((_size(item) for item in inputs), default=0))
 
     return Counted
 
 
 def _size(value: Any) -> int:
+    if isinstance(value, tuple | list):
+        return sum(_size(item) for item in value)
     return value.size if isinstance(value, np.ndarray) else 0
 
 
 def _plain(values: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(item.view(np.ndarray) if isinstance(item, np.ndarray) else item for item in values)
+    """The values with plain arrays, also in tuples and lists: NumPy looks for arrays there, too."""
+    return tuple(_plain_value(value) for value in values)
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return type(value)(_plain(value))
+    return value.view(np.ndarray) if isinstance(value, np.ndarray) else value
 
 
 def _wrap(answer: Any, kind: type[np.ndarray]) -> Any:

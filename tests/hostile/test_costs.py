@@ -1,0 +1,31 @@
+"""What an attempt at a hostile pod costs: its decision is right, and its operations grow as the object does."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.hostile.harness import measure, work
+from support.hostile.rows import ROWS, UNMENDED, Row
+
+SIZES = (20, 80, 320)
+NODES, PLACED = 60, 120
+BOUNDED = tuple(row for row in ROWS if row.name not in UNMENDED)
+
+
+def each(rows: tuple[Row, ...], attribute: str = "name") -> list[object]:
+    return [pytest.param(row, id=getattr(row, attribute)) for row in rows]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", each(BOUNDED))
+async def test_an_attempt_at_full_size_decides_as_expected(row, table):
+    attempts = await measure(row)
+    assert [attempt.outcome[: len(row.subject.expected)] for attempt in attempts] == [row.subject.expected] * 2
+    table.measured(row.name, attempts)
+
+
+@pytest.mark.parametrize("row", each(tuple({row.kind: row for row in reversed(BOUNDED)}.values()), "kind"))
+@pytest.mark.parametrize("warm", [False, True], ids=["the first attempt", "again"])
+async def test_the_cost_grows_no_faster_than_the_object(row, warm):
+    small, middle, large = [await work(row.make(size), NODES, PLACED, warm=warm) for size in SIZES]
+    assert large - middle <= 6 * max(middle - small, 100), (small, middle, large)

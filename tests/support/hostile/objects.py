@@ -1,0 +1,128 @@
+"""Objects that any user of a namespace may create, and that cost a scheduler a lot: each function makes one of a given size.
+
+The pods are parts of a spec, without containers. They are valid for the API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Spec = dict[str, Any]
+HOSTNAME = "kubernetes.io/hostname"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def spread_constraints(count: int) -> Spec:
+    """Each has a topology key of its own, which no node has."""
+    selector = {"matchLabels": {"app": "hostile"}}
+    return {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": f"example.com/key-{i}",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": selector,
+            }
+            for i in range(count)
+        ]
+    }
+
+
+def _term(number: int) -> Spec:
+    """A term that matches every pod of every namespace, except those with one value of a label."""
+    expression = {"key": "app", "operator": "NotIn", "values": [f"v-{number}"]}
+    return {
+        "topologyKey": HOSTNAME,
+        "namespaceSelector": {},
+        "labelSelector": {"matchExpressions": [expression]},
+    }
+
+
+def required_anti_affinity(count: int) -> Spec:
+    """Required NotIn terms in all namespaces."""
+    return {"affinity": {"podAntiAffinity": {_REQUIRED: [_term(i) for i in range(count)]}}}
+
+
+def preferred_affinity(count: int) -> Spec:
+    """Preferred NotIn terms in all namespaces."""
+    terms = [{"weight": 1 + i % 100, "podAffinityTerm": _term(i)} for i in range(count)]
+    return {"affinity": {"podAffinity": {_PREFERRED: terms}}}
+
+
+def _node_affinity(terms: Sequence[Mapping[str, Any]]) -> Spec:
+    return {"affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": list(terms)}}}}
+
+
+def match_fields_in(count: int, nodes: Sequence[str]) -> Spec:
+    """One term for each of the first `count` node names."""
+    names = [nodes[i] if i < len(nodes) else f"absent-{i}" for i in range(count)]
+    return _node_affinity(
+        [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in names]
+    )
+
+
+def match_fields_not_in(count: int) -> Spec:
+    """One term with one requirement for each name."""
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [f"absent-{i}"]} for i in range(count)]
+    return _node_affinity([{"matchFields": fields}])
+
+
+def node_selector(count: int) -> Spec:
+    """No node has any of the keys."""
+    return {"nodeSelector": {f"example.com/key-{i}": "true" for i in range(count)}}
+
+
+def node_affinity_terms(count: int) -> Spec:
+    """Each term has a key of its own, which no node has."""
+    return _node_affinity(
+        [{"matchExpressions": [{"key": f"example.com/key-{i}", "operator": "Exists"}]} for i in range(count)]
+    )
+
+
+def preferred_node_terms(count: int) -> Spec:
+    """Each term has a key of its own, which no node has."""
+    terms = [
+        {
+            "weight": 1 + i % 100,
+            "preference": {"matchExpressions": [{"key": f"example.com/key-{i}", "operator": "Exists"}]},
+        }
+        for i in range(count)
+    ]
+    return {"affinity": {"nodeAffinity": {_PREFERRED: terms}}}
+
+
+def extended_resources(count: int) -> Spec:
+    """Requests of resources that no node offers."""
+    amounts = {f"example.com/resource-{i}": "1" for i in range(count)}
+    return {"containers": [{"name": "main", "image": "app", "resources": {"requests": amounts, "limits": amounts}}]}
+
+
+def tolerations(number: int) -> Spec:
+    """A toleration list that no other pod has."""
+    return {"tolerations": [{"key": f"example.com/tolerated-{number}", "operator": "Exists"}]}
+
+
+def timestamp_taint(number: int) -> Spec:
+    """The taint of an autoscaler, with a time as its value."""
+    return {
+        "key": "DeletionCandidateOfClusterAutoscaler",
+        "value": str(1_700_000_000 + number),
+        "effect": "PreferNoSchedule",
+    }
+
+
+def policy(number: int) -> dict[str, Any]:
+    """A policy for the pods with one value of a label."""
+    expression = {"key": "team", "operator": "In", "values": [f"team-{number}"]}
+    name = f"policy-{number:04}"
+    return {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "SchedulerPolicy",
+        "metadata": {"name": name, "uid": name, "generation": 1},
+        "spec": {
+            "match": {"podSelector": {"matchExpressions": [expression]}},
+            "strategy": {"type": "LeastAllocated"},
+        },
+    }

@@ -1,0 +1,155 @@
+"""The rows of the table of hostile objects. To add a row, add an entry to ROWS: tests and `make hostile` take it from there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from support.engine.kit import Rig
+from support.hostile import objects
+from support.objects.builders import make_node, make_pod
+
+Raw = dict[str, Any]
+FILLED: Final = "example.com/filled"
+"""The label of the nodes with placed pods. The others, a tenth, are empty."""
+
+
+def node_name(index: int) -> str:
+    return f"node-{index:05}"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured: attempts at pods.
+
+    `spec` makes the spec of the pod with this number; `labels` its labels. `expected` is the outcome on a cluster of
+    `support.hostile.harness`: "bound", "preempts", or the beginning of the event. `prepare` changes the cluster before the first attempt.
+    """
+
+    spec: Callable[[int], Raw]
+    expected: str = "bound"
+    labels: Callable[[int], Mapping[str, str]] = lambda _number: {"app": "hostile"}
+    prepare: Callable[[Rig, int], None] | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row. `make` returns a subject whose hostile part has this size; `size` is that of the row.
+
+    `before` is what Podwright 0.9 needed, and `kube_scheduler` what kube-scheduler needs on a real API server with 1,000 nodes.
+    `live`: whether `make hostile` creates the pod on a real API server, too.
+    """
+
+    name: str
+    size: int
+    make: Callable[[int], Subject]
+    before: str
+    kube_scheduler: str = ""
+    live: bool = True
+
+    @property
+    def subject(self) -> Subject:
+        return self.make(self.size)
+
+    @property
+    def kind(self) -> str:
+        """The name without sizes: rows of one kind differ in size only."""
+        return re.sub(r"[0-9,]+ ", "", self.name)
+
+
+def _pod(make: Callable[[int], Raw], expected: str = "bound") -> Callable[[int], Subject]:
+    def subject(size: int) -> Subject:
+        spec = make(size)
+        return Subject(lambda _number: spec, expected)
+
+    return subject
+
+
+def _preempting(size: int) -> Subject:
+    """On the filled nodes, where every pod matches every term."""
+    spec = {**objects.required_anti_affinity(size), "priority": 1000, "nodeSelector": {FILLED: "true"}}
+    return Subject(lambda _number: spec, "preempts")
+
+
+def _after_a_placed_pod(size: int) -> Subject:
+    """Pods with labels of their own, after a pod with many terms was placed."""
+
+    def prepare(rig: Rig, _nodes: int) -> None:
+        placed = make_pod(
+            "broad", labels={"app": "broad"}, node=node_name(0), spec=objects.required_anti_affinity(size)
+        )
+        rig.engine.assigned.put({**placed, "status": {"phase": "Running"}})
+
+    return Subject(
+        lambda _number: {}, labels=lambda number: {"app": "other", "own": f"value-{number}"}, prepare=prepare
+    )
+
+
+def _after_taints(size: int) -> Subject:
+    """Pods with toleration lists of their own, after nodes have had this many different taints."""
+
+    def prepare(rig: Rig, nodes: int) -> None:
+        for number in range(size):
+            rig.engine.nodes.put(node(number % nodes, taints=[objects.timestamp_taint(number)]))
+        for index in range(nodes):
+            rig.engine.nodes.put(node(index))
+
+    return Subject(objects.tolerations, prepare=prepare)
+
+
+def _with_policies(size: int) -> Subject:
+    """Pods with labels of their own, which none of the policies selects."""
+
+    def prepare(rig: Rig, _nodes: int) -> None:
+        for number in range(size):
+            assert rig.engine.policies.apply(objects.policy(number)).accepted
+
+    return Subject(lambda _number: {}, labels=lambda number: {"team": f"none-{number}"}, prepare=prepare)
+
+
+def node(index: int, nodes: int | None = None, **options: Any) -> Raw:
+    """A node of the harness's cluster. Nine tenths of the nodes have placed pods, and the label FILLED."""
+    name = node_name(index)
+    labels = {objects.HOSTNAME: name, "topology.kubernetes.io/zone": f"zone-{index % 3}"}
+    if index % 10:
+        labels[FILLED] = "true"
+    return make_node(name, labels=labels, allocatable={"cpu": "32", "memory": "128Gi"}, **options)
+
+
+_NO_NODE = "0/"
+_NAMES = tuple(node_name(index) for index in range(5_000))
+
+ROWS: Final = (
+    Row("300 spread constraints with keys of their own", 300, _pod(objects.spread_constraints), "22.8 s", "0.11 s"),
+    Row("600 spread constraints with keys of their own", 600, _pod(objects.spread_constraints), "89 s", "0.17 s"),
+    Row("100 required anti-affinity terms, NotIn, all namespaces", 100, _pod(objects.required_anti_affinity), "1.1 s / 19 ms"),
+    Row("1,000 required anti-affinity terms, NotIn, all namespaces", 1_000, _pod(objects.required_anti_affinity), "7.4 s", "0.38 s"),
+    Row("4,000 required anti-affinity terms, NotIn, all namespaces", 4_000, _pod(objects.required_anti_affinity), "19.3 s", "2.0 s"),
+    Row("1,000 preferred affinity terms, NotIn, all namespaces", 1_000, _pod(objects.preferred_affinity), "8.5 s / 8.7 s"),
+    Row("matchFields In with 5,000 names", 5_000, _pod(partial(objects.match_fields_in, nodes=_NAMES)), "4.5 s / 4.6 s"),
+    Row("matchFields NotIn with 10,000 names", 10_000, _pod(objects.match_fields_not_in), "4.1 s / 0 s"),
+    Row("nodeSelector with 10,000 keys", 10_000, _pod(objects.node_selector, _NO_NODE), "2.6 s"),
+    Row("10,000 node affinity terms with keys of their own", 10_000, _pod(objects.node_affinity_terms, _NO_NODE), "3.1 s"),
+    Row("8,000 preferred node terms with keys of their own", 8_000, _pod(objects.preferred_node_terms), "2.6 s / 2.7 s"),
+    Row("preemption by a pod with 100 NotIn terms", 100, _preempting, "1.3 s"),
+    Row("preemption by a pod with 1,000 NotIn terms", 1_000, _preempting, "13.3 s"),
+    Row("10,000 unknown extended resources", 10_000, _pod(objects.extended_resources, _NO_NODE), "0.18 s"),
+    Row("another pod, after a placed pod with 2,000 broad terms", 2_000, _after_a_placed_pod, "+ 5 to 7 ms", live=False),
+    Row("another toleration list, after 10,000 taints have gone", 10_000, _after_taints, "17 ms", live=False),
+    Row("another toleration list, after 50,000 taints have gone", 50_000, _after_taints, "83 ms", live=False),
+    Row("a pod with new labels, beside 1,000 policies", 1_000, _with_policies, "16.5 ms", live=False),
+)  # fmt: skip
+"""`before` of rows with two figures: the first attempt / again."""
+
+UNMENDED: Final = frozenset[str](
+    (
+        "300 spread constraints with keys of their own",
+        "600 spread constraints with keys of their own",
+        "nodeSelector with 10,000 keys",
+        "another pod, after a placed pod with 2,000 broad terms",
+    )
+)
+"""Rows whose cost grows faster than the object."""
