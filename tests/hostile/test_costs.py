@@ -7,7 +7,9 @@ import pytest
 from support.hostile.harness import measure, work
 from support.hostile.rows import ROWS, UNMENDED, Row
 
-SIZES = (20, 80, 320)
+SIZES = (50, 200, 800)
+SLACK = 1_000
+"""Operations that may come on top, because the lengths of dicts and arrays grow in steps."""
 NODES, PLACED = 60, 120
 BOUNDED = tuple(row for row in ROWS if row.name not in UNMENDED)
 
@@ -27,5 +29,6 @@ async def test_an_attempt_at_full_size_decides_as_expected(row, table):
 @pytest.mark.parametrize("row", each(tuple({row.kind: row for row in reversed(BOUNDED)}.values()), "kind"))
 @pytest.mark.parametrize("warm", [False, True], ids=["the first attempt", "again"])
 async def test_the_cost_grows_no_faster_than_the_object(row, warm):
+    await work(row.make(1), NODES, PLACED, warm=warm)  # so that code which runs once has run
     small, middle, large = [await work(row.make(size), NODES, PLACED, warm=warm) for size in SIZES]
-    assert large - middle <= 6 * max(middle - small, 100), (small, middle, large)
+    assert large - middle <= 6 * max(middle - small, SLACK), (small, middle, large)

@@ -57,7 +57,7 @@ class Row:
     @property
     def kind(self) -> str:
         """The name without sizes: rows of one kind differ in size only."""
-        return re.sub(r"[0-9,]+ ", "", self.name)
+        return re.sub(r"[0-9][0-9,]* ", "", self.name)
 
 
 def _pod(make: Callable[[int], Raw], expected: str = "bound") -> Callable[[int], Subject]:
