@@ -29,6 +29,8 @@ from podwright.core.state.nodeinfo import NodeInfo
 RandomBelow = Callable[[int], int]
 """`below(n)`: a random whole number from 0 to n - 1."""
 
+FEW_NODES: Final = 32
+"""If PreFilter names at most this many nodes, they are filtered one by one, as for pods of DaemonSets: no column is built for them."""
 NO_NODES: Final = "no nodes available to schedule pods"
 
 
@@ -169,7 +171,8 @@ def _search(
         names = outcome.node_names if nominated is None else outcome.node_names | {nominated.name}
         infos = [info for name in names if (info := cache.present(name)) is not None]
         diagnosis.consider_only([info.slot for info in infos], absent.by(outcome.narrowed_by[0]))
-        return _search_some(framework, cache, pod, state, infos, diagnosis)
+        if len(infos) <= FEW_NODES:
+            return _search_some(framework, cache, pod, state, infos, diagnosis)
     return _search_all(framework, cache, pod, state, diagnosis)
 
 
@@ -181,7 +184,7 @@ def _search_all(
     if cache.nominator:
         alive = _with_nominated(framework, cache, pod, state, diagnosis, alive)
     slots = _all_rows(table.size) if alive is table.valid and table.full else np.flatnonzero(alive)
-    return Search(Feasible(table, slots), diagnosis, table.count)
+    return Search(Feasible(table, slots), diagnosis, diagnosis.candidate_count)
 
 
 def _with_nominated(
@@ -194,9 +197,13 @@ def _with_nominated(
 ) -> Bools:
     """Filters nodes to which other pods are nominated again, and replaces their verdicts in the diagnosis."""
     cached = framework.cached_verdicts(state, pod)
+    considered = diagnosis.considered
     for name in cache.nominator.nodes():
         info = cache.present(name)
-        if info is None or not (nominated := framework.nominated_before(pod, name)):
+        if info is None or (considered is not None and info.slot not in considered):
+            continue
+        nominated = framework.nominated_before(pod, name)
+        if not nominated:
             continue
         known = None if cached is None else cached.get(info, nominated)
         status = framework.filter_node_with_nominated(state, pod, info) if known is None else known[0]
@@ -221,7 +228,7 @@ def _search_some(
     infos: Collection[NodeInfo],
     diagnosis: NodeDiagnosis,
 ) -> Search:
-    """Filters only the nodes that PreFilter named, `infos`."""
+    """Filters the nodes that PreFilter named, `infos`, one by one."""
     slots = []
     for info in sorted(infos, key=_slot):
         status = framework.filter_node_with_nominated(state, pod, info)

@@ -65,6 +65,20 @@ class NodeDiagnosis:
         """Only these rows are filtered; `absent` is the status of all others."""
         self.considered, self.absent = frozenset(slots), absent
 
+    @property
+    def candidates(self) -> Bools:
+        """bool[nodes]: the rows to filter."""
+        if self.considered is None:
+            return self._table.valid
+        rows = np.zeros(self._table.size, np.bool_)
+        rows[list(self.considered)] = True
+        return rows
+
+    @property
+    def candidate_count(self) -> int:
+        """How many rows are to be filtered."""
+        return self.total if self.considered is None else len(self.considered)
+
     def reject_explicitly(self, statuses: Mapping[int, Status]) -> None:
         """The statuses of rows that were filtered by themselves."""
         self.explicit.update(statuses)

@@ -134,10 +134,13 @@ class Framework(BuiltPlugins):
 
     @observed("Filter")
     def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable, diagnosis: NodeDiagnosis, /) -> Bools:
-        """Runs the filters over all nodes. bool[nodes]: the nodes that pass; the rejections are added to the diagnosis as stages."""
+        """Runs the filters over all candidates of the diagnosis. bool[nodes]: the nodes that pass.
+
+        The rejections are added to the diagnosis as stages.
+        """
         run = caller_of(state)
-        alive = table.valid
-        count = table.count
+        alive = diagnosis.candidates
+        count = diagnosis.candidate_count
         for plugin in self.filter_plugins:
             if plugin.name in state.skip_filter or not count:
                 continue

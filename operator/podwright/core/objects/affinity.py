@@ -30,13 +30,15 @@ from podwright.core.objects.selectors import (
 class NodeAffinity:
     """A pod's nodeSelector, its required terms and its weighted preferred terms.
 
-    `problem` is the first error in the preferred terms that the API server accepts; empty if there is none.
+    `problem` is the first error in the preferred terms that the API server accepts; empty if there is none. `size` is the number of
+    requirements of nodeSelector and required terms.
     """
 
     node_selector: Mapping[str, str]
     required: NodeSelector | None
     preferred: tuple[tuple[int, NodeSelectorTerm], ...]
     problem: str = ""
+    size: int = 0
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
         """Whether a node satisfies nodeSelector and required affinity."""
@@ -154,18 +156,13 @@ def _node_affinity(selector: object, raw: object, *, allow_invalid_bounds: bool)
         preferred.append((weight, term))
         if any(requirement.bound is None for requirement in term.expressions):
             problem = problem or f"{field}[{i}].preference.matchExpressions: operators Gt and Lt take an integer"
-    return NodeAffinity(
-        as_labels(selector, "spec.nodeSelector"),
-        None
-        if required is None
-        else parse_node_selector(
-            required,
-            f"{where}.requiredDuringSchedulingIgnoredDuringExecution",
-            allow_invalid_bounds=allow_invalid_bounds,
-        ),
-        tuple(preferred),
-        problem,
-    )
+    labels = as_labels(selector, "spec.nodeSelector")
+    terms = None
+    if required is not None:
+        field = f"{where}.requiredDuringSchedulingIgnoredDuringExecution"
+        terms = parse_node_selector(required, field, allow_invalid_bounds=allow_invalid_bounds)
+    size = len(labels) + sum(len(term.expressions) + len(term.fields) for term in (terms.terms if terms else ()))
+    return NodeAffinity(labels, terms, tuple(preferred), problem, size)
 
 
 def pod_affinity_of(spec: Mapping[str, Any], namespace: str) -> PodAffinity:

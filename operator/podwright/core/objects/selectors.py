@@ -16,6 +16,7 @@ Labels = Mapping[str, str]
 
 _LABEL_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 _NODE_OPERATORS: Final = _LABEL_OPERATORS | {"Gt", "Lt"}
+_INT64_DIGITS: Final = 19
 
 
 def as_mapping(raw: object, where: str) -> Mapping[str, Any]:
@@ -69,7 +70,7 @@ class Requirement:
                 return True
             case "DoesNotExist":
                 return False
-        number = _int64(value)
+        number = int64_of(value)
         if number is None or self.bound is None:
             return False
         return number > self.bound if self.operator == "Gt" else number < self.bound
@@ -191,15 +192,21 @@ def _requirement(
         raise InvalidObjectError(f"{where}.values", f"must not be given for operator {operator}")
     bound: int | None = 0
     if operator in ("Gt", "Lt"):
-        bound = _int64(values[0]) if len(values) == 1 else None
+        bound = int64_of(values[0]) if len(values) == 1 else None
         if bound is None and not (allow_invalid_bounds and len(values) == 1):
             raise InvalidObjectError(f"{where}.values", f"operator {operator} takes exactly one integer")
     return Requirement(key, str(operator), frozenset(values), bound)
 
 
-def _int64(text: str) -> int | None:
+def int64_of(text: str) -> int | None:
+    """The number that Go's `strconv.ParseInt` reads; None if the text is not a whole number or does not fit into 64 bits."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit():
         return None
-    number = int(text)
+    digits = digits.lstrip("0")
+    if len(digits) > _INT64_DIGITS:
+        return None
+    number = int(digits or "0")
+    if text[0] == "-":
+        number = -number
     return number if -(2**63) <= number < 2**63 else None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.selectors import as_list, as_mapping
+from podwright.core.objects.selectors import as_list, as_mapping, int64_of
 
 NO_SCHEDULE: Final = "NoSchedule"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
@@ -14,6 +16,9 @@ NO_EXECUTE: Final = "NoExecute"
 
 _EFFECTS: Final = frozenset({NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE})
 _OPERATORS: Final = frozenset({"", "Equal", "Exists", "Lt", "Gt"})
+_FEW_TOLERATIONS: Final = 8
+_LONGEST_INT64: Final = 20
+_CANONICAL: Final = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +51,46 @@ class Toleration:
             return True
         if not compare:
             return False
-        try:
-            bound, value = int(self.value), int(taint.value)
-        except ValueError:
+        bound, value = decimal_of(self.value), decimal_of(taint.value)
+        if bound is None or value is None:
             return False
         return value < bound if self.operator == "Lt" else value > bound
+
+
+class _Index:
+    """Many tolerations by what they match. Each entry is (key, effect), with the value where that matters; "" means all."""
+
+    __slots__ = ("_above", "_all_values", "_below", "_one_value")
+
+    def __init__(self, items: Iterable[Toleration]) -> None:
+        self._all_values: set[tuple[str, str]] = set()
+        self._one_value: set[tuple[str, str, str]] = set()
+        self._above: dict[tuple[str, str], int] = {}
+        """The least number of Gt."""
+        self._below: dict[tuple[str, str], int] = {}
+        """The greatest number of Lt."""
+        for item in items:
+            where = (item.key, item.effect)
+            if item.operator == "Exists":
+                self._all_values.add(where)
+            elif item.operator in ("", "Equal"):
+                self._one_value.add((*where, item.value))
+            elif (bound := decimal_of(item.value)) is not None:
+                if item.operator == "Gt":
+                    self._above[where] = min(bound, self._above.get(where, bound))
+                else:
+                    self._below[where] = max(bound, self._below.get(where, bound))
+
+    def tolerate(self, taint: Taint, *, compare: bool) -> bool:
+        places = ((taint.key, taint.effect), (taint.key, ""), ("", taint.effect), ("", ""))
+        if any(where in self._all_values or (*where, taint.value) in self._one_value for where in places):
+            return True
+        number = decimal_of(taint.value) if compare else None
+        if number is None:
+            return False
+        return any(
+            number > self._above.get(where, number) or number < self._below.get(where, number) for where in places
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -58,9 +98,21 @@ class Tolerations:
     """A pod's tolerations. Compared by identity, so intern it."""
 
     items: tuple[Toleration, ...]
+    _index: _Index | None = field(init=False, default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.items) > _FEW_TOLERATIONS:
+            object.__setattr__(self, "_index", _Index(self.items))
 
     def tolerate(self, taint: Taint, *, compare: bool = False) -> bool:
+        if self._index is not None:
+            return self._index.tolerate(taint, compare=compare)
         return any(item.tolerates(taint, compare=compare) for item in self.items)
+
+
+def decimal_of(text: str) -> int | None:
+    """The 64-bit number in canonical form, such as `-12`; None for any other text, as in kube-scheduler's comparisons."""
+    return int64_of(text) if len(text) <= _LONGEST_INT64 and _CANONICAL.fullmatch(text) else None
 
 
 def parse_taints(raw: object, where: str) -> tuple[Taint, ...]:

@@ -47,6 +47,10 @@ _ENFORCED: Final = unresolvable("node(s) didn't match scheduler-enforced node af
 _CONFLICT: Final = unresolvable("pod affinity terms conflict")
 
 
+FEW_REQUIREMENTS: Final = 32
+"""A greater node affinity is checked once for all nodes, also where the nodes are filtered one by one, as in a preemption's dry run."""
+
+
 # These types only check the field names of addedAffinity. `node_affinity_of` parses the values.
 
 
@@ -137,7 +141,10 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
         there = node.present
         if self._enforced is not None and not self._enforced.matches(there.labels, there.name):
             return _ENFORCED
-        return None if pod.node_affinity.matches(there.labels, there.name) else _MISMATCH
+        affinity = pod.node_affinity
+        if affinity.size <= FEW_REQUIREMENTS:
+            return None if affinity.matches(there.labels, there.name) else _MISMATCH
+        return None if affinity_column(self.handle.cache.derived, affinity)[node.slot] else _MISMATCH
 
     def verdict_key(self, pod: PodInfo) -> Hashable:
         return pod.node_affinity
@@ -185,10 +192,10 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
 
 def _named_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
     """The only nodes that the terms can match, by their metadata.name fields. None if a term does not restrict the name."""
-    names: frozenset[str] = frozenset()
+    names: set[str] = set()
     for term in terms:
         wanted = [requirement.values for requirement in term.fields if requirement.operator == "In"]
         if not wanted:
             return None
-        names |= frozenset.intersection(*wanted)
-    return names if terms else None
+        names.update(wanted[0].intersection(*wanted[1:]))
+    return frozenset(names) if terms else None

@@ -1,15 +1,21 @@
 import numpy as np
 import pytest
 
+from podwright.api.kube_scheduler_configuration import default_profile
+from podwright.core.cycle import Fault, schedule
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.cluster_events import Hint
+from podwright.core.framework.features import Features
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState, Feasible, PreFilterResult
 from podwright.core.framework.status import SKIP, Code, unresolvable
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
-from podwright.core.plugins.node_affinity import NodeAffinity
+from podwright.core.plugins import PLUGINS
+from podwright.core.plugins.node_affinity import FEW_REQUIREMENTS, NodeAffinity
+from support.costs.call_counts import calls_of
 from support.objects.builders import make_node, make_pod
-from support.plugins.kit import build, make_cache, pending, pre_filter, scores, verdicts
+from support.plugins.kit import KitHandle, build, make_cache, pending, pre_filter, scores, verdicts
 
 MISMATCH = "node(s) didn't match Pod's node affinity/selector"
 ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
@@ -130,6 +136,93 @@ def test_a_node_selector_without_affinity():
 )
 def test_pre_filter(pod, expected):
     assert pre_filter(build(NodeAffinity, make_cache(NODES)), pod) == expected
+
+
+def hostile_pods(size):
+    """Pods whose affinity has `size` requirements, by what they are made of."""
+    half = size // 2
+
+    def name(i):
+        return f"n{i}" if i < 100 else f"no-such-node-{i}"
+
+    return {
+        "names in one term": requiring(named("In", *(name(i) for i in range(size)))),
+        "names, each in a term": requiring(*(named("In", name(i)) for i in range(size))),
+        "excluded names": requiring(*(named("NotIn", name(i)) for i in range(size))),
+        "names in and out": requiring(
+            *(
+                {"matchFields": [*named("In", name(i))["matchFields"], *named("NotIn", "x")["matchFields"]]}
+                for i in range(half)
+            )
+        ),
+        "unknown labels": pending(spec={"nodeSelector": {f"k{i}": "v" for i in range(size)}}),
+        "known and unknown labels": pending(
+            spec={"nodeSelector": {f"l{i}" if i % 2 else f"k{i}": "v" for i in range(size)}}
+        ),
+        "known labels": pending(spec={"nodeSelector": {f"l{i % 40}": "v" for i in range(size)}}),
+        "terms with unknown labels": requiring(*(labels(expression(f"k{i}", "In", "v")) for i in range(size))),
+        "terms with known labels": requiring(*(labels(expression(f"l{i % 40}", "In", "v")) for i in range(size))),
+        "bounds": requiring(*(labels(expression("number", "Gt", str(10**6 + i))) for i in range(size))),
+        "bounds of names": requiring(*(labels(expression("host", "Gt", str(i))) for i in range(size))),
+        "preferences": preferring(*((1, labels(expression(f"k{i}", "In", "v"))) for i in range(size))),
+        "preferred names": preferring(*((1, named("NotIn", name(i))) for i in range(size))),
+        "preferred bounds": preferring(*((1, labels(expression("number", "Lt", str(i)))) for i in range(size))),
+    }
+
+
+def hostile_cache(nodes):
+    every = {f"l{i}": "v" for i in range(40)}
+    return make_cache(
+        make_node(f"n{i}", labels={"number": str(i), "host": f"n{i}", **(every if i % 3 else {})}) for i in range(nodes)
+    )
+
+
+def attempt_calls(pod, nodes):
+    """Calls of the first and of a further attempt to schedule the pod, with the default plugins."""
+    cache = hostile_cache(nodes)
+    framework = Framework(default_profile("podwright", PLUGINS, Features()), PLUGINS, KitHandle(cache))
+
+    def attempt():
+        assert not isinstance(schedule(framework, cache, pod, lambda _count: 0, preempt=False), Fault)
+
+    attempt()
+    cache.set_node(parse_node(make_node("n0", labels={"number": "-1"})))
+    for _ in range(nodes):  # more changes than are worth following one by one
+        cache.set_node(parse_node(make_node("n1", labels={"number": "-1"})))
+    return calls_of(attempt)
+
+
+@pytest.mark.parametrize("kind", hostile_pods(1))
+def test_the_cost_of_an_attempt_is_linear_in_the_requirements_whatever_the_number_of_nodes(kind):
+    def calls(size, nodes):
+        return attempt_calls(hostile_pods(size)[kind], nodes)
+
+    few, many = calls(200, 100), calls(400, 100)
+    assert many <= 2.2 * few
+    more_nodes = 300
+    assert calls(400, 100 + more_nodes) - many <= 1.2 * (calls(200, 100 + more_nodes) - few) + more_nodes
+
+
+@pytest.mark.parametrize("kind", hostile_pods(1))
+def test_many_requirements_give_the_same_answers_for_one_node_and_for_all(kind):
+    plugin = build(NodeAffinity, hostile_cache(30))
+    for size in (3, 50):
+        pod = hostile_pods(size)[kind]
+        affinity, cache = pod.node_affinity, plugin.handle.cache
+        matching = {n: affinity.matches(info.present.labels, n) for n, info in cache.nodes.items()}
+        assert {n: not reason for n, reason in verdicts(plugin, pod).items()} == matching
+        scores(plugin, pod)
+
+
+def test_a_great_affinity_is_checked_once_for_all_nodes_in_a_dry_run():
+    plugin = build(NodeAffinity, hostile_cache(100))
+    cache = plugin.handle.cache
+
+    def dry_run(size):
+        pod = hostile_pods(size)["terms with unknown labels"]
+        return calls_of(lambda: [plugin.filter(CycleState(), pod, info.clone()) for info in cache.nodes.values()])
+
+    assert dry_run(4 * FEW_REQUIREMENTS) <= 2 * dry_run(FEW_REQUIREMENTS)
 
 
 ADDED = {"addedAffinity": {REQUIRED: {"nodeSelectorTerms": [labels(expression("zone", "Exists"))]}}}

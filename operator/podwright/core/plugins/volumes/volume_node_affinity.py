@@ -11,7 +11,7 @@ import numpy as np
 from podwright.core.framework.interface import Bools
 from podwright.core.objects.csi_migration import kind_of, translated_affinity
 from podwright.core.objects.volumes import MIGRATED_PLUGINS, PersistentVolume, VolumeAffinity, mapping_at
-from podwright.core.state.columns.matching import requirement_column
+from podwright.core.state.columns.requirements import RequirementMasks, all_of, any_of, as_column
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.object_store import ObjectStore, key_of
 
@@ -43,14 +43,9 @@ def affinity_mask(volume: PersistentVolume, table: NodeTable, store: ObjectStore
 
 
 def _column(affinity: VolumeAffinity, table: NodeTable) -> Bools:
-    """bool[nodes]. Not cached, because many volumes have an affinity of their own; takes a few µs per requirement."""
-    column = np.zeros(table.size, np.bool_)
-    for term in affinity.terms:
-        fits = np.ones(table.size, np.bool_)
-        for requirement in term:
-            fits &= requirement_column(table, requirement)
-        column |= fits
-    return column
+    """bool[nodes]. Not cached, because many volumes have an affinity of their own."""
+    masks = RequirementMasks(table, affinity.keys)
+    return as_column(any_of(all_of(map(masks.of_label, term)) for term in affinity.terms), table)
 
 
 def _migrated_plugins(csi_node: object) -> frozenset[str]:

@@ -37,7 +37,7 @@ from podwright.core.objects.volumes import (
     claims_of,
     parse_volume,
 )
-from podwright.core.state.columns.matching import requirement_column
+from podwright.core.state.columns.requirements import requirement_column
 from podwright.core.state.columns.table import ABSENT, NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.object_store import Object, key_of

@@ -18,6 +18,10 @@ from podwright.core.objects.node import Node
 from podwright.core.state.columns.table import NodeTable
 
 MAX_COLUMNS: Final = 512
+_WORTH_UPDATING: Final = 4
+"""A column is updated row by row if at most one row in so many has changed, else it is built again."""
+_WORTH_UPDATING_VECTORISED: Final = 256
+"""The same for a column that is built without a call for each row."""
 
 
 @dataclass(slots=True)
@@ -53,7 +57,8 @@ class DerivedColumns:
                 self._columns.move_to_end(key)
                 return column.view
             changed = table.static_changes.since(column.seq)
-            if changed is not None and len(changed) <= table.size // 4 + 8:
+            share = _WORTH_UPDATING if whole_table is None else _WORTH_UPDATING_VECTORISED
+            if changed is not None and len(changed) <= table.size // share + 8:
                 return self._update(key, column, set(changed), row)
         return self._build(key, row, dtype, whole_table)
 

@@ -93,6 +93,10 @@ class LabelColumns:
         """How many nodes have a label with this key."""
         return self._nodes_with.get(key, 0)
 
+    def has_column(self, key: str) -> bool:
+        """Whether the key's column is there, so that reading it takes no pass over the nodes."""
+        return key in self._columns
+
     def _column(self, key: str) -> _Column | None:
         column = self._columns.get(key)
         if column is not None:

@@ -1,12 +1,13 @@
 """Columns that tell which nodes match a selector, an affinity or a list of tolerations, cached by `DerivedColumns`.
 
 Invariant: each row equals the result of the per-node rule (`NodeAffinity.matches`, `Tolerations.tolerate`); rows without a node
-are False or 0. Label requirements are computed from the table's label columns in a few µs each.
+are False or 0. `requirements` computes the masks of which an affinity consists.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 
 from podwright.core.objects.affinity import NodeAffinity
 from podwright.core.objects.node import Node
-from podwright.core.objects.selectors import NodeSelector, NodeSelectorTerm, Requirement
+from podwright.core.objects.selectors import NodeSelectorTerm, Requirement
 from podwright.core.objects.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Tolerations
 from podwright.core.state.columns.derived import DerivedColumns
-from podwright.core.state.columns.table import ABSENT, NodeTable
+from podwright.core.state.columns.requirements import Mask, RequirementMasks, all_of, any_of, as_column
+from podwright.core.state.columns.table import NodeTable
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
@@ -82,70 +84,42 @@ def count_intolerable(taints: tuple[Taint, ...], tolerations: Tolerations, *, co
     )
 
 
-def requirement_column(table: NodeTable, requirement: Requirement) -> Bools:
-    """bool[nodes]: the label requirement holds. Not cached. Rows without a node count as nodes without labels."""
-    labels = table.labels(requirement.key)
-    match requirement.operator:
-        case "Exists":
-            return np.not_equal(labels, np.int32(ABSENT))
-        case "DoesNotExist":
-            return np.equal(labels, np.int32(ABSENT))
-        case "In":
-            return _one_of(table, requirement)
-        case "NotIn":
-            return ~_one_of(table, requirement)
-    values = table.label_values(requirement.key)
-    verdicts = np.zeros(len(values) + 1, np.bool_)  # the last entry is for ABSENT, which is -1
-    for value, position in values.items():
-        verdicts[position] = requirement.matches_value(value)
-    return verdicts[labels]
-
-
-def _one_of(table: NodeTable, requirement: Requirement) -> Bools:
-    labels = table.labels(requirement.key)
-    values = table.label_values(requirement.key)
-    positions = [values[value] for value in requirement.values if value in values]
-    if not positions:
-        return np.zeros(len(labels), np.bool_)
-    if len(positions) == 1:
-        return np.equal(labels, np.int32(positions[0]))
-    verdicts = np.zeros(len(values) + 1, np.bool_)
-    verdicts[positions] = True
-    return verdicts[labels]
-
-
 def _affinity(table: NodeTable, affinity: NodeAffinity) -> Bools:
-    column = table.valid.copy()
-    for key, value in affinity.node_selector.items():
-        column &= requirement_column(table, Requirement(key, "In", frozenset((value,))))
-    if affinity.required is not None:
-        column &= _selector(table, affinity.required)
-    return column
-
-
-def _selector(table: NodeTable, selector: NodeSelector) -> Bools:
-    column = np.zeros(table.size, np.bool_)
-    for term in selector.terms:
-        column |= _term(table, term)
-    return column
-
-
-def _term(table: NodeTable, term: NodeSelectorTerm) -> Bools:
-    if not term.expressions and not term.fields:
+    if not all(map(table.nodes_with_label, affinity.node_selector)):
         return np.zeros(table.size, np.bool_)
-    column = table.valid.copy()
-    for requirement in term.expressions:
-        column &= requirement_column(table, requirement)
-    for requirement in term.fields:
-        column &= np.fromiter((requirement.matches_value(name) for name in table.names), np.bool_, table.size)
-    return column
+    terms = () if affinity.required is None else affinity.required.terms
+    masks = RequirementMasks(table, (*affinity.node_selector, *_keys(terms)))
+    selected = all_of(
+        masks.of_label(Requirement(key, "In", frozenset((value,)))) for key, value in affinity.node_selector.items()
+    )
+    if affinity.required is not None and selected is not False:
+        selected = all_of((selected, any_of(_term(masks, term) for term in terms)))
+    return as_column(selected, table) & table.valid
+
+
+def _term(masks: RequirementMasks, term: NodeSelectorTerm) -> Mask:
+    if not term.expressions and not term.fields:
+        return False
+    return all_of((*map(masks.of_label, term.expressions), *map(masks.of_name, term.fields)))
 
 
 def _preference(table: NodeTable, affinity: NodeAffinity) -> Int64s:
+    masks = RequirementMasks(table, _keys([term for _, term in affinity.preferred]))
     column = np.zeros(table.size, np.int64)
+    everywhere = 0
     for weight, term in affinity.preferred:
-        column += weight * _term(table, term)
+        mask = _term(masks, term)
+        if isinstance(mask, bool):
+            everywhere += weight * mask
+        else:
+            column += weight * mask
+    column += everywhere
+    column *= table.valid
     return column
+
+
+def _keys(terms: Iterable[NodeSelectorTerm]) -> Iterator[str]:
+    return (requirement.key for term in terms for requirement in term.expressions)
 
 
 def _tolerated(table: NodeTable, tolerations: Tolerations, *, compare: bool) -> Bools:

@@ -45,6 +45,7 @@ class NodeTable:
         """Increases when a node is added, updated or removed."""
         self._capacity = _START_CAPACITY
         self._holes: list[int] = []
+        self._slots: dict[str, int] = {}
         self._columns: dict[str, NDArray[Any]] = {}
         self._views: dict[str, NDArray[Any]] = {}
         self._taints = TaintSets()
@@ -134,6 +135,14 @@ class NodeTable:
         """How many nodes have a label with this key."""
         return self._labels.nodes_with(key)
 
+    def has_label_column(self, key: str) -> bool:
+        """Whether `labels` can answer without reading all nodes."""
+        return self._labels.has_column(key)
+
+    def slot_of(self, name: str) -> int | None:
+        """The row of the node with this name; None if there is none."""
+        return self._slots.get(name)
+
     def _view(self, name: str) -> NDArray[Any]:
         view = self._views.get(name)
         if view is None:
@@ -177,6 +186,7 @@ class NodeTable:
             column[slot] = 0
         self.nodes[slot] = None
         self.names[slot] = ""
+        del self._slots[before.name]
         self._taints.remove(before.taints)
         self._renumber_taints()
         self._resources.clear_node(slot)
@@ -200,6 +210,7 @@ class NodeTable:
         before = self.nodes[slot]
         self.nodes[slot] = node
         self.names[slot] = node.name
+        self._slots[node.name] = slot
         self._columns["unschedulable"][slot] = node.unschedulable
         if before is None or before.taints != node.taints:
             self._columns["taints"][slot] = self._taints.add(node.taints)

@@ -1,16 +1,19 @@
 """Columns of selectors, affinities and tolerations. Plugins rely on False or 0 in rows without a node."""
 
+from unittest import mock
+
 import pytest
 
 from podwright.core.objects.node import parse_node
+from podwright.core.objects.selectors import Requirement
 from podwright.core.objects.taints import parse_tolerations
 from podwright.core.state.columns.matching import (
     affinity_column,
     intolerable_column,
     preference_column,
-    requirement_column,
     tolerated_column,
 )
+from podwright.core.state.columns.requirements import requirement_column
 from support.objects.builders import make_node, make_taint
 from support.plugins.kit import make_cache, pending
 
@@ -58,6 +61,17 @@ def test_a_column_grows_with_the_table(column, value):
     for i in range(1, 100):
         cache.set_node(parse_node(make_node(f"n{i}", taints=[SLOW])))
     assert column(cache.derived).tolist() == [value] * 100
+
+
+def test_a_column_of_many_requirements_is_built_again_rather_than_row_by_row():
+    """One changed row in a hundred means: build again. A row is as expensive as the whole column."""
+    cache = make_cache([make_node(f"n{i}", labels={"zone": "z1"}) for i in range(100)])
+    affinity = required(NOT_IN)
+    affinity_column(cache.derived, affinity)
+    for i in range(50):
+        cache.set_node(parse_node(make_node(f"n{i}", labels={"zone": "z2"})))
+    with mock.patch.object(Requirement, "matches_value", autospec=True, side_effect=AssertionError):
+        assert affinity_column(cache.derived, affinity).tolist() == [True] * 50 + [False] * 50
 
 
 def test_an_unknown_label_value_matches_no_node():

@@ -84,3 +84,11 @@ def test_a_change_log_reports_that_it_dropped_changes():
     assert log.since(0) is None
     assert list(log.since(7)) == [7, 8]
     assert log.seq == 9
+
+
+def test_a_node_is_found_by_its_name_until_it_is_removed():
+    table = NodeTable()
+    slot = table.add(parse_node(make_node("a")))
+    assert table.slot_of("a") == slot
+    table.remove(slot)
+    assert table.slot_of("a") is None
