@@ -24,9 +24,10 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 from podwright.core.state.cache import Cache
 from podwright.engine.active_policies import ActivePolicies, EngineHandle
-from podwright.engine.binding.cycle import BindingCycles, ConflictRecordingCluster
+from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.binding.executor import BindingExecutor
 from podwright.engine.binding.limiter import PROMPT_LIMIT
+from podwright.engine.binding.plugin_cluster import PluginCluster
 from podwright.engine.failures import Failures
 from podwright.engine.gangs.attempts import Gangs
 from podwright.engine.gangs.group_changes import GroupChanges
@@ -99,7 +100,7 @@ class Engine:
         self.invalid_objects = InvalidObjects(metrics)
         self.cache = Cache(on_invalid_group=self.invalid_objects.report)
         self.binding_cycles = BindingCycles()
-        cluster = ConflictRecordingCluster(ports.cluster, self.binding_cycles)
+        cluster = PluginCluster(ports.cluster, self.binding_cycles, store=self.cache.store)
         handle = EngineHandle(
             cache=self.cache,
             features=features,

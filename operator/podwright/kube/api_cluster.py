@@ -1,6 +1,7 @@
 """The `Cluster` of plugins (core/framework/interface.py) on the API server: reads, updates, waits and Bindings.
 
-Unlike everything else in kube/, it is called by plugins. Reads and updates are sent once; kube/write/bindings retries Bindings.
+Unlike everything else in kube/, it is called by plugins. Reads are sent once, and updates are retried a few times; kube/write/bindings
+retries Bindings. Waits poll, but for objects that are in the cache the engine waits there (engine/binding/plugin_cluster).
 `RetryingPodReader` retries reads, for the engine.
 """
 
@@ -13,7 +14,13 @@ from typing import Any, Final, TypeVar
 
 from podwright.core.framework.interface import Cluster, ClusterError, ClusterTimeoutError
 from podwright.core.objects.pod import PodInfo
-from podwright.kube.client.errors import ApiError, is_not_found
+from podwright.kube.client.errors import (
+    ApiError,
+    is_conflict,
+    is_not_found,
+    is_retryable,
+    may_have_been_carried_out,
+)
 from podwright.kube.client.http import Http
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import BY_KIND, Resource
@@ -24,6 +31,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 POLL_SECONDS: Final = 0.5
+UPDATE_RETRY: Final = RetryPolicy(shortest=0.2, longest=1.0, attempts=4, longest_retry_after=5.0, jitter=(0.5, 1.5))
 READ_RETRY: Final = RetryPolicy(
     shortest=0.2, longest=5.0, longest_retry_after=0.0, retries=lambda error: isinstance(error, Exception)
 )
@@ -53,10 +61,29 @@ class ApiCluster:
         return raw
 
     async def update(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See Cluster. Retried after transient errors. A conflict with our own first attempt is a success."""
         metadata = raw["metadata"]
-        path = _resource(kind).path(metadata["name"], metadata.get("namespace", ""))
-        updated: Mapping[str, Any] = await self._http.call("PUT", path, {**raw, **_type_of(kind)})
-        return updated
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        path, body = _resource(kind).path(name, namespace), {**raw, **_type_of(kind)}
+        ambiguous = False
+
+        async def put() -> Mapping[str, Any]:
+            nonlocal ambiguous
+            try:
+                updated: Mapping[str, Any] = await self._http.call("PUT", path, body)
+            except ClusterError as error:
+                ambiguous = ambiguous or may_have_been_carried_out(error)
+                raise
+            return updated
+
+        try:
+            return await UPDATE_RETRY.run(put)
+        except ApiError as error:
+            if is_conflict(error) and ambiguous:
+                stored = await self.get(kind, name, namespace)
+                if stored is not None and _content(stored) == _content(body):
+                    return stored
+            raise
 
     async def wait_for(
         self, kind: str, name: str, namespace: str, done: Callable[[Mapping[str, Any] | None], bool], timeout: float
@@ -64,12 +91,22 @@ class ApiCluster:
         try:
             async with asyncio.timeout(timeout):
                 while True:
-                    if done(await self.get(kind, name, namespace)):
+                    if await self._is(kind, name, namespace, done):
                         return
                     await asyncio.sleep(POLL_SECONDS)
         except TimeoutError:
             message = f"{kind} {namespace}/{name}: not as expected after {timeout:g} s"
             raise ClusterTimeoutError(message) from None
+
+    async def _is(self, kind: str, name: str, namespace: str, done: Callable[[Mapping[str, Any] | None], bool]) -> bool:
+        """What `done` says of the object; False after a transient error."""
+        try:
+            found = await self.get(kind, name, namespace)
+        except ClusterError as error:
+            if is_retryable(error):
+                return False
+            raise
+        return done(found)
 
 
 class RetryingPodReader:
@@ -106,3 +143,10 @@ def _type_of(kind: str) -> dict[str, str]:
     resource = _resource(kind)
     version = f"{resource.group}/{resource.version}" if resource.group else resource.version
     return {"apiVersion": version, "kind": kind}
+
+
+def _content(raw: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What an update of the object sets."""
+    metadata = raw["metadata"]
+    parts = (metadata.get(part) for part in ("uid", "labels", "annotations", "finalizers", "ownerReferences"))
+    return (*(part or None for part in parts), raw.get("spec"))

@@ -7,22 +7,18 @@ not placed as a whole, the deletion of the pod, and the end of the process.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from podwright.core.cycle import Placement
-from podwright.core.framework.interface import Cluster, ClusterError
 from podwright.core.framework.status import Code, Status, unschedulable
-from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.engine.active_policies import ActivePolicy
 from podwright.engine.binding import debug
 from podwright.engine.binding.states import EFFECTS, STOPPABLE, Outcome, State
 from podwright.engine.binding.waiting_pods import WaitingPod
-
-CONFLICT: Final = 409
 
 
 class Ending(NamedTuple):
@@ -196,24 +192,3 @@ class BindingCycles:
 
     def __len__(self) -> int:
         return len(self._cycles)
-
-
-class ConflictRecordingCluster:
-    """The cluster as plugins reach it. Records which Bindings the API server refused with a conflict.
-
-    The Binder raises a conflict only if it is sure that none of our own Bindings went through.
-    """
-
-    def __init__(self, cluster: Cluster, binding_cycles: BindingCycles) -> None:
-        self._bind = cluster.bind
-        self._binding_cycles = binding_cycles
-        self.get, self.update, self.wait_for = cluster.get, cluster.update, cluster.wait_for
-
-    async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
-        """See Cluster."""
-        try:
-            await self._bind(pod, node_name, annotations)
-        except ClusterError as error:
-            if error.status == CONFLICT:
-                self._binding_cycles.record_conflict(pod.uid)
-            raise
