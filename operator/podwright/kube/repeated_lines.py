@@ -80,7 +80,13 @@ class RepeatedLines(logging.Handler):
             line.count += 1
             self._start_timer(line.ends - now)
             return
-        self._lines[key] = _Line(record.name, record.levelno, text[:TEXT_LIMIT], now, now + FIRST_SECONDS)
+        self._lines[key] = _Line(
+            name=record.name,
+            level=record.levelno,
+            text=text[:TEXT_LIMIT],
+            written=now,
+            ends=now + FIRST_SECONDS,
+        )
         self._lines.move_to_end(key)
         self.target.handle(record)
         if len(self._lines) > REMEMBERED:
