@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from podwright.kube.client.errors import ApiError, UnreachableError
+
+_SECONDS: Final = re.compile(r"[0-9]{1,9}")
+
+
+def retry_after_seconds(value: str) -> float | None:
+    """The seconds of a Retry-After header; None for a date or anything else."""
+    return float(value) if _SECONDS.fullmatch(value) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +27,8 @@ class Answer:
     retry_after: float | None = None
 
     def json(self) -> Any:
-        """The parsed body. Raises ApiError for 4xx and 5xx, UnreachableError for a body that is not JSON."""
-        if self.status >= 400:
+        """The parsed body. Raises ApiError for any status but 2xx, UnreachableError for a body that is not JSON."""
+        if self.status >= 300:
             raise self.error()
         try:
             return orjson.loads(self.body)
@@ -28,7 +36,7 @@ class Answer:
             raise UnreachableError(f"the response is not JSON: {self.body[:100]!r}") from error
 
     def error(self) -> ApiError:
-        """The error that a 4xx or 5xx stands for."""
+        """The error that a status other than 2xx stands for. Redirects are not followed: credentials would go to another server."""
         try:
             status = orjson.loads(self.body)
             return ApiError(

@@ -9,7 +9,6 @@ caller that writes brings a `RetryPolicy` of its own (`retry`). Lists are read p
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from time import perf_counter
@@ -22,7 +21,7 @@ from yarl import URL
 
 from podwright import __version__
 from podwright.engine.metrics.metrics import Metrics
-from podwright.kube.client.answers import Answer
+from podwright.kube.client.answers import Answer, retry_after_seconds
 from podwright.kube.client.credentials import Credentials, Headers, Source
 from podwright.kube.client.errors import ConfigError, UnreachableError, is_initializing, retry_after
 from podwright.kube.client.media_types import JSON
@@ -42,7 +41,8 @@ READ_RETRY: Final = RetryPolicy(
 STREAM_BUFFER: Final = 1 << 18
 """How many bytes of a stream are buffered before its reader takes them."""
 
-log = logging.getLogger(__name__)
+ERROR_BYTES: Final = 1 << 16
+"""How much of a refused stream's body is read."""
 
 
 class Http:
@@ -137,8 +137,8 @@ class Http:
                 await self._refused(connections, used)
             elif self._source.refused_since is not None:
                 self._source.accepted(used)
-            if response.status >= 400:
-                raise Answer(response.status, await response.read(), _retry_after(response)).error()
+            if response.status >= 300:
+                raise Answer(response.status, await _error_body(response), _retry_after(response)).error()
             yield response
         finally:
             response.close()
@@ -264,11 +264,14 @@ def new_session(
     """An aiohttp session with the credentials' TLS context. It sends their headers by default only if `authenticated`."""
     headers = CIMultiDict(credentials.headers if authenticated else ())
     headers.extend({"User-Agent": USER_AGENT, "Accept": JSON, "Accept-Encoding": "identity"})
+    redirects = aiohttp.TraceConfig()
+    redirects.on_request_redirect.append(_refuse_redirect)
     connector = aiohttp.TCPConnector(limit=0, ssl=credentials.ssl_context or False, keepalive_timeout=60)
     return aiohttp.ClientSession(
         connector=connector,
         headers=headers,
         cookie_jar=aiohttp.DummyCookieJar(),
+        trace_configs=[redirects],
         proxy=credentials.proxy,
         trust_env=False,
         middlewares=middlewares,
@@ -279,8 +282,19 @@ def _unreachable(error: BaseException) -> UnreachableError:
     return UnreachableError(str(error) or type(error).__name__)
 
 
+async def _error_body(response: aiohttp.ClientResponse) -> bytes:
+    """The beginning of the body. It is only to be logged."""
+    try:
+        async with asyncio.timeout(REQUEST_SECONDS):
+            return await response.content.read(ERROR_BYTES)
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise _unreachable(error) from error
+
+
+async def _refuse_redirect(_session: object, _context: object, params: aiohttp.TraceRequestRedirectParams) -> None:
+    """Redirects are not followed: headers that authenticate us would go to another server."""
+    raise aiohttp.ClientError(f"{params.url.origin()} redirects, which is not followed")
+
+
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:
-    if response.status < 400:
-        return None
-    value = response.headers.get("Retry-After", "")
-    return float(value) if value.isdigit() else None
+    return retry_after_seconds(response.headers.get("Retry-After", "")) if response.status >= 400 else None

@@ -1,9 +1,9 @@
-"""HTTP/1.1 for short requests, reduced to the minimum: one write, one parse, connections kept alive.
+"""HTTP/1.1 for short requests, reduced to the minimum: one write, one parse (`response`), connections kept alive.
 
 A Binding and its event cost 60 µs of CPU each with this module and 175 µs with aiohttp, which is most of a pod's cost outside
 its decision (docs/adr/0005 has the figures). Streams, proxies and everything unusual use aiohttp: see `http`.
 
-Invariant: one request at a time on a connection, and nothing is sent twice. The oldest idle connection is used next, so the ones
+Invariant: one request at a time on a connection, and nothing but a GET is sent twice. The oldest idle connection is used next, so the ones
 that survive a burst are older than it, and their memory does not lie between memory that the burst has freed.
 """
 
@@ -22,6 +22,7 @@ from yarl import URL
 from podwright.kube.client.answers import Answer
 from podwright.kube.client.errors import UnreachableError
 from podwright.kube.client.media_types import JSON
+from podwright.kube.client.response import ResponseError, ResponseReader
 
 CONNECT_SECONDS: Final = 10.0
 ADDRESS_SECONDS: Final = 3.0
@@ -34,8 +35,6 @@ SURPLUS_SECONDS: Final = 10.0
 """When other idle connections, left by a burst, are closed: each holds buffers."""
 MAX_IDLE: Final = 512
 """As many as Bindings at a time: making a connection costs more CPU than all else that is done for a pod."""
-_HEAD_LIMIT: Final = 1 << 16
-_HEAD_END: Final = b"\r\n\r\n"
 
 
 class ConnectionPool:
@@ -68,14 +67,25 @@ class ConnectionPool:
     async def send(
         self, method: str, path: str, body: bytes | None, content_type: str, timeout: float, accept: str = JSON
     ) -> Answer:
-        """Sends a request and returns the response. `timeout` in seconds, for both. Raises UnreachableError."""
+        """Sends a request and returns the response. `timeout` in seconds, for both. Raises UnreachableError.
+
+        A GET is sent again, once, if its connection was used before and ended without a response: the server may just have
+        closed it. Other requests may have been carried out, so their callers find out.
+        """
         start = f"{method} {self._prefix}{path} HTTP/1.1\r\nAccept: {accept}\r\n".encode()
         if body is None:
             request = b"".join((start, self._head, b"\r\n"))
         else:
             about = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
             request = b"".join((start, self._head, about, body))
-        connection = self._pop_idle() or await self._connect()
+        connection = self._pop_idle()
+        if connection is None:
+            connection = await self._connect()
+        elif method == "GET":
+            try:
+                return await connection.send(request, timeout)
+            except StaleConnectionError:
+                connection = await self._connect()
         return await connection.send(request, timeout)
 
     async def close(self) -> None:
@@ -164,8 +174,12 @@ class ConnectionPool:
         self._sweeper = asyncio.get_running_loop().call_later(min(SURPLUS_SECONDS, IDLE_SECONDS), self._sweep)
 
 
+class StaleConnectionError(UnreachableError):
+    """The connection ended before any part of the response came."""
+
+
 class _Connection(asyncio.Protocol):
-    """One connection: writes a request, and collects arriving bytes until the response is complete."""
+    """One connection: writes a request, and passes arriving bytes to the reader until the response is complete."""
 
     def __init__(self, pool: ConnectionPool, number: int) -> None:
         self._pool = pool
@@ -173,12 +187,9 @@ class _Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[Answer] | None = None
-        self._buffer = bytearray()
-        self._body_at = 0
-        self._length: int | None = None
-        self._chunked = False
-        self._keep = True
-        self.status = 0
+        self._reader = ResponseReader()
+        self._ended = False
+        """Whether the server has ended the connection in order. Bytes may be missing from a connection that was lost otherwise."""
         self.open = False
         self.used_at = self._loop.time()
 
@@ -212,108 +223,49 @@ class _Connection(asyncio.Protocol):
         self._transport = transport
         self.open = True
 
+    def eof_received(self) -> None:
+        self._ended = True
+
     def connection_lost(self, error: Exception | None) -> None:
         self.open = False
         self._pool.discard(self)
-        if self._body_at and self._length is None and not self._chunked:
-            self._finish(bytes(self._buffer[self._body_at :]))
-        self._fail(f"the connection was lost: {error}" if error else "the connection was lost")
+        if self._waiter is None:
+            return
+        if not self._reader.started:
+            text = f"the connection was lost: {error}" if error else "the connection was lost"
+            self._fail(text, StaleConnectionError)
+        elif not self._ended:
+            self._fail(f"the connection was lost within a response: {error or 'it was cut'}")
+        else:
+            try:
+                self._finish(self._reader.end())
+            except ResponseError as problem:
+                self._fail(str(problem))
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None:
             self.close()  # not a response to a request of ours, or to one that was given up
             return
-        self._buffer += data
         try:
-            if self._body_at or self._read_head():
-                self._read_body()
-        except ValueError as error:
-            self._fail(f"not HTTP: {error}")
+            answer = self._reader.feed(data)
+        except ResponseError as error:
+            self._fail(f"not a valid response: {error}")
+            return
+        if answer is not None:
+            self._finish(answer)
 
-    # The response
-
-    def _read_head(self) -> bool:
-        """Whether the head is complete. Raises ValueError."""
-        while True:
-            end = self._buffer.find(_HEAD_END)
-            if end < 0:
-                if len(self._buffer) > _HEAD_LIMIT:
-                    raise ValueError("the head does not end")
-                return False
-            head = bytes(self._buffer[:end])
-            if not head.startswith(b"HTTP/1."):
-                raise ValueError(repr(head[:20]))
-            self.status = int(head[9:12])
-            if self.status >= 200:
-                break
-            del self._buffer[: end + 4]
-        self._body_at = end + 4
-        lower = head.lower()
-        length = _header(lower, b"content-length")
-        self._chunked = b"chunked" in _header(lower, b"transfer-encoding")
-        self._keep = head.startswith(b"HTTP/1.1") and b"close" not in _header(lower, b"connection")
-        if length:
-            self._length = int(length)
-        elif self.status in (204, 304):
-            self._length = 0
-        return True
-
-    def _read_body(self) -> None:
-        """Ends the request if the body is complete. Raises ValueError."""
-        if self._length is not None:
-            if len(self._buffer) >= self._body_at + self._length:
-                self._finish(bytes(self._buffer[self._body_at : self._body_at + self._length]))
-        elif self._chunked and self._buffer.endswith(b"0\r\n\r\n"):
-            body = _dechunked(self._buffer, self._body_at)
-            if body is not None:
-                self._finish(body)
-
-    def _finish(self, body: bytes) -> None:
+    def _finish(self, answer: Answer) -> None:
         waiter, self._waiter = self._waiter, None
-        retry_after = None
-        if self.status >= 400:
-            asked = _header(bytes(self._buffer[: self._body_at]).lower(), b"retry-after")
-            retry_after = float(asked) if asked.isdigit() else None
-        received = Answer(self.status, body, retry_after)
-        self._buffer.clear()
-        self._body_at, self._length, self._chunked = 0, None, False
         self.used_at = self._loop.time()
-        if self._keep and self.open:
+        if self._reader.keep and self.open:
             self._pool.release(self)
         else:
             self.close()
         if waiter is not None and not waiter.done():
-            waiter.set_result(received)
+            waiter.set_result(answer)
 
-    def _fail(self, problem: str) -> None:
+    def _fail(self, problem: str, kind: type[UnreachableError] = UnreachableError) -> None:
         waiter, self._waiter = self._waiter, None
         self.close()
         if waiter is not None and not waiter.done():
-            waiter.set_exception(UnreachableError(problem))
-
-
-def _header(head: bytes, name: bytes) -> bytes:
-    """A header's value in a head in lower case; empty if it is missing."""
-    at = head.find(b"\r\n" + name + b":")
-    if at < 0:
-        return b""
-    start = at + len(name) + 3
-    end = head.find(b"\r\n", start)
-    return head[start : end if end >= 0 else None].strip()
-
-
-def _dechunked(buffer: bytearray, at: int) -> bytes | None:
-    """The chunks from `at` on, without their sizes; None if the last one has not arrived. Raises ValueError."""
-    pieces: list[bytes] = []
-    while True:
-        line = buffer.find(b"\r\n", at)
-        if line < 0:
-            return None
-        size = int(bytes(buffer[at:line]).split(b";")[0], 16)
-        if size == 0:
-            return b"".join(pieces)
-        at = line + 2
-        if len(buffer) < at + size + 2:
-            return None
-        pieces.append(bytes(buffer[at : at + size]))
-        at += size + 2
+            waiter.set_exception(kind(problem))

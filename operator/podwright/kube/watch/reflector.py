@@ -39,6 +39,8 @@ _REARM_SECONDS: Final = 1.0
 """How often, at most, arriving data moves the silence deadline."""
 _NO_SUCH_NAME: Final = "nobody"
 """A name to ask for when only the version of the response matters."""
+LINE_LIMIT: Final = 1 << 24
+"""Bytes of a watch event. The API server stores objects of up to 3 MiB."""
 RETRY: Final = RetryPolicy(shortest=0.05, longest=5.0, jitter=(0.5, 1.5))
 QUICK_END_SECONDS: Final = 1.0
 """A watch that ends sooner is followed by a pause, like a failure."""
@@ -91,7 +93,7 @@ class Reflector:
         """The keys of deleted objects, while an audit collects them."""
         self._logged_problems: set[str] = set()
         self._resource_version = ""
-        self._partial_line = b""
+        self._partial_line = bytearray()
         """The beginning of an event whose end has not arrived."""
         self._failures = 0
         self._selectors = {
@@ -216,7 +218,7 @@ class Reflector:
             "resourceVersion": self._resource_version,
             "timeoutSeconds": str(random.randrange(*WATCH_SECONDS)),
         }
-        self._partial_line = b""
+        self._partial_line = bytearray()
         async with self._http.stream(self.resource.collection, params) as response:
             opened = clock()
             try:
@@ -259,9 +261,16 @@ class Reflector:
         return not server_version or server_version > self.resource_version
 
     def _handle_chunk(self, chunk: bytes) -> None:
-        lines = (self._partial_line + chunk if self._partial_line else chunk).split(b"\n")
-        self._partial_line = lines.pop()
-        for line in lines:
+        first, *others = chunk.split(b"\n")
+        partial = self._partial_line
+        if not others:
+            partial += chunk
+            if len(partial) > LINE_LIMIT:
+                # A list has the object too, or shows that there is none.
+                raise ApiError(410, "Expired", f"a watch event of more than {LINE_LIMIT} bytes")
+            return
+        self._partial_line = bytearray(others.pop())
+        for line in (bytes(partial) + first if partial else first, *others):
             if line:
                 self._handle_event(line)
 

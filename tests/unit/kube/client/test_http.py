@@ -330,6 +330,30 @@ async def test_a_refused_stream_is_an_api_error():
         assert refused.value.status == 410
 
 
+async def test_redirects_are_not_followed():
+    """Not even a token that is removed on the way helps: impersonation and client certificates would go along."""
+    async with served(default=says(200, {})) as (other, elsewhere):
+        async with api(default=says(307, Location=f"{other}/watch")) as (http, _):
+            with pytest.raises(ApiError) as refused:
+                await http.call("GET", "/one")
+            assert refused.value.status == 307
+            with pytest.raises(UnreachableError, match="redirects"):
+                await opened(http)
+        assert elsewhere.requests == []
+
+
+async def test_the_body_of_a_refused_stream_is_bounded():
+    async def endless(request):
+        response = aiohttp.web.StreamResponse(status=500)
+        await response.prepare(request)
+        await response.write(b"x" * (module.ERROR_BYTES * 2))
+        await forever()
+
+    async with api(endless) as (http, _):
+        with pytest.raises(ApiError, match="HTTP 500 x"):
+            await opened(http)
+
+
 async def test_a_closed_client_sends_nothing():
     async with api(default=says(200, {})) as (http, _):
         await http.call("GET", "/one")

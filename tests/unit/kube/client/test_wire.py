@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from contextlib import asynccontextmanager
 
 import pytest
@@ -171,6 +172,7 @@ async def test_concurrent_requests_use_separate_connections():
         pytest.param(b"SSH-2.0-OpenSSH\r\n\r\n", id="not HTTP"),
         pytest.param(b"HTTP/1.1 abc\r\n\r\n", id="no status"),
         pytest.param(CHUNKED + b"zz\r\nx\r\n0\r\n\r\n", id="a chunk without a size"),
+        pytest.param(CHUNKED + b"-5\r\nx\r\n0\r\n\r\n", id="a chunk of negative size"),
         pytest.param(b"x" * 70_000, id="a head that does not end"),
     ],
 )
@@ -193,6 +195,117 @@ async def test_a_truncated_response_is_an_error():
     with pytest.raises(UnreachableError, match="lost"):
         await send(pool)
     server.close()
+
+
+def resets(writer):
+    """Ends a connection with a reset."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.close()
+
+
+async def test_a_response_without_a_length_whose_connection_is_reset_is_an_error():
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf of it")
+        await asyncio.sleep(0.05)
+        resets(writer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    pool = ConnectionPool(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", None, ())
+    with pytest.raises(UnreachableError, match="lost within a response"):
+        await send(pool)
+    server.close()
+
+
+class Restarting:
+    """A server that answers the first request on each connection, and ends connections in `way` at the second."""
+
+    def __init__(self, way):
+        self.way = way
+        self.requests = 0
+        self.connections = 0
+
+    async def __call__(self, reader, writer):
+        self.connections += 1
+        await self._read(reader)
+        writer.write(plain(b"%d" % self.connections))
+        await self._read(reader)
+        if self.way == "in a response":
+            writer.write(b"HTTP/1.1 200 OK\r\nConte")
+            await asyncio.sleep(0.01)
+        if self.way == "reset":
+            resets(writer)
+        else:
+            writer.close()
+
+    async def _read(self, reader):
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(
+            (int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.startswith(b"Content-Length")), 0
+        )
+        await reader.readexactly(length)
+        self.requests += 1
+
+
+@asynccontextmanager
+async def restarting(way):
+    script = Restarting(way)
+    server = await asyncio.start_server(script, "127.0.0.1", 0)
+    pool = ConnectionPool(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", None, ())
+    yield pool, script
+    await pool.close()
+    server.close()
+
+
+async def get(pool):
+    return await pool.send("GET", "/api/v1/pods", None, "application/json", 2.0)
+
+
+@pytest.mark.parametrize("way", ["closed", "reset"])
+async def test_a_get_on_a_reused_connection_that_ends_is_sent_again_on_a_new_one(way):
+    async with restarting(way) as (pool, script):
+        assert (await get(pool)).body == b"1"
+        assert (await get(pool)).body == b"2"
+        assert (script.connections, script.requests) == (2, 3)
+
+
+@pytest.mark.parametrize("way", ["closed", "reset"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_a_write_on_a_reused_connection_that_ends_is_not_sent_again(way, method):
+    async with restarting(way) as (pool, script):
+        await get(pool)
+        with pytest.raises(UnreachableError, match="lost"):
+            await pool.send(method, "/api/v1/pods", b"{}", "application/json", 2.0)
+        assert (script.connections, script.requests) == (1, 2)
+
+
+async def test_a_get_whose_response_has_begun_is_not_sent_again():
+    async with restarting("in a response") as (pool, script):
+        await get(pool)
+        with pytest.raises(UnreachableError, match="lost within a response"):
+            await get(pool)
+        assert script.requests == 2
+
+
+async def test_a_get_on_a_new_connection_that_ends_is_not_sent_again():
+    async with connected(None, plain()) as (pool, script):
+        with pytest.raises(UnreachableError, match="lost"):
+            await get(pool)
+        assert script.connections == 1
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        pytest.param(plain(b"evil"), id="a response"),
+        pytest.param(b"x", id="a byte"),
+    ],
+)
+async def test_bytes_after_a_response_close_the_connection_and_answer_no_other_request(extra):
+    async with connected(plain(b"one") + extra, plain(b"two")) as (pool, script):
+        assert (await send(pool)).body == b"one"
+        assert (await send(pool)).body == b"two"
+        assert script.connections == 2
 
 
 def unresponsive(port):

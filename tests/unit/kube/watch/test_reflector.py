@@ -187,11 +187,17 @@ async def test_a_silent_watch_continues_if_the_server_has_nothing_newer(monkeypa
         assert [request.query.get("watch") for request in script.requests[:4]] == [None, "1", None, None]
 
 
-@pytest.mark.parametrize("answer", [pytest.param(hangs_up(), id="no response"), pytest.param(says(500), id="an error")])
-async def test_a_silent_watch_is_replaced_if_the_server_cannot_be_asked(monkeypatch, answer):
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param([hangs_up(), hangs_up()], id="no response, also when it is asked again"),
+        pytest.param([says(500)], id="an error"),
+    ],
+)
+async def test_a_silent_watch_is_replaced_if_the_server_cannot_be_asked(monkeypatch, answers):
     monkeypatch.setattr(module, "SILENCE_SECONDS", 0.05)
     async with reflecting(
-        page(version=9), streams(then=forever), answer, streams(event("ADDED", item("a", 10)), then=forever)
+        page(version=9), streams(then=forever), *answers, streams(event("ADDED", item("a", 10)), then=forever)
     ) as (sink, *_):
         await until(lambda: "a" in sink.objects)
 
@@ -299,6 +305,24 @@ async def test_the_pauses_after_slow_failures_grow(monkeypatch):
     async with reflecting(page(version=1), *[slowly] * 4) as (_, script, _r):
         await until(lambda: len(script.requests) >= 5)
         assert failures[:3] == [1, 2, 3]
+
+
+async def test_an_event_that_is_too_long_is_given_up_and_the_list_has_its_object(monkeypatch):
+    monkeypatch.setattr(module, "LINE_LIMIT", 10_000)
+
+    async def endless(request):
+        return await streams(*[b"x" * 1_000] * 20, then=forever)(request)
+
+    async with reflecting(page(version=1), endless, page(item("a", 5), version=5)) as (sink, *_):
+        await until(lambda: sink.objects == {"a": "5"})
+
+
+async def test_refused_credentials_are_not_logged_for_each_watch(caplog):
+    caplog.set_level("INFO")
+    watch = streams(event("ADDED", item("a", 2)), then=forever)
+    async with reflecting(page(version=1), says(401), watch) as (sink, *_):
+        await until(lambda: sink.objects == {"a": "2"})
+    assert not [record for record in caplog.records if "reflector" in record.name and "trying" in record.getMessage()]
 
 
 async def test_a_relist_requested_while_the_watch_opens_happens_at_once():
