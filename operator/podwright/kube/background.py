@@ -18,13 +18,15 @@ RESTART_SECONDS: Final = 1.0
 class BackgroundTasks:
     """Tasks that run until they are cancelled, and are restarted whenever they end or fail."""
 
-    def __init__(self) -> None:
+    def __init__(self, restarted: Callable[[str], None] = lambda _name: None) -> None:
+        """`restarted` gets the name of each task that is restarted."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._restarted = restarted
 
     def start(self, name: str, work: Work) -> asyncio.Task[None]:
         """Runs `work` as a task."""
         # Kopf recognizes the tasks that it must not cancel by this prefix (controllers/supervisor.py).
-        task = asyncio.create_task(run_forever(name, work), name=f"podwright {name}")
+        task = asyncio.create_task(run_forever(name, work, self._restarted), name=f"podwright {name}")
         self._tasks.append(task)
         return task
 
@@ -33,8 +35,8 @@ class BackgroundTasks:
         await cancel(self._tasks)
 
 
-async def run_forever(name: str, work: Work) -> None:
-    """Runs `work` again and again until this task is cancelled. `name` names it in the log."""
+async def run_forever(name: str, work: Work, restarted: Callable[[str], None] = lambda _name: None) -> None:
+    """Runs `work` again and again until this task is cancelled. `name` names it in the log, and for `restarted`."""
     while True:
         try:
             await work()
@@ -46,6 +48,7 @@ async def run_forever(name: str, work: Work) -> None:
             log.warning("%s was interrupted; restarting it", name)
         except Exception:
             log.exception("%s failed; restarting it", name)
+        restarted(name)
         await asyncio.sleep(RESTART_SECONDS)
 
 

@@ -21,19 +21,22 @@ from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInf
 from podwright.engine.engine import Engine
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.memory import configure_memory, freeze_objects
-from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.metrics.metrics import TASK_RESTARTS, Metrics
 from podwright.engine.plugin_files import PluginFiles
 from podwright.engine.plugin_loading import load_plugins
 from podwright.kube.background import BackgroundTasks, cancel
 from podwright.kube.client import access, credentials
 from podwright.kube.client.http import Http
 from podwright.kube.client.retry import retry_until_answered
+from podwright.kube.descriptors import raise_descriptor_limit
 from podwright.kube.kinds import CRD, NODE, POD, REQUIRED, STORED, Resource
 from podwright.kube.options import Options
 from podwright.kube.parts import Base, Parts, build_parts
 from podwright.kube.policies import PolicyController
-from podwright.kube.serve.health import HealthServer
+from podwright.kube.serve.endpoints import Content
 from podwright.kube.serve.pod_resources import known_pods
+from podwright.kube.serve.readiness import ApiServerContact, Clocks, Readiness
+from podwright.kube.serve.server import Server
 from podwright.kube.watch.selectors import ASSIGNED_PODS, PENDING_PODS, pending_pods_except
 from podwright.kube.watch.watches import Watches
 
@@ -59,7 +62,7 @@ class Runtime:
         self.source = credentials.load(options.kubeconfig, options.context, time.time, time.monotonic)
         metrics = Metrics(time.monotonic)
         self._http = Http(self.source, metrics)
-        self._tasks = BackgroundTasks()
+        self._tasks = BackgroundTasks(restarted=lambda name: metrics.count(TASK_RESTARTS, name))
         self.watches = Watches(self._http, self._tasks.start)
         plugin_dirs = tuple(map(Path, options.plugin_dirs))
         self._plugin_files = PluginFiles(plugin_dirs)
@@ -68,7 +71,22 @@ class Runtime:
         self._base = Base(
             options=options, classes=classes, http=self._http, metrics=metrics, tasks=self._tasks, watches=self.watches
         )
-        self._health = HealthServer(metrics.registry, self.missing, pods=self._known_pods)
+        self._contact = ApiServerContact(self._http, time.monotonic)
+        self._readiness = Readiness(
+            self._contact,
+            self.watches,
+            source=self.source,
+            missing=self.missing,
+            clocks=Clocks(steady=time.monotonic, wall=time.time),
+        )
+        self._readiness.register(metrics)
+        content = Content(
+            checks=self._readiness.problems,
+            metrics=metrics.snapshots,
+            pods=self._known_pods,
+            configuration=dict,
+        )
+        self.server = Server(content, metrics)
         self._parts: Parts | None = None
         self._crds_watchable = False
         self._started = False
@@ -123,7 +141,7 @@ class Runtime:
         name = spec.get("schedulerName") if isinstance(spec, Mapping) else None
         return isinstance(name, str) and self.engine.policies.serves(name)
 
-    # For the health server
+    # For the server of health and metrics
 
     def missing(self) -> list[str]:
         """What the scheduler still waits for before its first decision."""
@@ -143,8 +161,9 @@ class Runtime:
         Raises AccessError, ConfigError, OSError, and RegistryError if the built-in policy cannot be built.
         """
         configure_memory()
-        if self.options.health_address is not None:
-            await self._health.start(*self.options.health_address)
+        raise_descriptor_limit()
+        await self.server.start(self.options.health_address)
+        self._tasks.start("API server contact", self._contact.run)
         await retry_until_answered("the API server", lambda: access.require(self._http, REQUIRED))
         readable = await retry_until_answered("the API server", lambda: access.readable(self._http, STORED))
         minor = await retry_until_answered("the API server", lambda: access.server_minor(self._http))
@@ -208,7 +227,7 @@ class Runtime:
         """
         if self._stopped:
             return
-        self._stopped = True
+        self._stopped = self._readiness.stopping = True
         loop = asyncio.get_running_loop()
         ends = loop.time() + self.options.grace
         if self._deciding is not None:
@@ -216,7 +235,7 @@ class Runtime:
         if self._parts is not None:
             await self._finish(self._parts, ends)
         await self._tasks.stop()
-        await self._health.stop()
+        await self.server.stop()
         await self._http.close()
 
     async def _finish(self, parts: Parts, ends: float) -> None:

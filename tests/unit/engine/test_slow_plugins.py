@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
-import aiohttp
 import pytest
 
 from podwright.core.framework.interface import FilterPlugin, PermitPlugin, Plugin, PreBindPlugin
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
-from podwright.engine.metrics.metrics import ATTEMPTS_PER_MEASURED
-from podwright.kube.serve.health import HealthServer
+from podwright.engine.metrics.metrics import ATTEMPTS_PER_MEASURED, Metrics
+from podwright.kube.serve.server import Server
 from support.engine.kit import Rig, custom_policy, deciding, values
 from support.objects.builders import in_group, make_pod_group
+from support.serve.kit import Told, get
 
 
 class Slow(Plugin, FilterPlugin):
@@ -152,21 +153,26 @@ async def test_a_plugin_that_is_slow_for_a_gang_is_named():
     assert slow_calls(rig) == {("Slow", "Filter"): 1}
 
 
-async def test_a_health_check_is_answered_between_two_slow_attempts():
+async def test_a_readiness_check_is_answered_between_two_slow_attempts():
     rig = rig_with(Slow, "filter")
-    server = HealthServer(rig.ports.metrics.registry, list, list)
-    await server.start("127.0.0.1", 0)
+    attempts_before = []
+
+    def checks():
+        attempts_before.append(Slow.started)
+        return {"ping": ""}
+
+    server = Server(replace(Told().content(), checks=checks), Metrics(lambda: 0.0))
+    await server.start(("127.0.0.1", 0))
     try:
-        async with aiohttp.ClientSession() as client:
-            for number in range(20):
-                pod(rig, f"p{number}", 2)
-            Slow.started = 0
-            task = asyncio.create_task(rig.engine.run())
-            async with client.get(f"http://127.0.0.1:{server.port}/livez") as answer:
-                assert answer.status == 200
-            assert Slow.started <= 2
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            await rig.engine.stop(0)
+        for number in range(200):
+            pod(rig, f"p{number}", 2)
+        Slow.started = 0
+        task = asyncio.create_task(rig.engine.run())
+        assert (await asyncio.to_thread(asyncio.run, get(server, "/readyz")))[0] == 200
+        assert len(attempts_before) == 1
+        assert attempts_before[0] < 200
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await rig.engine.stop(0)
     finally:
         await server.stop()

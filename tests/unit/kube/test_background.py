@@ -53,3 +53,21 @@ async def test_work_that_ends_is_restarted(end, message, caplog):
     assert task.get_name() == "podwright work"
     await tasks.stop()
     assert task.cancelled()
+
+
+async def test_restarts_are_reported_by_name(monkeypatch):
+    restarts = []
+    tasks = BackgroundTasks(restarts.append)
+
+    async def ends():
+        await asyncio.sleep(0)
+
+    async def goes_on():
+        await asyncio.Event().wait()
+
+    tasks.start("ends", ends)
+    tasks.start("goes on", goes_on)
+    await settle()
+    await tasks.stop()
+    assert set(restarts) == {"ends"}
+    assert len(restarts) > 1

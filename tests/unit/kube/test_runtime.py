@@ -18,6 +18,7 @@ from podwright.sandbox import Sandbox
 from podwright.sandbox.server import Server as ApiServer
 from support.engine.kit import settle
 from support.http.kit import without_pauses
+from support.serve.kit import get
 
 OURS = "podwright"
 PENDING = "spec.nodeName=,"
@@ -183,6 +184,39 @@ class TestStart:
         async with running(server, pod_intake="kopf"):
             await until(lambda: server.bound == ["web"])
             assert failures["500"] == 12
+
+
+class TestHealth:
+    async def test_readiness_names_what_is_missing_until_the_caches_are_complete(self, server):
+        server.hold(lists("nodes"))
+        async with running(server, started=False, pod_intake="watch", health_address=("127.0.0.1", 0)) as runtime:
+            await server.holds()
+            assert (await get(runtime.server, "/livez"))[0] == 200
+            await until(lambda: runtime.missing() == ["nodes"])
+            status, _, body = await get(runtime.server, "/readyz")
+            assert status == 500
+            assert b"[-]informer-sync failed: not complete: nodes\n" in body
+            server.release()
+            await until(lambda: not runtime.missing())
+            assert (await get(runtime.server, "/readyz"))[2] == b"ok"
+
+    async def test_the_api_server_is_asked_for_a_sign_of_life(self, server):
+        async with running(server, pod_intake="watch", health_address=("127.0.0.1", 0)) as runtime:
+            await until(lambda: ("GET", "/version", "*") in server.asked)
+            _, _, body = await get(runtime.server, "/readyz?verbose")
+            assert b"[+]api-server ok\n[+]credentials ok\n[+]watches ok\nreadyz check passed\n" in body
+
+    async def test_restarts_of_background_tasks_are_counted(self, server, monkeypatch):
+        monkeypatch.setattr(background, "RESTART_SECONDS", 0.0)
+        monkeypatch.setattr("podwright.kube.serve.readiness.ASK_SECONDS", 0.0)
+
+        async def fails(_contact):
+            raise RuntimeError("broken")
+
+        monkeypatch.setattr("podwright.kube.serve.readiness.ApiServerContact.ask", fails)
+        async with running(server, pod_intake="watch", health_address=("127.0.0.1", 0)) as runtime:
+            _, _, body = await get(runtime.server, "/metrics")
+        assert b'podwright_background_task_restarts_total{task="API server contact"}' in body
 
 
 DEFAULT = {"type": "Default"}

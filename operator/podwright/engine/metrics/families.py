@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
 Read = Callable[[], Mapping[Any, float]]
 """Computes a gauge: its numbers by tuples of label values."""
+Snapshot = Callable[[], Iterable[Metric]]
+"""Makes the samples from a copy of the numbers. That takes longer than the copy, and may run in another thread."""
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -72,11 +74,17 @@ class CounterFamily:
             series = self._series[labels] = array("q", (0,))
         return series
 
-    def collect(self) -> CounterMetricFamily:
-        family = CounterMetricFamily(self._declaration.name, self._declaration.help, labels=self._declaration.labels)
-        for labels, series in self._series.items():
-            family.add_metric(labels, series[0])
-        return family
+    def snapshot(self) -> Snapshot:
+        numbers = {labels: series[0] for labels, series in self._series.items()}
+
+        def collect() -> Iterable[Metric]:
+            declared = self._declaration
+            family = CounterMetricFamily(declared.name, declared.help, labels=declared.labels)
+            for labels, number in numbers.items():
+                family.add_metric(labels, number)
+            return (family,)
+
+        return collect
 
 
 class HistogramSeries:
@@ -115,13 +123,19 @@ class HistogramFamily:
             series = self._series[labels] = HistogramSeries(self._declaration.buckets)
         return series
 
-    def collect(self) -> HistogramMetricFamily:
-        family = HistogramMetricFamily(self._declaration.name, self._declaration.help, labels=self._declaration.labels)
-        bounds = [*map(floatToGoString, self._declaration.buckets), "+Inf"]
-        for labels, series in self._series.items():
-            buckets = list(zip(bounds, accumulate(map(float, series.counts)), strict=True))
-            family.add_metric(labels, buckets, series.sum)
-        return family
+    def snapshot(self) -> Snapshot:
+        numbers = {labels: (series.counts[:], series.sum) for labels, series in self._series.items()}
+
+        def collect() -> Iterable[Metric]:
+            declared = self._declaration
+            family = HistogramMetricFamily(declared.name, declared.help, labels=declared.labels)
+            bounds = [*map(floatToGoString, declared.buckets), "+Inf"]
+            for labels, (counts, total) in numbers.items():
+                buckets = list(zip(bounds, accumulate(map(float, counts)), strict=True))
+                family.add_metric(labels, buckets, total)
+            return (family,)
+
+        return collect
 
 
 class GaugeFamily:
@@ -134,12 +148,18 @@ class GaugeFamily:
     def computed_by(self, read: Read) -> None:
         self._read = read
 
-    def collect(self) -> GaugeMetricFamily:
-        family = GaugeMetricFamily(self._declaration.name, self._declaration.help, labels=self._declaration.labels)
-        for labels, number in self._read().items():
-            _check(self._declaration, labels)
-            family.add_metric(labels, number)
-        return family
+    def snapshot(self) -> Snapshot:
+        numbers = dict(self._read())
+
+        def collect() -> Iterable[Metric]:
+            declared = self._declaration
+            family = GaugeMetricFamily(declared.name, declared.help, labels=declared.labels)
+            for labels, number in numbers.items():
+                _check(declared, labels)
+                family.add_metric(labels, number)
+            return (family,)
+
+        return collect
 
 
 def _check(declaration: Counter | Histogram | Gauge, labels: Sequence[str]) -> None:

@@ -26,6 +26,7 @@ from podwright.engine.metrics.families import (
     Histogram,
     HistogramFamily,
     Read,
+    Snapshot,
     exponential,
 )
 from podwright.engine.metrics.plugin_evaluations import PluginEvaluations
@@ -204,6 +205,25 @@ PLUGIN_EXCEPTIONS: Final = Counter(
 SLOW_PLUGIN_CALLS: Final = Counter(
     "podwright_slow_plugin_calls", "Calls of plugins that took 100 ms or more.", ("plugin", "extension_point")
 )
+TASK_RESTARTS: Final = Counter(
+    "podwright_background_task_restarts", "Restarts of background tasks that ended or failed.", ("task",)
+)
+WATCH_BLIND_SECONDS: Final = Gauge(
+    "podwright_watch_blind_seconds", "For how long a watch has not been open; 0 while it is.", ("watch",)
+)
+API_SERVER_SILENT_SECONDS: Final = Gauge(
+    "podwright_api_server_silent_seconds", "For how long the API server has answered nothing."
+)
+CREDENTIALS_REFUSED_SECONDS: Final = Gauge(
+    "podwright_credentials_refused_seconds",
+    "For how long the API server has refused our credentials; 0 if it accepts them.",
+)
+SERVER_CONNECTIONS: Final = Gauge(
+    "podwright_server_connections", "Open connections of the server of health and metrics."
+)
+SERVER_DROPPED: Final = Counter(
+    "podwright_server_dropped_connections", "Connections that the server of health and metrics dropped.", ("reason",)
+)
 BUILD_INFO: Final = Gauge("podwright_build_info", "Which version this is.", ("version", "python_version"))
 """Not kubernetes_build_info: alerts compare that one's versions across the cluster."""
 MEMORY_IN_USE: Final = Gauge(
@@ -232,17 +252,26 @@ class Metrics(Observer):
         self.compute(BUILD_INFO, lambda: {(__version__, platform.python_version()): 1})
         self.compute(MEMORY_IN_USE, lambda: {(): memory_in_use()})
         self.registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        PlatformCollector(registry=registry)
-        GCCollector(registry=registry)
+        self._process = (
+            ProcessCollector(registry=registry),
+            PlatformCollector(registry=registry),
+            GCCollector(registry=registry),
+        )
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
         """All families, for the registry."""
+        for snapshot in self._families():
+            yield from snapshot()
+
+    def snapshots(self) -> list[Snapshot]:
+        """All that `registry` has. Only the numbers are copied: another thread may make the metrics of them."""
+        return [*self._families(), *(collector.collect for collector in self._process)]
+
+    def _families(self) -> list[Snapshot]:
         self._evaluations.fold()
-        for families in (self._counters, self._histograms, self._gauges):
-            for family in families.values():
-                yield family.collect()
+        families = (self._counters, self._histograms, self._gauges)
+        return [family.snapshot() for kind in families for family in kind.values()]
 
     # For every metric
 

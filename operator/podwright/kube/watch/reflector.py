@@ -82,6 +82,8 @@ class Reflector:
         self.resource = resource
         self.synced = asyncio.Event()
         self.list_count = 0
+        self.blind_since: float | None = asyncio.get_running_loop().time()
+        """Since when no watch is open, on the clock of the event loop; None while one is."""
         self.known: dict[str, int] = {}
         """The resourceVersion of each object by key; 0 if it is not a number."""
         self._http = http
@@ -220,13 +222,15 @@ class Reflector:
         }
         self._partial_line = bytearray()
         async with self._http.stream(self.resource.collection, params) as response:
-            opened = clock()
+            opened, blind_since = clock(), self.blind_since
+            self.blind_since = None
             try:
                 while not self._relist_requested and not await self._read_events(response):
                     if not self._relist_requested and await self._is_behind():
                         raise TimeoutError(f"nothing came for {SILENCE_SECONDS:g} s")
             finally:
                 lasted = clock() >= opened + QUICK_END_SECONDS
+                self.blind_since = clock() if lasted else blind_since
                 if lasted:
                     self._reset_backoff()
         return lasted

@@ -39,6 +39,20 @@ class Watches:
         """The names of those whose first list is not complete."""
         return [name for name, reflector in self._reflectors.items() if not reflector.synced.is_set()]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all."""
+        return list(self._reflectors)
+
+    def blind(self) -> dict[str, float]:
+        """How many seconds ago the last watch ended, by the name of each that is synced and has none open."""
+        now = asyncio.get_running_loop().time()
+        return {
+            name: now - reflector.blind_since
+            for name, reflector in self._reflectors.items()
+            if reflector.synced.is_set() and reflector.blind_since is not None
+        }
+
     def knows(self, key: str) -> bool:
         """Whether one of the watches has an object of this key."""
         return any(key in reflector.known for reflector in self._reflectors.values())

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-import aiohttp
 import pytest
-from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from podwright.core.objects.pod import parse_pod
 from podwright.kube.serve import pod_resources
-from podwright.kube.serve.health import HealthServer
 from podwright.kube.serve.pod_resources import known_pods, pages
 from support.engine.kit import Rig, deciding, settle
 from support.objects.builders import make_pod
+from support.serve.kit import Told, get, serving
 
 GI = 2**30
 
@@ -164,18 +162,11 @@ async def test_other_tasks_run_between_two_pages(monkeypatch):
             turns_at.append(turns)
             yield pod
 
-    server = HealthServer(CollectorRegistry(), list, listing)
-    await server.start("127.0.0.1", 0)
-    task = asyncio.create_task(other_task())
-    try:
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"http://127.0.0.1:{server.port}/metrics/resources") as response,
-        ):
-            assert response.status == 200
-            assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-            assert (await response.text()) == b"".join(pages(lambda: pods)).decode()
-        assert len(set(turns_at)) == 100
-    finally:
+    async with serving(Told(list_pods=listing)) as server:
+        task = asyncio.create_task(other_task())
+        status, headers, body = await get(server, "/metrics/resources")
         task.cancel()
-        await server.stop()
+    assert status == 200
+    assert headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert body == b"".join(pages(lambda: pods))
+    assert len(set(turns_at)) == 100

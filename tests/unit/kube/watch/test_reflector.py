@@ -332,3 +332,29 @@ async def test_a_relist_requested_while_the_watch_opens_happens_at_once():
 
     async with reflecting(page(version=1), opening, page(item("a", 5), version=5)) as (sink, _, reflector):
         await until(lambda: "a" in sink.objects)
+
+
+class TestBlindness:
+    async def test_the_view_is_blind_until_a_watch_is_open(self):
+        held = asyncio.Event()
+        async with reflecting(page(version=1), streams(then=held.wait), default=streams(then=forever)) as (
+            _,
+            script,
+            reflector,
+        ):
+            assert reflector.blind_since is not None
+            await until(lambda: reflector.blind_since is None)
+            held.set()
+            await until(lambda: len(script.requests) == 3)
+            await until(lambda: reflector.blind_since is None)
+
+    async def test_watches_that_end_at_once_leave_the_view_blind_since_the_first_end(self):
+        async with reflecting(page(version=1), default=says(500)) as (_, script, reflector):
+            since = reflector.blind_since
+            assert since is not None
+            await until(lambda: len(script.requests) > 3)
+            assert reflector.blind_since == since
+        async with reflecting(page(version=1), default=streams()) as (_, script, reflector):
+            since = reflector.blind_since
+            await until(lambda: len(script.requests) > 3)
+            assert reflector.blind_since in (None, since)

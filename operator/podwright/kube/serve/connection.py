@@ -1,0 +1,105 @@
+"""One connection of a client: its limits in time, and the HTTP protocol that it carries.
+
+Each connection serves one request, so that the pace of accepting connections bounds the pace of requests too. It ends when a limit
+is reached, however the client behaves: the handshake and the head of the request must arrive in time, the client must read its
+answer, and all of it must end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What clients may use of one port. `connections`: how many are open at once. All other numbers are in seconds."""
+
+    connections: int
+    head_seconds: float = 10.0
+    """Until the TLS handshake and the head of the request are complete."""
+    stall_seconds: float = 10.0
+    """How long a client may leave its answer unread."""
+    total_seconds: float = 60.0
+    """Until everything is sent."""
+
+
+class Connection(asyncio.Protocol):
+    """See the module. Passes everything on to `http`. `ended` is called once, when it is over."""
+
+    def __init__(
+        self, peer: str, *, http: asyncio.Protocol, limits: Limits, ended: Callable[[Connection, str], None]
+    ) -> None:
+        """`ended` gets the limit that was reached, "" if none was."""
+        self.peer = peer
+        self.answering = False
+        """Whether the head of the request has arrived."""
+        self.http = http
+        self._limits = limits
+        self._ended = ended
+        self._opening: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        loop = asyncio.get_running_loop()
+        self._total = loop.call_later(limits.total_seconds, self.drop, "total")
+        self._waits = loop.call_later(limits.head_seconds, self.drop, "head")
+        self._over = False
+
+    def opens_with(self, opening: asyncio.Task[None]) -> None:
+        """The task of the TLS handshake, which is cancelled if the connection ends before."""
+        self._opening = opening
+        opening.add_done_callback(self._opened)
+
+    def _opened(self, opening: asyncio.Task[None]) -> None:
+        if opening.cancelled() or opening.exception() is not None:
+            self._end("" if opening.cancelled() else "handshake")
+
+    def request_arrived(self) -> None:
+        """The head of the request is complete."""
+        self.answering = True
+        self._waits.cancel()
+
+    def drop(self, limit: str) -> None:
+        """Ends the connection at once, because of this limit."""
+        self._end(limit)
+        if self._transport is not None:
+            self._transport.abort()
+        elif self._opening is not None:
+            self._opening.cancel()
+
+    def _end(self, limit: str) -> None:
+        if not self._over:
+            self._over = True
+            self._total.cancel()
+            self._waits.cancel()
+            self._ended(self, limit)
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.http.connection_made(transport)
+        if self._over:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end("")
+        self.http.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self.http.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self.http.eof_received()
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self._waits.cancel()
+        if not self._over:
+            self._waits = asyncio.get_running_loop().call_later(self._limits.stall_seconds, self.drop, "stall")
+        self.http.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._waits.cancel()
+        self.http.resume_writing()

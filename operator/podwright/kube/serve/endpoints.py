@@ -1,0 +1,166 @@
+"""The paths of the server and their answers. Everything here runs in the server's thread; `Content` is what it asks the scheduler.
+
+| path | answer |
+| --- | --- |
+| /livez, /healthz | whether the scheduler's loop runs |
+| /readyz | whether the scheduler can decide, by named checks |
+| /livez/CHECK and so on | one check |
+| /metrics, /metrics/resources | the metrics of the process, and of pods |
+| /configz | the options and profiles in use |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from podwright.engine.metrics.families import Snapshot
+from podwright.kube.serve import pod_resources
+from podwright.kube.serve.checks import PING, Problems, Report, report, report_one
+from podwright.kube.serve.event_loops import SchedulerLoop
+from podwright.kube.serve.pages import Body, Page, decompressed
+
+log = logging.getLogger(__name__)
+
+LOOP: Final = "scheduling-loop"
+"""The check of the scheduler's loop, which the server makes itself."""
+LONG_ANSWERS: Final = 16
+"""How many long answers are sent at once; more are refused."""
+READY_SECONDS: Final = 1.0
+"""How long /readyz waits for the scheduler's loop before it uses the results of the last time."""
+CONTENT_SECONDS: Final = 10.0
+"""How long the other paths wait for the scheduler's loop."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What the scheduler tells the server. All functions run in the scheduler's thread, and return quickly."""
+
+    checks: Callable[[], Problems]
+    """The named checks of /readyz."""
+    metrics: Callable[[], Sequence[Snapshot]]
+    """Snapshots of all metrics. They are called in the server's thread."""
+    pods: pod_resources.Pods
+    """The pods for /metrics/resources."""
+    configuration: Callable[[], Mapping[str, Any]]
+    """The answer of /configz."""
+
+
+class Endpoints:
+    """See the module. `routes` go into the application of each port, which all share the long answers."""
+
+    def __init__(self, content: Content, loop: SchedulerLoop) -> None:
+        self._content = content
+        self._loop = loop
+        self._problems: Problems = {}
+        """The checks of /readyz, as of the last time that the scheduler's loop answered."""
+        self._long_answers = 0
+        self._metrics = Page(self._render_metrics, time.monotonic)
+        self._resources = Page(self._render_resources, time.monotonic)
+
+    def routes(self) -> list[web.RouteDef]:
+        """All paths."""
+        found = []
+        for name, problems in (("livez", self._alive), ("healthz", self._alive), ("readyz", self._ready)):
+            found.append(web.get(f"/{name}", partial(_all_checks, name, problems)))
+            found.append(web.get(f"/{name}/{{check}}", partial(_one_check, problems)))
+        pages = (
+            ("/metrics", self._metrics, CONTENT_TYPE_LATEST),
+            ("/metrics/resources", self._resources, pod_resources.CONTENT_TYPE),
+        )
+        found += [web.get(path, partial(self._long_answer, page, content)) for path, page, content in pages]
+        found.append(web.get("/configz", self._configz))
+        return found
+
+    # Checks
+
+    async def _alive(self) -> Problems:
+        return {PING: "", LOOP: self._loop.problem}
+
+    async def _ready(self) -> Problems:
+        try:
+            self._problems = await self._loop.call(self._content.checks, READY_SECONDS)
+        except TimeoutError:
+            log.debug("/readyz uses old results, because the scheduler's loop is busy")
+        known = self._problems or {"start": "the scheduler has not started"}
+        return {**await self._alive(), **known}
+
+    # Long answers
+
+    async def _long_answer(self, page: Page, content_type: str, request: web.Request) -> web.StreamResponse:
+        if self._long_answers >= LONG_ANSWERS:
+            return web.Response(status=503, text="too many clients are reading metrics\n", headers={"Retry-After": "1"})
+        self._long_answers += 1
+        try:
+            body = await page.body()
+            return await _send(request, body, content_type)
+        except TimeoutError:
+            return web.Response(status=503, text="the scheduler's loop does not answer\n")
+        finally:
+            self._long_answers -= 1
+
+    async def _render_metrics(self) -> AsyncIterator[bytes]:
+        for snapshot in await self._loop.call(self._content.metrics, CONTENT_SECONDS):
+            yield generate_latest(_Registry(snapshot))
+            await asyncio.sleep(0)  # probes are answered in between
+
+    async def _render_resources(self) -> AsyncIterator[bytes]:
+        pages = pod_resources.pages(self._content.pods)
+        while (text := await self._loop.call(lambda: next(pages, None), CONTENT_SECONDS)) is not None:
+            yield text
+
+    async def _configz(self, _request: web.Request) -> web.Response:
+        try:
+            found = await self._loop.call(self._content.configuration, CONTENT_SECONDS)
+        except TimeoutError:
+            return web.Response(status=503, text="the scheduler's loop does not answer\n")
+        return web.Response(body=orjson.dumps(found), content_type="application/json")
+
+
+@dataclass(frozen=True, slots=True)
+class _Registry:
+    """What prometheus_client takes for a registry."""
+
+    collect: Snapshot
+
+
+async def _all_checks(name: str, problems: Callable[[], Awaitable[Problems]], request: web.Request) -> web.Response:
+    excluded = request.query.getall("exclude", [])
+    return _answer(report(name, await problems(), verbose="verbose" in request.query, excluded=excluded))
+
+
+async def _one_check(problems: Callable[[], Awaitable[Problems]], request: web.Request) -> web.Response:
+    found, name = await problems(), request.match_info["check"]
+    if name not in found:
+        raise web.HTTPNotFound
+    return _answer(report_one(name, found[name]))
+
+
+def _answer(given: Report) -> web.Response:
+    return web.Response(status=200 if given.healthy else 500, text=given.text)
+
+
+async def _send(request: web.Request, body: Body, content_type: str) -> web.StreamResponse:
+    """Sends a body piece by piece, so that a slow reader does not fill a buffer."""
+    response = web.StreamResponse(headers={"Content-Type": content_type})
+    response.force_close()
+    compressed = "gzip" in request.headers.get("Accept-Encoding", "")
+    if compressed:
+        response.headers["Content-Encoding"] = "gzip"
+    await response.prepare(request)
+    if request.method != "HEAD":
+        for piece in body if compressed else decompressed(body):
+            await response.write(piece)
+    await response.write_eof()
+    return response

@@ -1,0 +1,40 @@
+"""Who may read what: a gate lets a request through, or answers in place of its handler."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from typing import Final, Protocol
+
+from aiohttp import web
+
+log = logging.getLogger(__name__)
+
+PUBLIC: Final = ("/livez", "/readyz", "/healthz")
+"""The paths of plain HTTP that everybody may read, with the paths below them."""
+
+
+class Gate(Protocol):
+    """Decides about the requests of one port."""
+
+    async def refusal(self, request: web.Request) -> web.StreamResponse | None:
+        """The answer to a request that may not pass; None if it may."""
+
+
+class LoopbackGate:
+    """The gate of plain HTTP, which has no users: health for everybody, everything else for clients on this machine only."""
+
+    async def refusal(self, request: web.Request) -> web.StreamResponse | None:
+        if request.path in PUBLIC or request.path.startswith(tuple(f"{path}/" for path in PUBLIC)):
+            return None
+        if is_loopback(request.remote or ""):
+            return None
+        text = f"{request.path} is served to other hosts over HTTPS only (--secure-port)\n"
+        return web.Response(status=403, text=text)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an IP address is this machine's own."""
+    address = ipaddress.ip_address(host.partition("%")[0]) if host else ipaddress.ip_address("0.0.0.0")  # noqa: S104
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback

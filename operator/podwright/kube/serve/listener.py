@@ -1,0 +1,202 @@
+"""A listening port whose clients cannot use up the process: connections are bounded, and accepting them is paced.
+
+When all connections are taken, a new one replaces the oldest of the peer that has most, so whoever holds many open keeps nobody else
+out. asyncio's own servers have no such limits, and log each of a hundred failures to accept with a traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from typing import Final
+
+from podwright.kube.serve.connection import Connection, Limits
+
+log = logging.getLogger(__name__)
+
+ACCEPTS: Final = 32
+"""How many connections are accepted in a row, followed by a pause."""
+PAUSE_SECONDS: Final = 0.05
+FAILED_PAUSE_SECONDS: Final = 0.5
+"""The pause after a failure to accept, such as too many open files."""
+LOG_SECONDS: Final = 60.0
+"""The shortest time between two log lines about failures to accept."""
+BACKLOG: Final = 128
+_GONE: Final = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM)
+"""The client gave up, or a firewall refuses it: the next one may be accepted."""
+
+Protocols = Callable[[], asyncio.Protocol]
+Dropped = Callable[[str], None]
+"""Gets why a connection was dropped."""
+
+
+class Connections:
+    """The open connections, in the order of their start, by peer."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[Connection, None]] = {}
+        self.count = 0
+
+    def add(self, connection: Connection) -> None:
+        self._of.setdefault(connection.peer, {})[connection] = None
+        self.count += 1
+
+    def remove(self, connection: Connection) -> None:
+        mine = self._of[connection.peer]
+        del mine[connection]
+        if not mine:
+            del self._of[connection.peer]
+        self.count -= 1
+
+    def all(self) -> list[Connection]:
+        return [connection for mine in self._of.values() for connection in mine]
+
+    def least_deserving(self) -> Connection:
+        """Of the peer with most connections, the oldest whose request has not arrived; if all have, the oldest. There must be one."""
+        mine = max(self._of.values(), key=len)
+        return next((connection for connection in mine if not connection.answering), next(iter(mine)))
+
+
+class Listener:
+    """One port. `open` and `close` run in the loop that serves it."""
+
+    def __init__(
+        self,
+        http: Protocols,
+        limits: Limits,
+        *,
+        context: Callable[[], ssl.SSLContext] | None = None,
+        dropped: Dropped = lambda _reason: None,
+    ) -> None:
+        """`http` makes the protocol of a new connection. `context`: the current TLS context, None for plain HTTP."""
+        self._http = http
+        self._limits = limits
+        self._context = context
+        self._dropped = dropped
+        self._socket: socket.socket | None = None
+        self._open = Connections()
+        self._resume: asyncio.TimerHandle | None = None
+        self._by_http: dict[asyncio.BaseProtocol, Connection] = {}
+        self._failures = 0
+        self._logged = float("-inf")
+
+    @property
+    def port(self) -> int:
+        """The port, once it is open."""
+        assert self._socket is not None
+        return int(self._socket.getsockname()[1])
+
+    @property
+    def connection_count(self) -> int:
+        return self._open.count
+
+    def open(self, host: str, port: int) -> None:
+        """Listens: on all addresses if `host` is empty, on a free port if `port` is 0. Raises OSError."""
+        self._socket = _listening(host, port)
+        self._socket.setblocking(False)
+        self._listen()
+
+    def close(self) -> None:
+        """Stops listening and drops all connections."""
+        if self._resume is not None:
+            self._resume.cancel()
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+        for connection in self._open.all():
+            connection.drop("")
+
+    def request_arrived(self, http: asyncio.BaseProtocol) -> None:
+        """The head of a request has arrived at this protocol."""
+        connection = self._by_http.get(http)
+        if connection is not None:
+            connection.request_arrived()
+
+    def _listen(self) -> None:
+        assert self._socket is not None
+        asyncio.get_running_loop().add_reader(self._socket, self._accept_some)
+
+    def _pause(self, seconds: float) -> None:
+        assert self._socket is not None
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._socket)
+        self._resume = loop.call_later(seconds, self._listen)
+
+    def _accept_some(self) -> None:
+        assert self._socket is not None
+        for _ in range(ACCEPTS):
+            try:
+                client, address = accept(self._socket)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _GONE:
+                    continue
+                self._failed(error)
+                return
+            self._start(client, str(address[0]))
+        self._pause(PAUSE_SECONDS)
+
+    def _failed(self, error: OSError) -> None:
+        """Makes room, because descriptors are most likely what lacks, and waits."""
+        self._failures += 1
+        now = time.monotonic()
+        if now >= self._logged + LOG_SECONDS:
+            log.error("cannot accept connections of health checks: %s (%d times)", error.strerror, self._failures)
+            self._logged, self._failures = now, 0
+        if self._open.count:
+            self._open.least_deserving().drop("descriptors")
+        self._pause(FAILED_PAUSE_SECONDS)
+
+    def _start(self, client: socket.socket, peer: str) -> None:
+        client.setblocking(False)
+        if self._open.count >= self._limits.connections:
+            self._open.least_deserving().drop("connections")
+        http = self._http()
+        connection = Connection(peer, http=http, limits=self._limits, ended=self._ended)
+        self._open.add(connection)
+        self._by_http[http] = connection
+        opening = asyncio.create_task(self._connect(client, connection))
+        # A task that is cancelled before its first step has given the socket to nobody.
+        opening.add_done_callback(lambda task: client.close() if task.cancelled() else None)
+        connection.opens_with(opening)
+
+    async def _connect(self, client: socket.socket, connection: Connection) -> None:
+        connect = asyncio.get_running_loop().connect_accepted_socket
+        if self._context is None:
+            await connect(lambda: connection, client)
+            return
+        seconds = self._limits.head_seconds
+        await connect(
+            lambda: connection,
+            client,
+            ssl=self._context(),
+            ssl_handshake_timeout=seconds,
+            ssl_shutdown_timeout=seconds,
+        )
+
+    def _ended(self, connection: Connection, limit: str) -> None:
+        self._open.remove(connection)
+        del self._by_http[connection.http]
+        if limit:
+            self._dropped(limit)
+
+
+def accept(listening: socket.socket) -> tuple[socket.socket, tuple[str, int]]:
+    """The next client and its address. Raises OSError, BlockingIOError if nobody waits."""
+    client, address = listening.accept()
+    return client, address
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if host in ("", "0.0.0.0", "::"):  # noqa: S104 -- asked for
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
+        return socket.create_server(("", port), backlog=BACKLOG)
+    ((family, _, _, _, address), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return socket.create_server(address[:2], family=family, backlog=BACKLOG)

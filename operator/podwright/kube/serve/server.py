@@ -1,0 +1,168 @@
+"""The server of health and metrics. It runs in a thread of its own, so that probes are answered at once whatever is being decided.
+
+Each port is a `Listener`, which bounds what clients can use, and an application of aiohttp with a gate and the common endpoints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+
+from podwright.engine.metrics.metrics import SERVER_CONNECTIONS, SERVER_DROPPED, Metrics
+from podwright.kube.descriptors import descriptor_limit
+from podwright.kube.serve.connection import Limits
+from podwright.kube.serve.endpoints import Content, Endpoints, Handler
+from podwright.kube.serve.event_loops import LoopThread, SchedulerLoop
+from podwright.kube.serve.gates import Gate, LoopbackGate
+from podwright.kube.serve.listener import Listener
+
+log = logging.getLogger(__name__)
+
+MOST_CONNECTIONS: Final = 256
+"""On each port."""
+SHARE_OF_DESCRIPTORS: Final = 8
+"""A port's clients get at most this part of the file descriptors. The rest is for the API client."""
+DROPPED: Final = ("connections", "descriptors", "handshake", "head", "stall", "total")
+"""Why connections are dropped: the label `reason`."""
+_HEADERS: Final = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}
+_HTTP: Final[dict[str, Any]] = {
+    "access_log": None,
+    "handle_signals": False,
+    "lingering_time": 0,
+    "max_headers": 64,
+    "max_field_size": 16384,  # tokens can be long
+    "tcp_keepalive": False,
+}
+
+_quiet = logging.getLogger(f"{__name__}.aiohttp")
+_quiet.setLevel(logging.CRITICAL)
+"""aiohttp logs a traceback for each malformed request. Errors of handlers are logged by `_middleware`."""
+
+
+@dataclass(slots=True)
+class _Port:
+    listener: Listener
+    runner: web.AppRunner
+
+
+class Server:
+    """See the module. `start` and `stop` are called in the scheduler's loop."""
+
+    def __init__(self, content: Content, metrics: Metrics, limits: Limits | None = None) -> None:
+        """`limits`: those of each port; the default depends on the process's limit of file descriptors."""
+        self._content = content
+        self._limits = limits
+        self._metrics = metrics
+        # Series are made here, because only the scheduler's thread may add series.
+        self._dropped = {reason: metrics.counter(SERVER_DROPPED).of(reason) for reason in DROPPED}
+        self._thread: LoopThread | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._ports: list[_Port] = []
+        metrics.compute(SERVER_CONNECTIONS, lambda: {(): self._connection_count})
+
+    @property
+    def ports(self) -> list[int]:
+        """The ports that are open, in the order of `start`."""
+        return [port.listener.port for port in self._ports]
+
+    @property
+    def _connection_count(self) -> int:
+        return sum(port.listener.connection_count for port in self._ports)
+
+    async def start(self, address: tuple[str, int] | None) -> None:
+        """Listens for plain HTTP at this address, if any. Raises OSError, which names the option."""
+        if address is None:
+            return
+        loop = SchedulerLoop(asyncio.get_running_loop())
+        thread = self._thread = LoopThread("podwright health")
+        thread.start()
+        endpoints = Endpoints(self._content, loop)
+        await thread.run(self._begin(loop))
+        try:
+            await thread.run(self._open(endpoints, LoopbackGate(), address))
+        except OSError as error:
+            raise OSError(
+                f"--health-address {_written(address)}: {os.strerror(error.errno) if error.errno else error}"
+            ) from error
+        log.info("serving health and metrics on http://%s", _written((address[0], self.ports[-1])))
+
+    async def stop(self) -> None:
+        """Closes all connections, and ends the thread."""
+        if self._thread is not None:
+            await self._thread.run(self._close())
+            await self._thread.stop()
+            self._thread = None
+
+    # In the server's thread
+
+    async def _begin(self, loop: SchedulerLoop) -> None:
+        asyncio.get_running_loop().set_exception_handler(_log_error)
+        self._beating = asyncio.create_task(loop.beat_for_ever())
+
+    async def _open(self, endpoints: Endpoints, gate: Gate, address: tuple[str, int]) -> None:
+        application = web.Application(middlewares=[_middleware(gate, lambda: listener)])
+        application.add_routes(endpoints.routes())
+        runner = web.AppRunner(application, logger=_quiet, shutdown_timeout=1.0, **_HTTP)
+        await runner.setup()
+        server = runner.server
+        assert server is not None
+        listener = Listener(server, self._limits or default_limits(descriptor_limit()), dropped=self._count_dropped)
+        try:
+            listener.open(*address)
+        except OSError:
+            await runner.cleanup()
+            raise
+        self._ports.append(_Port(listener, runner))
+
+    async def _close(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+        for port in self._ports:
+            port.listener.close()
+            await port.runner.cleanup()
+        self._ports.clear()
+
+    def _count_dropped(self, reason: str) -> None:
+        self._dropped[reason][0] += 1
+
+
+def default_limits(descriptors: int) -> Limits:
+    """The limits of a port in a process that may have so many open files."""
+    return Limits(connections=max(4, min(MOST_CONNECTIONS, descriptors // SHARE_OF_DESCRIPTORS)))
+
+
+def _middleware(gate: Gate, listener: Callable[[], Listener]) -> Any:
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        listener().request_arrived(request.protocol)
+        try:
+            response = await gate.refusal(request) or await handler(request)
+        except web.HTTPException as error:
+            response = web.Response(status=error.status, text=f"{error.status} {error.reason}\n")
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            response = web.Response(status=500, text="internal server error\n")
+        if not response.prepared:
+            response.force_close()
+            response.headers.update(_HEADERS)
+        return response
+
+    return middleware
+
+
+def _log_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Asyncio reports what a client broke, too: no traceback each."""
+    log.debug("%s: %r", context.get("message"), context.get("exception"))
+
+
+def _written(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
