@@ -8,6 +8,7 @@ required anti-affinity terms, and required anti-affinity terms of placed pods th
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
@@ -17,10 +18,10 @@ from numpy.typing import NDArray
 
 from podwright.core.framework.interface import Bools, FilterResult
 from podwright.core.framework.status import Status, unresolvable, unschedulable
-from podwright.core.objects.affinity import PodAffinityTerm
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.affinity import PodAffinity, PodAffinityTerm
+from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.podindex import Groups, PodIndex, PodSelector, Sums
+from podwright.core.state.podindex import MAX_COUNTERS_PER_POD, Groups, PodIndex, PodSelector, Sums, Tally
 
 _AFFINITY: Final = unresolvable("node(s) didn't match pod affinity rules")
 _ANTI_AFFINITY: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
@@ -36,7 +37,11 @@ class ClusterCounts:
     def __init__(self, index: PodIndex, pod: PodInfo, existing: Groups) -> None:
         self.index = index
         self.pod = pod
+        self.required_keys = tuple(dict.fromkeys(term.topology_key for term in pod.pod_affinity.required))
         self._existing = existing
+        self._attracted: dict[tuple[str, LabelSet], bool] = {}
+        self._repelled: dict[tuple[str, LabelSet], Mapping[str, int]] = {}
+        self._repelling: dict[PodAffinity, Mapping[str, int]] = {}
 
     @cached_property
     def affinity(self) -> SumsByKey:
@@ -44,17 +49,26 @@ class ClusterCounts:
         terms = self.pod.pod_affinity.required
         if not terms:
             return {}
-        counter = self.index.counter(tuple(map(PodSelector.of_term, terms)))
-        return {key: (self.index.sums(counter, key),) for key in dict.fromkeys(t.topology_key for t in terms)}
+        selectors = tuple(dict.fromkeys(map(PodSelector.of_term, terms)))
+        counter = self.index.counter(selectors, keep=len(selectors) <= MAX_COUNTERS_PER_POD)
+        return {key: (self.index.sums(counter, key),) for key in self.required_keys}
 
     @cached_property
     def anti_affinity(self) -> SumsByKey:
         """Pods that match a required anti-affinity term, by its topology key."""
+        if self._tallies is not None:
+            return {key: (sums,) for key, (sums, _) in self._tallies.items()}
         found: dict[str, list[Sums]] = {}
         for term in self.pod.pod_affinity.anti_required:
             counter = self.index.counter((PodSelector.of_term(term),))
             found.setdefault(term.topology_key, []).append(self.index.sums(counter, term.topology_key))
         return found
+
+    @cached_property
+    def _tallies(self) -> Mapping[str, tuple[Sums, Tally]] | None:
+        """The same by tallies; None if the terms are few."""
+        terms = self.pod.pod_affinity.anti_required
+        return self.index.tallies((term, 1) for term in terms) if len(terms) > MAX_COUNTERS_PER_POD else None
 
     @cached_property
     def existing(self) -> SumsByKey:
@@ -69,6 +83,56 @@ class ClusterCounts:
     def matches_itself(self) -> bool:
         """Whether the pod matches all of its own required terms."""
         return matches_all(self.index, self.pod.pod_affinity.required, self.pod)
+
+    # Another pod that a dry run adds or removes. Pods with the same labels, and those with the same terms, are compared once.
+
+    def is_attracted_by(self, other: PodInfo) -> bool:
+        """Whether another pod matches all required terms."""
+        key = (other.namespace, other.labels)
+        known = self._attracted.get(key)
+        if known is None:
+            known = self._attracted[key] = self._attracts(other)
+        return known
+
+    def _attracts(self, other: PodInfo) -> bool:
+        if self._required_tally is not None:
+            return self._required_tally.of(other) == self._required_tally.total
+        return matches_all(self.index, self.pod.pod_affinity.required, other)
+
+    @cached_property
+    def _required_tally(self) -> Tally | None:
+        """How many of the required terms match each pod; None if the terms are few."""
+        terms = self.pod.pod_affinity.required
+        return self.index.tally((term, 1) for term in terms) if len(terms) > MAX_COUNTERS_PER_POD else None
+
+    def repelled_by(self, other: PodInfo) -> Mapping[str, int]:
+        """By topology key the number of required anti-affinity terms of the pod that match another pod."""
+        key = (other.namespace, other.labels)
+        known = self._repelled.get(key)
+        if known is None:
+            known = self._repelled[key] = self._count_repelled(other)
+        return known
+
+    def _count_repelled(self, other: PodInfo) -> Mapping[str, int]:
+        index = self.index
+        if self._tallies is not None:
+            counts = {key: tally.of(other) for key, (_, tally) in self._tallies.items()}
+            return {key: count for key, count in counts.items() if count}
+        terms = self.pod.pod_affinity.anti_required
+        return Counter(term.topology_key for term in terms if index.term_matches(term, other))
+
+    def repels(self, other: PodAffinity) -> Mapping[str, int]:
+        """By topology key the number of another pod's required anti-affinity terms that match the pod."""
+        known = self._repelling.get(other)
+        if known is None:
+            pod = self.pod
+            namespace_labels = self.index.namespace_labels(pod.namespace) or {}
+            known = self._repelling[other] = Counter(
+                term.topology_key
+                for term in other.anti_required
+                if term.matches(pod.namespace, namespace_labels, pod.labels)
+            )
+        return known
 
 
 class DomainCounts:
@@ -167,19 +231,17 @@ class PreFilterState:
 
     def update(self, other: PodInfo, node: NodeInfo, delta: int) -> None:
         """A dry run added `other` to the node (delta 1) or removed it (-1)."""
-        index, pod = self._counted.index, self._counted.pod
-        own = pod.pod_affinity
+        counted = self._counted
+        own = counted.pod.pod_affinity
         if other.pod_affinity.anti_required:
-            namespace_labels = index.namespace_labels(pod.namespace) or {}
-            for term in other.pod_affinity.anti_required:
-                if term.matches(pod.namespace, namespace_labels, pod.labels):
-                    self._existing.update(term.topology_key, node, delta)
-        if matches_all(index, own.required, other):
-            for key in dict.fromkeys(term.topology_key for term in own.required):
+            for key, terms in counted.repels(other.pod_affinity).items():
+                self._existing.update(key, node, delta * terms)
+        if own.required and counted.is_attracted_by(other):
+            for key in counted.required_keys:
                 self._affinity.update(key, node, delta)
-        for term in own.anti_required:
-            if index.term_matches(term, other):
-                self._anti_affinity.update(term.topology_key, node, delta)
+        if own.anti_required:
+            for key, terms in counted.repelled_by(other).items():
+                self._anti_affinity.update(key, node, delta * terms)
 
     def filter(self, node: NodeInfo) -> Status | None:
         """The first violated rule: the pod's affinity, its anti-affinity, the anti-affinity of placed pods."""
@@ -191,7 +253,7 @@ class PreFilterState:
 
     def _matches_affinity(self, node: NodeInfo) -> bool:
         labels = node.present.labels
-        keys = [term.topology_key for term in self._counted.pod.pod_affinity.required]
+        keys = self._counted.required_keys
         if not all(key in labels for key in keys):
             return False
         return all(self._affinity.at(key, node) > 0 for key in keys) or self._first_of_group
@@ -214,7 +276,7 @@ class PreFilterState:
 
     def _affinity_mask(self) -> Bools:
         """bool[nodes]: whether the required terms hold. They do not on nodes that lack a key."""
-        keys = list(dict.fromkeys(term.topology_key for term in self._counted.pod.pod_affinity.required))
+        keys = self._counted.required_keys
         if self._first_of_group:
             found = [self._counted.index.domains(key) for key in keys]
             columns = [domains.of_node != domains.count for domains in found]

@@ -14,7 +14,7 @@ import numpy as np
 from podwright.core.framework.interface import MAX_SCORE, Feasible, Int64s
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.podindex import MatchedTerms, PodIndex, PodSelector, Sums
+from podwright.core.state.podindex import MAX_COUNTERS_PER_POD, MatchedTerms, PodIndex, PodSelector, Sums
 
 WeightedSums = Mapping[str, list[tuple[Sums, int]]]
 
@@ -54,7 +54,7 @@ def weighted_sums(index: PodIndex, pod: PodInfo, matched: MatchedTerms, hard_wei
     """The sums that score the pod, from its own terms and those of placed pods. Empty if no term matches."""
     found: dict[str, list[tuple[Sums, int]]] = {}
     for sums, key, weight in _contributions(index, pod, matched, hard_weight):
-        if sums.total:
+        if sums.total or sums.values.any():  # weights of both signs may add up to 0
             found.setdefault(key, []).append((sums, weight))
     return found
 
@@ -63,10 +63,15 @@ def _contributions(
     index: PodIndex, pod: PodInfo, matched: MatchedTerms, hard_weight: int
 ) -> Iterator[tuple[Sums, str, int]]:
     own = pod.pod_affinity
-    for terms, sign in ((own.preferred, 1), (own.anti_preferred, -1)):
-        for term in terms:
+    terms = [(term, term.weight) for term in own.preferred]
+    terms += [(term, -term.weight) for term in own.anti_preferred]
+    if len(terms) > MAX_COUNTERS_PER_POD:
+        for key, (sums, _) in index.tallies(terms).items():
+            yield sums, key, 1
+    else:
+        for term, weight in terms:
             counter = index.counter((PodSelector.of_term(term),))
-            yield index.sums(counter, term.topology_key), term.topology_key, sign * term.weight
+            yield index.sums(counter, term.topology_key), term.topology_key, weight
     for groups, weight in ((matched.required, hard_weight), (matched.preferred, 1), (matched.anti_preferred, -1)):
         if weight:
             for key, sums in index.sums_of_groups(groups):

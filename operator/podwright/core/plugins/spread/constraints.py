@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -57,10 +57,11 @@ class Constraints:
 
     items: tuple[Constraint, ...]
     own: bool
+    keys: frozenset[str] = field(init=False)
+    """The topology keys. One object, whose hash is computed once."""
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(constraint.topology_key for constraint in self.items)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", frozenset(constraint.topology_key for constraint in self.items))
 
     def __bool__(self) -> bool:
         return bool(self.items)

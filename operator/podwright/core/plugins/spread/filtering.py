@@ -6,6 +6,7 @@ itself. Invariants: `filter` and `filter_all` agree, and counts after `update` e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
@@ -15,20 +16,22 @@ from numpy.typing import NDArray
 from podwright.core.framework.interface import Bools, FilterResult
 from podwright.core.framework.status import Status, unresolvable, unschedulable
 from podwright.core.objects.affinity import NodeAffinity
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import LabelSet, PodInfo
+from podwright.core.objects.selectors import LabelSelector
 from podwright.core.plugins.spread.constraints import Constraint, Constraints
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.podindex import Domains, Eligibility, PodIndex, Sums
+from podwright.core.state.podindex import MAX_COUNTERS_PER_POD, Domains, Eligibility, MatchCounter, PodIndex, Sums
 
 _SKEWED: Final = unschedulable("node(s) didn't match pod topology spread constraints")
 _NO_LABEL: Final = unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
 STATUSES: Final = (_NO_LABEL, _SKEWED)
+_NO_KEYS: Final[frozenset[str]] = frozenset()
 
 
-def eligibility_of(pod: PodInfo, constraint: Constraint, keys: tuple[str, ...], *, compare: bool) -> Eligibility:
+def eligibility_of(pod: PodInfo, constraint: Constraint, keys: frozenset[str], *, compare: bool) -> Eligibility:
     """The nodes that count for a constraint: those that have all `keys` and that its inclusion policies admit."""
-    if keys == (constraint.topology_key,):
-        keys = ()
+    if len(keys) == 1 and constraint.topology_key in keys:
+        keys = _NO_KEYS
     return Eligibility(
         keys,
         required_affinity(pod) if constraint.honor_affinity else None,
@@ -43,6 +46,32 @@ def required_affinity(pod: PodInfo) -> NodeAffinity | None:
     return affinity if affinity.node_selector or affinity.required is not None else None
 
 
+class DomainSums:
+    """Sums of matching pods for one pod's constraints. If it has many, the counters behind them are not kept."""
+
+    def __init__(self, index: PodIndex, pod: PodInfo, constraints: Sequence[Constraint]) -> None:
+        self._index = index
+        self._pod = pod
+        self._keep = len(constraints) <= MAX_COUNTERS_PER_POD
+        self._counters: dict[LabelSelector, MatchCounter] = {}
+
+    def counter(self, constraint: Constraint) -> MatchCounter:
+        """Counts the matching pods of the pod's namespace that are not terminating."""
+        counter = self._counters.get(constraint.selector)
+        if counter is None:
+            selectors = constraint.selectors(self._pod.namespace)
+            counter = self._index.counter(selectors, exclude_terminating=True, keep=self._keep)
+            self._counters[constraint.selector] = counter
+        return counter
+
+    def of(self, constraint: Constraint, eligibility: Eligibility) -> Sums:
+        """The matching pods by domain. Pods are not counted if no node counts."""
+        domains = self._index.domains(constraint.topology_key, eligibility)
+        if not len(domains.ids):
+            return Sums(None, domains)
+        return self._index.sums(self.counter(constraint), constraint.topology_key, eligibility)
+
+
 class ClusterCounts:
     """The counts in the cluster for a pod's hard constraints. Computed on first use, and shared by dry runs."""
 
@@ -52,113 +81,142 @@ class ClusterCounts:
         self._compare = compare
         self.constraints = constraints.items
         self._keys = constraints.keys
+        self._matched_by: dict[LabelSet, Sequence[int]] = {}
+
+    @cached_property
+    def impossible(self) -> bool:
+        """Whether no node has one of the keys. Then no node counts, so that nothing is skewed, and all nodes lack a label."""
+        return not all(map(self._index.any_node_has, self._keys))
+
+    @property
+    def nodes(self) -> int:
+        """The number of rows of the node table."""
+        return len(self._index.domains(self.constraints[0].topology_key).of_node)
 
     @cached_property
     def sums(self) -> tuple[Sums, ...]:
         """Matching pods by domain, one for each constraint."""
-        pod, index = self._pod, self._index
+        sums = DomainSums(self._index, self._pod, self.constraints)
         return tuple(
-            index.sums(
-                index.counter(constraint.selectors(pod.namespace), exclude_terminating=True),
-                constraint.topology_key,
-                eligibility_of(pod, constraint, self._keys, compare=self._compare),
-            )
+            sums.of(constraint, eligibility_of(self._pod, constraint, self._keys, compare=self._compare))
             for constraint in self.constraints
         )
 
     @cached_property
-    def self_matches(self) -> tuple[int, ...]:
-        """For each constraint 1 if its selector matches the pod itself, else 0."""
-        return tuple(int(constraint.selector.matches(self._pod.labels)) for constraint in self.constraints)
+    def least(self) -> tuple[int, ...]:
+        """For each constraint the least number of matching pods in a domain."""
+        return tuple(sums.least for sums in self.sums)
+
+    @cached_property
+    def limits(self) -> tuple[int, ...]:
+        """For each constraint the maximum number of matching pods in a domain that can take one more."""
+        return tuple(self.limit(i, least) for i, least in enumerate(self.least))
+
+    def limit(self, i: int, least: int) -> int:
+        """The limit of a constraint with this least number. With fewer domains than minDomains, the least number counts as 0."""
+        constraint = self.constraints[i]
+        if len(self.sums[i].domains.ids) < constraint.min_domains:
+            least = 0
+        return constraint.max_skew + least - constraint.selector.matches(self._pod.labels)
+
+    def matched_by(self, other: PodInfo) -> Sequence[int]:
+        """The constraints whose selectors match another pod, which has the same namespace. Equal labels are compared once."""
+        known = self._matched_by.get(other.labels)
+        if known is None:
+            known = self._matched_by[other.labels] = [
+                i for i, constraint in enumerate(self.constraints) if constraint.selector.matches(other.labels)
+            ]
+        return known
 
 
 class PreFilterState:
-    """The sums, and the changes of a dry run: for each constraint the difference by domain."""
+    """The sums, and the changes of a dry run: by constraint the difference by domain, and the limits that they change."""
 
     __slots__ = ("_changes", "_counted", "_limits")
 
-    def __init__(self, counted: ClusterCounts, changes: tuple[dict[int, int], ...] | None = None) -> None:
+    def __init__(self, counted: ClusterCounts, changes: dict[int, dict[int, int]] | None = None) -> None:
         self._counted = counted
-        self._changes = changes
-        self._limits: tuple[int, ...] | None = None
+        self._changes: dict[int, dict[int, int]] = changes or {}
+        self._limits: dict[int, int] = {}
 
     def clone(self) -> PreFilterState:
-        changes = None if self._changes is None else tuple(dict(changed) for changed in self._changes)
-        return PreFilterState(self._counted, changes)
+        return PreFilterState(self._counted, {i: dict(changed) for i, changed in self._changes.items()})
 
     def update(self, pod: PodInfo, other: PodInfo, node: NodeInfo, delta: int) -> None:
         """A dry run added `other` to the node (delta 1) or removed it (-1). As in kube-scheduler, terminating pods count here."""
-        if other.namespace != pod.namespace:
-            return
         counted = self._counted
-        for i, (constraint, sums) in enumerate(zip(counted.constraints, counted.sums, strict=True)):
-            domain = int(sums.domains.counted[node.slot])
-            if domain == sums.domains.count or not constraint.selector.matches(other.labels):
-                continue
-            if self._changes is None:
-                self._changes = tuple({} for _ in counted.constraints)
-            changed = self._changes[i]
-            changed[domain] = changed.get(domain, 0) + delta
-            self._limits = None
+        if other.namespace != pod.namespace or counted.impossible:
+            return
+        for i in counted.matched_by(other):
+            domains = counted.sums[i].domains
+            domain = int(domains.counted[node.slot])
+            if domain != domains.count:
+                changed = self._changes.setdefault(i, {})
+                changed[domain] = changed.get(domain, 0) + delta
+                self._limits.pop(i, None)
 
     def filter(self, node: NodeInfo) -> Status | None:
         """The verdict of the first violated constraint."""
+        counted = self._counted
+        if counted.impossible:
+            return _NO_LABEL
         labels = node.present.labels
-        limits = self.limits
-        for i, constraint in enumerate(self._counted.constraints):
+        for i, constraint in enumerate(counted.constraints):
             if constraint.topology_key not in labels:
                 return _NO_LABEL
-            sums = self._counted.sums[i]
+            sums = counted.sums[i]
             domain = int(sums.domains.of_node[node.slot])
             count = int(sums.values[domain])
-            if self._changes is not None:
+            if i in self._changes:
                 count += self._changes[i].get(domain, 0)
-            if count > limits[i]:
+            if count > self.limit(i):
                 return _SKEWED
         return None
 
     def filter_all(self) -> FilterResult:
         """The verdict on all nodes."""
+        counted = self._counted
+        if counted.impossible:
+            return self._reject_all()
         verdicts: list[tuple[Domains, Bools]] = []
-        limits = self.limits
-        for i, sums in enumerate(self._counted.sums):
+        ok: Bools | None = None
+        for i, sums in enumerate(counted.sums):
             domains, values = sums.domains, sums.values
-            if self._changes is not None and self._changes[i]:
+            if i in self._changes:
                 values = values.copy()
                 for domain, delta in self._changes[i].items():
                     values[domain] += delta
-            fits = values <= limits[i]
+            fits = values <= self.limit(i)
             fits[domains.count] = False
-            verdicts.append((domains, fits[domains.of_node]))
-        ok = verdicts[0][1]
-        for _, fit in verdicts[1:]:
-            ok = ok & fit
+            verdicts.append((domains, fits))
+            fit = fits[domains.of_node]
+            ok = fit if ok is None else ok & fit
+        assert ok is not None
         return FilterResult(ok, lambda: (_codes(verdicts), STATUSES))
 
-    @property
-    def limits(self) -> tuple[int, ...]:
-        """For each constraint the maximum number of matching pods in a domain that can take one more."""
-        if self._limits is None:
-            counted = self._counted
-            self._limits = tuple(
-                constraint.max_skew + self._least(i, constraint) - counted.self_matches[i]
-                for i, constraint in enumerate(counted.constraints)
-            )
-        return self._limits
+    def _reject_all(self) -> FilterResult:
+        nodes = self._counted.nodes
+        return FilterResult(np.zeros(nodes, np.bool_), lambda: (np.zeros(nodes, np.int8), STATUSES))
 
-    def _least(self, i: int, constraint: Constraint) -> int:
-        """The global minimum; 0 if there are fewer domains than minDomains."""
-        sums = self._counted.sums[i]
-        if len(sums.domains.ids) < constraint.min_domains:
-            return 0
-        return sums.least(None if self._changes is None else self._changes[i])
+    def limit(self, i: int) -> int:
+        """The maximum number of matching pods in a domain that can take one more, for one constraint."""
+        changed = self._changes.get(i)
+        if changed is None:
+            return self._counted.limits[i]
+        limit = self._limits.get(i)
+        if limit is None:
+            counted = self._counted
+            least = counted.sums[i].least_with(changed, counted.least[i])
+            limit = self._limits[i] = counted.limit(i, least)
+        return limit
 
 
 def _codes(verdicts: list[tuple[Domains, Bools]]) -> NDArray[np.int8]:
-    """int8[nodes]: indices into STATUSES for the first constraint that each node violates."""
-    codes = np.zeros(len(verdicts[0][1]), np.int8)
+    """int8[nodes]: indices into STATUSES for the first constraint that each node violates. `verdicts` are by domain."""
+    codes = np.zeros(len(verdicts[0][0].of_node), np.int8)
     undecided = np.ones(len(codes), np.bool_)
-    for domains, fit in verdicts:
+    for domains, fits in verdicts:
+        fit = fits[domains.of_node]
         codes[undecided & ~fit & (domains.of_node != domains.count)] = 1
         undecided &= fit
     return codes

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from podwright.core.framework.interface import MAX_SCORE, Bools, Feasible, Int64s
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.spread.constraints import Constraint, Constraints
-from podwright.core.plugins.spread.filtering import eligibility_of
+from podwright.core.plugins.spread.filtering import DomainSums, eligibility_of
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.podindex import Domains, MatchCounter, PodIndex, Sums
+from podwright.core.state.podindex import Domains, Eligibility, PodIndex, Sums
 
 Floats = NDArray[np.float64]
 _HALF: Final = 0.5
@@ -44,6 +44,7 @@ class PreScoreState:
         self._constraints = constraints
         self._all_keys = all_keys
         self._compare = compare
+        self._domain_sums = DomainSums(index, pod, constraints.items)
 
     def score(self, node: NodeInfo) -> int:
         """The raw score of one feasible node."""
@@ -59,6 +60,8 @@ class PreScoreState:
 
     def score_all(self) -> Int64s:
         """int64[feasible]: the raw scores of all feasible nodes."""
+        if self._all_keys and self._impossible:
+            return np.zeros(len(self._feasible), np.int64)
         score: Floats | None = None
         for i, constraint in enumerate(self._constraints.items):
             part = self._part(i, constraint)
@@ -90,6 +93,8 @@ class PreScoreState:
         """bool[feasible]: nodes that lack one of the keys; None if there are none."""
         if not self._all_keys:
             return None
+        if self._impossible:
+            return np.ones(len(self._feasible), np.bool_)
         ignored: Bools | None = None
         for domains in self._domains:
             if not domains.full:
@@ -98,31 +103,27 @@ class PreScoreState:
         return ignored if ignored is not None and ignored.any() else None
 
     @cached_property
-    def _domains(self) -> tuple[Domains, ...]:
-        """For each constraint the domains of the nodes that have its key."""
-        return tuple(self._index.domains(key) for key in self._constraints.keys)
+    def _impossible(self) -> bool:
+        """Whether no node has one of the keys."""
+        return not all(map(self._index.any_node_has, self._constraints.keys))
 
     @cached_property
-    def _counters(self) -> tuple[MatchCounter, ...]:
-        return tuple(
-            self._index.counter(constraint.selectors(self._pod.namespace), exclude_terminating=True)
-            for constraint in self._constraints.items
-        )
+    def _domains(self) -> tuple[Domains, ...]:
+        """For each constraint the domains of the nodes that have its key."""
+        return tuple(self._index.domains(constraint.topology_key) for constraint in self._constraints.items)
 
     @cached_property
     def _sums(self) -> tuple[Sums | None, ...]:
         """For each constraint the matching pods by domain; None if each node is a domain."""
         return tuple(
-            None if constraint.per_node else self._sum(counter, constraint)
-            for counter, constraint in zip(self._counters, self._constraints.items, strict=True)
+            None if constraint.per_node else self._domain_sums.of(constraint, self._eligibility(constraint))
+            for constraint in self._constraints.items
         )
 
-    def _sum(self, counter: MatchCounter, constraint: Constraint) -> Sums:
-        keys = self._constraints.keys if self._all_keys else ()
+    def _eligibility(self, constraint: Constraint) -> Eligibility:
+        keys = self._constraints.keys if self._all_keys else frozenset[str]()
         eligibility = eligibility_of(self._pod, constraint, keys, compare=self._compare)
-        if not self._all_keys:
-            eligibility = eligibility._replace(missing_is_empty=True)
-        return self._index.sums(counter, constraint.topology_key, eligibility)
+        return eligibility if self._all_keys else eligibility._replace(missing_is_empty=True)
 
     @cached_property
     def _weights(self) -> tuple[float, ...]:
@@ -154,7 +155,7 @@ class PreScoreState:
         feasible, domains, sums = self._feasible, self._domains[i], self._sums[i]
         added = constraint.max_skew - 1
         if sums is None:
-            counts = feasible.take(self._counters[i].column(len(domains.of_node)))
+            counts = feasible.take(self._domain_sums.counter(constraint).column(len(domains.of_node)))
             part: Floats = np.multiply(counts, self._weights[i], dtype=np.float64)
             part += added
             if not domains.full:

@@ -6,11 +6,14 @@ removed pod changes one row and one domain.
 """
 
 from podwright.core.state.podindex.domains import Domains, Eligibility, Sums
-from podwright.core.state.podindex.matches import MatchCounter, PodSelector
+from podwright.core.state.podindex.matches import MatchCounter
 from podwright.core.state.podindex.pod_index import PodIndex
+from podwright.core.state.podindex.pod_selector import PodSelector
+from podwright.core.state.podindex.tally import MAX_COUNTERS_PER_POD, Tally
 from podwright.core.state.podindex.terms import Groups, Kind, MatchedTerms, TermGroup
 
 __all__ = [
+    "MAX_COUNTERS_PER_POD",
     "Domains",
     "Eligibility",
     "Groups",
@@ -20,5 +23,6 @@ __all__ = [
     "PodIndex",
     "PodSelector",
     "Sums",
+    "Tally",
     "TermGroup",
 ]

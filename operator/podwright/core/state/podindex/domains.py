@@ -8,7 +8,7 @@ recomputed. Until then, each added or removed pod changes one entry of each sum 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -23,10 +23,14 @@ from podwright.core.state.columns.table import ABSENT
 Bools = NDArray[np.bool_]
 Int32s = NDArray[np.int32]
 Rows = NDArray[np.intp]
-
+Counts = NDArray[np.int32] | NDArray[np.int64]
 
 _MAX_SUMS: Final = 8
 """The number of sums, by label key and eligibility, that are cached for one set of counts."""
+_MAX_BYTES: Final = 32 << 20
+"""The memory for domains that are cached, approximately."""
+_LEAST_DOMAINS: Final = 64
+_MAX_ELIGIBLE: Final = 256
 
 
 class Eligibility(NamedTuple):
@@ -36,7 +40,7 @@ class Eligibility(NamedTuple):
     `compare` is the feature gate TaintTolerationComparisonOperators.
     """
 
-    keys: tuple[str, ...] = ()
+    keys: frozenset[str] = frozenset()
     affinity: NodeAffinity | None = None
     tolerations: Tolerations | None = None
     compare: bool = False
@@ -54,10 +58,9 @@ class Domains:
     `count` for nodes that are not eligible, too. `ids`: the domains with at least one eligible node.
     """
 
-    __slots__ = ("_distinct", "_ids", "count", "counted", "empty", "epoch", "full", "of_node")
+    __slots__ = ("_distinct", "_ids", "count", "counted", "empty", "full", "of_node")
 
-    def __init__(self, epoch: int, count: int, of_node: Rows, counted: Rows, empty: int) -> None:
-        self.epoch = epoch
+    def __init__(self, count: int, of_node: Rows, counted: Rows, empty: int) -> None:
         self.count = count
         self.of_node = of_node
         self.counted = counted
@@ -94,22 +97,27 @@ class Countable(Protocol):
 
     sums: dict[Hashable, Sums]
 
-    def per_row(self, rows: int) -> tuple[Rows | None, Int32s]:
-        """(None, int32[rows] of counts), or the rows with a count other than 0, and their counts."""
+    def per_row(self, rows: int) -> tuple[Rows | None, Counts]:
+        """(None, the counts of all rows), or the rows with a count other than 0, and their counts."""
 
 
 class Sums:
-    """Counts summed over domains: `values` is int32[domains + 1], `total` is their sum."""
+    """Counts summed over domains: `values` is int32 or int64[domains + 1] like the counts, `total` is their sum."""
 
     __slots__ = ("domains", "total", "values")
 
-    def __init__(self, counted: Countable, domains: Domains) -> None:
+    def __init__(self, counted: Countable | None, domains: Domains) -> None:
+        """`counted` None: nothing is counted."""
         self.domains = domains
+        if counted is None:
+            self.values: Counts = np.zeros(domains.count + 1, np.int32)
+            self.total = 0
+            return
         where, counts = counted.per_row(len(domains.counted))
         into = domains.counted if where is None else domains.counted[where]
         summed = np.bincount(into, counts, domains.count + 1)
         summed[domains.count] = 0
-        self.values: Int32s = summed.astype(np.int32)
+        self.values = summed.astype(np.int64) if counts.dtype == np.int64 else summed.astype(np.int32)
         self.total = int(self.values.sum())
 
     def add(self, slot: int, delta: int) -> None:
@@ -121,40 +129,63 @@ class Sums:
                 self.values[domain] += delta
                 self.total += delta
 
-    def least(self, changed: dict[int, int] | None = None) -> int:
-        """The least sum of a domain with eligible nodes; 0 if there is none. `changed`: amounts to add, by domain."""
+    @property
+    def least(self) -> int:
+        """The least sum of a domain with eligible nodes; 0 if there is none."""
         ids = self.domains.ids
         if not len(ids):
             return 0
-        values = self.values
-        if changed:
-            values = values.copy()
-            for domain, delta in changed.items():
-                values[domain] += delta
-        return int(np.min(values[: self.domains.count] if len(ids) == self.domains.count else values[ids]))
+        return int(np.min(self.values[: self.domains.count] if len(ids) == self.domains.count else self.values[ids]))
+
+    def least_with(self, changed: Mapping[int, int], least: int) -> int:
+        """`least` after amounts were added to domains with eligible nodes. `least`: the value without them."""
+        if not changed:
+            return least
+        if max(changed.values()) <= 0:
+            return min(least, *(int(self.values[domain]) + delta for domain, delta in changed.items()))
+        values = self.values.copy()
+        for domain, delta in changed.items():
+            values[domain] += delta
+        return int(np.min(values[self.domains.ids]))
 
 
 class DomainCache:
     """A cache of domains by label key and eligibility, for the current nodes."""
 
-    def __init__(self, table: NodeTable, derived: DerivedColumns, limit: int = 256) -> None:
+    def __init__(self, table: NodeTable, derived: DerivedColumns) -> None:
         self._table = table
         self._derived = derived
-        self._limit = limit
+        self._epoch = -1
         self._cache: OrderedDict[tuple[str, Eligibility], Domains] = OrderedDict()
+        self._eligible: dict[Eligibility, Bools | None] = {}
+        self._nowhere = self._without_label()
 
     def get(self, key: str, eligibility: Eligibility = ALL_WITH_KEY) -> Domains:
-        """The domains of a label key; the same object as long as no node changes."""
+        """The domains of a label key; the same object as long as no node changes. Keys that no node has share their domains."""
+        if self._epoch != self._table.epoch:
+            self._start_over()
         cached = self._cache.get((key, eligibility))
-        if cached is not None and cached.epoch == self._table.epoch:
+        if cached is not None:
             self._cache.move_to_end((key, eligibility))
             return cached
+        if not self._table.nodes_with_label(key):
+            return self._nowhere
         domains = self._base(key) if eligibility == ALL_WITH_KEY else self._restricted(key, eligibility)
         self._cache[key, eligibility] = domains
-        self._cache.move_to_end((key, eligibility))
-        if len(self._cache) > self._limit:
+        if len(self._cache) > max(_LEAST_DOMAINS, _MAX_BYTES // (16 * self._table.size)):
             self._cache.popitem(last=False)
         return domains
+
+    def _start_over(self) -> None:
+        self._epoch = self._table.epoch
+        self._cache.clear()
+        self._eligible.clear()
+        self._nowhere = self._without_label()
+
+    def _without_label(self) -> Domains:
+        """The domains of a label that no node has."""
+        rows = np.zeros(self._table.size, np.intp)
+        return Domains(0, of_node=rows, counted=rows, empty=0)
 
     def sums(self, counted: Countable, key: str, eligibility: Eligibility = ALL_WITH_KEY) -> Sums:
         """The counts summed over the domains of a label key."""
@@ -183,24 +214,39 @@ class DomainCache:
         else:
             of_node = labels.astype(np.intp)
         of_node[of_node < 0] = count
-        return Domains(table.epoch, count, of_node=of_node, counted=of_node, empty=empty)
+        return Domains(count, of_node=of_node, counted=of_node, empty=empty)
 
     def _restricted(self, key: str, eligibility: Eligibility) -> Domains:
-        table = self._table
         base = self.get(key)
+        eligible = self._eligible_nodes(eligibility)
+        counted = base.of_node
+        if eligibility.missing_is_empty and base.empty != base.count:
+            counted = np.where(counted == base.count, base.empty, counted)
+        if eligible is not None:
+            counted = np.where(eligible, counted, base.count)
+        return Domains(base.count, of_node=base.of_node, counted=counted, empty=base.empty)
+
+    def _eligible_nodes(self, eligibility: Eligibility) -> Bools | None:
+        """bool[nodes]; None: all. It is the same for all keys."""
+        if eligibility in self._eligible:
+            return self._eligible[eligibility]
+        eligible = self._compute_eligible(eligibility)
+        if len(self._eligible) >= _MAX_ELIGIBLE:
+            self._eligible.clear()
+        self._eligible[eligibility] = None if eligible.all() else eligible
+        return self._eligible[eligibility]
+
+    def _compute_eligible(self, eligibility: Eligibility) -> Bools:
+        table = self._table
+        if not all(map(table.nodes_with_label, eligibility.keys)):
+            return np.zeros(table.size, np.bool_)
         eligible = table.valid
-        for other in eligibility.keys:
-            if other != key:
-                column = self.get(other)
-                if not column.full:
-                    eligible = eligible & (column.of_node != column.count)
+        for key in eligibility.keys:
+            column = self.get(key)
+            if not column.full:
+                eligible = eligible & (column.of_node != column.count)
         if eligibility.affinity is not None:
             eligible = eligible & affinity_column(self._derived, eligibility.affinity)
         if eligibility.tolerations is not None:
             eligible = eligible & tolerated_column(self._derived, eligibility.tolerations, compare=eligibility.compare)
-        counted = base.of_node
-        if eligibility.missing_is_empty and base.empty != base.count:
-            counted = np.where(counted == base.count, base.empty, counted)
-        if not eligible.all():
-            counted = np.where(eligible, counted, base.count)
-        return Domains(table.epoch, base.count, of_node=base.of_node, counted=counted, empty=base.empty)
+        return eligible

@@ -1,76 +1,48 @@
 """Counters of the placed pods that a selector matches, per row.
 
-A counter is built from the classes of placed pods when it is first requested, and is updated with each pod from then on. The least
-recently used ones are dropped. Invariant: each counter equals a recount over all placed pods.
+A counter is built from the classes of placed pods when it is first requested, and is updated with each pod from then on. Unused
+and least recently used ones are dropped. Pods with many terms use tallies instead, which are not updated and not kept. Invariant:
+each counter equals a recount over all placed pods.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Mapping
+from itertools import chain
+from typing import Final
 
 import numpy as np
 
-from podwright.core.objects.affinity import PodAffinityTerm
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.selectors import NOTHING, Labels, LabelSelector
+from podwright.core.objects.selectors import Labels
 from podwright.core.state.columns import NodeTable
 from podwright.core.state.podindex.domains import Int32s, Rows, Sums
 from podwright.core.state.podindex.placed import PlacedPods, PodClass
+from podwright.core.state.podindex.pod_columns import Int64s, PodColumns
+from podwright.core.state.podindex.pod_selector import NamespaceLabels, PodSelector, includes_namespace
 from podwright.core.state.podindex.selecting import SelectorIndex
+from podwright.core.state.podindex.tally import Tally, per_node_counts
 
-NamespaceLabels = Callable[[str], Labels | None]
-"""Returns the labels of a namespace by its name; None for an unknown namespace."""
-
-
-class PodSelector(NamedTuple):
-    """A label selector for pods in the listed namespaces and in those that `namespace_selector` matches.
-
-    An unknown namespace matches only by its name or by the empty selector.
-    """
-
-    selector: LabelSelector
-    namespaces: frozenset[str]
-    namespace_selector: LabelSelector = NOTHING
-
-    @classmethod
-    def of_term(cls, term: PodAffinityTerm) -> PodSelector:
-        """The selector of an affinity term of a pending pod."""
-        return cls(term.selector, term.namespaces, term.namespace_selector)
-
-    def includes_namespace(self, namespace: str, namespaces: NamespaceLabels) -> bool:
-        if namespace in self.namespaces:
-            return True
-        selector = self.namespace_selector
-        if selector.nothing or selector.empty:
-            return not selector.nothing
-        labels = namespaces(namespace)
-        return labels is not None and selector.matches(labels)
-
-    def matches(self, namespace: str, labels: Labels, namespaces: NamespaceLabels) -> bool:
-        """Whether a pod with these labels in this namespace matches."""
-        return self.selector.matches(labels) and self.includes_namespace(namespace, namespaces)
-
-    @property
-    def single_namespace(self) -> str | None:
-        """The only namespace whose pods can match; None if there may be others."""
-        if len(self.namespaces) == 1 and self.namespace_selector.nothing:
-            return next(iter(self.namespaces))
-        return None
+FEW_CLASSES: Final = 128
+"""More classes than this are matched with a selector as columns, not one by one."""
+UNUSED_CHANGES: Final = 4096
+"""A counter is dropped after this many pods were added or removed since it was last used. Counting them costs more than a new counter."""
 
 
 class MatchCounter:
     """The number of placed pods per row that match all `selectors`."""
 
-    __slots__ = ("_rows", "exclude_terminating", "selectors", "sums")
+    __slots__ = ("_rows", "exclude_terminating", "selectors", "sums", "used_at")
 
     def __init__(self, selectors: tuple[PodSelector, ...], exclude_terminating: bool, rows: int) -> None:
         self.selectors = selectors
         self.exclude_terminating = exclude_terminating
         self.sums: dict[Hashable, Sums] = {}
         self._rows = np.zeros(rows, np.int32)
+        self.used_at = 0
+        """The `PlacedPods.version` when it was last requested."""
 
     def column(self, rows: int) -> Int32s:
         """int32[rows], not to be modified."""
@@ -88,6 +60,10 @@ class MatchCounter:
         return all(
             pod_selector.matches(pod_class.namespace, pod_class.labels, namespaces) for pod_selector in self.selectors
         )
+
+    def count_all(self, counts: Int64s) -> None:
+        """Sets the counts of all rows."""
+        self._rows = counts.astype(np.int32)
 
     def include(self, at: Mapping[int, int]) -> None:
         """Adds the pods of a class while the counter is being built."""
@@ -134,27 +110,52 @@ class MatchIndex:
         self._counters_of: dict[PodClass, tuple[MatchCounter, ...]] = {}
         """A cache of the counters that count a class; cleared when counters are added or removed."""
         self._namespace_labels: dict[str, Labels] = {}
+        self._columns: PodColumns | None = None
 
     def counter(self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool = False) -> MatchCounter:
         """The counter of the pods that match all these selectors. `exclude_terminating` leaves out terminating pods."""
         key = (selectors, exclude_terminating)
         counter = self._counters.get(key)
         if counter is None:
-            counter = self._build(key)
+            counter = self._keep(key, self.count(selectors, exclude_terminating=exclude_terminating))
         else:
             self._counters.move_to_end(key)
+        counter.used_at = self._placed.version
         return counter
+
+    def count(self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool = False) -> MatchCounter:
+        """The same as `counter`, but it is not kept: valid until the next pod is added or removed."""
+        counter = MatchCounter(selectors, exclude_terminating, rows=self._table.size)
+        if len(selectors) > FEW_CLASSES:
+            self._count_as_columns(counter)
+            return counter
+        candidates = self._placed.candidates(self._namespaces_of(selectors[0]), selectors[0].selector)
+        if sum(map(len, candidates)) > FEW_CLASSES:
+            self._count_as_columns(counter)
+            return counter
+        for pod_class in chain.from_iterable(candidates):
+            if counter.counts(pod_class, self._namespaces):
+                counter.include(pod_class.at)
+        return counter
+
+    def tally(self, selectors: Mapping[PodSelector, int]) -> Tally:
+        """The sum of the weights of the selectors that match, over all pods. Valid until the next pod is added or removed."""
+        return Tally(self._placed, self._pod_columns(), selectors, self._namespaces)
 
     def __len__(self) -> int:
         return len(self._counters)
 
-    def _build(self, key: _Key) -> MatchCounter:
-        selectors, exclude_terminating = key
-        counter = MatchCounter(selectors, exclude_terminating, rows=self._table.size)
-        first = selectors[0]
-        for pod_class in self._placed.candidates(self._namespaces_of(first), first.selector):
-            if counter.counts(pod_class, self._namespaces):
-                counter.include(pod_class.at)
+    def _count_as_columns(self, counter: MatchCounter) -> None:
+        alive = counter.exclude_terminating
+        counter.count_all(per_node_counts(self._pod_columns(), counter.selectors, self._table.size, alive=alive))
+
+    def _pod_columns(self) -> PodColumns:
+        if self._columns is None:
+            self._columns = PodColumns(self._placed, self._namespaces)
+        return self._columns
+
+    def _keep(self, key: _Key, counter: MatchCounter) -> MatchCounter:
+        first = counter.selectors[0]
         self._counters[key] = counter
         self._by_selector.add(counter, first.selector, first.single_namespace)
         self._counters_of.clear()
@@ -168,7 +169,7 @@ class MatchIndex:
     def _namespaces_of(self, pod_selector: PodSelector) -> Iterable[str]:
         if pod_selector.namespace_selector.nothing:
             return pod_selector.namespaces
-        return [name for name in self._placed.namespaces if pod_selector.includes_namespace(name, self._namespaces)]
+        return [name for name in self._placed.namespaces if includes_namespace(pod_selector, name, self._namespaces)]
 
     def _counters_for(self, pod_class: PodClass) -> tuple[MatchCounter, ...]:
         """The counters that count a class."""
@@ -184,8 +185,14 @@ class MatchIndex:
     # PlacementObserver
 
     def pod_added(self, pod: PodInfo, slot: int) -> None:
-        for counter in self._counters_for(self._placed.add(pod, slot)):
+        pod_class = self._placed.add(pod, slot)
+        for counter in self._counters_for(pod_class):
             counter.add(slot, 1)
+        if self._columns is not None and pod_class.row < 0:
+            self._columns.append(pod_class)
+            self._drop_unused_columns()
+        if not self._placed.version % UNUSED_CHANGES:
+            self._drop_unused_counters()
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
         pod_class = self._placed.remove(pod, slot)
@@ -193,6 +200,23 @@ class MatchIndex:
             counter.add(slot, -1)
         if not pod_class.at:
             del self._counters_of[pod_class]
+            if self._columns is not None:
+                self._columns.removed()
+                self._drop_unused_columns()
+        if not self._placed.version % UNUSED_CHANGES:
+            self._drop_unused_counters()
+
+    def _drop_unused_columns(self) -> None:
+        if self._columns is not None and self._columns.stale:
+            self._columns = None
+
+    def _drop_unused_counters(self) -> None:
+        least = self._placed.version - UNUSED_CHANGES
+        unused = [key for key, counter in self._counters.items() if counter.used_at < least]
+        for key in unused:
+            self._drop(key)
+        if unused:
+            self._counters_of.clear()
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
         """Does nothing, because counts are by row and independent of the node in it."""
@@ -206,6 +230,8 @@ class MatchIndex:
             del self._namespace_labels[name]
         else:
             self._namespace_labels[name] = labels
+        if self._columns is not None:
+            self._columns.namespaces_changed()
         for key in [key for key in self._counters if any(not s.namespace_selector.nothing for s in key[0])]:
             self._drop(key)
         self._counters_of.clear()

@@ -6,22 +6,26 @@ dropped.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import LabelSelector
 
 
 class PodClass:
-    """The pods of one namespace with the same labels, either all terminating or none. `at`: the number of pods by slot."""
+    """The pods of one namespace with the same labels, either all terminating or none.
 
-    __slots__ = ("at", "labels", "namespace", "terminating")
+    `at`: the number of pods by slot. `row`: the row in `PodColumns`, if there are any; -1 for a class without one.
+    """
+
+    __slots__ = ("at", "labels", "namespace", "row", "terminating")
 
     def __init__(self, namespace: str, labels: LabelSet, terminating: bool) -> None:
         self.namespace = namespace
         self.labels = labels
         self.terminating = terminating
         self.at: dict[int, int] = {}
+        self.row = -1
 
 
 class _Namespace:
@@ -67,17 +71,31 @@ class _Namespace:
 
 
 class PlacedPods:
-    """All placed pods by class."""
+    """All placed pods by class. `count`: the number of classes. `version` rises with each pod added or removed."""
 
     def __init__(self) -> None:
         self._namespaces: dict[str, _Namespace] = {}
+        self.count = 0
+        self.version = 0
 
     @property
     def namespaces(self) -> Collection[str]:
         """The namespaces with placed pods."""
         return self._namespaces.keys()
 
+    def classes(self) -> Iterator[PodClass]:
+        """All classes."""
+        for namespace in self._namespaces.values():
+            yield from namespace.not_terminating.values()
+            yield from namespace.terminating.values()
+
+    def class_of(self, namespace: str, labels: LabelSet) -> PodClass | None:
+        """A class with these labels, terminating or not; None if no placed pod has them."""
+        known = self._namespaces.get(namespace)
+        return None if known is None else known.not_terminating.get(labels) or known.terminating.get(labels)
+
     def add(self, pod: PodInfo, slot: int) -> PodClass:
+        self.version += 1
         namespace = self._namespaces.get(pod.namespace)
         if namespace is None:
             namespace = self._namespaces[pod.namespace] = _Namespace()
@@ -86,11 +104,13 @@ class PlacedPods:
         if pod_class is None:
             pod_class = classes[pod.labels] = PodClass(pod.namespace, pod.labels, terminating=pod.terminating)
             namespace.add(pod_class)
+            self.count += 1
         pod_class.at[slot] = pod_class.at.get(slot, 0) + 1
         return pod_class
 
     def remove(self, pod: PodInfo, slot: int) -> PodClass:
         """Raises KeyError if the pod was not added at this slot."""
+        self.version += 1
         namespace = self._namespaces[pod.namespace]
         classes = namespace.terminating if pod.terminating else namespace.not_terminating
         pod_class = classes[pod.labels]
@@ -99,22 +119,25 @@ class PlacedPods:
             del pod_class.at[slot]
         if not pod_class.at:
             del classes[pod.labels]
+            self.count -= 1
             namespace.remove(pod_class)
             if not namespace.not_terminating and not namespace.terminating:
                 del self._namespaces[pod.namespace]
         return pod_class
 
-    def candidates(self, namespaces: Iterable[str], selector: LabelSelector) -> Iterator[PodClass]:
-        """The classes in these namespaces that the selector may match."""
+    def candidates(self, namespaces: Iterable[str], selector: LabelSelector) -> Sequence[Collection[PodClass]]:
+        """The classes in these namespaces that the selector may match, as collections without common members."""
+        found: list[Collection[PodClass]] = []
         if selector.nothing:
-            return
+            return found
         for name in namespaces:
             namespace = self._namespaces.get(name)
             if namespace is not None:
-                yield from _smallest_candidates(namespace, selector)
+                found += _smallest_candidates(namespace, selector)
+        return found
 
 
-def _smallest_candidates(namespace: _Namespace, selector: LabelSelector) -> Iterable[PodClass]:
+def _smallest_candidates(namespace: _Namespace, selector: LabelSelector) -> Sequence[Collection[PodClass]]:
     best: list[Collection[PodClass]] = [namespace.not_terminating.values(), namespace.terminating.values()]
     least = sum(map(len, best))
     for requirement in selector.requirements:
@@ -123,4 +146,4 @@ def _smallest_candidates(namespace: _Namespace, selector: LabelSelector) -> Iter
             size = sum(map(len, found))
             if size < least:
                 best, least = found, size
-    return (pod_class for classes in best for pod_class in classes)
+    return best

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,9 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import Labels
 from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.podindex.domains import ALL_WITH_KEY, DomainCache, Domains, Eligibility, Sums
-from podwright.core.state.podindex.matches import MatchCounter, MatchIndex, NamespaceLabels, PodSelector
+from podwright.core.state.podindex.matches import MatchCounter, MatchIndex
+from podwright.core.state.podindex.pod_selector import NamespaceLabels, PodSelector, includes_namespace
+from podwright.core.state.podindex.tally import Tally
 from podwright.core.state.podindex.terms import (
     COMBINE_THRESHOLD,
     CombinedGroups,
@@ -51,9 +53,36 @@ class PodIndex:
         self._attach(index)
         return index
 
-    def counter(self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool = False) -> MatchCounter:
-        """The counter of the placed pods that match all these selectors. `exclude_terminating` leaves out terminating pods."""
-        return self.matches.counter(selectors, exclude_terminating=exclude_terminating)
+    def counter(
+        self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool = False, keep: bool = True
+    ) -> MatchCounter:
+        """The counter of the placed pods that match all these selectors. `exclude_terminating` leaves out terminating pods.
+
+        `keep` False: for a pod with many of them, because each kept counter is updated with every other pod.
+        """
+        if keep:
+            return self.matches.counter(selectors, exclude_terminating=exclude_terminating)
+        return self.matches.count(selectors, exclude_terminating=exclude_terminating)
+
+    def tallies(self, terms: Iterable[tuple[PodAffinityTerm, int]]) -> Mapping[str, tuple[Sums, Tally]]:
+        """Tallies of a pending pod's terms and their sums over domains, by topology key. Leaves out keys that no node has."""
+        by_key: dict[str, list[tuple[PodAffinityTerm, int]]] = {}
+        for term, weight in terms:
+            by_key.setdefault(term.topology_key, []).append((term, weight))
+        found = {}
+        for key, weighted in by_key.items():
+            if self.any_node_has(key):
+                tally = self.tally(weighted)
+                found[key] = self.sums(tally, key), tally
+        return found
+
+    def tally(self, terms: Iterable[tuple[PodAffinityTerm, int]]) -> Tally:
+        """The sum of the weights of a pending pod's terms that match, for each placed pod."""
+        selectors: dict[PodSelector, int] = {}
+        for term, weight in terms:
+            selector = PodSelector.of_term(term)
+            selectors[selector] = selectors.get(selector, 0) + weight
+        return self.matches.tally(selectors)
 
     def matching_terms(self, pod: PodInfo) -> MatchedTerms:
         """The affinity terms of placed pods that match this pod."""
@@ -61,7 +90,7 @@ class PodIndex:
 
     def term_matches(self, term: PodAffinityTerm, pod: PodInfo) -> bool:
         """Whether a term of a pending pod matches this pod."""
-        return PodSelector.of_term(term).matches(pod.namespace, pod.labels, self._namespaces)
+        return term.selector.matches(pod.labels) and includes_namespace(term, pod.namespace, self._namespaces)
 
     def namespace_labels(self, name: str) -> Labels | None:
         """The labels of a namespace; None if it is unknown."""
@@ -71,9 +100,13 @@ class PodIndex:
         """The domains of a label key."""
         return self._domains.get(key, eligibility)
 
-    def sums(self, counter: MatchCounter, key: str, eligibility: Eligibility = ALL_WITH_KEY) -> Sums:
+    def sums(self, counter: MatchCounter | Tally, key: str, eligibility: Eligibility = ALL_WITH_KEY) -> Sums:
         """The counts summed over the domains of a label key."""
         return self._domains.sums(counter, key, eligibility)
+
+    def any_node_has(self, key: str) -> bool:
+        """Whether any node has a label with this key."""
+        return self._table.nodes_with_label(key) > 0
 
     def sums_of_groups(self, groups: Groups) -> Iterator[tuple[str, Sums]]:
         """Pairs of a topology key and weights summed over its domains. Together they include the weights of all groups."""

@@ -19,7 +19,7 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import Labels, LabelSelector
 from podwright.core.state.podindex.domains import Int32s, Rows, Sums
-from podwright.core.state.podindex.matches import NamespaceLabels
+from podwright.core.state.podindex.pod_selector import NamespaceLabels
 from podwright.core.state.podindex.selecting import SelectorIndex
 
 MAX_SUMMED: Final = 512

@@ -12,10 +12,13 @@ from podwright.core.framework.interface import CycleState, Feasible
 from podwright.core.framework.status import SKIP
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
+from podwright.core.plugins.affinity import filtering as affinity_filtering
+from podwright.core.plugins.affinity import scoring as affinity_scoring
 from podwright.core.plugins.affinity.inter_pod_affinity import InterPodAffinity
+from podwright.core.plugins.spread import filtering as spread_filtering
 from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
 from podwright.core.state.cache import Cache
-from podwright.core.state.podindex import matches, terms
+from podwright.core.state.podindex import matches, pod_columns, terms
 from podwright.core.state.podindex import pod_index as index
 from support.objects.builders import make_namespace, make_node, make_pod, make_taint
 from support.plugins.kit import build, pending
@@ -82,8 +85,8 @@ WEIGHTED = st.builds(lambda w, t: {"weight": w, "podAffinityTerm": t}, st.intege
 AFFINITY = st.fixed_dictionaries(
     {},
     optional={
-        "requiredDuringSchedulingIgnoredDuringExecution": st.lists(TERMS, max_size=2),
-        "preferredDuringSchedulingIgnoredDuringExecution": st.lists(WEIGHTED, max_size=2),
+        "requiredDuringSchedulingIgnoredDuringExecution": st.lists(TERMS, max_size=3),
+        "preferredDuringSchedulingIgnoredDuringExecution": st.lists(WEIGHTED, max_size=3),
     },
 )
 CONSTRAINTS = st.builds(
@@ -144,6 +147,9 @@ class Counts(RuleBasedStateMachine):
     counters = None
     summed = 512
     threshold = 32
+    counters_per_pod = 16
+    few_classes = 128
+    unused = 4096
 
     def __init__(self):
         super().__init__()
@@ -153,6 +159,11 @@ class Counts(RuleBasedStateMachine):
         if self.counters is not None:
             patch.setattr(matches, "max_counters", lambda _nodes: self.counters)
         patch.setattr(index, "COMBINE_THRESHOLD", self.threshold)
+        for module in (affinity_filtering, affinity_scoring, spread_filtering):
+            patch.setattr(module, "MAX_COUNTERS_PER_POD", self.counters_per_pod)
+        patch.setattr(matches, "FEW_CLASSES", self.few_classes)
+        patch.setattr(matches, "UNUSED_CHANGES", self.unused)
+        patch.setattr(pod_columns, "UNUSED_CHANGES", self.unused)
         self.cache = Cache()
         self.spread = build(PodTopologySpread, self.cache)
         self.affinity = build(InterPodAffinity, self.cache, {"hardPodAffinityWeight": 3})
@@ -264,11 +275,14 @@ class Counts(RuleBasedStateMachine):
 
 
 class CountsWithLowLimits(Counts):
-    """The same with very low limits, so that counts are dropped and computed again."""
+    """The same with very low limits, so that counts are dropped and computed again, or not kept at all."""
 
     counters = 2
     summed = 1
     threshold = 2
+    counters_per_pod = 1
+    few_classes = 0
+    unused = 3
 
 
 TestCounts = Counts.TestCase

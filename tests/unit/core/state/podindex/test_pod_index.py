@@ -206,7 +206,7 @@ def test_only_eligible_nodes_are_summed():
         cache.set_pod(placed(number, node=node, app="x"))
     affinity = pending(spec={"nodeSelector": {"disk": "ssd"}}).node_affinity
     assert sums_in_zones(cache, Eligibility(affinity=affinity)) == ({"z1": 1, "z2": 0}, 1)
-    assert sums_in_zones(cache, Eligibility(keys=(ZONE, "rack"))) == ({"z1": 0, "z2": 1}, 1)
+    assert sums_in_zones(cache, Eligibility(keys=frozenset((ZONE, "rack")))) == ({"z1": 0, "z2": 1}, 1)
     cache.set_pod(placed(3, node="b", app="x"))
     assert sums_in_zones(cache, Eligibility(affinity=affinity)) == ({"z1": 1, "z2": 0}, 1)
 

@@ -1,0 +1,129 @@
+"""What a pod with many terms or constraints costs: functions called and rows computed grow in proportion to it, and not with its square.
+
+Array operations are calls, too. A call may take longer on a larger cluster, but not on a larger pod.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from support.costs.call_counts import calls_of
+
+from podwright.api.kube_scheduler_configuration import default_profile
+from podwright.core.cycle import schedule
+from podwright.core.framework.framework import Framework
+from podwright.core.objects.pod import parse_pod
+from podwright.core.plugins import PLUGINS
+from podwright.simulator.world import World
+from support.objects.builders import make_node, make_pod
+
+ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+FEW, MANY = 30, 300
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def not_in(number):
+    return {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [f"none-{number}"]}]}
+
+
+def term(number, key=HOSTNAME):
+    return {"topologyKey": key, "namespaceSelector": {}, "labelSelector": not_in(number)}
+
+
+def required(kind, key=HOSTNAME):
+    return lambda count: {"affinity": {kind: {REQUIRED: [term(n, key.format(n)) for n in range(count)]}}}
+
+
+def preferred(kind, key=HOSTNAME):
+    return lambda count: {
+        "affinity": {
+            kind: {PREFERRED: [{"weight": 1, "podAffinityTerm": term(n, key.format(n))} for n in range(count)]}
+        }
+    }
+
+
+def constraints(action, key, selector=lambda _number: {"matchLabels": {"app": "a"}}, **more):
+    return lambda count: {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": key.format(n),
+                "whenUnsatisfiable": action,
+                "labelSelector": selector(n),
+                **more,
+            }
+            for n in range(count)
+        ]
+    }
+
+
+HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
+POLICIES = {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor", "minDomains": 2}
+SPECS = [
+    pytest.param(constraints(HARD, "own-{}"), id="hard constraints with keys that no node has"),
+    pytest.param(constraints(SOFT, "own-{}"), id="soft constraints with keys that no node has"),
+    pytest.param(constraints(HARD, "rack-{}"), id="hard constraints with keys that all nodes have"),
+    pytest.param(constraints(HARD, "rack-{}", **POLICIES), id="hard constraints with inclusion policies"),
+    pytest.param(constraints(SOFT, "rack-{}"), id="soft constraints with keys that all nodes have"),
+    pytest.param(constraints(HARD, "rack-{}", not_in), id="hard constraints with selectors of their own"),
+    pytest.param(constraints(SOFT, ZONE, not_in), id="soft constraints with one key"),
+    pytest.param(required("podAntiAffinity"), id="required anti-affinity terms"),
+    pytest.param(required("podAntiAffinity", "own-{}"), id="required anti-affinity terms with keys that no node has"),
+    pytest.param(
+        required("podAntiAffinity", "rack-{}"), id="required anti-affinity terms with keys that all nodes have"
+    ),
+    pytest.param(required("podAffinity"), id="required affinity terms"),
+    pytest.param(preferred("podAffinity"), id="preferred affinity terms"),
+    pytest.param(preferred("podAntiAffinity", ZONE), id="preferred anti-affinity terms"),
+    pytest.param(preferred("podAffinity", "rack-{}"), id="preferred affinity terms with keys that all nodes have"),
+]
+
+
+def cluster(*, racks=MANY, pods=160, cpu="4"):
+    """20 nodes with a label `rack-N` for each N below `racks`, and pods with 40 sets of labels in 4 namespaces."""
+    world = World(clock=time.time)
+    for i in range(20):
+        labels = {HOSTNAME: f"n{i}", ZONE: f"z{i % 3}", **{f"rack-{n}": f"r{i % 5}" for n in range(racks)}}
+        world.fill(
+            {"nodes": [make_node(f"n{i}", labels=labels, allocatable={"cpu": cpu, "memory": "8Gi", "pods": "110"})]}
+        )
+    for i in range(pods):
+        raw = make_pod(
+            f"p{i}", namespace=f"ns-{i % 4}", labels={"app": "abcd"[i % 4], "id": str(i % 40)}, node=f"n{i % 20}"
+        )
+        world.set_pod(raw)
+    framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
+    return world, lambda pod: schedule(framework, world.cache, pod, random.Random(7).randrange)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_ten_times_the_terms_cost_at_most_ten_times_the_calls(spec):
+    _, decide = cluster()
+    decide(parse_pod(make_pod("first", labels={"app": "a"})))
+
+    def calls(count):
+        return calls_of(lambda: decide(parse_pod(make_pod(f"pod-{count}", labels={"app": "a"}, spec=spec(count)))))
+
+    few, many = calls(FEW), calls(MANY)
+    assert many <= 10 * few
+    assert calls(MANY) <= many
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_pod_with_many_terms_leaves_nothing_that_other_pods_pay_for(spec):
+    world, decide = cluster()
+    other = parse_pod(make_pod("other", labels={"app": "b"}, node="n3"))
+
+    def coming_and_going():
+        world.cache.set_pod(other)
+        world.cache.remove_pod(other.uid)
+
+    decide(parse_pod(make_pod("first", labels={"app": "a"}, spec=spec(1))))
+    coming_and_going()
+    before = calls_of(coming_and_going)
+    decide(parse_pod(make_pod("large", labels={"app": "a"}, spec=spec(MANY))))
+    coming_and_going()
+    assert calls_of(coming_and_going) <= before + 4
