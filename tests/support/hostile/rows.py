@@ -146,8 +146,6 @@ ROWS: Final = (
 
 UNMENDED: Final = frozenset[str](
     (
-        "300 spread constraints with keys of their own",
-        "600 spread constraints with keys of their own",
         "nodeSelector with 10,000 keys",
         "another pod, after a placed pod with 2,000 broad terms",
     )

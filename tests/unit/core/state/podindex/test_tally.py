@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.costs.call_counts import calls_of
 
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.podindex import pod_columns
 from podwright.core.state.podindex.label_rows import LabelRows
+from support.costs.call_counts import calls_of
 from support.objects.builders import make_namespace, make_node, make_pod
 from support.plugins.kit import make_cache, pending
 
@@ -105,7 +105,7 @@ def test_rows_of_classes_that_nobody_uses_are_dropped(monkeypatch):
     monkeypatch.setattr(pod_columns, "UNUSED_CHANGES", 10)
     built = []
     append = LabelRows.append
-    monkeypatch.setattr(LabelRows, "append", lambda rows, labels: built.append(labels) or append(rows, labels))
+    monkeypatch.setattr(LabelRows, "append", lambda rows, labels: built.append(dict(labels)) or append(rows, labels))
     cache = cluster([("default", {"app": "a"}, 0, False)])
     terms = terms_of([({}, {})])
     cache.pods_index.tally((term, 1) for term in terms)
