@@ -31,10 +31,12 @@ from podwright.engine.binding.plugin_cluster import PluginCluster
 from podwright.engine.failures import Failures
 from podwright.engine.gangs.attempts import Gangs
 from podwright.engine.gangs.group_changes import GroupChanges
+from podwright.engine.instance import UNNAMED, Instance
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.nodes import Nodes
 from podwright.engine.intake.objects import NAMESPACE, Namespaces, Objects
+from podwright.engine.intake.other_instances import OtherInstances
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.memory import MemoryReclaimer
@@ -71,12 +73,13 @@ FLUSH_SECONDS: Final = 1.0
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """`policies`: the built-in policy, and what other policies may do; `waits`: backoffs and the maximum wait of rejected pods;
-    `bindings_at_once`: how many prompt Bindings may be in progress.
+    `bindings_at_once`: how many prompt Bindings may be in progress; `instance`: what this process is called.
     """
 
     policies: PolicySettings = DEFAULT_SETTINGS
     waits: Waits = DEFAULT_WAITS
     bindings_at_once: int = PROMPT_LIMIT
+    instance: Instance = UNNAMED
 
 
 DEFAULT_OPTIONS: Final = EngineOptions()
@@ -134,13 +137,15 @@ class Engine:
             slow_plugins=self.slow_plugins,
             features=features,
             sources=sources,
+            instance=options.instance,
             wake=self.wake,
         )
 
         # The parts, each built from parts above it
         self.foreign_pods = ForeignPods()
         self.pending = PendingPods(state, ports, policies=self.policies, foreign_pods=self.foreign_pods)
-        self.assigned = AssignedPods(state, ports, policies=self.policies)
+        self.other_instances = OtherInstances(state, ports, scheduler_name=options.policies.scheduler_name)
+        self.assigned = AssignedPods(state, ports, policies=self.policies, other_instances=self.other_instances)
         preemptions = Preemptions(state, ports, assigned=self.assigned)
         self._failures = Failures(state, ports, preemptions=preemptions)
         self.binding_executor = BindingExecutor(
@@ -197,6 +202,7 @@ class Engine:
         """Schedules until it is cancelled."""
         clock, queue, limiter = self._sources.clock, self.queue, self.binding_executor.limiter
         self._started = True
+        self.other_instances.watch()
         self.group_changes.process()
         self._gangs.prioritize_partially_placed()
         slice_ends = clock() + SLICE_SECONDS

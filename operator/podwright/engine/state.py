@@ -13,6 +13,7 @@ from typing import Protocol
 from podwright.core.framework.features import Features
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
+from podwright.engine.instance import Instance
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.slow_plugins import SlowPlugins
 
@@ -58,6 +59,7 @@ class EngineState:
     slow_plugins: SlowPlugins
     features: Features
     sources: Sources
+    instance: Instance
     wake: Callable[[], None]
     """Wakes the scheduling loop: there may be a pod to schedule."""
 

@@ -145,6 +145,11 @@ class Options:
     health_address: tuple[str, int] | None = _option(
         ADDRESS, "Where to serve /healthz, /livez, /readyz, /metrics and /metrics/resources. Default: not served."
     )
+    pod_uid: str = _option(
+        NAME,
+        "The uid of the pod in which this process runs, from the downward API. Some events then regard its Deployment.",
+        default="",
+    )
     grace: float = _option(
         SECONDS,
         "Time for bindings and evictions in progress after SIGTERM. Its last 3 seconds, at most half of it, are reserved for events "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine, EngineOptions
+from podwright.engine.instance import new_instance
 from podwright.engine.metrics.metrics import EVENTS_DROPPED, Metrics
 from podwright.engine.ports import Ports
 from podwright.engine.state import Sources
@@ -96,7 +98,8 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         groups=group_status,
         metrics=metrics,
     )
-    options = EngineOptions(policies=base.options.policies, waits=base.options.waits)
+    instance = new_instance(socket.gethostname(), base.options.pod_uid)
+    options = EngineOptions(policies=base.options.policies, waits=base.options.waits, instance=instance)
     try:
         engine = Engine(base.classes, features, ports=ports, sources=sources, options=options)
     except (PluginError, ProfileError) as error:

@@ -33,6 +33,7 @@ from podwright.kube.kinds import CRD, NODE, POD, REQUIRED, STORED, Resource
 from podwright.kube.options import Options
 from podwright.kube.parts import Base, Parts, build_parts
 from podwright.kube.policies import PolicyController
+from podwright.kube.serve.checks import Note, Problems
 from podwright.kube.serve.endpoints import Content
 from podwright.kube.serve.pod_resources import known_pods
 from podwright.kube.serve.readiness import ApiServerContact, Clocks, Readiness
@@ -81,7 +82,7 @@ class Runtime:
         )
         self._readiness.register(metrics)
         content = Content(
-            checks=self._readiness.problems,
+            checks=self._checks,
             metrics=metrics.snapshots,
             pods=self._known_pods,
             configuration=dict,
@@ -149,6 +150,12 @@ class Runtime:
         if not self._started:
             return [*missing, "start"]
         return missing or ([] if self._pending_complete.is_set() else ["pending pods"])
+
+    def _checks(self) -> Problems:
+        problems = self._readiness.problems()
+        if not self._started:
+            return problems
+        return {**problems, "other-instances": Note(self.engine.other_instances.problem())}
 
     def _known_pods(self) -> Iterable[PodInfo]:
         return known_pods(self.engine.cache, self.engine.queue) if self._started else ()

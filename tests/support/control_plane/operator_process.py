@@ -127,7 +127,7 @@ def start(
 def deployed_environ() -> Mapping[str, str]:
     """The environment that manifests/base gives the operator."""
     container = yaml.safe_load((BASE / "deployment.yaml").read_text())["spec"]["template"]["spec"]["containers"][0]
-    return {variable["name"]: variable["value"] for variable in container["env"]}
+    return {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
 
 
 def wait_ready(operator: Operator, timeout: float = 60) -> None:

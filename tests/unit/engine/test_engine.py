@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from podwright.engine.binding.decision_annotation import ANNOTATION
+from podwright.engine.decision_annotation import ANNOTATION
 from podwright.engine.ports import UNSCHEDULABLE
 from support.engine.kit import OURS, Rig, custom_policy, deciding, on_node, ours, settle
 from support.objects.builders import make_node
@@ -45,6 +45,8 @@ class TestPlacement:
                 "nodes": 3,
                 "feasible": 2,
                 "rejected": {"NodeResourcesFit": 1},
+                "uid": "default/web",
+                "instance": "podwright",
             }
 
     async def test_the_decision_has_no_score_if_only_one_node_is_feasible(self):
@@ -61,6 +63,8 @@ class TestPlacement:
                 "nodes": 2,
                 "feasible": 1,
                 "rejected": {"NodeResourcesFit": 1},
+                "uid": "default/web",
+                "instance": "podwright",
             }
 
     async def test_pods_wait_for_a_first_node_and_are_then_bound(self):

@@ -7,6 +7,7 @@ import pytest
 from podwright.core.framework.features import Features
 from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.engine.failures import REPEAT_SECONDS, Failures
+from podwright.engine.instance import UNNAMED
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Verdict
 from podwright.engine.state import EngineState, Sources
 from support.engine.kit import Rig
@@ -24,6 +25,7 @@ def failures_of(rig):
         invalid_objects=engine.invalid_objects,
         slow_plugins=engine.slow_plugins,
         features=Features({}),
+        instance=UNNAMED,
         sources=sources,
         wake=engine.wake,
     )

@@ -23,7 +23,6 @@ from podwright.engine.active_policies import ActivePolicy
 from podwright.engine.binding import debug
 from podwright.engine.binding.checks import BoundNodeChecks, reason_not_to_bind
 from podwright.engine.binding.cycle import SHUTDOWN, BindingCycle, BindingCycles, Ending
-from podwright.engine.binding.decision_annotation import annotations_of
 from podwright.engine.binding.effects import OutcomeEffects
 from podwright.engine.binding.limiter import PROMPT_LIMIT, BindLimiter
 from podwright.engine.binding.read_back import ReadBack, UnconfirmedBindings
@@ -34,6 +33,7 @@ from podwright.engine.binding.states import (
     outcome_of_read_back,
 )
 from podwright.engine.binding.waiting_pods import WaitingPod
+from podwright.engine.decision_annotation import annotations_of
 from podwright.engine.failures import Failures
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.metrics.metrics import PERMIT_WAIT_SECONDS
@@ -64,6 +64,7 @@ class BindingExecutor:
         self._queue = state.queue
         self._clock = state.clock
         self._wake = state.wake
+        self._instance = state.instance
         self._status = ports.status
         self._metrics = ports.metrics
         self._cycles = binding_cycles
@@ -188,7 +189,7 @@ class BindingExecutor:
             return Status(Code.ERROR, (reason,))
         self._queue.stop_recording(cycle.uid)
         cycle.enter(State.BINDING)
-        annotations = annotations_of(cycle.policy.compiled, placement)
+        annotations = annotations_of(pod, cycle.policy.compiled, placement, self._instance.id)
         status = await framework.bind(state, pod, node_name, annotations)
         if status is None and framework.post_bind_plugins:
             cycle.enter(State.POST_BINDING)

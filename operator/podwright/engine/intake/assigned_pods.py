@@ -13,6 +13,7 @@ from podwright.engine.intake.object_changes import (
     assigned_pod_event,
     has_other_update,
 )
+from podwright.engine.intake.other_instances import OtherInstances
 from podwright.engine.intake.stream import Raw, Stream, name_of
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
@@ -21,8 +22,11 @@ from podwright.engine.state import EngineState
 class AssignedPods(Stream):
     """See the module."""
 
-    def __init__(self, state: EngineState, ports: Ports, policies: ActivePolicies) -> None:
+    def __init__(
+        self, state: EngineState, ports: Ports, policies: ActivePolicies, other_instances: OtherInstances
+    ) -> None:
         super().__init__(state, ports)
+        self._other_instances = other_instances
         self._status = ports.status
         self._recorder = ports.recorder
         self._policies = policies
@@ -56,7 +60,10 @@ class AssignedPods(Stream):
 
     def put(self, raw: Raw) -> None:
         try:
-            self.take(parse_pod(raw))
+            pod = parse_pod(raw)
+            if self._cache.placement(pod.uid) is None or self._cache.is_assumed(pod.uid):
+                self._other_instances.bound(pod, raw)
+            self.take(pod)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._invalid_objects.report("Pod", name_of(raw), error)
 

@@ -224,6 +224,9 @@ SERVER_CONNECTIONS: Final = Gauge(
 SERVER_DROPPED: Final = Counter(
     "podwright_server_dropped_connections", "Connections that the server of health and metrics dropped.", ("reason",)
 )
+OTHER_INSTANCES_BINDINGS: Final = Counter(
+    "podwright_other_instances_bindings", "Pods that another instance of Podwright has bound."
+)
 BUILD_INFO: Final = Gauge("podwright_build_info", "Which version this is.", ("version", "python_version"))
 """Not kubernetes_build_info: alerts compare that one's versions across the cluster."""
 MEMORY_IN_USE: Final = Gauge(

@@ -13,7 +13,13 @@ PING: Final = "ping"
 """The check that never fails: an answer is all that it shows."""
 
 Problems = Mapping[str, str]
-"""Why each check fails, by its name; empty text if it does not fail."""
+"""Why each check fails, by its name; empty text if it does not fail. With a Note it does not fail either."""
+
+
+class Note(str):
+    """Something that the reader should know about a check that passes."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +32,13 @@ class Report:
 
 def report(endpoint: str, problems: Problems, *, verbose: bool = False, excluded: Collection[str] = ()) -> Report:
     """The answer about all checks. It names them if one fails or if `verbose`. `endpoint` is its path without the slash."""
-    lines, healthy = [], True
+    lines, notes, healthy = [], [], True
     for name, problem in problems.items():
         if name in excluded:
             lines.append(f"[+]{name} excluded: ok\n")
+        elif isinstance(problem, Note) and problem:
+            lines.append(f"[+]{name} ok: {problem}\n")
+            notes.append(f"\nnote: {name}: {problem}")
         elif problem:
             healthy = False
             lines.append(f"[-]{name} failed: {problem}\n")
@@ -40,10 +49,12 @@ def report(endpoint: str, problems: Problems, *, verbose: bool = False, excluded
         names = ", ".join(f'"{name}"' for name in unknown)
         lines.append(f"warn: some health checks cannot be excluded: no matches for {names}\n")
     if healthy and not verbose:
-        return Report(healthy, "ok")
+        return Report(healthy, f"ok{''.join(notes)}")
     return Report(healthy, f"{''.join(lines)}{endpoint} check {'passed' if healthy else 'failed'}\n")
 
 
 def report_one(name: str, problem: str) -> Report:
     """The answer about one check."""
+    if isinstance(problem, Note) and problem:
+        return Report(True, f"ok\nnote: {problem}")
     return Report(False, f"internal server error: {name}: {problem}\n") if problem else Report(True, "ok")

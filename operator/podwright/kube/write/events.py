@@ -182,7 +182,8 @@ class EventRecorder:
             "kind": "Event",
             "metadata": {
                 "name": f"{regarding.name[:230].rstrip('-.')}.{int(now * 1e9) + self._serial % 1000:x}",
-                "namespace": regarding.namespace,
+                # Events of an object without a namespace belong into this one.
+                "namespace": regarding.namespace or "default",
             },
             "eventTime": rfc3339_micro(now),
             "reportingController": controller,
@@ -313,7 +314,9 @@ class EventRecorder:
 
 def _reference(of: PodInfo | Regarding) -> dict[str, str]:
     version, kind = (of.api_version, of.kind) if isinstance(of, Regarding) else ("v1", "Pod")
-    reference = {"apiVersion": version, "kind": kind, "namespace": of.namespace, "name": of.name}
+    reference = {"apiVersion": version, "kind": kind, "name": of.name}
+    if of.namespace:
+        reference["namespace"] = of.namespace
     if of.uid:
         reference["uid"] = of.uid
     if of.resource_version:

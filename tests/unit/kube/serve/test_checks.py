@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.kube.serve.checks import report, report_one
+from podwright.kube.serve.checks import Note, report, report_one
 
 GOOD = {"ping": "", "informer-sync": ""}
+NOTED = {"ping": "", "other-instances": Note("another one runs")}
 BAD = {"ping": "", "informer-sync": "not complete: nodes"}
 
 
@@ -19,6 +20,13 @@ BAD = {"ping": "", "informer-sync": "not complete: nodes"}
             {"verbose": True},
             (True, "[+]ping ok\n[+]informer-sync ok\nreadyz check passed\n"),
             id="every check if asked",
+        ),
+        pytest.param(NOTED, {}, (True, "ok\nnote: other-instances: another one runs"), id="a note fails nothing"),
+        pytest.param(
+            {**NOTED, "empty": Note("")},
+            {"verbose": True},
+            (True, "[+]ping ok\n[+]other-instances ok: another one runs\n[+]empty ok\nreadyz check passed\n"),
+            id="a note beside its check",
         ),
         pytest.param(
             BAD,
@@ -45,4 +53,6 @@ def test_the_answer_about_all_checks(problems, options, expected):
 
 def test_the_answer_about_one_check():
     assert report_one("ping", "").text == "ok"
+    assert report_one("ping", Note("")).text == "ok"
+    assert report_one("ping", Note("slow")).text == "ok\nnote: slow"
     assert report_one("ping", "gone").text == "internal server error: ping: gone\n"

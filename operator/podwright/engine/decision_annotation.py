@@ -5,19 +5,22 @@ The Binding carries it, and the API server merges a Binding's annotations into t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
 
 from podwright.api.compile import CompiledPolicy
 from podwright.core.cycle import Placement
+from podwright.core.objects.pod import PodInfo
 
 ANNOTATION: Final = "podwright.dev/decision"
 
 
-def annotations_of(policy: CompiledPolicy, placement: Placement) -> dict[str, str]:
+def annotations_of(pod: PodInfo, policy: CompiledPolicy, placement: Placement, instance: str) -> dict[str, str]:
     """Policy and generation, the node and its score, the runner-up, how many nodes were evaluated and feasible, and how many each
-    plugin rejected. The score is left out if only one node is feasible, because Score does not run then.
+    plugin rejected. The score is left out if only one node is feasible, because Score does not run then. Also the process that
+    decided (`instance`), and the pod's uid: in a copy of the pod, the annotation means nothing.
     """
     decision: dict[str, Any] = {
         "policy": policy.name,
@@ -33,4 +36,16 @@ def annotations_of(policy: CompiledPolicy, placement: Placement) -> dict[str, st
     rejected = {plugin: count for plugin, count in placement.rejected.items() if count}
     if rejected:
         decision["rejected"] = rejected
+    decision["uid"] = pod.uid
+    decision["instance"] = instance
     return {ANNOTATION: orjson.dumps(decision).decode()}
+
+
+def decided_by(raw: Mapping[str, Any]) -> str:
+    """The instance whose decision bound this pod; empty if it was bound otherwise. Never raises, whatever the object contains."""
+    try:
+        metadata = raw["metadata"]
+        decision = orjson.loads(metadata["annotations"][ANNOTATION])
+        return str(decision["instance"]) if decision["uid"] == metadata["uid"] else ""
+    except (KeyError, TypeError, ValueError):
+        return ""
