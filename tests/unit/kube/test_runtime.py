@@ -204,7 +204,10 @@ class TestHealth:
         async with running(server, pod_intake="watch", health_address=("127.0.0.1", 0)) as runtime:
             await until(lambda: ("GET", "/version", "*") in server.asked)
             _, _, body = await get(runtime.server, "/readyz?verbose")
-            assert b"[+]api-server ok\n[+]credentials ok\n[+]watches ok\n[+]other-instances ok\nreadyz check passed\n" in body
+            assert (
+                b"[+]api-server ok\n[+]credentials ok\n[+]watches ok\n[+]other-instances ok\nreadyz check passed\n"
+                in body
+            )
 
     async def test_restarts_of_background_tasks_are_counted(self, server, monkeypatch):
         monkeypatch.setattr(background, "RESTART_SECONDS", 0.0)
