@@ -20,7 +20,8 @@ DOCUMENTS = sorted(
     for path in ROOT.rglob("*.md")
     if not any(part.startswith(".") or part == "node_modules" for part in path.relative_to(ROOT).parts)
 )
-SNIPPET = re.compile(r"<!-- file: (?P<file>\S+) -->\n```\w*\n(?P<text>.*?)```", re.DOTALL)
+SNIPPET = re.compile(r"^\[`(?P<file>\S+)`\]\((?P=file)\)\n```\w*\n(?P<text>.*?)```", re.DOTALL | re.MULTILINE)
+"""A snippet below a link to its file."""
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 README = (ROOT / "README.md").read_text()
 
@@ -51,10 +52,17 @@ def test_commands_exist(path):
 
 def test_the_options_in_the_readme_exist():
     for text in code_of(README):
-        words = shlex.split(text.split("#")[0]) if text.startswith(("podwright ", ".venv/bin/podwright ")) else []
+        words = shlex.split(text.split("#")[0]) if text.startswith("podwright ") else []
         if len(words) > 1:
             known = {option for parameter in main.get_command(CONTEXT, words[1]).params for option in parameter.opts}
             assert {word.split("=")[0] for word in words if word.startswith("--")} <= known
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_there_is_one_way_to_call_podwright(path):
+    """As `podwright`, from an environment that is active."""
+    others = re.compile(r"bin/(?:podwright|kopf|python)\b|\bpython3? -m podwright(?! ?\.)")
+    assert [text for text in code_of(path.read_text()) if others.search(text)] == []
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "docs" / "evaluate.md"], ids=lambda path: path.name)
