@@ -112,12 +112,12 @@ def convert_profile(
     """
     given = {key: raw[key] for key in ("plugins", "pluginConfig") if raw.get(key) is not None}
     configured = decode(_Configured, given, where)
-    sets = _plugin_sets_of(configured.plugins, _join(where, "plugins"))
+    sets = plugin_sets_of(configured.plugins, _join(where, "plugins"))
     name = str(raw.get("schedulerName") or KUBERNETES_DEFAULT_SCHEDULER_NAME)
     return profile_of(name, sets, configured.plugin_config, classes, features, where)
 
 
-def _plugin_sets_of(plugins: Mapping[str, ConfiguredPluginSet], where: str) -> PluginSets:
+def plugin_sets_of(plugins: Mapping[str, ConfiguredPluginSet], where: str) -> PluginSets:
     """The core's plugin sets. Raises ArgsError for an extension point that does not exist or is not supported."""
     problems = [(_join(where, key), problem) for key in plugins if (problem := point_problem(key))]
     if problems:
@@ -153,12 +153,20 @@ def profile_of(
 
     Raises ProfileError, or ArgsError for args, with paths that start with `where`.
     """
+    plugins = merged_plugins(custom, classes, features, where)
+    return Profile(scheduler_name, plugins, _decode_plugin_config(plugin_config, classes, _join(where, "pluginConfig")))
+
+
+def merged_plugins(
+    custom: PluginSets, classes: Mapping[str, type[Any]], features: Features, where: str = ""
+) -> PluginSets:
+    """The default plugins with `custom` merged into them. Raises ProfileError, with a path that starts with `where`."""
     plugins = merge(_default_plugins(classes, features), custom)
     try:
         expand(plugins, classes)
     except ProfileError as error:
         raise type(error)(_join(where, error.where), error.problem) from error
-    return Profile(scheduler_name, plugins, _decode_plugin_config(plugin_config, classes, _join(where, "pluginConfig")))
+    return plugins
 
 
 def _decode_plugin_config(
@@ -174,7 +182,7 @@ def _decode_plugin_config(
             problems.append((f"{path}.name", f"plugin {entry.name!r} does not exist"))
             continue
         try:
-            args[entry.name] = _decode_one(plugin, entry, f"{path}.args")
+            args[entry.name] = decode_entry(plugin, entry, f"{path}.args")
         except ArgsError as error:
             problems += error.problems
     if problems:
@@ -182,7 +190,8 @@ def _decode_plugin_config(
     return {name: value for name, value in args.items() if value is not None}
 
 
-def _decode_one(plugin: type[Any], entry: PluginArgs, where: str) -> Any:
+def decode_entry(plugin: type[Any], entry: PluginArgs, where: str) -> Any:
+    """The decoded args of one entry, None if the plugin takes none. `where`: the path of the args. Raises ArgsError."""
     if plugin.args_type is not None:
         return decode_args(plugin.args_type, entry.args, where, kind=f"{entry.name}Args")
     if entry.args:

@@ -1,0 +1,102 @@
+"""Loads a KubeSchedulerConfiguration file: its settings, and a core Profile for each of its profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from podwright.api.configuration.documents import read_document
+from podwright.api.configuration.schema import ConfiguredProfile, SchedulerConfiguration
+from podwright.api.configuration.versions import to_v1
+from podwright.api.kube_scheduler_configuration import decode_entry, merged_plugins, plugin_sets_of
+from podwright.core.framework.args import ArgsError, decode
+from podwright.core.framework.features import Features
+from podwright.core.framework.profile import Profile, ProfileError
+from podwright.core.framework.validation import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """A file that was read and is valid. `warnings`: what in it has no effect, or another one than it had."""
+
+    settings: SchedulerConfiguration
+    warnings: tuple[str, ...]
+
+    @property
+    def scheduler_names(self) -> Sequence[str]:
+        """The scheduler name of each profile."""
+        return [str(profile.scheduler_name) for profile in self.settings.profiles]
+
+    def profiles(self, classes: Mapping[str, type[Any]], features: Features) -> Sequence[Profile]:
+        """The profiles for the plugins in `classes`. Raises ArgsError with the path of each field that is wrong."""
+        problems: list[Problem] = []
+        profiles: list[Profile] = []
+        for i, configured in enumerate(self.settings.profiles):
+            where = f"profiles[{i}]"
+            args = _decoded_args(configured, classes, f"{where}.pluginConfig", problems)
+            try:
+                sets = plugin_sets_of(configured.plugins, f"{where}.plugins")
+                plugins = merged_plugins(sets, classes, features, where)
+            except ArgsError as error:
+                problems += error.problems
+            except ProfileError as error:
+                problems.append((error.where, error.problem))
+            else:
+                profiles.append(Profile(str(configured.scheduler_name), plugins, args))
+        if problems:
+            raise ArgsError(problems)
+        return profiles
+
+    def unused_args(self, classes: Mapping[str, type[Any]]) -> Sequence[str]:
+        """Warnings for args that no plugin uses. kube-scheduler ignores them silently."""
+        return [
+            f"profiles[{i}].pluginConfig[{j}]: no plugin {entry.name!r} takes args"
+            for i, configured in enumerate(self.settings.profiles)
+            for j, entry in enumerate(configured.plugin_config)
+            if not _takes_args(entry.name, classes)
+        ]
+
+
+def load_configuration(content: bytes) -> Configuration:
+    """The file's settings. Raises ProfileError, or ArgsError with all problems, each with the path of its field."""
+    warnings: list[str] = []
+    settings = decode(SchedulerConfiguration, to_v1(read_document(content), warnings.append), "")
+    return Configuration(settings=settings, warnings=(*warnings, *_without_effect(settings)))
+
+
+def _takes_args(name: str, classes: Mapping[str, type[Any]]) -> bool:
+    return getattr(classes.get(name), "args_type", None) is not None
+
+
+def _decoded_args(
+    configured: ConfiguredProfile, classes: Mapping[str, type[Any]], where: str, problems: list[Problem]
+) -> Mapping[str, Any]:
+    """Args by plugin name. Appends what is wrong to `problems`."""
+    args: dict[str, Any] = {}
+    for i, entry in enumerate(configured.plugin_config):
+        if _takes_args(entry.name, classes):
+            try:
+                args[entry.name] = decode_entry(classes[entry.name], entry, f"{where}[{i}].args")
+            except ArgsError as error:
+                problems += error.problems
+    return args
+
+
+def _without_effect(settings: SchedulerConfiguration) -> Iterator[str]:
+    """What Podwright does otherwise, so that these fields have no effect."""
+    default = SchedulerConfiguration()
+    if settings.parallelism != default.parallelism:
+        yield "parallelism: has no effect; each decision looks at all nodes in one thread"
+    percentages = {"percentageOfNodesToScore": settings.percentage_of_nodes_to_score} | {
+        f"profiles[{i}].percentageOfNodesToScore": profile.percentage_of_nodes_to_score
+        for i, profile in enumerate(settings.profiles)
+    }
+    yield from (f"{where}: has no effect; all nodes are scored" for where, value in percentages.items() if value)
+    connection, usual = settings.client_connection, default.client_connection
+    if (connection.qps, connection.burst) != (usual.qps, usual.burst):
+        yield "clientConnection.qps and burst: have no effect; the API server's answers set the pace"
+    if connection.content_type or connection.accept_content_types:
+        yield "clientConnection.contentType and acceptContentTypes: have no effect; requests are JSON"
+    if settings.delay_cache_until_active:
+        yield "delayCacheUntilActive: has no effect; standbys keep their caches, for a fast takeover"

@@ -1,0 +1,1 @@
+"""Configuration files, good and bad, generated from fragments."""
