@@ -131,12 +131,23 @@ def built_in_policy(
     queue_sort: str = QUEUE_SORT,
 ) -> CompiledPolicy:
     """kube-scheduler's default profile for every pod of `scheduler_name`, without a SchedulerPolicy object."""
+    return built_in_of(default_profile(scheduler_name, classes, features, queue_sort))
+
+
+def built_in_of(profile: Profile) -> CompiledPolicy:
+    """The profile, for every pod of its scheduler name."""
     return CompiledPolicy(
-        source=SchedulerPolicy(BUILT_IN, generation=0, spec=PolicySpec(scheduler_name=scheduler_name)),
+        source=SchedulerPolicy(BUILT_IN, generation=0, spec=PolicySpec(scheduler_name=profile.scheduler_name)),
         namespace_selector=None,
         pod_selector=None,
-        profile=default_profile(scheduler_name, classes, features, queue_sort),
+        profile=profile,
     )
+
+
+def queue_sort_of(profile: Profile, classes: Classes) -> str:
+    """The plugin that orders the queue."""
+    (found,) = expand(profile.plugins, classes).points[Point.QUEUE_SORT]
+    return found
 
 
 def _label_selector(selector: Selector | None) -> LabelSelector | None:
@@ -185,7 +196,7 @@ def _check_plugin_names(policy: SchedulerPolicy, classes: Classes) -> None:
 
 def _check_queue_sort(policy: SchedulerPolicy, profile: Profile, classes: Classes, queue_sort: str) -> None:
     """All policies share one queue, so a policy may name only the plugin that already orders it."""
-    (found,) = expand(profile.plugins, classes).points[Point.QUEUE_SORT]
+    found = queue_sort_of(profile, classes)
     if found != queue_sort and (found != QUEUE_SORT or Point.QUEUE_SORT.key in policy.spec.plugins):
         problem = f"must be {queue_sort} as in all policies, not {found}: there is one queue"
         raise PolicyError(policy.name, "NotSupported", [("spec.plugins.queueSort", problem)])

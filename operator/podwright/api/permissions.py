@@ -7,13 +7,16 @@ podwright/api/policy_set.py next.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from podwright.api.compile import Classes, CompiledPolicy
+from podwright.api.compile import Classes, CompiledPolicy, built_in_of, built_in_policy
+from podwright.api.configuration.load import Configuration
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME, PolicyError, SchedulerPolicy
+from podwright.core.framework.features import Features
 from podwright.core.framework.profile import MULTI_POINT, Point, Profile, expand
 from podwright.core.framework.validation import Problem
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
@@ -33,8 +36,10 @@ _FLAG: Final = "only the operator's flag --allow-unsafe-policies allows that"
 class PolicySettings:
     """`scheduler_name`: the scheduler name that the built-in policy serves; `queue_sort`: the plugin that orders the queue.
 
+    `configuration`: a KubeSchedulerConfiguration, whose profiles are the built-in policies instead.
+
     `allowed_scheduler_names`: patterns of the scheduler names that policies may serve, where `*` stands for any text. Policies may
-    always serve `scheduler_name`. No pattern with `*` matches `default-scheduler`: it has to be listed by its name.
+    always serve the names of built-in policies. No pattern with `*` matches `default-scheduler`: it has to be listed by its name.
 
     `allow_unsafe`: policies may disable any filter; see `check_safety`.
 
@@ -47,14 +52,26 @@ class PolicySettings:
     allowed_scheduler_names: tuple[str, ...] = (ANY_NAME,)
     allow_unsafe: bool = False
     waits_for_bad_policies: bool = True
+    configuration: Configuration | None = None
 
     def allows_scheduler_name(self, name: str) -> bool:
         """Whether policies may serve this scheduler name."""
-        if name == self.scheduler_name or name in self.allowed_scheduler_names:
+        if name in self.scheduler_names or name in self.allowed_scheduler_names:
             return True
         return name != KUBERNETES_DEFAULT_SCHEDULER_NAME and any(
             fnmatchcase(name, pattern) for pattern in self.allowed_scheduler_names
         )
+
+    @property
+    def scheduler_names(self) -> Sequence[str]:
+        """The scheduler names that the built-in policies serve."""
+        return (self.scheduler_name,) if self.configuration is None else self.configuration.scheduler_names
+
+    def built_in(self, classes: Classes, features: Features) -> Sequence[CompiledPolicy]:
+        """The built-in policies. Raises ProfileError for what they need and `classes` lacks, and ArgsError for invalid args."""
+        if self.configuration is None:
+            return (built_in_policy(classes, features, self.scheduler_name, self.queue_sort),)
+        return [built_in_of(profile) for profile in self.configuration.profiles(classes, features)]
 
 
 DEFAULT_SETTINGS: Final = PolicySettings()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from podwright.api.compile import Classes, CompiledPolicy, built_in_policy, compile_policy, refused_policy
+from podwright.api.compile import Classes, CompiledPolicy, compile_policy, queue_sort_of, refused_policy
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings, check_safety, check_scheduler_name
 from podwright.api.scheduler_policy import (
     NAMELESS,
@@ -82,9 +82,10 @@ class _Selection:
 
 
 class PolicySet:
-    """The active policies and the built-in default policy.
+    """The active policies and the built-in ones.
 
-    `settings`: what the operator's options say about policies. `default`: the built-in policy, already compiled. `check` is called with each compiled policy before it becomes active. If it raises, for example a ProfileError or a
+    `settings`: what the operator's options say about policies. `built_in`: the built-in policies, already compiled; the first
+    of them is also for scheduler names that only SchedulerPolicies serve. `check` is called with each compiled policy before it becomes active. If it raises, for example a ProfileError or a
     PluginError, the policy is not accepted. `version` rises whenever the active policies change.
     """
 
@@ -93,7 +94,7 @@ class PolicySet:
         classes: Classes,
         features: Features,
         *,
-        default: CompiledPolicy | None = None,
+        built_in: Sequence[CompiledPolicy] = (),
         check: Callable[[CompiledPolicy], object] | None = None,
         settings: PolicySettings = DEFAULT_SETTINGS,
     ) -> None:
@@ -101,7 +102,11 @@ class PolicySet:
         self._classes = classes
         self._features = features
         self._check = check
-        self.default = default or built_in_policy(classes, features, settings.scheduler_name, settings.queue_sort)
+        found = built_in or settings.built_in(classes, features)
+        self._built_in = {policy.spec.scheduler_name: policy for policy in found}
+        self.default = found[0]
+        self.queue_sort = queue_sort_of(self.default.profile, classes)
+        """The plugin that orders the queue, for all policies."""
         self._known: dict[str, _KnownPolicy] = {}
         self._policies: dict[str, list[CompiledPolicy]] = {}
         """The active and the refused policies without the built-in one by scheduler name, in their order."""
@@ -116,7 +121,8 @@ class PolicySet:
         self.version = 0
         self.scheduler_names: frozenset[str] = frozenset()
         """The scheduler names that pods may ask for."""
-        self._refresh(self.default.spec.scheduler_name)
+        for scheduler_name in self._built_in:
+            self._refresh(scheduler_name)
 
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
         """Accepts or rejects a policy object. Idempotent, and never raises for the content of the object.
@@ -164,14 +170,14 @@ class PolicySet:
             check_scheduler_name(source, self._settings)
         except Exception:  # noqa: BLE001 -- as in `apply`
             return None
-        return refused_policy(source, self.default.profile, message)
+        return refused_policy(source, self.built_in_for(source.spec.scheduler_name).profile, message)
 
     def _accept(self, raw: Mapping[str, Any], generation: int) -> _Accepted:
         source = parse_policy(raw)
         check_scheduler_name(source, self._settings)
-        policy = compile_policy(source, self._classes, self._features, self._settings.queue_sort)
+        policy = compile_policy(source, self._classes, self._features, self.queue_sort)
         if not self._settings.allow_unsafe:
-            check_safety(policy, self.default.profile, self._classes)
+            check_safety(policy, self.built_in_for(source.spec.scheduler_name).profile, self._classes)
         if self._check is not None:
             self._check(policy)
         return _Accepted(policy, LastAccepted(generation, raw["spec"]))
@@ -307,8 +313,8 @@ class PolicySet:
             self._refusing.add(scheduler_name)
         waits = self._settings.waits_for_bad_policies
         deciding = tuple(policies) if waits else tuple(policy for policy in policies if not policy.refusal)
-        if policies or scheduler_name == self.default.spec.scheduler_name:
-            rest = refused[0] if waits and self._only_refused(scheduler_name) else self.default
+        if policies or scheduler_name in self._built_in:
+            rest = refused[0] if waits and self._only_refused(scheduler_name) else self.built_in_for(scheduler_name)
             self._by_scheduler_name[scheduler_name] = (*deciding, rest)
         else:
             self._policies.pop(scheduler_name, None)
@@ -323,7 +329,11 @@ class PolicySet:
     def _only_refused(self, scheduler_name: str) -> bool:
         """Whether nothing but refused policies serves this scheduler name."""
         policies = self._policies.get(scheduler_name, ())
-        return scheduler_name != self.default.spec.scheduler_name and all(policy.refusal for policy in policies)
+        return scheduler_name not in self._built_in and all(policy.refusal for policy in policies)
+
+    def built_in_for(self, scheduler_name: str) -> CompiledPolicy:
+        """The policy of pods that no SchedulerPolicy takes."""
+        return self._built_in.get(scheduler_name, self.default)
 
 
 def _order(policy: CompiledPolicy) -> tuple[int, str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.api.compile import Classes, CompiledPolicy, built_in_policy
+from podwright.api.compile import Classes, CompiledPolicy
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.permissions import PolicySettings
 from podwright.api.policy_set import ApplyResult, PolicySet
@@ -101,13 +101,14 @@ class ActivePolicies:
         self._plugin_exceptions = plugin_exceptions
         self._built: dict[CompiledPolicy, ActivePolicy] = {}
         self._has_hints: dict[ClusterEvent, bool] = {}
-        default = built_in_policy(classes, handle.features, settings.scheduler_name, settings.queue_sort)
-        self._build(default)
-        framework = self._built[default].framework
-        self.policy_set = PolicySet(classes, handle.features, default=default, check=self._build, settings=settings)
+        built_in = settings.built_in(classes, handle.features)
+        for policy in built_in:
+            self._build(policy)
+        framework = self._built[built_in[0]].framework
+        self.policy_set = PolicySet(classes, handle.features, built_in=built_in, check=self._build, settings=settings)
         """`policy_set.version` rises whenever the active policies change."""
         self.sort_key: Callable[[PodInfo, float], Any] = (
-            framework.sort_key if settings.queue_sort == QUEUE_SORT else ranked(framework.sort_key, self._report)
+            framework.sort_key if self.policy_set.queue_sort == QUEUE_SORT else ranked(framework.sort_key, self._report)
         )
         """The sort key of the queue."""
 
@@ -139,7 +140,7 @@ class ActivePolicies:
         if before is not None:
             del self._built[before]
         if after is not None and after.refusal:
-            framework = self._built[self.policy_set.default].framework
+            framework = self._built[self.policy_set.built_in_for(after.spec.scheduler_name)].framework
             self._built[after] = ActivePolicy.of(after, framework)
         self._has_hints.clear()
         self._plugin_exceptions.keep(self._built.keys())

@@ -166,7 +166,7 @@ class Engine:
             failures=self._failures,
             foreign_pods=self.foreign_pods,
         )
-        self._turns = Turns(state, self.policies) if options.policies.queue_sort == QUEUE_SORT else None
+        self._turns = Turns(state, self.policies) if self.policies.policy_set.queue_sort == QUEUE_SORT else None
         self._memory_reclaimer = MemoryReclaimer(clock)
 
         self._state = state

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from podwright.api.configuration.load import Configuration, load_configuration
 from podwright.api.scheduler_policy import SCHEDULER_NAME as SCHEDULER_NAME_FORM
 from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.features import GATES
+from podwright.core.framework.profile import ProfileError
 
 _NAME_PATTERN: Final = re.compile(r"[a-z0-9.*-]+")
 
@@ -124,7 +126,17 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def _configuration(text: str) -> Configuration:
+    try:
+        return load_configuration(Path(text).read_bytes())
+    except (OSError, ProfileError) as error:
+        problem = error.strerror if isinstance(error, OSError) else str(error).removeprefix(": ")
+        raise OptionsError(f"{text}: {problem}") from error
+
+
 NAME: Final = ValueType("NAME", str)
+CONFIGURATION: Final = ValueType("FILE", _configuration)
+"""A KubeSchedulerConfiguration, read from its file."""
 FILE: Final = ValueType("FILE", str)
 DIRECTORY: Final = ValueType("DIRECTORY", _directory)
 """An existing directory."""

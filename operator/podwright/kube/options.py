@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from podwright.api.configuration.load import Configuration
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.queue import Waits
 from podwright.kube.option_values import (
     ADDRESS,
+    CONFIGURATION,
     DIRECTORY,
     DURATION,
     FEATURE_GATES,
@@ -33,6 +35,13 @@ from podwright.kube.option_values import (
 )
 
 PREFIX: Final = "PODWRIGHT_"
+IN_CONFIGURATION: Final[Mapping[str, str]] = {
+    "scheduler_name": "profiles[].schedulerName",
+    "queue_sort": "profiles[].plugins.queueSort",
+    "pod_initial_backoff_seconds": "podInitialBackoffSeconds",
+    "pod_max_backoff_seconds": "podMaxBackoffSeconds",
+}
+"""Options for which a configuration file has a field, which replaces them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +109,10 @@ class Options:
     kubeconfig: str | None = _option(
         FILE, "The kubeconfig file. Default: KUBECONFIG, ~/.kube/config, or the service account of the pod."
     )
+    config: Configuration | None = _option(  # noqa: RUF009 -- a field, as the others
+        CONFIGURATION,
+        "A KubeSchedulerConfiguration file (v1, v1beta3, v1beta2 or v1alpha1). Its profiles become built-in policies.",
+    )
     context: str | None = _option(NAME, "The context of the kubeconfig. Default: the current context.")
     scheduler_name: str = _option(
         SCHEDULER_NAME,
@@ -166,6 +179,16 @@ class Options:
     def __post_init__(self) -> None:
         if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
             raise OptionsError("pod-max-backoff-seconds must not be less than pod-initial-backoff-seconds")
+        if self.config is not None:
+            self._check_configuration(self.config)
+
+    def _check_configuration(self, config: Configuration) -> None:
+        for name, key in IN_CONFIGURATION.items():
+            (own,) = (option for option in OPTIONS if option.name == name)
+            if own.default is not None and getattr(self, name) != own.type.parse(own.default):
+                raise OptionsError(f"{own.flag} and --config contradict each other: write it into the file, as {key}")
+        if config.settings.extenders:
+            raise OptionsError("--config: extenders: this version cannot call extenders")
 
     @property
     def policies(self) -> PolicySettings:
@@ -176,14 +199,22 @@ class Options:
             allowed_scheduler_names=self.allowed_scheduler_names,
             allow_unsafe=self.allow_unsafe_policies,
             waits_for_bad_policies=self.when_policy_is_bad == WAIT,
+            configuration=self.config,
         )
+
+    @property
+    def kubeconfig_file(self) -> str | None:
+        """The kubeconfig file: the flag wins over the configuration, as with kube-scheduler's --kubeconfig and --master."""
+        configured = None if self.config is None else self.config.settings.client_connection.kubeconfig
+        return self.kubeconfig or configured or None
 
     @property
     def waits(self) -> Waits:
         """How long pods wait in the queue."""
+        source = self if self.config is None else self.config.settings
         return Waits(
-            float(self.pod_initial_backoff_seconds),
-            float(self.pod_max_backoff_seconds),
+            float(source.pod_initial_backoff_seconds),
+            float(source.pod_max_backoff_seconds),
             self.pod_max_in_unschedulable_pods_duration,
         )
 

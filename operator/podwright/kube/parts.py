@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from podwright.api.compile import Classes
+from podwright.api.configuration.load import Configuration
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import AUTOMATIC, Features
 from podwright.core.framework.profile import ProfileError
@@ -79,6 +80,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
 
     # What the engine needs
     features = enabled_features(base.options, server_minor)
+    _log_configuration(base.options.config, base.classes)
     sources = Sources(clock=time.monotonic, wall=wall, below=_random_below(random.Random()))
     events = EventRecorder(http, clock=wall, dropped=lambda: metrics.count(EVENTS_DROPPED), steady=time.monotonic)
     pod_status = PodStatusWriter(http, wall)
@@ -144,6 +146,13 @@ def enabled_features(options: Options, server_minor: int | None) -> Features:
             ", ".join(features.lacking),
         )
     return features
+
+
+def _log_configuration(config: Configuration | None, classes: Classes) -> None:
+    """Logs what in the configuration file has no effect, once."""
+    if config is not None:
+        for warning in (*config.warnings, *config.unused_args(classes)):
+            log.warning("--config: %s", warning)
 
 
 def _random_below(source: random.Random) -> Callable[[int], int]:

@@ -60,7 +60,7 @@ class Runtime:
     def __init__(self, options: Options) -> None:
         """Raises ConfigError for unusable credentials and RegistryError for plugins that cannot be loaded."""
         self.options = options
-        self.source = credentials.load(options.kubeconfig, options.context, time.time, time.monotonic)
+        self.source = credentials.load(options.kubeconfig_file, options.context, time.time, time.monotonic)
         metrics = Metrics(time.monotonic)
         self._http = Http(self.source, metrics)
         self._tasks = BackgroundTasks(restarted=lambda name: metrics.count(TASK_RESTARTS, name))

@@ -13,7 +13,7 @@ from podwright.cli.main import main
 from podwright.cli.run import run
 from podwright.core.queue import Waits
 from podwright.kube.option_values import OptionsError, parse_feature_gates
-from podwright.kube.options import OPTIONS, Options
+from podwright.kube.options import IN_CONFIGURATION, OPTIONS, Options
 
 FOLDERS = (str(Path(__file__).parent), str(Path(__file__).parent / "watch"))
 
@@ -57,6 +57,26 @@ MEANT = Options(
 )
 
 
+SAMPLED = [option for option in OPTIONS if option.name != "config"]
+"""All options but --config, which contradicts some of them."""
+CONFIGURATION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+podInitialBackoffSeconds: 3
+podMaxBackoffSeconds: 7
+clientConnection: {kubeconfig: from-the-file}
+profiles: [{schedulerName: first}, {schedulerName: second}]
+"""
+
+
+@pytest.fixture
+def configuration(tmp_path):
+    """The path of a configuration file."""
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(CONFIGURATION)
+    return path
+
+
 @pytest.fixture
 def started(monkeypatch):
     """The options with which `podwright run` has started its scheduler."""
@@ -71,17 +91,17 @@ def started(monkeypatch):
 
 def flags():
     """The command line that says the same as WRITTEN."""
-    for option in OPTIONS:
+    for option in SAMPLED:
         for text in WRITTEN[option.name].split(":") if option.repeatable else [WRITTEN[option.name]]:
             yield f"{option.flag}={text}"
 
 
 def variables():
-    return {option.variable: WRITTEN[option.name] for option in OPTIONS}
+    return {option.variable: WRITTEN[option.name] for option in SAMPLED}
 
 
 def test_every_option_has_a_sample_here():
-    assert [option.name for option in OPTIONS if option.name not in WRITTEN] == []
+    assert [option.name for option in OPTIONS if option.name not in WRITTEN] == ["config"]
 
 
 def test_flags_and_variables_mean_the_same(started):
@@ -89,7 +109,7 @@ def test_flags_and_variables_mean_the_same(started):
     for arguments, environ in (([*flags()], {}), ([], variables())):
         done = CliRunner().invoke(main, ["run", *arguments], env=environ)
         assert done.exit_code == 0, done.output
-    expected = {**{option.name: getattr(MEANT, option.name) for option in OPTIONS}, "log_level": "debug"}
+    expected = {**{option.name: getattr(MEANT, option.name) for option in SAMPLED}, "log_level": "debug"}
     assert started == [Options(**expected)] * 2
 
 
@@ -233,3 +253,55 @@ def test_the_waits_of_the_queue():
 
 def test_the_version():
     assert CliRunner().invoke(main, ["version"]).output == f"{__version__}\n"
+
+
+def test_a_configuration_file_sets_profiles_backoffs_and_the_kubeconfig(configuration, started):
+    done = CliRunner().invoke(main, ["run", f"--config={configuration}"])
+    assert done.exit_code == 0, done.output
+    (options,) = started
+    assert options.policies.scheduler_names == ["first", "second"]
+    assert options.waits == Waits(3.0, 7.0, 300.0)
+    assert options.kubeconfig_file == "from-the-file"
+
+
+def test_the_flag_wins_over_the_kubeconfig_of_the_file(configuration, started):
+    CliRunner().invoke(main, ["run", f"--config={configuration}", "--kubeconfig=from-the-flag"])
+    assert [options.kubeconfig_file for options in started] == ["from-the-flag"]
+
+
+@pytest.mark.parametrize("name", IN_CONFIGURATION)
+def test_a_flag_that_the_file_replaces_contradicts_it(configuration, started, name):
+    (option,) = (each for each in OPTIONS if each.name == name)
+    done = CliRunner().invoke(main, ["run", f"--config={configuration}", f"{option.flag}={WRITTEN[name]}"])
+    assert done.exit_code == 2
+    problem = f"{option.flag} and --config contradict each other: write it into the file, as {IN_CONFIGURATION[name]}"
+    assert problem in " ".join(done.output.split())
+    assert started == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param(
+            "parallelism: 0", "parallelism: Invalid value: 0: should be an integer value greater", id="a value"
+        ),
+        pytest.param("nope: 0", "nope: unknown field", id="a field"),
+        pytest.param(
+            "extenders: [{urlPrefix: 'http://127.0.0.1/'}]", "extenders: this version cannot call", id="extenders"
+        ),
+        pytest.param("profiles: [", "the file is not valid YAML", id="a file that is no YAML"),
+    ],
+)
+def test_an_invalid_configuration_file_ends_the_start_with_its_field(tmp_path, started, text, problem):
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{text}\n")
+    done = CliRunner().invoke(main, ["run", f"--config={path}"])
+    assert done.exit_code == 2
+    assert problem in " ".join(done.output.split())
+    assert started == []
+
+
+def test_a_configuration_file_that_does_not_exist_is_named(started):
+    done = CliRunner().invoke(main, ["run", "--config=/not/here.yaml"])
+    assert "/not/here.yaml: No such file or directory" in " ".join(done.output.split())
+    assert started == []

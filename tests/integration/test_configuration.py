@@ -1,0 +1,104 @@
+"""`--config`: the operator with a KubeSchedulerConfiguration, on the real control plane."""
+
+import pytest
+import yaml
+
+from podwright.testing import node, pod
+from support.control_plane import operator_process as kit
+
+SOURCES = kit.CHECKOUT.parent / "shared" / "sources"
+"""Configurations that others published. They are not part of the project; without them, the test uses their equivalents below."""
+GROUP = "kubescheduler.config.k8s.io"
+PLUGINS = kit.CHECKOUT / "examples" / "src" / "podwright_examples"
+
+TWO_PROFILES = f"""
+apiVersion: {GROUP}/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {{leaderElect: false}}
+profiles:
+- schedulerName: spreads
+- schedulerName: packs
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {{scoringStrategy: {{type: MostAllocated, resources: [{{name: cpu, weight: 1}}]}}}}
+  plugins:
+    score:
+      disabled: [{{name: "*"}}]
+      enabled: [{{name: NodeResourcesFit}}]
+"""
+SECOND_SCHEDULER = f"""
+apiVersion: {GROUP}/v1beta2
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: custom-scheduler
+leaderElection:
+  leaderElect: false
+"""
+SAMPLE_SCHEDULER = f"""
+apiVersion: {GROUP}/v1alpha1
+kind: KubeSchedulerConfiguration
+schedulerName: sample-scheduler
+plugins:
+  preFilter: {{enabled: [{{name: sample-plugin}}]}}
+  filter: {{enabled: [{{name: sample-plugin}}]}}
+  preBind: {{enabled: [{{name: sample-plugin}}]}}
+pluginConfig:
+- name: sample-plugin
+  args: {{favorite_color: "#326CE5", favorite_number: 7, thanks_to: everybody}}
+"""
+
+
+@pytest.fixture
+def cluster(empty_cluster):
+    kit.install(empty_cluster)
+    empty_cluster.bulk.create([node(name, cpu="4", memory="8Gi") for name in ("node-a", "node-b")])
+    return empty_cluster
+
+
+def configuration(file, own):
+    """The file in the published ConfigMap where available, otherwise our own."""
+    published = SOURCES / file
+    if not published.exists():
+        return own
+    (config_map,) = (raw for raw in yaml.safe_load_all(published.read_text()) if raw["kind"] == "ConfigMap")
+    (text,) = config_map["data"].values()
+    return text
+
+
+def nodes_of(cluster, namespace, scheduler):
+    pods = [raw["spec"] for raw in kit.pods(cluster, namespace)]
+    return [spec["nodeName"] for spec in pods if spec["schedulerName"] == scheduler]
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+def test_each_profile_places_the_pods_of_its_scheduler_name(cluster, namespace, tmp_path, intake):
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(TWO_PROFILES)
+    with kit.running(cluster, f"--config={file}", f"--pod-intake={intake}"):
+        for scheduler in ("spreads", "packs"):
+            for number in range(4):
+                raw = pod(f"{scheduler}-{number}", namespace=namespace, scheduler=scheduler, cpu="500m")
+                cluster.client.create(raw)
+            kit.wait_bound(cluster, namespace, 4 if scheduler == "spreads" else 8)
+    assert sorted(nodes_of(cluster, namespace, "spreads")) == ["node-a", "node-a", "node-b", "node-b"]
+    assert len(set(nodes_of(cluster, namespace, "packs"))) == 1
+
+
+def test_the_configuration_of_a_second_scheduler_works_as_it_is(cluster, namespace, tmp_path):
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(configuration("openshift-second-scheduler.yaml", SECOND_SCHEDULER))
+    with kit.running(cluster, f"--config={file}"):
+        cluster.client.create(pod("theirs", namespace=namespace, scheduler="somebody-else"))
+        cluster.client.create(pod("ours", namespace=namespace, scheduler="custom-scheduler"))
+        kit.wait_bound(cluster, namespace, 1)
+    assert nodes_of(cluster, namespace, "custom-scheduler") in (["node-a"], ["node-b"])
+
+
+def test_the_configuration_of_the_sample_plugin_works_as_it_is(cluster, namespace, tmp_path):
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(configuration("framework-sample-scheduler.yaml", SAMPLE_SCHEDULER))
+    with kit.running(cluster, f"--config={file}", f"--plugin-dir={PLUGINS}") as operator:
+        cluster.client.create(pod("ours", namespace=namespace, scheduler="sample-scheduler"))
+        kit.wait_bound(cluster, namespace, 1)
+        log = operator.log()
+    assert f"PreFilter of pod {namespace}/ours: favorite_color #326CE5, favorite_number 7" in log
