@@ -89,6 +89,13 @@ CRD := crds/podwright.dev_schedulerpolicies.yaml
 crds: venv ## generate the CRD from operator/podwright/api
 	$(BIN)/python -m podwright.api.crd $(CRD)
 
+.PHONY: image
+IMAGE ?= podwright
+CONTAINERS ?= $(shell command -v podman || echo docker)
+image: ## build the image for a release, IMAGE=NAME, from BASE=PYTHON-IMAGE@sha256:DIGEST
+	./.ci/check-base-image "$(BASE)"
+	$(CONTAINERS) build -f Containerfile --build-arg BASE="$(BASE)" -t "$(IMAGE)" .
+
 .PHONY: options
 options: venv ## generate docs/options.md from operator/podwright/kube/options.py
 	$(BIN)/python -m podwright.cli.options_page docs/options.md
