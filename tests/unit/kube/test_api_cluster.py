@@ -64,7 +64,7 @@ async def test_every_error_is_retried_after_a_pause_that_doubles(error, pauses, 
     cluster = ScriptedCluster(*[error] * 7, RAW)
     assert await RetryingPodReader(cluster).read(POD, lambda raw: raw) == RAW
     assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
-    assert [record.message for record in caplog.records] == [f"pod default/web: cannot read it back yet: {error}"]
+    assert [record.getMessage() for record in caplog.records] == [f"pod default/web: cannot read it back yet: {error}"]
 
 
 async def test_an_error_of_the_parser_is_retried(pauses):

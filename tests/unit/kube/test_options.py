@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,8 @@ def started(monkeypatch):
         options.append(given)
 
     monkeypatch.setattr("podwright.cli.scheduler.run", start)
+    for handler in logging.getLogger().handlers:  # `podwright run` sets formatters, pytest's too
+        monkeypatch.setattr(handler, "formatter", handler.formatter)
     return options
 
 

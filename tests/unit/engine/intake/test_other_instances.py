@@ -60,7 +60,7 @@ async def test_a_pod_that_another_instance_binds_is_reported_everywhere(rig, cap
         rig.now += 3
         assert rig.engine.other_instances.problem() == f"{TEXT} It has bound 1 pod, the last 3 s ago."
     assert counted(rig) == 1
-    (line,) = [record.message for record in caplog.records]
+    (line,) = [record.getMessage() for record in caplog.records]
     assert line == f"{TEXT} It has bound 1 pod by now, the last is default/web on node a"
     assert recorder.events == [(Regarding("", "a", "a", "", "podwright", "Node"), "Warning", TEXT)]
 
@@ -86,7 +86,7 @@ async def test_repeated_bindings_are_counted_and_reported_at_growing_numbers(rig
         for number in range(1_000):
             rig.engine.assigned.put(bound_by(OTHER, f"web-{number}"))
     assert counted(rig) == 1_000
-    assert [record.message.partition("has bound ")[2].partition(" by")[0] for record in caplog.records] == [
+    assert [record.getMessage().partition("has bound ")[2].partition(" by")[0] for record in caplog.records] == [
         "1 pod",
         "10 pods",
         "100 pods",
