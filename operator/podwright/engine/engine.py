@@ -43,6 +43,7 @@ from podwright.engine.memory import MemoryReclaimer
 from podwright.engine.metrics.metrics import (
     ALGORITHM_SECONDS,
     CACHE_SIZE,
+    COSTLY_PODS,
     GOROUTINES,
     INFLIGHT_EVENTS,
     PENDING_PODS,
@@ -211,6 +212,8 @@ class Engine:
             if queued is None:
                 limiter.wake_next()
                 await self._wait_for_work()
+            elif queued.costly:
+                await self._attempt_in_lane(queued)
             else:
                 self.schedule_one(queued)
                 late = clock() - slice_ends
@@ -224,13 +227,27 @@ class Engine:
                     await self._pause_after(queued, late)
             slice_ends = clock() + SLICE_SECONDS
 
+    async def _attempt_in_lane(self, queued: QueuedPod) -> None:
+        """An attempt at a costly pod: the lane of these pods is closed afterwards, and other tasks go first."""
+        started = self._sources.clock()
+        self.schedule_one(queued)
+        seconds = self._sources.clock() - started
+        self.queue.costly_attempt_took(seconds)
+        await self._pause(seconds)
+        if self.binding_executor.limiter.full:
+            await self.binding_executor.limiter.wait_for_capacity()
+
+    async def _pause(self, seconds: float) -> None:
+        """An attempt took that long. Gives other tasks the time to do more than one step each."""
+        shortest, longest = PAUSE_SECONDS
+        await asyncio.sleep(min(longest, max(shortest, PAUSE_SHARE * seconds)))
+
     async def _pause_after(self, queued: QueuedPod, seconds: float) -> None:
-        """An attempt took that long. Gives other tasks the time to do more than one step each, and pods of other policies a turn."""
+        """An attempt at an ordinary pod took that long. Gives other tasks time, and pods of other policies a turn."""
         policy = self.policies.of(queued.pod)
         if policy is not None:
             self.slow_plugins.attempt_was_slow(policy.compiled.name, queued.pod, seconds)
-        shortest, longest = PAUSE_SECONDS
-        await asyncio.sleep(min(longest, max(shortest, PAUSE_SHARE * seconds)))
+        await self._pause(seconds)
         if policy is not None and self._turns is not None:
             self._turns.begin(policy, seconds)
 
@@ -303,6 +320,7 @@ class Engine:
                 observer = self.slow_plugins.observer_for(policy.compiled.name)
                 decision = schedule(policy.framework, self.cache, queued.pod, self._sources.below, observer=observer)
                 seconds = self._sources.clock() - started
+                queued.slow = seconds >= SLOW_SECONDS
                 self._metrics.observe(ALGORITHM_SECONDS, seconds)
                 if isinstance(decision, Placement):
                     self.binding_executor.start(queued, policy, decision, started)
@@ -326,6 +344,7 @@ class Engine:
     def _compute_gauges(self) -> None:
         compute, queue = self._metrics.compute, self.queue
         compute(PENDING_PODS, lambda: {(place,): count for place, count in queue.counts().items()})
+        compute(COSTLY_PODS, lambda: {(): queue.costly})
         compute(INFLIGHT_EVENTS, lambda: {(event,): count for event, count in queue.in_flight_events().items()})
         compute(UNSCHEDULABLE_PODS, queue.rejected_by)
         compute(GOROUTINES, lambda: {("binding",): len(self.binding_cycles)})

@@ -2,7 +2,7 @@
 
 Otherwise a policy with a slow plugin would delay the pods of all others: with a dozen pods of two seconds each, the next pod in the
 queue waits for 24 seconds. With turns, it waits for one of them, and the slow policy gets half of the time. Priorities still
-decide: a pod never goes before one of higher priority. A custom QueueSort plugin orders pods by rules of its own, so there are no
+decide: a pod never goes before one of higher priority. Costly pods get no turns: they wait in a lane (core/queue/active_pods.py). A custom QueueSort plugin orders pods by rules of its own, so there are no
 turns then.
 """
 
@@ -35,7 +35,11 @@ class Turns:
 
     def begin(self, policy: ActivePolicy, seconds: float) -> None:
         """An attempt under this policy took that long."""
-        others = [queued for queued in self._queue.active() if self._policies.of(queued.pod) is not policy]
+        others = [
+            queued
+            for queued in self._queue.active()
+            if not queued.costly and self._policies.of(queued.pod) is not policy
+        ]
         others.sort(key=lambda queued: (-queued.pod.priority, queued.timestamp))
         self._uids = [queued.uid for queued in reversed(others[:MOST])]
         self._end = self._clock() + seconds

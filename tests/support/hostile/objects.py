@@ -126,3 +126,31 @@ def policy(number: int) -> dict[str, Any]:
             "strategy": {"type": "LeastAllocated"},
         },
     }
+
+
+def many_tolerations(count: int) -> Spec:
+    """Tolerations of different taints, which no node has."""
+    return {"tolerations": [{"key": f"example.com/tolerated-{i}", "operator": "Exists"} for i in range(count)]}
+
+
+def volumes(count: int) -> Spec:
+    """Claims that do not exist."""
+    return {
+        "volumes": [{"name": f"v-{i}", "persistentVolumeClaim": {"claimName": f"absent-{i}"}} for i in range(count)]
+    }
+
+
+def resource_claims(count: int) -> Spec:
+    """Resource claims that do not exist. The API server admits 32."""
+    return {"resourceClaims": [{"name": f"c-{i}", "resourceClaimName": f"absent-{i}"} for i in range(count)]}
+
+
+def host_ports(count: int) -> Spec:
+    """Host ports of one container."""
+    ports = [{"containerPort": 1 + i, "hostPort": 1 + i} for i in range(count)]
+    return {"containers": [{"name": "main", "image": "app", "ports": ports}]}
+
+
+def containers(count: int) -> Spec:
+    """Containers with different images."""
+    return {"containers": [{"name": f"c-{i}", "image": f"registry.example/image-{i}:1"} for i in range(count)]}

@@ -10,6 +10,7 @@ from typing import Final
 
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.objects.pod import PodInfo
+from podwright.core.queue.cost import AttemptCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,11 @@ class QueuedPod:
     reported: dict[Hashable, tuple[str, float]] | None = None
     """Recent events about failures of the pod's group: by cause, the event's text, and when it was last recorded."""
     buckets: list[dict[str, QueuedPod]] = field(default_factory=list)
+    cost: AttemptCost | None = None
+    """The estimated cost of an attempt; None for an ordinary pod."""
+    cost_reported: bool = False
+    slow: bool = False
+    """The last attempt at the pod, or at its group, took long."""
 
     def last_report(self, cause: Hashable) -> tuple[str, float]:
         """The text of the last event of this cause, and when it was recorded; ("", -inf) if there is none."""
@@ -84,6 +90,11 @@ class QueuedPod:
     @property
     def uid(self) -> str:
         return self.pod.uid
+
+    @property
+    def costly(self) -> bool:
+        """Whether the pod waits in the lane of costly pods when it is active."""
+        return self.slow or self.cost is not None
 
     @property
     def rejectors(self) -> frozenset[str]:

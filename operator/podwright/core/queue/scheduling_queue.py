@@ -20,7 +20,9 @@ from podwright.core.framework.cluster_events import ANY, ClusterEvent
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.status import Status
 from podwright.core.objects.pod import PodInfo
-from podwright.core.queue.heap import KeyedHeap
+from podwright.core.queue.active_pods import ActivePods
+from podwright.core.queue.backoff_pods import BackoffPods
+from podwright.core.queue.cost import estimate
 from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence, registered
 from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
@@ -61,9 +63,8 @@ class SchedulingQueue:
         self._hinting = Hinting(hints_of, observer)
         self._waits = waits
         self._pods: dict[str, QueuedPod] = {}
-        self._active: KeyedHeap[QueuedPod] = KeyedHeap()
-        self._backoff: KeyedHeap[QueuedPod] = KeyedHeap()
-        self._error_backoff: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._active = ActivePods(clock)
+        self._backoff = BackoffPods()
         self._waiting: dict[str, QueuedPod] = {}
         self._gated: dict[str, QueuedPod] = {}
         self._buckets: dict[tuple[int, str], tuple[Hints, dict[str, QueuedPod]]] = {}
@@ -78,7 +79,7 @@ class SchedulingQueue:
             self.update(pod)
             return
         now = self._clock()
-        queued = self._pods[pod.uid] = QueuedPod(pod=pod, queued_at=now, timestamp=now)
+        queued = self._pods[pod.uid] = QueuedPod(pod=pod, queued_at=now, timestamp=now, cost=estimate(pod))
         self._activate(queued, _POD_ADD)
 
     def update(self, pod: PodInfo) -> None:
@@ -91,10 +92,11 @@ class SchedulingQueue:
         event = pod_update(before, pod)
         if event is None:
             return
+        queued.cost = estimate(pod)
         if queued.place is Place.IN_FLIGHT:
             self._record(event, before, pod, only=pod.uid)
         elif queued.place is Place.ACTIVE:
-            self._active.push(pod.uid, self._sort_key(pod, queued.timestamp), queued)
+            self._push(queued)
         elif queued.place is Place.BACKOFF:
             self._back_off(queued)
         else:
@@ -112,12 +114,12 @@ class SchedulingQueue:
     def pop(self) -> QueuedPod | None:
         """The next pod to schedule, which is in flight from now on; None if there is none.
 
-        If no pod is active, a rejected pod leaves backoff early. A pod whose attempt ended in an error does not.
+        If none is due, a rejected pod leaves backoff early. A costly pod, and one whose attempt ended in an error, does not.
         """
         self._flush()
         queued = self._active.pop()
         if queued is None:
-            queued = self._backoff.pop()
+            queued = self._backoff.pop_early()
             if queued is None:
                 return None
             self._observer.pod_queued(Place.ACTIVE.value, _POPPED_EARLY)
@@ -137,12 +139,11 @@ class SchedulingQueue:
 
     def next_wakeup(self) -> float | None:
         """The clock time at which `pop` may return a pod; None if only an event can change that."""
-        if len(self._active) or len(self._backoff):
-            return self._clock()
-        due = [head[0][0] + 1.0 for heap in (self._error_backoff,) if (head := heap.peek()) is not None]
+        now = self._clock()
+        due = [time for time in (self._active.due(now), self._backoff.due(now)) if time is not None]
         if self._waiting or self._gated:
             due.append(self._next_flush)
-        return min(due, default=None)
+        return now if now in due else min(due, default=None)
 
     def done(self, uid: str) -> None:
         """Removes a pod whose attempt succeeded."""
@@ -170,7 +171,19 @@ class SchedulingQueue:
         """Moves an active pod before all others of its priority."""
         if queued.place is Place.ACTIVE:
             queued.timestamp = 0.0
-            self._active.push(queued.uid, self._sort_key(queued.pod, queued.timestamp), queued)
+            self._push(queued)
+
+    def wait_in_lane(self, queued: QueuedPod) -> None:
+        """Returns a popped pod without an attempt, because a member of its group is costly: it waits in the lane."""
+        self._in_flight.end(queued.uid)
+        if self._pods.get(queued.uid) is queued:
+            queued.attempts -= 1
+            queued.slow = True
+            self._activate(queued, _ATTEMPT_FAILED)
+
+    def costly_attempt_took(self, seconds: float) -> None:
+        """An attempt at a costly pod has ended: see ActivePods."""
+        self._active.charge(seconds)
 
     def stop_recording(self, uid: str) -> None:
         """Stops recording events for a pod whose Binding is being posted, and which therefore is unlikely to be retried.
@@ -315,7 +328,7 @@ class SchedulingQueue:
         """The number of pods by queue, as in `scheduler_pending_pods`."""
         return {
             Place.ACTIVE.value: len(self._active),
-            Place.BACKOFF.value: len(self._backoff) + len(self._error_backoff),
+            Place.BACKOFF.value: len(self._backoff),
             Place.UNSCHEDULABLE.value: len(self._waiting),
             Place.GATED.value: len(self._gated),
         }
@@ -342,9 +355,13 @@ class SchedulingQueue:
         return list(self._active)
 
     def first_active(self) -> QueuedPod | None:
-        """The active pod that sorts first; None if there is none."""
-        head = self._active.peek()
-        return None if head is None else head[1]
+        """The active pod that `pop` returns next; None if there is none."""
+        return self._active.first()
+
+    @property
+    def costly(self) -> int:
+        """The number of active pods in the lane of costly pods."""
+        return self._active.costly
 
     def undecided(self, namespace: str) -> list[PodInfo]:
         """The namespace's pods that wait for an event or are in flight: those that `reconsider` can affect."""
@@ -391,8 +408,11 @@ class SchedulingQueue:
         queued.place = Place.ACTIVE
         if queued.ready_at is None:
             queued.ready_at = self._clock()
-        self._active.push(queued.uid, self._sort_key(queued.pod, queued.timestamp), queued)
+        self._push(queued)
         self._observer.pod_queued(Place.ACTIVE.value, event)
+
+    def _push(self, queued: QueuedPod) -> None:
+        self._active.push(queued, self._sort_key(queued.pod, queued.timestamp))
 
     def _retry(self, queued: QueuedPod, event: str, *, skip_backoff: bool) -> None:
         if skip_backoff or not queued.backing_off(self._clock()):
@@ -403,12 +423,7 @@ class SchedulingQueue:
             self._observer.pod_queued(Place.BACKOFF.value, event)
 
     def _back_off(self, queued: QueuedPod) -> None:
-        """Pushes the pod onto its backoff heap.
-
-        Backoffs end on whole seconds; of those that end together, the pod that sorts first leaves first.
-        """
-        heap = self._backoff if queued.rejectors else self._error_backoff
-        heap.push(queued.uid, (queued.backoff_until, self._sort_key(queued.pod, queued.timestamp)), queued)
+        self._backoff.push(queued, self._sort_key(queued.pod, queued.timestamp))
 
     def _is_gated(self, queued: QueuedPod, event: str) -> bool:
         status = self._pre_enqueue(queued.pod)
@@ -450,8 +465,8 @@ class SchedulingQueue:
     def _leave(self, queued: QueuedPod) -> None:
         """Removes the pod from the queue that it is in."""
         uid = queued.uid
-        for heap in (self._active, self._backoff, self._error_backoff):
-            heap.remove(uid)
+        self._active.remove(uid)
+        self._backoff.remove(uid)
         self._waiting.pop(uid, None)
         self._gated.pop(uid, None)
         for bucket in queued.buckets:
@@ -461,10 +476,8 @@ class SchedulingQueue:
 
     def _flush(self) -> None:
         now = self._clock()
-        for heap in (self._backoff, self._error_backoff):
-            while (head := heap.peek()) is not None and not head[1].backing_off(now):
-                heap.remove(head[1].uid)
-                self._activate(head[1], _BACKOFF_COMPLETE)
+        for queued in self._backoff.pop_expired(now):
+            self._activate(queued, _BACKOFF_COMPLETE)
         if now >= self._next_flush:
             self._next_flush = now + FLUSH_INTERVAL
             self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket[1]}

@@ -29,6 +29,8 @@ from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
 
+SLOW_SECONDS: Final = 1.0
+"""After an attempt of this length, the group waits in the lane of costly pods."""
 NOT_TOGETHER: Final = "another pod of the pod group could not be placed"
 
 
@@ -79,7 +81,7 @@ class Gangs:
         key = self._policies.sort_key(popped.pod, 0.0)
         for group in self._cache.groups.partially_placed:
             first = None if group is but else next(iter(self._active(group)), None)
-            if first is None or key < self._policies.sort_key(first.pod, 0.0):
+            if first is None or first.costly or key < self._policies.sort_key(first.pod, 0.0):
                 continue
             policy = self._policies.of(first.pod)
             if policy is not None and self._queue.take(first.uid) is not None:
@@ -109,6 +111,8 @@ class Gangs:
         decision = self._decide(group, members, policy)
         seconds = self._clock() - started
         self._metrics.observe(GROUP_ALGORITHM_SECONDS, seconds)
+        for member in members:
+            member.slow = seconds >= SLOW_SECONDS
         if isinstance(decision, GangPlacement):
             result = "scheduled" if self._placed(decision, members, policy, started) else "unschedulable"
         elif isinstance(decision, GangRejection):

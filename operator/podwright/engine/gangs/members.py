@@ -32,7 +32,8 @@ class GangMembers:
     def take(self, group: PodGroup, first: QueuedPod) -> Sequence[QueuedPod]:
         """The members to schedule now, `first` among them, in the order in which they were added; all are in flight.
 
-        Empty if the group backs off: then `first` backs off with it. Also requeues `first` if it is no longer a waiting member.
+        Empty if the group backs off: then `first` backs off with it. Also empty if another member is costly: then `first` waits in
+        the lane of costly pods. Also requeues `first` if it is no longer a waiting member.
         """
         now = self._clock()
         needed = group.min_count - self._cache.groups.placed(group.key)
@@ -45,6 +46,9 @@ class GangMembers:
                 slowest = _longest_backoff(failed)
         if slowest is not None:
             self._queue.back_off_with(first, slowest)
+            return ()
+        if not first.costly and any(queued.costly for queued in due):
+            self._queue.wait_in_lane(first)
             return ()
         return self._take_all(due, first)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
+from podwright.core.queue.cost import NODES, AttemptCost
 from podwright.engine.active_policies import ActivePolicies
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD
@@ -20,6 +21,8 @@ from podwright.engine.state import EngineState
 ADDED: Final = "UnscheduledPodAdd"
 UPDATED: Final = "UnscheduledPodUpdate"
 DELETED: Final = "UnscheduledPodDelete"
+COSTLY: Final = "CostlyPod"
+"""The reason of the event for pods that wait in the lane of costly pods."""
 
 
 class PendingPods(Stream):
@@ -113,6 +116,7 @@ class PendingPods(Stream):
         elif nominator.node_of(uid) and (nominated_before or before is None):
             nominator.remove(uid)
         self._update(before, pod)
+        self._report_cost(uid)
         joined = before is None or before.group != pod.group
         # The event is for the pod that completes its group. Where the group was complete already, the new pod's own attempt
         # finds out whether it changes anything for the others.
@@ -132,6 +136,14 @@ class PendingPods(Stream):
         if pod.terminating:
             self._binding_cycles.pod_left(pod.uid)
 
+    def _report_cost(self, uid: str) -> None:
+        """Records one event for a costly pod, which says what makes it so."""
+        queued = self._queue.get(uid)
+        if queued is None or queued.cost is None or queued.cost_reported:
+            return
+        queued.cost_reported = True
+        self._recorder.record(queued.pod, "Warning", COSTLY, "Scheduling", _cost_note(queued.cost))
+
     def _update(self, before: PodInfo | None, pod: PodInfo) -> None:
         """Updates the queue. New labels may put the pod under another policy, which has not decided about it yet."""
         self._queue.update(pod)
@@ -146,6 +158,13 @@ class PendingPods(Stream):
         text = self._invalid_objects.report("Pod", name_of(raw), error)
         if text is not None and isinstance(raw.get("metadata"), Mapping):
             self._recorder.record(_regarding(raw), "Warning", "FailedScheduling", "Scheduling", text)
+
+
+def _cost_note(cost: AttemptCost) -> str:
+    return (
+        f"plugin {cost.plugin} checks {cost.count:,} {cost.items}, so an attempt to schedule this pod takes about "
+        f"{cost.seconds:.2g} s on {NODES:,} nodes. Such pods get at most a tenth of the scheduler's time, and others go first meanwhile."
+    )
 
 
 def _regarding(raw: Raw) -> Regarding:

@@ -42,6 +42,7 @@ _POD_ATTEMPTS: Final = (*map(str, range(15)), "15+")
 # Queue
 
 PENDING_PODS: Final = Gauge("scheduler_pending_pods", "Pending pods by queue.", ("queue",))
+COSTLY_PODS: Final = Gauge("podwright_costly_pods", "Active pods in the lane of costly pods.")
 UNSCHEDULABLE_PODS: Final = Gauge(
     "scheduler_unschedulable_pods", "Waiting pods by the plugins that rejected them.", ("plugin", "profile")
 )

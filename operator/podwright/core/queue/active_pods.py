@@ -1,0 +1,98 @@
+"""ActivePods: the pods that are ready for an attempt, in the queue's order, with a lane for the costly ones.
+
+Attempts at costly pods get at most `SHARE` of the time: after one of a second, the lane is closed for nine seconds, and the other
+pods go first, whatever their order. While the lane is open, a costly pod takes its turn in the queue's order. So a costly pod waits for
+the costly pods before it and for the lane, but for no other pod that sorts after it.
+
+Right after the start the lane is closed, until no other pod is active or `START_SECONDS` are over: the process first does the work that it
+was restarted for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from podwright.core.queue.heap import KeyedHeap
+from podwright.core.queue.queued_pod import QueuedPod
+
+SHARE: Final = 0.1
+"""The lane's share of the time."""
+START_SECONDS: Final = 10.0
+"""After the first pod is popped, costly pods wait this long at most for the ordinary ones."""
+
+
+class ActivePods:
+    """See the module."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._ordinary: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._costly: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._opens_at: float | None = None
+        """When the lane opens or has opened; None until it opens for the first time."""
+        self._started_at: float | None = None
+
+    def push(self, queued: QueuedPod, rank: Any) -> None:
+        """Adds a pod, or gives it another rank. Its lane depends on whether it is costly now."""
+        heap, other = (self._costly, self._ordinary) if queued.costly else (self._ordinary, self._costly)
+        if other:
+            other.remove(queued.uid)
+        heap.push(queued.uid, rank, queued)
+
+    def remove(self, uid: str) -> None:
+        self._ordinary.remove(uid)
+        self._costly.remove(uid)
+
+    def pop(self) -> QueuedPod | None:
+        """Removes the pod whose turn it is, and returns it; None if there is none."""
+        if self._opens_at is None:
+            self._start()
+        heap = self._costly if self._costly and self._costly_goes_first() else self._ordinary
+        return heap.pop()
+
+    def first(self) -> QueuedPod | None:
+        """The pod whose turn it is; None if there is none."""
+        heap = self._costly if self._costly and self._costly_goes_first() else self._ordinary
+        head = heap.peek()
+        return None if head is None else head[1]
+
+    def _costly_goes_first(self) -> bool:
+        head, costly = self._ordinary.peek(), self._costly.peek()
+        if costly is None or self._opens_at is None or self._clock() < self._opens_at:
+            return False
+        return head is None or bool(costly[0] < head[0])
+
+    def _start(self) -> None:
+        """Opens the lane for the first time, if it is time."""
+        now = self._clock()
+        if self._started_at is None:
+            self._started_at = now
+        if not self._ordinary or now >= self._started_at + START_SECONDS:
+            self._opens_at = now
+
+    def charge(self, seconds: float) -> None:
+        """An attempt at a costly pod took that long, and ends now."""
+        now = self._clock()
+        self._opens_at = max(now, self._opens_at or now) + seconds * (1.0 / SHARE - 1.0)
+
+    def due(self, now: float) -> float | None:
+        """The clock time from which on `pop` returns a pod; None if there is no pod."""
+        if self._ordinary:
+            return now
+        if not self._costly:
+            return None
+        return now if self._opens_at is None else max(now, self._opens_at)
+
+    @property
+    def costly(self) -> int:
+        """The number of pods in the lane."""
+        return len(self._costly)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        """The ordinary pods, in no particular order, then those in the lane."""
+        yield from self._ordinary
+        yield from self._costly
+
+    def __len__(self) -> int:
+        return len(self._ordinary) + len(self._costly)

@@ -1,0 +1,119 @@
+"""Estimates from a pod's size, before any attempt at it, whether attempts at it are far more costly than ordinary ones.
+
+Any user may create a pod with thousands of terms. Plugins need time in proportion to these, and all pods share one thread. So such
+a pod waits in a lane of its own (see `active_pods`). The lane's share of the time is measured, so the estimate may be rough: a pod that
+turns out to be cheap hardly waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from podwright.core.objects.affinity import (
+    NO_NODE_AFFINITY,
+    NO_POD_AFFINITY,
+    NodeAffinity,
+    PodAffinity,
+    PodAffinityTerm,
+)
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.selectors import LabelSelector
+
+ORDINARY: Final = 32
+"""A pod with at most this many items of each kind is never costly."""
+COSTLY_SECONDS: Final = 0.01
+"""An attempt is costly from here on. Ordinary ones take about a millisecond."""
+NODES: Final = 5_000
+"""The number of nodes that the estimates are made for."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptCost:
+    """What makes attempts at a pod costly: `count` items, for example "pod affinity terms", of which `plugin` checks each.
+
+    `seconds`: the estimated time of an attempt on NODES nodes.
+    """
+
+    seconds: float
+    plugin: str
+    count: int
+    items: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """`seconds`: for one item, in an attempt that does not preempt. `dry_run`: how many times longer an attempt takes that may preempt."""
+
+    plugin: str
+    items: str
+    seconds: float
+    dry_run: float = 1.0
+
+
+_KINDS: Final = (
+    _Kind("InterPodAffinity", "pod affinity and anti-affinity terms", 300e-6, 10.0),
+    _Kind("InterPodAffinity", "label requirements of pod affinity terms", 30e-6, 10.0),
+    _Kind("PodTopologySpread", "topology spread constraints", 300e-6, 10.0),
+    _Kind("PodTopologySpread", "label requirements of topology spread constraints", 30e-6, 10.0),
+    _Kind("NodeAffinity", "node selector keys and node affinity requirements", 30e-6),
+    _Kind("TaintToleration", "tolerations", 30e-6),
+    _Kind("NodeResourcesFit", "requested resources", 30e-6),
+    _Kind("NodePorts", "host ports", 30e-6),
+    _Kind("ImageLocality", "images", 30e-6),
+    _Kind("VolumeBinding", "volumes", 200e-6),
+    _Kind("DynamicResources", "resource claims", 200e-6),
+)
+"""In the order of `_counts`. Times as `make hostile` measures them on NODES nodes with twice as many placed pods."""
+
+
+def estimate(pod: PodInfo) -> AttemptCost | None:
+    """The cost of an attempt at the pod; None if it is ordinary."""
+    counts = _counts(pod)
+    if max(counts) <= ORDINARY:
+        return None
+    preempts = pod.priority > 0 and pod.preemption_policy != "Never"
+    parts = [
+        AttemptCost(count * kind.seconds * (kind.dry_run if preempts else 1.0), kind.plugin, count, kind.items)
+        for kind, count in zip(_KINDS, counts, strict=True)
+        if count > ORDINARY
+    ]
+    seconds = sum(part.seconds for part in parts)
+    if seconds < COSTLY_SECONDS:
+        return None
+    return replace(max(parts, key=lambda part: part.seconds), seconds=seconds)
+
+
+def _counts(pod: PodInfo) -> tuple[int, ...]:
+    affinity, nodes, spread = pod.pod_affinity, pod.node_affinity, pod.spread.items
+    terms = 0 if affinity is NO_POD_AFFINITY else sum(map(len, _terms(affinity)))
+    return (
+        terms,
+        sum(_labels(term.selector, term.namespace_selector) for group in _terms(affinity) for term in group)
+        if terms
+        else 0,
+        len(spread),
+        sum(_labels(constraint.selector) for constraint in spread),
+        0 if nodes is NO_NODE_AFFINITY else _node_requirements(nodes),
+        len(pod.tolerations.items),
+        len(pod.requests.amounts),
+        len(pod.ports),
+        pod.images.count,
+        len(pod.volumes),
+        len(pod.resource_claims),
+    )
+
+
+def _terms(affinity: PodAffinity) -> tuple[Sequence[PodAffinityTerm], ...]:
+    return affinity.required, affinity.preferred, affinity.anti_required, affinity.anti_preferred
+
+
+def _labels(*selectors: LabelSelector) -> int:
+    return sum(len(selector.requirements) for selector in selectors)
+
+
+def _node_requirements(affinity: NodeAffinity) -> int:
+    terms = () if affinity.required is None else affinity.required.terms
+    both = (*terms, *(term for _, term in affinity.preferred))
+    return len(affinity.node_selector) + sum(len(term.expressions) + len(term.fields) for term in both)

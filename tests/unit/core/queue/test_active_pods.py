@@ -1,0 +1,195 @@
+"""The lane of costly pods: its share of the time, and the order of the pods in it and beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.core.objects.pod import parse_pod
+from podwright.core.queue.active_pods import SHARE, START_SECONDS
+from support.hostile import objects
+from support.objects.builders import make_pod
+from support.queue.kit import Harness
+
+COSTLY = objects.required_anti_affinity(1_000)
+TIMES = 1 / SHARE - 1
+"""How long the lane is closed after an attempt of one second."""
+
+
+def parsed(name, **more):
+    """A costly pod."""
+    return parse_pod(make_pod(name, spec=COSTLY, **more), keep_raw=True)
+
+
+class Lane(Harness):
+    """A queue after its start. `take` makes an attempt at the next pod, which takes that many seconds if the pod is costly."""
+
+    def __init__(self):
+        super().__init__()
+        self.add("first")
+        assert (self.pop(), self.pop()) == ("first", None)
+
+    def costly(self, name, **more):
+        self.queue.add(parsed(name, **more))
+
+    def take(self, seconds=1.0):
+        queued = self.queue.pop()
+        if queued is None:
+            return None
+        if queued.costly:
+            self.clock.now += seconds
+            self.queue.costly_attempt_took(seconds)
+        return queued.pod.name
+
+    def all(self, seconds=1.0):
+        taken = []
+        while name := self.take(seconds):
+            taken.append(name)
+        return taken
+
+
+@pytest.fixture
+def h():
+    return Lane()
+
+
+def test_a_costly_pod_takes_its_turn_while_the_lane_is_open(h):
+    h.add("a")
+    h.costly("big")
+    h.clock.now += 1
+    h.add("b")
+    h.take()
+    assert [h.take(), h.take()] == ["big", "b"]
+
+
+def test_after_an_attempt_the_other_pods_go_first_until_the_share_is_met(h):
+    h.costly("big-1")
+    h.costly("big-2")
+    h.clock.now += 1
+    h.add("a")
+    h.add("b")
+    assert h.all() == ["big-1", "a", "b"]
+    h.clock.now += TIMES - 0.1
+    assert h.take() is None
+    h.clock.now += 0.1
+    assert h.take() == "big-2"
+
+
+def test_the_lane_gets_at_most_a_tenth_of_the_time(h):
+    for number in range(50):
+        h.costly(f"big-{number}")
+    started, spent = h.clock.now, 0.0
+    for step in range(400):
+        h.add(f"ordinary-{step}")
+        if h.take(seconds=0.5).startswith("big"):
+            spent += 0.5
+        else:
+            h.clock.now += 0.2
+    assert spent == pytest.approx(SHARE * (h.clock.now - started), abs=0.5)
+
+
+def test_a_costly_pod_of_higher_priority_waits_for_the_lane_and_then_goes_first(h):
+    h.costly("big")
+    assert h.take() == "big"
+    h.costly("important", priority=10)
+    h.costly("later", priority=10)
+    h.add("a")
+    h.add("b")
+    assert h.take() == "a"
+    h.clock.now += TIMES
+    assert h.take() == "important"
+    assert h.all() == ["b"]
+
+
+def test_a_costly_pod_does_not_go_before_ordinary_pods_that_sort_before_it(h):
+    h.costly("big")
+    h.add("important", priority=10)
+    assert h.all() == ["important", "big"]
+
+
+def test_the_order_of_ordinary_pods_does_not_change(h):
+    h.add("a")
+    h.clock.now += 1
+    h.costly("big")
+    h.clock.now += 1
+    h.add("b", priority=5)
+    h.clock.now += 1
+    h.add("c")
+    assert h.all() == ["b", "a", "big", "c"]
+
+
+def test_after_the_start_costly_pods_wait_for_the_ordinary_ones():
+    h = Harness()
+    h.queue.add(parsed("big", priority=100))
+    h.add("a")
+    h.add("b")
+    assert [h.pop(), h.pop(), h.pop()] == ["a", "b", "big"]
+
+
+def test_after_the_start_costly_pods_do_not_wait_for_ever():
+    h = Harness()
+    h.queue.add(parsed("big"))
+    h.clock.now += 1
+    for number in range(3):
+        h.add(f"a-{number}")
+    assert h.pop() == "a-0"
+    h.clock.now += START_SECONDS
+    assert h.pop() == "big"
+
+
+def test_the_next_wakeup_is_when_the_lane_opens(h):
+    h.costly("big-1")
+    h.costly("big-2")
+    h.take()
+    assert h.queue.next_wakeup() == pytest.approx(h.clock.now + TIMES)
+    h.clock.now += TIMES
+    assert h.queue.next_wakeup() == h.clock.now
+    h.clock.now -= TIMES
+    h.add("a")
+    assert h.queue.next_wakeup() == h.clock.now
+
+
+def test_a_costly_pod_does_not_leave_backoff_early(h):
+    h.costly("big")
+    queued = h.queue.pop()
+    h.queue.reject(queued, ["Fit"])
+    h.queue.activate_all()
+    assert h.counts() == {"backoff": 1}
+    assert h.pop() is None
+    h.clock.now += 2
+    assert h.pop() == "big"
+
+
+def test_an_update_may_make_a_pod_costly_or_ordinary(h):
+    h.costly("big")
+    h.take()
+    h.costly("a")
+    h.costly("b")
+    h.queue.update(h.pod("a"))
+    assert [h.take(), h.take()] == ["a", None]
+    h.queue.update(h.pod("b", labels={"new": "label"}))
+    assert h.take() == "b"
+
+
+def test_a_pod_whose_last_attempt_was_slow_waits_in_the_lane(h):
+    h.add("a")
+    queued = h.queue.pop()
+    queued.slow = True
+    h.queue.fault(queued)
+    h.queue.activate("default/a")
+    h.costly("big")
+    assert h.take() == "a"
+    assert h.take() is None
+
+
+def test_the_lane_is_counted_as_active(h):
+    h.costly("big")
+    h.add("a")
+    assert h.counts() == {"active": 2}
+    assert h.queue.costly == 1
+    assert {queued.pod.name for queued in h.queue.active()} == {"big", "a"}
+
+
+def test_a_deleted_costly_pod_leaves_the_lane(h):
+    h.costly("big")
+    h.queue.delete("default/big")
+    assert (h.take(), h.queue.costly) == (None, 0)

@@ -1,0 +1,63 @@
+"""Which pods are far more costly than ordinary ones, and why, by their size alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.core.objects.pod import parse_pod
+from podwright.core.queue.cost import ORDINARY, estimate
+from support.hostile import objects
+from support.objects.builders import make_pod
+
+
+def cost(spec, **options):
+    return estimate(parse_pod(make_pod("a", spec=spec, **options)))
+
+
+KINDS = [
+    pytest.param(objects.spread_constraints, "PodTopologySpread", "topology spread constraints", id="spread constraints"),
+    pytest.param(objects.required_anti_affinity, "InterPodAffinity", "pod affinity and anti-affinity terms", id="required terms"),
+    pytest.param(objects.preferred_affinity, "InterPodAffinity", "pod affinity and anti-affinity terms", id="preferred terms"),
+    pytest.param(objects.node_selector, "NodeAffinity", "node selector keys and node affinity requirements", id="selector keys"),
+    pytest.param(objects.node_affinity_terms, "NodeAffinity", "node selector keys and node affinity requirements", id="node terms"),
+    pytest.param(objects.preferred_node_terms, "NodeAffinity", "node selector keys and node affinity requirements", id="preferred node terms"),
+    pytest.param(objects.match_fields_not_in, "NodeAffinity", "node selector keys and node affinity requirements", id="names of nodes"),
+    pytest.param(objects.extended_resources, "NodeResourcesFit", "requested resources", id="resources"),
+    pytest.param(objects.many_tolerations, "TaintToleration", "tolerations", id="tolerations"),
+    pytest.param(objects.volumes, "VolumeBinding", "volumes", id="volumes"),
+    pytest.param(objects.host_ports, "NodePorts", "host ports", id="host ports"),
+    pytest.param(objects.resource_claims, "DynamicResources", "resource claims", id="resource claims"),
+    pytest.param(objects.containers, "ImageLocality", "images", id="images"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make, plugin, items", KINDS)
+def test_a_pod_with_thousands_of_items_is_costly_and_the_reason_is_named(make, plugin, items):
+    found = cost(make(10_000))
+    assert (found.plugin, found.count, found.items) == (plugin, 10_000, items)
+
+
+@pytest.mark.parametrize("make, plugin, items", KINDS)
+def test_a_pod_with_a_few_items_is_ordinary(make, plugin, items):
+    assert cost(make(ORDINARY), priority=1000) is None
+
+
+def test_the_label_requirements_of_one_term_count():
+    expressions = [{"key": f"key-{i}", "operator": "Exists"} for i in range(5_000)]
+    term = {"topologyKey": "zone", "labelSelector": {"matchExpressions": expressions}}
+    found = cost({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
+    assert (found.plugin, found.count) == ("InterPodAffinity", 5_000)
+
+
+def test_a_pod_that_may_preempt_costs_more():
+    spec = objects.required_anti_affinity(100)
+    alone = cost(spec).seconds
+    assert cost(spec, priority=1000).seconds > alone
+    assert cost({**spec, "preemptionPolicy": "Never"}, priority=1000).seconds == alone
+
+
+def test_the_parts_of_a_pod_add_up_and_the_largest_is_named():
+    spec = {**objects.spread_constraints(200), **objects.required_anti_affinity(400)}
+    found = cost(spec)
+    assert (found.plugin, found.count) == ("InterPodAffinity", 400)
+    assert found.seconds > cost(objects.required_anti_affinity(400)).seconds
