@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from podwright.kube.client.errors import ApiError, UnreachableError
+from podwright.kube.client.json_text import loads
 
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
@@ -31,7 +32,7 @@ class Answer:
         if self.status >= 300:
             raise self.error()
         try:
-            return orjson.loads(self.body)
+            return loads(self.body)
         except orjson.JSONDecodeError as error:
             raise UnreachableError(f"the response is not JSON: {self.body[:100]!r}") from error
 

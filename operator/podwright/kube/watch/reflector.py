@@ -21,6 +21,7 @@ import orjson
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.client.errors import ApiError, is_expired, status_of
 from podwright.kube.client.http import Http
+from podwright.kube.client.json_text import loads
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.object_metadata import resource_version
 from podwright.kube.client.pages import list_pages
@@ -280,7 +281,7 @@ class Reflector:
 
     def _handle_event(self, line: bytes) -> None:
         try:
-            event = orjson.loads(line)
+            event = loads(line)
             kind, raw = event["type"], event["object"]
             if kind == "ERROR":
                 raise ApiError(int(raw.get("code") or 500), str(raw.get("reason", "")), str(raw.get("message", "")))
