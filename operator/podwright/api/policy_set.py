@@ -58,7 +58,10 @@ class _Accepted:
 
 @dataclass(frozen=True, slots=True)
 class _KnownPolicy:
-    """A policy object: the newest generation that was applied, and the generation that is active."""
+    """A policy object: the newest generation that was applied, and the generation that is active.
+
+    `spec`: only of objects that have no generation, whose specs are compared instead.
+    """
 
     uid: str
     generation: int
@@ -134,7 +137,7 @@ class PolicySet:
         known = self._known.get(name)
         if known is not None and known.uid != uid:
             known = None
-        if known is not None and known.generation == generation and known.spec == raw.get("spec"):
+        if known is not None and known.generation == generation and (generation or _equal(known.spec, raw.get("spec"))):
             return known.result
         accepted, reason, message = True, "Accepted", "The policy is valid."
         active: _Accepted | None
@@ -158,7 +161,12 @@ class PolicySet:
             self._replace(
                 name,
                 _KnownPolicy(
-                    uid=uid, generation=generation, spec=raw.get("spec"), result=result, active=active, refused=refused
+                    uid=uid,
+                    generation=generation,
+                    spec=None if generation else raw.get("spec"),
+                    result=result,
+                    active=active,
+                    refused=refused,
                 ),
             )
         return result
@@ -334,6 +342,13 @@ class PolicySet:
     def built_in_for(self, scheduler_name: str) -> CompiledPolicy:
         """The policy of pods that no SchedulerPolicy takes."""
         return self._built_in.get(scheduler_name, self.default)
+
+
+def _equal(spec: object, other: object) -> bool:
+    try:
+        return spec == other
+    except RecursionError:
+        return False
 
 
 def _order(policy: CompiledPolicy) -> tuple[int, str]:

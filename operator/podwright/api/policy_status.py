@@ -74,6 +74,12 @@ class PolicyStatus:
     )
 
 
+def basis_of(policies: PolicySet, applied: ApplyResult) -> tuple[object, ...]:
+    """What `status_of` depends on, without `previous` and `plugin_exceptions`. Equal tuples mean the same status; cheap to compare."""
+    name = applied.name
+    return applied, policies.decider(name), policies.shadowed_by(name), policies.makes_pods_wait(name)
+
+
 def status_of(
     policies: PolicySet,
     applied: ApplyResult,
@@ -86,7 +92,7 @@ def status_of(
     `plugin_exceptions`: what plugins of the active generation raised, in short; empty if nothing.
 
     `now` is an RFC 3339 time. One policy can shadow another, so the status of each policy depends on all of them: compute
-    all statuses again when `policies.version` has changed.
+    a status again when its `basis_of` has changed.
     """
     before = _conditions_by_type(previous)
     # Keep a generation that cannot be accepted now: the plugin that it misses may come back.

@@ -7,7 +7,6 @@ their args are, follow in podwright/api/compile.py: read that next.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from podwright.api.kube_scheduler_configuration import (
     PluginArgs,
     point_problem,
 )
+from podwright.api.policy_bounds import BOUNDS_OF_ARGS, size_problem
 from podwright.core.framework.args import ArgsError, decode, encode
 from podwright.core.framework.validation import ATOMIC, SET, Problem, Rule, describe, key_path, unique_by
 from podwright.core.objects.selectors import LabelSelector, parse_label_selector
@@ -49,13 +49,12 @@ _STRATEGIES_WITH_RESOURCES: Final = (
     "BalancedAllocation",
     "RequestedToCapacityRatio",
 )
-MAX_SPEC_BYTES: Final = 128 * 1024
-"""The largest spec as JSON. `status.lastAccepted` repeats the spec, and `managedFields` repeats the field names of both: with a larger
-spec, the object could exceed what etcd accepts."""
 NAMELESS: Final = "?"
 """Stands for the name of a policy that has none."""
 _CLAIM: Final = ("schedulerName", "match", "precedence")
 """The fields of a spec that say which pods the policy is for, and which policy goes first."""
+_SHOWN: Final = 10
+"""How many problems a message names."""
 UNSUPPORTED_FIELDS: Final = ("rules", "extenders")
 """Fields that later versions may have."""
 
@@ -84,8 +83,10 @@ class PolicyError(ValueError):
 
     @property
     def message(self) -> str:
-        """The problems without the name of the policy."""
-        return "; ".join(f"{where}: {problem}" for where, problem in self.problems)
+        """The problems without the name of the policy, in a bounded length."""
+        texts = [f"{where:.500}: {problem:.2000}" for where, problem in self.problems[:_SHOWN]]
+        more = len(self.problems) - len(texts)
+        return "; ".join([*texts, *([f"and {more} more"] if more else ())])
 
     def __str__(self) -> str:
         return f"{KIND} {self.name}: {self.message}"
@@ -317,7 +318,9 @@ class PolicyPluginArgs(PluginArgs):
     name: str = field(metadata=describe("The plugin's name.", minLength=1, maxLength=253))
     args: Mapping[str, Any] = field(
         default_factory=dict,
-        metadata=describe("The plugin's arguments, with the fields and defaults of a KubeSchedulerConfiguration."),
+        metadata=describe(
+            "The plugin's arguments, with the fields and defaults of a KubeSchedulerConfiguration.", **BOUNDS_OF_ARGS
+        ),
     )
 
 
@@ -449,7 +452,7 @@ def parse_claim(raw: Mapping[str, Any]) -> SchedulerPolicy:
     if not isinstance(spec, Mapping):
         raise PolicyError(name, "Invalid", [("spec", "expected an object")])
     claim = {key: spec[key] for key in _CLAIM if key in spec}
-    if problem := _size_problem(claim):
+    if problem := size_problem(claim):
         raise PolicyError(name, "Invalid", [("spec", problem)])
     try:
         return SchedulerPolicy(name, generation, decode(PolicySpec, claim, "spec"))
@@ -473,7 +476,7 @@ def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
     spec = raw.get("spec")
     if spec is None:
         raise PolicyError(name, "Invalid", [("spec", "a value is required")])
-    if problem := _size_problem(spec):
+    if problem := size_problem(spec):
         raise PolicyError(name, "Invalid", [("spec", problem)])
     if isinstance(spec, Mapping):
         _reject_unsupported(name, spec)
@@ -483,12 +486,6 @@ def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
     except ArgsError as error:
         raise PolicyError(name, "Invalid", error.problems) from error
     return SchedulerPolicy(name, generation, decoded)
-
-
-def _size_problem(spec: object) -> str:
-    """What is too large about a spec, or about a part of one; "" if nothing."""
-    size = len(json.dumps(spec, ensure_ascii=False, separators=(",", ":"), default=str).encode(errors="replace"))
-    return f"too large: {size} bytes of JSON, the maximum is {MAX_SPEC_BYTES}" if size > MAX_SPEC_BYTES else ""
 
 
 def _reject_unsupported(name: str, spec: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -177,6 +178,9 @@ class Engine:
         self._started = False
         self._attempts = 0
         self._idle: asyncio.Future[None] | None = None
+        self._policies_changed = False
+        self._reconsidering: Iterator[None] | None = None
+        """The pods that are still to be compared with changed policies."""
         self.first_idle = asyncio.Event()
         """Set when there is nothing left to decide for the first time."""
         self._compute_gauges()
@@ -193,8 +197,26 @@ class Engine:
         self.wake()
 
     def policies_changed(self) -> None:
-        """Moves the waiting pods about which another policy, or another generation, decides from now on to the active queue."""
-        self.queue.reconsider_moved()
+        """Moves the waiting pods about which another policy, or another generation, decides from now on to the active queue.
+
+        In slices, if there are many pods. Changes during the slices count after them.
+        """
+        self._policies_changed = True
+        if self._reconsidering is None:
+            self._reconsider()
+
+    def _reconsider(self) -> None:
+        clock = self._sources.clock
+        ends = clock() + SLICE_SECONDS
+        while self._reconsidering is not None or self._policies_changed:
+            if self._reconsidering is None:
+                self._reconsidering, self._policies_changed = self.queue.reconsider_moved(), False
+            for _ in self._reconsidering:
+                if clock() >= ends:
+                    self.wake()
+                    asyncio.get_running_loop().call_soon(self._reconsider)
+                    return
+            self._reconsidering = None
         self.wake()
 
     # The loop

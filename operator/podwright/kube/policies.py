@@ -1,7 +1,9 @@
 """The controller of SchedulerPolicies: applies them to the engine and writes their status.
 
-Events may come in any order and repeatedly: `apply` and `remove` are idempotent. A background task writes the statuses. It computes
-those of all policies after every change, because one policy can shadow another.
+Events may come in any order and repeatedly: `apply` and `remove` are idempotent. To check a policy and to build its plugins takes
+milliseconds, so policies that change all the time must not keep the scheduling loop from deciding: policies get a share of the time, and of
+the changes of one policy that wait for it only the last one counts. A background task writes the statuses. It looks at those of all
+policies after every change, because one policy can shadow another.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 from podwright.api.policy_set import ApplyResult
-from podwright.api.policy_status import status_of
+from podwright.api.policy_status import basis_of, status_of
+from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.engine import Engine
 from podwright.kube.client import access
@@ -28,6 +32,12 @@ from podwright.kube.kinds import POLICY
 
 log = logging.getLogger(__name__)
 
+PAUSE_FACTOR: Final = 4.0
+"""After a change was applied, the next one waits for this many times as long as that took: policies get a fifth of the time."""
+ANNOUNCE_SECONDS: Final = 1.0
+"""While changes wait, the engine is told of those that were applied so often."""
+STATUS_SECONDS: Final = 1.0
+"""The shortest time between two writes of a policy's status."""
 STATUS_RETRY: Final = RetryPolicy(shortest=1.0, longest=60.0)
 RELIST_SECONDS: Final = 10.0
 ACCESS_SECONDS: Final = 30.0
@@ -40,15 +50,20 @@ Raw = Mapping[str, Any]
 class _Applied:
     """The version of a policy that was applied last, and its status on the API server.
 
-    `failures`: how many writes of the status failed in a row. It is not written before `retry_at`, by the clock of the event loop; if
-    `retried`, it is written then, otherwise after the next change.
+    `version`: the object's resourceVersion. `basis`: what the status on the API server says, None if that is not known.
+
+    `attempted_at`: when the status was written last, with or without success, by the clock of the event loop. `failures`: how many writes
+    failed in a row. The status is not written before `not_before`; if `retried`, it is written then, otherwise after the next change.
     """
 
     result: ApplyResult
     uid: str
+    version: str
     status: Raw
+    basis: tuple[object, ...] | None = None
+    attempted_at: float = -inf
     failures: int = 0
-    retry_at: float = 0.0
+    not_before: float = -inf
     retried: bool = False
 
 
@@ -74,6 +89,14 @@ class PolicyController:
         self._applied: dict[str, _Applied] = {}
         self._deleted_during_list: set[str] = set()
         """Uids. The list may be older than the deletion."""
+        self._waiting: dict[str, Raw] = {}
+        """Changed policies that are not applied yet, by name, the oldest change first."""
+        self._arrived = asyncio.Event()
+        self._free_at = 0.0
+        """When the next change may be applied, by the clock of the event loop."""
+        self._announced = engine.policies.policy_set.version
+        self._announced_names = engine.policies.policy_set.scheduler_names
+        self._announced_at = 0.0
         self._changed = asyncio.Event()
         self._served: bool | None = None
         engine.plugin_exceptions.listen(self._changed.set)
@@ -83,23 +106,56 @@ class PolicyController:
         if event["type"] == "DELETED":
             name, uid = str(event["object"]["metadata"]["name"]), _uid_of(event["object"])
             self._deleted_during_list.add(uid)
+            if name in self._waiting and _uid_of(self._waiting[name]) == uid:
+                del self._waiting[name]
             known = self._applied.get(name)
             if known is None or known.uid == uid:  # else a list has already brought a new policy of that name
                 self.remove(name)
-        else:
+        elif not self._waiting and asyncio.get_running_loop().time() >= self._free_at:
             self.apply(event["object"])
+        else:
+            self._waiting[identity_of(event["object"])[0]] = event["object"]
+            self._arrived.set()
+
+    async def run_changes(self) -> None:
+        """Applies the changes that wait, until it is cancelled."""
+        while True:
+            await self._arrived.wait()
+            await self._pause()
+            if self._waiting:
+                self.apply(self._waiting.pop(next(iter(self._waiting))))
+            else:
+                self._arrived.clear()
+                self._announce(asyncio.get_running_loop().time())
+
+    async def _pause(self) -> None:
+        """Returns when the next change may be applied."""
+        clock = asyncio.get_running_loop().time
+        while (seconds := self._free_at - clock()) > 0:  # noqa: ASYNC110 -- it may move meanwhile
+            await asyncio.sleep(seconds)
 
     def apply(self, raw: Raw) -> None:
         """Applies a policy that was created or updated. Never raises, whatever the object contains."""
-        policies = self._engine.policies.policy_set
-        version, names = policies.version, policies.scheduler_names
+        started = asyncio.get_running_loop().time()
         result = self._engine.policies.apply(raw)
-        status = raw.get("status")
+        metadata, status = raw.get("metadata") or {}, raw.get("status")
         known = self._applied.get(result.name)
-        applied = _Applied(result=result, uid=_uid_of(raw), status=status if isinstance(status, Mapping) else {})
+        applied = _Applied(
+            result=result,
+            uid=_uid_of(raw),
+            version=str(metadata.get("resourceVersion") or ""),
+            status=self._shared(result.name, status if isinstance(status, Mapping) else {}),
+        )
         if known is not None and (known.uid, known.result) == (applied.uid, result):
-            known.status = applied.status  # and keep its backoff: a relist brings the same generation again
+            if not known.version or known.version != applied.version:
+                known.basis = None
+            known.version, known.status = (
+                applied.version,
+                applied.status,
+            )  # and keep its backoff: the generation is the same
         else:
+            if known is not None:
+                applied.attempted_at, applied.not_before = known.attempted_at, known.attempted_at + STATUS_SECONDS
             self._applied[result.name] = applied
         if known is None or known.result != result:
             log.log(
@@ -109,26 +165,40 @@ class PolicyController:
                 result.generation,
                 result.message,
             )
-        self._announce(version, names)
+        self._announce(started)
+
+    def _shared(self, name: str, status: Raw) -> Raw:
+        """The status, without a copy of the spec that is in memory anyway."""
+        last = self._engine.policies.policy_set.last_accepted(name)
+        kept = status.get("lastAccepted")
+        if last is None or kept != {"generation": last.generation, "spec": last.spec}:
+            return status
+        return {**status, "lastAccepted": {"generation": last.generation, "spec": last.spec}}
 
     def remove(self, name: str) -> None:
         """Removes a policy that was deleted."""
-        policies = self._engine.policies.policy_set
-        version, names = policies.version, policies.scheduler_names
+        started = asyncio.get_running_loop().time()
         self._engine.policies.remove(name)
         if self._applied.pop(name, None) is not None:
             log.info("policy %s was deleted", name)
-        self._announce(version, names)
+        self._announce(started)
 
-    def _announce(self, version: int, names: frozenset[str]) -> None:
-        """Has the statuses written, and tells the engine of a change since `version`, when `names` were served."""
+    def _announce(self, started: float) -> None:
+        """Has the statuses written, and tells the engine of changes. `started`: when this change began to be applied."""
+        clock = asyncio.get_running_loop().time
         self._changed.set()
         policies = self._engine.policies.policy_set
-        if policies.version == version:
-            return
-        self._engine.policies_changed()
-        if added := policies.scheduler_names - names:
-            self._on_names_served(added)
+        if policies.version != self._announced and (
+            not self._waiting or clock() >= self._announced_at + ANNOUNCE_SECONDS
+        ):
+            added = policies.scheduler_names - self._announced_names
+            self._announced, self._announced_names = policies.version, policies.scheduler_names
+            self._announced_at = clock()
+            self._engine.policies_changed()
+            if added:
+                self._on_names_served(added)
+        now = clock()
+        self._free_at = max(self._free_at, now + PAUSE_FACTOR * (now - started))
 
     async def start(self) -> None:
         """Applies all policies, or logs why they cannot be read. Raises ClusterError."""
@@ -137,10 +207,22 @@ class PolicyController:
         if problem is not None:
             log.warning("SchedulerPolicies are off (%s): the built-in default policy decides", problem)
         if self.readable:
-            await self.relist()
+            await self.relist(at_once=True)
 
-    async def relist(self) -> None:
-        """Applies all policies on the API server, and removes all others. Raises ClusterError.
+    def _is_newer(self, raw: Raw) -> bool:
+        """Whether a listed policy differs from what was applied, and from what waits to be applied, and is not older."""
+        name, uid, generation = identity_of(raw)
+        waiting, known = self._waiting.get(name), self._applied.get(name)
+        if waiting is not None and _uid_of(waiting) == uid and identity_of(waiting)[2] >= generation:
+            return False
+        if known is None or known.uid != uid:
+            return True
+        if known.result.generation > generation:
+            return False
+        return not known.version or known.version != raw["metadata"].get("resourceVersion")
+
+    async def relist(self, *, at_once: bool = False) -> None:
+        """Applies all policies on the API server, and removes all others. Raises ClusterError. `at_once`: nothing is decided yet.
 
         Events that come during the list may be newer than it, and win.
         """
@@ -160,13 +242,12 @@ class PolicyController:
             self._served = True
         for raw in items:
             name, uid = raw["metadata"]["name"], _uid_of(raw)
-            if uid in self._deleted_during_list:
-                continue
-            known = self._applied.get(name)
-            older = known is not None and known.result.generation > raw["metadata"].get("generation", 0)
-            if known is None or not older or known.uid != uid:
-                self.apply(raw)
             before.pop(name, None)
+            if self._is_newer(raw):
+                await (asyncio.sleep(0) if at_once else self._pause())
+                if self._is_newer(raw) and uid not in self._deleted_during_list:
+                    self._waiting.pop(name, None)
+                    self.apply(raw)
         for name, uid in before.items():
             known = self._applied.get(name)
             if known is not None and known.uid == uid:  # else a new policy of that name was created during the list
@@ -207,7 +288,7 @@ class PolicyController:
         """Writes the statuses after each change, until it is cancelled. Each policy has a backoff of its own."""
         clock = asyncio.get_running_loop().time
         while True:
-            retries = [applied.retry_at for applied in self._applied.values() if applied.retried]
+            retries = [applied.not_before for applied in self._applied.values() if applied.retried]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(retries) - clock() if retries else None):
                     await self._changed.wait()
@@ -215,30 +296,41 @@ class PolicyController:
             await self._write_statuses(clock)
 
     async def _write_statuses(self, clock: Callable[[], float]) -> None:
-        """Writes the statuses that have changed, except those whose backoff is not over."""
+        """Writes the statuses that have changed, except those that have to wait."""
         for name in list(self._applied):
             applied = self._applied.get(name)
-            if applied is None or clock() < applied.retry_at:
+            if applied is None:
                 continue
-            now = rfc3339(self._clock())
             policies = self._engine.policies
             exceptions = policies.plugin_exceptions_of(name)
-            status = status_of(policies.policy_set, applied.result, applied.status, now, exceptions)
-            applied.retried = False
-            if status == applied.status:
-                continue
+            basis = (*basis_of(policies.policy_set, applied.result), exceptions)
+            if basis == applied.basis:
+                applied.retried = False
+            elif clock() >= applied.not_before:
+                await self._write_status(name, applied, basis, exceptions)
+            elif not applied.failures:
+                applied.retried = True
+
+    async def _write_status(self, name: str, applied: _Applied, basis: tuple[object, ...], exceptions: str) -> None:
+        """Writes the status, unless the API server has it already. `basis`, `exceptions`: what it is about."""
+        clock = asyncio.get_running_loop().time
+        applied.retried = False
+        policies = self._engine.policies.policy_set
+        status = status_of(policies, applied.result, applied.status, rfc3339(self._clock()), exceptions)
+        if status != applied.status:
+            applied.attempted_at = clock()
             try:
-                await self._http.call(
-                    "PATCH", POLICY.path(name, subresource="status"), _patch(applied, status), JSON_PATCH
-                )
-            except ClusterError as error:
+                path = POLICY.path(name, subresource="status")
+                await self._http.call("PATCH", path, _patch(applied, status), JSON_PATCH)
+            except (ClusterError, TypeError) as error:  # a TypeError if something in it cannot be written as JSON
                 if not is_not_found(error):
                     log.warning("cannot write the status of policy %s: %s", name, error)
                     applied.failures += 1
-                    applied.retry_at = clock() + STATUS_RETRY.pause(applied.failures, error)
-                    applied.retried = error.status not in (403, 422)
-                continue
-            applied.status, applied.failures = status, 0
+                    applied.not_before = clock() + STATUS_RETRY.pause(applied.failures, error)
+                    applied.retried = isinstance(error, ClusterError) and error.status not in (403, 422)
+                return
+            applied.not_before = applied.attempted_at + STATUS_SECONDS
+        applied.status, applied.basis, applied.failures = status, basis, 0
 
 
 def _patch(applied: _Applied, status: Raw) -> list[dict[str, Any]]:

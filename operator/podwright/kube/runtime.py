@@ -205,6 +205,7 @@ class Runtime:
             ("pod groups", lambda: parts.pod_groups.run(crds_watchable=self._crds_watchable)),
             ("policy statuses", parts.policies.run_status_writes),
             ("policies", parts.policies.run_relists),
+            ("policy changes", parts.policies.run_changes),
             ("housekeeping", parts.engine.run_housekeeping),
             ("newly served names", parts.newly_served.run),
             ("audit of pending pods", parts.pending_audit.run),

@@ -132,6 +132,7 @@ class Rig:
         **options: Any,
     ) -> None:
         self.now = 1_000.0
+        self.clock: Callable[[], float] = lambda: self.now
         self.cluster = FakeCluster()
         self.recorder = FakeRecorder()
         self.status = FakeStatus()
@@ -147,9 +148,13 @@ class Rig:
             groups=self.groups,
             metrics=metrics,
         )
-        sources = Sources(clock=lambda: self.now, wall=lambda: self.now, below=lambda _n: 0)
+        sources = Sources(clock=self.steady, wall=lambda: self.now, below=lambda _n: 0)
         classes = {**PLUGINS, **(plugins or {})}
         self.engine = Engine(classes, Features(gates), self.ports, sources, EngineOptions(**options))
+
+    def steady(self) -> float:
+        """The clock of the engine, which a test may replace."""
+        return self.clock()
 
     def node(self, name: str, **options: Any) -> None:
         self.engine.nodes.put(make_node(name, **options))

@@ -204,3 +204,23 @@ async def test_a_changed_policy_retries_only_the_pods_about_which_it_decides():
         r.now += 20
         await change(r, policy(generation=2, good=True, precedence=1))
         assert attempts() == {"strict": 2, "elsewhere": 1, "free": 1, "gated": 0}
+
+
+async def test_many_pods_are_reconsidered_in_slices_and_a_change_meanwhile_counts():
+    r = rig(policy(good=True))
+    for index in range(20):
+        r.pod(f"p{index}", labels=STRICT, requests={"cpu": "1000"})
+    async with deciding(r):
+        assert r.counts == {"unschedulable": 20}
+        r.now += 20
+        now = r.now
+        steps = iter(range(1_000_000))
+        r.clock = lambda: now + 0.001 * next(steps)
+        r.engine.policies.apply(policy(generation=2, good=True, precedence=1))
+        r.engine.policies_changed()
+        assert 0 < r.engine.queue.counts()["unschedulable"] < 20
+        r.engine.policies.apply(policy(generation=3, good=True))
+        r.engine.policies_changed()
+        for _ in range(10):
+            await settle()
+        assert {r.engine.queue.get(f"default/p{index}").policy for index in range(20)} == {"strict@3"}

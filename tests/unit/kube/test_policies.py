@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 import pytest
 
+from podwright.api.policy_status import status_of
 from podwright.core.framework.interface import FilterPlugin, Plugin
+from podwright.core.framework.status import unschedulable
 from podwright.engine.engine import Engine
 from podwright.kube import policies as module
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.policies import PolicyController
-from support.engine.kit import Rig, custom_policy
+from support.engine.kit import Rig, custom_policy, deciding
 from support.http.kit import Script, api, says
 
 
@@ -30,6 +32,12 @@ class Controlled:
     def active(self):
         return self.engine.policies.policy_set.active
 
+    async def becomes(self, holds):
+        """Returns once this holds."""
+        async with asyncio.timeout(5):
+            while not holds():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
     async def requests(self, count):
         """The requests, of which there must be this many."""
         async with asyncio.timeout(5):
@@ -45,7 +53,7 @@ async def controlled(*answers, default=None, rig=None):
     engine, served = (rig or Rig()).engine, []
     async with api(*answers, default=default or says(200, {})) as (http, script):
         controller = PolicyController(http, engine, lambda: 1_700_000_000.0, served.append)
-        task = asyncio.create_task(controller.run_status_writes())
+        task = asyncio.gather(controller.run_status_writes(), controller.run_changes())
         try:
             yield Controlled(controller, script, engine, served)
         finally:
@@ -231,6 +239,138 @@ async def test_a_rejected_status_write_is_not_retried(monkeypatch, status):
         await world.requests(1)
 
 
+class Built(Plugin, FilterPlugin):
+    """Counts how often it is built."""
+
+    name = "Built"
+    count = 0
+
+    def __init__(self, args, handle):
+        super().__init__(args, handle)
+        type(self).count += 1
+
+    def filter(self, _state, _pod, _node):
+        return unschedulable("never")
+
+
+class TestStorms:
+    """Policies that change all the time."""
+
+    @pytest.fixture
+    def rig(self, monkeypatch):
+        monkeypatch.setattr(Built, "count", 0)
+        rig = Rig({"Built": Built})
+        rig.node("a")
+        return rig
+
+    def edit(self, number, name="custom"):
+        raw = custom_policy("filter", "Built", generation=number)
+        raw["metadata"] |= {"name": name, "uid": name, "resourceVersion": str(number)}
+        return raw
+
+    async def test_a_thousand_edits_at_once_are_applied_twice_and_written_twice(self, rig, monkeypatch):
+        monkeypatch.setattr(module, "STATUS_SECONDS", 0.05)
+        async with controlled(rig=rig) as world:
+            for number in range(1, 1_001):
+                world.controller.take_event({"type": "MODIFIED", "object": self.edit(number)})
+            await world.becomes(lambda: [p.generation for p in world.active] == [1_000])
+            assert Built.count == 2
+            _, second = await world.requests(2)
+            assert status_in(second)["observedGeneration"] == 1_000
+
+    async def test_between_two_changes_others_have_their_share_of_the_time(self, rig, monkeypatch):
+        monkeypatch.setattr(module, "PAUSE_FACTOR", 1e9)
+        async with controlled(rig=rig) as world:
+            for number in range(1, 10):
+                world.controller.take_event({"type": "ADDED", "object": self.edit(1, f"p{number}")})
+            await asyncio.sleep(0.05)
+            assert [p.name for p in world.active] == ["p1"]
+
+    async def test_every_policy_gets_its_turn_while_another_one_changes_all_the_time(self, rig):
+        async with controlled(rig=rig) as world:
+            for number in range(1, 301):
+                world.controller.take_event({"type": "MODIFIED", "object": self.edit(number)})
+                if number == 100:
+                    world.controller.take_event({"type": "ADDED", "object": self.edit(1, "other")})
+                await asyncio.sleep(0)
+            await world.becomes(lambda: {p.name: p.generation for p in world.active} == {"custom": 300, "other": 1})
+
+    async def test_a_policy_deleted_while_its_change_waits_is_not_applied(self, rig):
+        async with controlled(rig=rig) as world:
+            for number in (1, 2):
+                world.controller.take_event({"type": "MODIFIED", "object": self.edit(number)})
+            world.controller.take_event({"type": "DELETED", "object": self.edit(2)})
+            world.controller.take_event({"type": "ADDED", "object": self.edit(1, "other")})
+            await world.becomes(lambda: [p.name for p in world.active] == ["other"])
+            assert Built.count == 2
+
+    async def test_an_edit_storm_retries_only_the_pods_of_that_policy(self, rig):
+        match = {"podSelector": {"matchLabels": {"x": "1"}}}
+        rig.pod("theirs", labels={"x": "1"}, requests={"cpu": "1000"})
+        rig.pod("other", requests={"cpu": "1000"})
+        async with controlled(rig=rig) as world, deciding(rig):
+            for number in range(1, 101):
+                raw = self.edit(number)
+                raw["spec"]["match"] = match
+                rig.now += 2
+                world.controller.take_event({"type": "MODIFIED", "object": raw})
+                await asyncio.sleep(0)
+            await world.becomes(lambda: [p.generation for p in world.active] == [100])
+            assert rig.engine.queue.get("default/other").attempts == 1
+            assert rig.engine.queue.get("default/theirs").attempts >= 2
+
+    async def test_a_status_is_looked_at_without_encoding_the_policies_that_have_not_changed(self, rig, monkeypatch):
+        built = []
+
+        def counted(policies, applied, *rest):
+            built.append(applied.name)
+            return status_of(policies, applied, *rest)
+
+        monkeypatch.setattr(module, "status_of", counted)
+        async with controlled(rig=rig) as world:
+            for number in range(20):
+                world.controller.apply(
+                    policy(f"p{number:02}", uid=str(number), match={"podSelector": {"matchLabels": {"x": "1"}}})
+                )
+            await world.requests(20)
+            built.clear()
+            world.controller.apply(
+                policy("p05", uid="5", generation=2, match={"podSelector": {"matchLabels": {"x": "2"}}})
+            )
+            await world.requests(21)
+            assert built == ["p05"]
+
+    async def test_failed_writes_of_a_status_are_not_repeated_for_each_edit(self, rig):
+        async with controlled(rig=rig, default=says(500)) as world:
+            for number in range(1, 101):
+                world.controller.apply(self.edit(number))
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.1)
+            assert len(world.script.requests) <= 2
+
+    async def test_a_status_that_is_no_json_does_not_stop_those_of_others(self):
+        async with controlled() as world:
+            last = {"generation": 1, "spec": {"n": 1 << 70}}
+            world.controller.apply(policy("a", strategy="Guess", status={"lastAccepted": last}))
+            world.controller.apply(policy("b", uid="b"))
+            (request,) = await world.requests(1)
+            assert request.path.endswith("/b/status")
+
+
+async def test_listed_policies_that_have_not_changed_are_not_looked_at_again(monkeypatch):
+    monkeypatch.setattr(Built, "count", 0)
+    raw = custom_policy("filter", "Built") | {"status": {}}
+    raw["metadata"]["resourceVersion"] = "7"
+    async with controlled(default=listed(raw), rig=Rig({"Built": Built})) as world:
+        asked = []
+        monkeypatch.setattr(
+            world.controller, "apply", lambda raw, apply=world.controller.apply: asked.append(1) or apply(raw)
+        )
+        for _ in range(3):
+            await world.controller.relist()
+        assert (asked, Built.count) == ([1], 1)
+
+
 def listed(*items):
     return says(200, {"metadata": {}, "items": list(items)})
 
@@ -290,7 +430,7 @@ class TestRelisting:
 
             world.script.answers.append(slow)
             await world.controller.relist()
-            assert [p.name for p in world.active] == ["b"]
+            await world.becomes(lambda: [p.name for p in world.active] == ["b"])
 
     async def test_a_policy_recreated_during_the_list_stays(self):
         async with controlled() as world:
@@ -304,7 +444,7 @@ class TestRelisting:
 
             world.script.answers.append(slow)
             await world.controller.relist()
-            assert [p.spec.precedence for p in world.active] == [2]
+            await world.becomes(lambda: [p.spec.precedence for p in world.active] == [2])
 
     async def test_a_late_deletion_does_not_remove_the_recreated_policy(self):
         async with controlled() as world:

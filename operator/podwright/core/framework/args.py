@@ -5,8 +5,8 @@ A field `min_candidates` is `minCandidates` in YAML, unless its metadata gives a
 `validation.describe` builds:
 
 * `description`: text for people;
-* `schema`: JSON schema keywords, which `decode` enforces and `json_schema_of` repeats: those of `_CHECKS`, `items` and
-  `additionalProperties` with the same for each item, and lists of type set or map;
+* `schema`: JSON schema keywords, which `decode` enforces and `json_schema_of` repeats: those of `_CHECKS`, `items`,
+  `properties` and `additionalProperties` with the same for each item, and lists of type set or map;
 * `rules`: rules on the field's value. Rules on a whole dataclass are its class variable `RULES`;
 * `keys`: the keys that a mapping may have, for the schema.
 
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar, Union
 
 from podwright.core.framework.profile import ProfileError
-from podwright.core.framework.validation import Problem, cel_schema, child_path
+from podwright.core.framework.validation import Problem, Rule, cel_schema, child_path
 
 T = TypeVar("T")
 
@@ -89,8 +89,10 @@ def decode(cls: type[T], raw: object, where: str) -> T:
 
 def encode(value: Any) -> Any:
     """The reverse of `decode`: a mapping with camelCase keys, without the fields that are None."""
+    if type(value) in _PLAIN:
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs = ((key_of(f), getattr(value, f.name)) for f in dataclasses.fields(value))
+        pairs = ((field.key, getattr(value, field.name)) for field in _fields_of(type(value)))
         return {key: encode(item) for key, item in pairs if item is not None}
     if isinstance(value, Mapping):
         return {key: encode(item) for key, item in value.items()}
@@ -139,24 +141,22 @@ def _dataclass(cls: type[Any], raw: object, where: str, problems: list[Problem])
     if not isinstance(raw, Mapping):
         problems.append((where, f"expected an object, got {_kind(raw)}"))
         return None
-    fields = {key_of(field): field for field in dataclasses.fields(cls) if field.init}
+    fields = [field for field in _fields_of(cls) if field.init]
     before = len(problems)
-    for key in raw:
-        if key not in fields:
-            known = f"; there are {', '.join(fields)}" if fields else ""
-            problems.append((child_path(where, str(key)), f"unknown field{known}"))
-    hints = _hints(cls)
+    unknown = raw.keys() - {field.key for field in fields}
+    if unknown:
+        known = f"; there are {', '.join(field.key for field in fields)}" if fields else ""
+        problems += [(child_path(where, str(key)), f"unknown field{known}") for key in raw if key in unknown]
     values: dict[str, Any] = {}
-    for key, field in fields.items():
-        path = child_path(where, key)
-        given = raw.get(key)
+    for field in fields:
+        given = raw.get(field.key)
         if given is not None:
-            count = len(problems)
-            values[field.name] = _value(hints[field.name], given, path, problems)
-            if len(problems) == count:
-                _check(field.metadata.get("schema", {}), values[field.name], path, problems)
-        elif _default(field) is dataclasses.MISSING:
-            problems.append((path, "a value is required"))
+            path, count = child_path(where, field.key), len(problems)
+            values[field.name] = _value(field.kind, given, path, problems)
+            if field.schema and len(problems) == count:
+                _check(field.schema, values[field.name], path, problems)
+        elif field.required:
+            problems.append((child_path(where, field.key), "a value is required"))
     if len(problems) > before:
         return None
     try:
@@ -203,12 +203,18 @@ def _scalar(kind: Any, raw: object, where: str, problems: list[Problem]) -> Any:
 
 
 def _check(schema: Mapping[str, Any], value: Any, where: str, problems: list[Problem]) -> None:
+    """Checks a value against schema keywords. Keywords that are for another type than that of the value do not apply."""
     for keyword, bound in schema.items():
-        test = _CHECKS.get(keyword)
-        problem = test(value, bound) if test else None
-        if problem:
+        if keyword not in _CHECKS:
+            continue
+        applies, test = _CHECKS[keyword]
+        if isinstance(value, applies) and (problem := test(value, bound)):
             problems.append((where, problem))
-    if "items" in schema:
+            return  # what is too large is not looked at any further
+    for key, inner in schema.get("properties", {}).items() if isinstance(value, Mapping) else ():
+        if value.get(key) is not None:
+            _check(inner, value[key], child_path(where, key), problems)
+    if "items" in schema and isinstance(value, list | tuple):
         for i, item in enumerate(value):
             _check(schema["items"], item, f"{where}[{i}]", problems)
     if "additionalProperties" in schema:
@@ -223,21 +229,30 @@ def _check(schema: Mapping[str, Any], value: Any, where: str, problems: list[Pro
 
 def _repeated(items: Sequence[Any]) -> list[tuple[int, Any]]:
     """(index, item) of each item that an earlier one equals."""
-    return [(i, item) for i, item in enumerate(items) if item in items[:i]]
+    seen: set[Any] = set()
+    found: list[tuple[int, Any]] = []
+    for i, item in enumerate(items):
+        if item in seen:
+            found.append((i, item))
+        seen.add(item)
+    return found
 
 
-_CHECKS: Final[Mapping[str, Callable[[Any, Any], str | None]]] = {
-    "minimum": lambda v, bound: None if v >= bound else f"{v} is less than {bound}",
-    "maximum": lambda v, bound: None if v <= bound else f"{v} is greater than {bound}",
-    "minLength": lambda v, bound: None if len(v) >= bound else _too("short", len(v), bound, "characters"),
-    "maxLength": lambda v, bound: None if len(v) <= bound else _too("long", len(v), bound, "characters"),
-    "minItems": lambda v, bound: None if len(v) >= bound else _too("few", len(v), bound, "entries"),
-    "maxItems": lambda v, bound: None if len(v) <= bound else _too("many", len(v), bound, "entries"),
-    "maxProperties": lambda v, bound: None if len(v) <= bound else _too("many", len(v), bound, "entries"),
-    "pattern": lambda v, bound: (
-        None if re.search(_anchored(bound), v) else f"{_show(v)} does not have the form {bound}"
+_NUMBER, _LIST = (int, float), (list, tuple)
+_CHECKS: Final[Mapping[str, tuple[Any, Callable[[Any, Any], str | None]]]] = {
+    "minimum": (_NUMBER, lambda v, bound: None if v >= bound else f"{v} is less than {bound}"),
+    "maximum": (_NUMBER, lambda v, bound: None if v <= bound else f"{v} is greater than {bound}"),
+    "minLength": (str, lambda v, bound: None if len(v) >= bound else _too("short", len(v), bound, "characters")),
+    "maxLength": (str, lambda v, bound: None if len(v) <= bound else _too("long", len(v), bound, "characters")),
+    "minItems": (_LIST, lambda v, bound: None if len(v) >= bound else _too("few", len(v), bound, "entries")),
+    "maxItems": (_LIST, lambda v, bound: None if len(v) <= bound else _too("many", len(v), bound, "entries")),
+    "maxProperties": (Mapping, lambda v, bound: None if len(v) <= bound else _too("many", len(v), bound, "entries")),
+    "pattern": (
+        str,
+        lambda v, bound: None if re.search(_anchored(bound), v) else f"{_show(v)} does not have the form {bound}",
     ),
 }
+"""By keyword: the types of values to which it applies, and what is wrong with a value, None if nothing."""
 
 
 def _anchored(pattern: str) -> str:
@@ -252,12 +267,17 @@ def _too(what: str, count: int, bound: int, unit: str) -> str:
 
 def _broken_rules(value: Any, where: str) -> Iterator[Problem]:
     """Checks the rules of a dataclass, of its fields and of everything in them."""
-    if dataclasses.is_dataclass(value):
+    if type(value) in _PLAIN:
+        return
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         for rule in getattr(value, "RULES", ()):
             yield from rule.problems(value, where)
-        for field in dataclasses.fields(value):
-            inner, path = getattr(value, field.name), child_path(where, key_of(field))
-            for rule in field.metadata.get("rules", ()):
+        for field in _fields_of(type(value)):
+            inner = getattr(value, field.name)
+            if not field.rules and type(inner) in _PLAIN:
+                continue
+            path = child_path(where, field.key)
+            for rule in field.rules:
                 yield from rule.problems(inner, path)
             yield from _broken_rules(inner, path)
     elif isinstance(value, Mapping):
@@ -308,6 +328,45 @@ def _merged(schema: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # Types
+
+
+_PLAIN: Final = frozenset((str, int, float, bool, type(None)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Field:
+    """What decoding needs to know of a field of a dataclass."""
+
+    name: str
+    key: str
+    kind: Any
+    schema: Mapping[str, Any]
+    rules: Sequence[Rule]
+    required: bool
+    init: bool
+
+
+_known_fields: Final[dict[type[Any], Sequence[_Field]]] = {}
+
+
+def _fields_of(cls: type[Any]) -> Sequence[_Field]:
+    if cls not in _known_fields:
+        _known_fields[cls] = tuple(_read_fields(cls))
+    return _known_fields[cls]
+
+
+def _read_fields(cls: type[Any]) -> Iterator[_Field]:
+    hints = _hints(cls)
+    for field in dataclasses.fields(cls):
+        yield _Field(
+            name=field.name,
+            key=key_of(field),
+            kind=hints[field.name],
+            schema=field.metadata.get("schema", {}),
+            rules=tuple(field.metadata.get("rules", ())),
+            required=field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
+            init=field.init,
+        )
 
 
 def _hints(cls: type[Any]) -> dict[str, Any]:

@@ -67,8 +67,8 @@ class Rule:
 
 
 def key_path(key: str) -> str:
-    """The path from an object to its entry `key`: ".key", or "[key]" if the key is not an identifier."""
-    return f".{key}" if key.isidentifier() else f"[{key:.80}]"
+    """The path from an object to its entry `key`: ".key", or "[key]" if the key is not an identifier. Long keys are cut."""
+    return f".{key:.80}" if key.isidentifier() else f"[{key:.80}]"
 
 
 def child_path(where: str, key: str) -> str:

@@ -13,7 +13,7 @@ Sources of the rules: KEP-4247 (queueing hints) and kube-scheduler's documentati
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from podwright.core.framework.cluster_events import ANY, ClusterEvent
@@ -316,13 +316,17 @@ class SchedulingQueue:
         """Retries every rejected pod: the plugins that rejected them may no longer apply."""
         self.move(EVERYTHING_CHANGED)
 
-    def reconsider_moved(self) -> None:
-        """Retries the pods to which other hints now apply than when they began to wait: another policy decides about them."""
+    def reconsider_moved(self) -> Iterator[None]:
+        """Retries the pods to which other hints now apply than when they began to wait: another policy decides about them.
+
+        An iterator with a step for each pod, between which anything may happen.
+        """
         self._record(EVERYTHING_CHANGED, None, None)
         occurrence = Occurrence(EVERYTHING_CHANGED, None, None)
         for queued in (*self._waiting.values(), *self._gated.values()):
-            if self._hints_of(queued.pod) is not queued.hints:
+            if queued.hints is not None and self._hints_of(queued.pod) is not queued.hints:
                 self._requeue_if_helped(queued, occurrence)
+            yield
 
     def counts(self) -> dict[str, int]:
         """The number of pods by queue, as in `scheduler_pending_pods`."""

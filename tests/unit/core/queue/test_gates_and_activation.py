@@ -107,7 +107,7 @@ def test_only_pods_to_which_other_hints_apply_are_reconsidered(h):
     h.clock.now += 20
     own["moved"], own["gated"] = dict(h.hints), dict(h.hints)
     h.pre_enqueue = lambda _pod: None
-    h.queue.reconsider_moved()
+    assert len(list(h.queue.reconsider_moved())) == 3
     assert {queued.pod.name for queued in h.queue.active()} == {"moved", "gated"}
     h.queue.reject(flying, ["Fit"])
     assert h.counts() == {"active": 2, "backoff": 1, "unschedulable": 1}
