@@ -14,6 +14,7 @@ from podwright.core.state.podindex.domains import ALL_WITH_KEY, DomainCache, Dom
 from podwright.core.state.podindex.matches import MatchCounter, MatchIndex
 from podwright.core.state.podindex.pod_selector import NamespaceLabels, PodSelector, includes_namespace
 from podwright.core.state.podindex.tally import Tally
+from podwright.core.state.podindex.term_rows import GroupRows
 from podwright.core.state.podindex.terms import (
     COMBINE_THRESHOLD,
     CombinedGroups,
@@ -110,6 +111,10 @@ class PodIndex:
 
     def sums_of_groups(self, groups: Groups) -> Iterator[tuple[str, Sums]]:
         """Pairs of a topology key and weights summed over its domains. Together they include the weights of all groups."""
+        if isinstance(groups, GroupRows):
+            for key, weights in groups.weights(self._table):
+                yield key, Sums(weights, self._domains.get(key))
+            return
         if len(groups) >= COMBINE_THRESHOLD:
             small: dict[str, list[TermGroup]] = {}
             for group in groups:

@@ -65,6 +65,18 @@ class SelectorIndex(Generic[T]):
                 yield from buckets.get((scope, key, None), ())
             yield from buckets.get((scope, "", None), ())
 
+    def count_candidates(self, namespace: str, labels: Labels) -> int:
+        """The number of `candidates`."""
+        buckets = self._buckets
+        count = 0
+        for scope in (namespace, None):
+            if scope in self._items_by_namespace:
+                for key, value in labels.items():
+                    count += len(buckets.get((scope, key, value), ()))
+                    count += len(buckets.get((scope, key, None), ()))
+                count += len(buckets.get((scope, "", None), ()))
+        return count
+
     def _choose_keys(self, selector: LabelSelector, namespace: str | None) -> tuple[_BucketKey, ...]:
         """The keys of the buckets for a selector: those of the requirement that the fewest other selectors share."""
         best: tuple[_BucketKey, ...] = ((namespace, "", None),)

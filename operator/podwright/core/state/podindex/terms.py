@@ -1,7 +1,7 @@
 """The affinity terms of placed pods, and which of them match a given pod.
 
 Equal terms that differ at most in weight are one `TermGroup`, which sums their weights per row. Groups are found by the
-labels that their selectors require. Invariant: a group contains exactly the terms of the placed pods, and is dropped with the
+labels that their selectors require, or, where very many may match, all at once (`term_rows`). Invariant: a group contains exactly the terms of the placed pods, and is dropped with the
 last of them.
 """
 
@@ -21,11 +21,14 @@ from podwright.core.objects.selectors import Labels, LabelSelector
 from podwright.core.state.podindex.domains import Int32s, Rows, Sums
 from podwright.core.state.podindex.pod_selector import NamespaceLabels
 from podwright.core.state.podindex.selecting import SelectorIndex
+from podwright.core.state.podindex.term_rows import GroupRows, TermRows
 
 MAX_SUMMED: Final = 512
 """The number of groups whose sums over domains are cached."""
 COMBINE_THRESHOLD: Final = 32
 """If at least this many groups match one pod, those in fewer rows than this are summed together, without caching."""
+MANY_CANDIDATES: Final = 256
+"""If more groups than this may match one pod, all groups are matched and summed as rows."""
 
 
 class Kind(IntEnum):
@@ -49,9 +52,9 @@ class _GroupKey(NamedTuple):
 
 
 class TermGroup:
-    """Equal terms of one kind. `at`: the sum of their weights by slot."""
+    """Equal terms of one kind. `at`: the sum of their weights by slot. `row`: the row in `TermRows`, if there are any."""
 
-    __slots__ = ("affinities", "at", "key", "sums")
+    __slots__ = ("affinities", "at", "key", "row", "sums")
 
     def __init__(self, key: _GroupKey) -> None:
         self.key = key
@@ -59,10 +62,24 @@ class TermGroup:
         self.sums: dict[Hashable, Sums] = {}
         self.affinities = 0
         """The number of distinct affinities of placed pods that have such a term."""
+        self.row = -1
+
+    @property
+    def kind(self) -> Kind:
+        return self.key.kind
 
     @property
     def topology_key(self) -> str:
         return self.key.topology_key
+
+    @property
+    def selector(self) -> LabelSelector:
+        return self.key.selector
+
+    @property
+    def scope(self) -> tuple[frozenset[str], LabelSelector]:
+        """The namespaces by name, and the selector of further ones."""
+        return self.key.namespaces, self.key.namespace_selector
 
     def matches(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
         """Whether the terms match a pod with these labels, in this namespace with these labels."""
@@ -107,7 +124,7 @@ class CombinedGroups:
         return np.array(slots, np.intp), np.array(weights, np.int32)
 
 
-Groups = tuple[TermGroup, ...]
+Groups = tuple[TermGroup, ...] | GroupRows
 
 
 class MatchedTerms(NamedTuple):
@@ -143,6 +160,7 @@ class TermIndex:
         self._by_selector: SelectorIndex[TermGroup] = SelectorIndex()
         self._summed: OrderedDict[TermGroup, None] = OrderedDict()
         self._last: tuple[str, Labels, MatchedTerms] | None = None
+        self._rows: TermRows | None = None
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -154,14 +172,27 @@ class TermIndex:
         last = self._last
         if last is not None and last[1] is pod.labels and last[0] == pod.namespace:
             return last[2]
-        found: tuple[list[TermGroup], ...] = ([], [], [], [])
         namespace_labels = self._namespaces(pod.namespace) or _NO_LABELS
-        for group in self._by_selector.candidates(pod.namespace, pod.labels):
-            if group.matches(pod.namespace, namespace_labels, pod.labels):
-                found[group.key.kind].append(group)
-        matched = MatchedTerms(*map(tuple, found)) if any(found) else NO_TERMS
+        if self._may_match_many(pod):
+            matched = MatchedTerms(*self._as_rows().matching(pod.namespace, namespace_labels, pod.labels))
+        else:
+            found: tuple[list[TermGroup], ...] = ([], [], [], [])
+            for group in self._by_selector.candidates(pod.namespace, pod.labels):
+                if group.matches(pod.namespace, namespace_labels, pod.labels):
+                    found[group.key.kind].append(group)
+            matched = MatchedTerms(*map(tuple, found)) if any(found) else NO_TERMS
         self._last = (pod.namespace, pod.labels, matched)
         return matched
+
+    def _may_match_many(self, pod: PodInfo) -> bool:
+        if len(self._groups) <= MANY_CANDIDATES:
+            return False
+        return self._by_selector.count_candidates(pod.namespace, pod.labels) > MANY_CANDIDATES
+
+    def _as_rows(self) -> TermRows:
+        if self._rows is None:
+            self._rows = TermRows(self._groups.values(), len(Kind))
+        return self._rows
 
     def mark_summed(self, group: TermGroup) -> None:
         """Marks the group's sums as used, and drops those of the least recently used group if there are too many."""
@@ -181,26 +212,34 @@ class TermIndex:
         if placed is None:
             placed = self._affinities[affinity] = self._add_affinity(affinity)
         placed.pods += 1
-        for group, weight in placed.terms:
-            group.add(slot, weight)
+        self._add(placed, slot, 1)
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
         affinity = pod.pod_affinity
         if affinity is NO_POD_AFFINITY:
             return
         placed = self._affinities[affinity]
-        for group, weight in placed.terms:
-            group.add(slot, -weight)
+        self._add(placed, slot, -1)
         placed.pods -= 1
         if not placed.pods:
             del self._affinities[affinity]
             self._remove_affinity(placed)
+
+    def _add(self, placed: _PlacedAffinity, slot: int, pods: int) -> None:
+        for group, weight in placed.terms:
+            group.add(slot, pods * weight)
+        if self._rows is not None:
+            for group, weight in placed.terms:
+                self._rows.add(group, slot, pods * weight)
+            self._drop_unused_rows()
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
         """Does nothing, because terms are by row and independent of the node in it."""
 
     def namespace_set(self, _name: str, _labels: Mapping[str, str]) -> None:
         self._last = None
+        if self._rows is not None:
+            self._rows.namespaces_changed()
 
     def _add_affinity(self, affinity: PodAffinity) -> _PlacedAffinity:
         terms: dict[TermGroup, int] = {}
@@ -220,6 +259,8 @@ class TermIndex:
             group = self._groups[key] = TermGroup(key)
             single = len(term.namespaces) == 1 and term.namespace_selector.nothing
             self._by_selector.add(group, term.selector, next(iter(term.namespaces)) if single else None)
+            if self._rows is not None:
+                self._rows.append(group)
             self._last = None
         return group
 
@@ -230,7 +271,15 @@ class TermIndex:
                 del self._groups[group.key]
                 self._by_selector.remove(group)
                 self._summed.pop(group, None)
+                if self._rows is not None:
+                    self._rows.remove(group)
                 self._last = None
+        self._drop_unused_rows()
+
+    def _drop_unused_rows(self) -> None:
+        if self._rows is not None and (len(self._groups) <= MANY_CANDIDATES or self._rows.stale):
+            self._rows = None
+            self._last = None
 
 
 def terms_of(affinity: PodAffinity) -> Iterator[tuple[Kind, PodAffinityTerm]]:

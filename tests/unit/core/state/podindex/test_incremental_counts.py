@@ -18,7 +18,7 @@ from podwright.core.plugins.affinity.inter_pod_affinity import InterPodAffinity
 from podwright.core.plugins.spread import filtering as spread_filtering
 from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
 from podwright.core.state.cache import Cache
-from podwright.core.state.podindex import matches, pod_columns, terms
+from podwright.core.state.podindex import matches, pod_columns, term_rows, terms
 from podwright.core.state.podindex import pod_index as index
 from support.objects.builders import make_namespace, make_node, make_pod, make_taint
 from support.plugins.kit import build, pending
@@ -150,6 +150,7 @@ class Counts(RuleBasedStateMachine):
     counters_per_pod = 16
     few_classes = 128
     unused = 4096
+    candidates = 256
 
     def __init__(self):
         super().__init__()
@@ -164,6 +165,8 @@ class Counts(RuleBasedStateMachine):
         patch.setattr(matches, "FEW_CLASSES", self.few_classes)
         patch.setattr(matches, "UNUSED_CHANGES", self.unused)
         patch.setattr(pod_columns, "UNUSED_CHANGES", self.unused)
+        patch.setattr(term_rows, "UNUSED_CHANGES", self.unused)
+        patch.setattr(terms, "MANY_CANDIDATES", self.candidates)
         self.cache = Cache()
         self.spread = build(PodTopologySpread, self.cache)
         self.affinity = build(InterPodAffinity, self.cache, {"hardPodAffinityWeight": 3})
@@ -283,6 +286,7 @@ class CountsWithLowLimits(Counts):
     counters_per_pod = 1
     few_classes = 0
     unused = 3
+    candidates = 0
 
 
 TestCounts = Counts.TestCase

@@ -1,0 +1,85 @@
+"""SelectorRows: many selectors as rows, so that all of them are evaluated for one set of labels at once.
+
+A row counts the requirements that a pod without labels does not meet. Each label of a pod then changes the counts of the rows that name
+it: by -1 where it meets a requirement, by 1 where it breaks one. The rows with a count of 0 match. Invariant: `matching` equals
+`LabelSelector.matches` of each row. The opposite, one selector and many sets of labels, is `LabelRows`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.objects.selectors import Labels, LabelSelector
+
+Rows = NDArray[np.intp]
+Int32s = NDArray[np.int32]
+
+_NEVER: Final = 1 << 30
+
+
+class _Changes:
+    """The rows that one label changes, and by how much."""
+
+    __slots__ = ("_arrays", "_by", "_rows")
+
+    def __init__(self) -> None:
+        self._rows = array("i")
+        self._by = array("b")
+        self._arrays: tuple[Int32s, Int32s] | None = None
+
+    def append(self, row: int, by: int) -> None:
+        self._rows.append(row)
+        self._by.append(by)
+        self._arrays = None
+
+    def apply(self, unmet: Int32s) -> None:
+        if self._arrays is None:
+            self._arrays = np.array(self._rows, np.int32), np.array(self._by, np.int32)
+        rows, by = self._arrays
+        np.add.at(unmet, rows, by)
+
+
+class SelectorRows:
+    """See the module. Rows are only appended; a removed row never matches."""
+
+    __slots__ = ("_by_key", "_by_pair", "_unmet")
+
+    def __init__(self) -> None:
+        self._unmet = array("i")
+        self._by_key: dict[str, _Changes] = {}
+        self._by_pair: dict[tuple[str, str], _Changes] = {}
+
+    def __len__(self) -> int:
+        """The number of rows, including removed ones."""
+        return len(self._unmet)
+
+    def append(self, selector: LabelSelector) -> int:
+        """Adds a row and returns its number."""
+        row, unmet = len(self._unmet), _NEVER if selector.nothing else 0
+        for requirement in selector.requirements:
+            key, operator = requirement.key, requirement.operator
+            by = 1 if operator in ("NotIn", "DoesNotExist") else -1
+            unmet += by < 0
+            if operator in ("In", "NotIn"):
+                for value in requirement.values:
+                    self._by_pair.setdefault((key, value), _Changes()).append(row, by)
+            else:
+                self._by_key.setdefault(key, _Changes()).append(row, by)
+        self._unmet.append(unmet)
+        return row
+
+    def remove(self, row: int) -> None:
+        self._unmet[row] = _NEVER
+
+    def matching(self, labels: Labels) -> Rows:
+        """The rows whose selectors match these labels, in ascending order."""
+        unmet = np.array(self._unmet, np.int32)
+        for pair in labels.items():
+            for changes in (self._by_key.get(pair[0]), self._by_pair.get(pair)):
+                if changes is not None:
+                    changes.apply(unmet)
+        return np.flatnonzero(unmet == 0)
