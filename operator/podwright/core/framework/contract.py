@@ -27,6 +27,7 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import SKIP, Code, Status
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 
 T = TypeVar("T")
@@ -69,8 +70,8 @@ def raised(plugin: ExtensionPoint, point: str, error: BaseException) -> PluginEr
 
 
 def _report(plugin: ExtensionPoint, point: str, error: BaseException) -> None:
-    """Failures of the API server are not the plugin's, so they are not reported."""
-    if plugin.report_exception is not None and not isinstance(error, ClusterError):
+    """Failures of the API server and invalid objects are not the plugin's fault, so they are not reported."""
+    if plugin.report_exception is not None and not isinstance(error, ClusterError | InvalidObjectError):
         plugin.report_exception(plugin.name, point, error)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.errors import InvalidObjectError, shortened
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.selectors import (
     NOTHING,
@@ -235,7 +235,7 @@ def parse_spread_constraints(raw: object, where: str) -> SpreadConstraints:
         entry = as_mapping(item, f"{where}[{i}]")
         action = entry.get("whenUnsatisfiable")
         if action not in ("DoNotSchedule", "ScheduleAnyway"):
-            raise InvalidObjectError(f"{where}[{i}].whenUnsatisfiable", f"{action!r} is not a valid action")
+            raise InvalidObjectError(f"{where}[{i}].whenUnsatisfiable", f"{shortened(action)} is not a valid action")
         key = entry.get("topologyKey")
         if not isinstance(key, str) or not key:
             raise InvalidObjectError(f"{where}[{i}].topologyKey", "a topology key is required")
@@ -259,7 +259,7 @@ def parse_spread_constraints(raw: object, where: str) -> SpreadConstraints:
 def _policy(entry: Mapping[str, Any], name: str, default: str, where: str) -> bool:
     value = entry.get(name) or default
     if value not in ("Honor", "Ignore"):
-        raise InvalidObjectError(f"{where}.{name}", f"{value!r} is neither Honor nor Ignore")
+        raise InvalidObjectError(f"{where}.{name}", f"{shortened(value)} is neither Honor nor Ignore")
     return bool(value == "Honor")
 
 

@@ -76,12 +76,12 @@ def kind_of(source: Mapping[str, Any]) -> InTreeKind | None:
 
 def inline_handle(volume: Mapping[str, Any], kind: InTreeKind) -> str:
     """The CSI volume handle of an inline volume of a pod. Raises MigrationError."""
-    return _handle(volume[kind.source], kind, {})
+    return _handle(mapping_at(volume, kind.source), kind, {})
 
 
 def volume_handle(volume: PersistentVolume, kind: InTreeKind) -> str:
     """The CSI volume handle of an in-tree PersistentVolume. Raises MigrationError."""
-    return _handle(volume.raw["spec"][kind.source], kind, volume.labels)
+    return _handle(mapping_at(volume.raw, "spec", kind.source), kind, volume.labels)
 
 
 def translated_affinity(volume: PersistentVolume, kind: InTreeKind) -> VolumeAffinity | None:
@@ -90,7 +90,7 @@ def translated_affinity(volume: PersistentVolume, kind: InTreeKind) -> VolumeAff
     if not kind.topology_key:
         return volume.affinity
     required = mapping_at(volume.raw, "spec", "nodeAffinity", "required")
-    terms = [dict(term) for term in required.get("nodeSelectorTerms") or ()]
+    terms = [dict(term) for term in required.get("nodeSelectorTerms") or () if _well_formed(term)]
     zone, region = _topology_labels(terms, volume.labels)
     if _has_values(terms, zone):
         terms = _renamed(terms, zone, kind.topology_key)
@@ -146,6 +146,14 @@ def _disk_path(name: str, labels: Labels) -> str:
     if len(regions) != 1:
         raise MigrationError(f"failed to get region from zones: {label} is in more than one region")
     return f"projects/{_UNKNOWN}/regions/{regions.pop()}/disks/{name}"
+
+
+def _well_formed(term: object) -> bool:
+    """Whether the expressions of a node selector term have a key. Other terms match nothing."""
+    expressions = term.get("matchExpressions") or () if isinstance(term, Mapping) else None
+    if not isinstance(expressions, list | tuple):
+        return False
+    return all(isinstance(e, Mapping) and isinstance(e.get("key"), str) for e in expressions)
 
 
 def _topology_labels(terms: list[dict[str, Any]], labels: Labels) -> tuple[str, str]:

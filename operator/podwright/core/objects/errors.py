@@ -23,3 +23,13 @@ class InvalidObjectError(ValueError):
     def __str__(self) -> str:
         owner = f"{self.kind} {self.name}: " if self.kind else ""
         return f"{owner}{self.where}: {self.problem}"
+
+
+def shortened(value: object, length: int = 80) -> str:
+    """`repr` of a value from an object, cut to `length` characters. Python cannot write numbers of thousands of digits."""
+    if isinstance(value, int) and value.bit_length() > 4 * length:
+        return f"a number of {value.bit_length()} bits"
+    try:
+        return repr(value)[:length]
+    except ValueError:  # such a number inside a list or an object
+        return f"a {type(value).__name__}"

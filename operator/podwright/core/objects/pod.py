@@ -24,7 +24,7 @@ from podwright.core.objects.affinity import (
     spread_constraints_of,
 )
 from podwright.core.objects.declared_features import required_features
-from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.errors import InvalidObjectError, shortened
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.pod_group import group_of
 from podwright.core.objects.requests import follows_spec, limits_of, requests_of
@@ -329,8 +329,8 @@ def parse_time(value: object, where: str) -> float | None:
         raise InvalidObjectError(where, "expected a time")
     try:
         return _seconds(value)
-    except ValueError as error:
-        raise InvalidObjectError(where, f"{value!r:.40} is not a time") from error
+    except (ValueError, OverflowError) as error:
+        raise InvalidObjectError(where, f"{shortened(value, 40)} is not a time") from error
 
 
 @lru_cache(maxsize=16)  # small: pods of one burst share few times, and larger caches pin the memory pages of a burst
@@ -363,14 +363,22 @@ def _host_ports(
     sidecars = [c for c in init_containers if c.get("restartPolicy") == "Always"]
     ports: dict[HostPort, None] = {}
     for container in (*sidecars, *containers):
-        for item in as_list(container.get("ports"), "spec.containers.ports"):
-            port = as_mapping(item, "spec.containers.ports")
-            number = port.get("hostPort") or 0
-            if type(number) is not int or not 0 <= number < 65536:
-                raise InvalidObjectError("spec.containers.ports.hostPort", f"{number!r:.40} is not a port")
-            if number > 0:
-                ports[HostPort(port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", number)] = None  # noqa: S104 -- the wildcard by name
+        if own := container.get("ports"):
+            ports.update(dict.fromkeys(parse_host_ports(own, "spec.containers.ports")))
     return tuple(ports)
+
+
+def parse_host_ports(raw: object, where: str) -> Sequence[HostPort]:
+    """The host ports of a container's `ports`. Raises InvalidObjectError."""
+    ports = []
+    for item in as_list(raw, where):
+        port = as_mapping(item, where)
+        number = port.get("hostPort") or 0
+        if type(number) is not int or not 0 <= number < 65536:
+            raise InvalidObjectError(f"{where}.hostPort", f"{shortened(number, 40)} is not a port")
+        if number > 0:
+            ports.append(HostPort(str(port.get("hostIP") or "0.0.0.0"), str(port.get("protocol") or "TCP"), number))  # noqa: S104 -- the wildcard by name
+    return ports
 
 
 def _pod_images(
@@ -389,8 +397,15 @@ def _volumes(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     raw = spec.get("volumes")
     if not raw:
         return ()
-    volumes = [as_mapping(v, f"spec.volumes[{i}]") for i, v in enumerate(as_list(raw, "spec.volumes"))]
-    return tuple(v for v in volumes if any(kind in v for kind in _VOLUME_KINDS))
+    volumes = []
+    for i, item in enumerate(as_list(raw, "spec.volumes")):
+        volume = as_mapping(item, f"spec.volumes[{i}]")
+        kinds = [kind for kind in _VOLUME_KINDS if kind in volume]
+        for kind in kinds:
+            as_mapping(volume[kind], f"spec.volumes[{i}].{kind}")
+        if kinds:
+            volumes.append(volume)
+    return tuple(volumes)
 
 
 def _preempted(status: Mapping[str, Any]) -> bool:

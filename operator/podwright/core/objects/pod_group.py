@@ -117,7 +117,7 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         namespace=namespace,
         name=name,
         uid=str(metadata.get("uid") or ""),
-        generation=int(metadata.get("generation") or 0),
+        generation=generation if isinstance(generation := metadata.get("generation"), int) else 0,
         gang=gang,
         min_count=min_count,
         min_resources=resource_list(spec.get("minResources"), "spec.minResources"),

@@ -10,22 +10,25 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.errors import InvalidObjectError, shortened
+from podwright.core.objects.integers import int64_of
 
 NANO: Final = 10**9
 MAX_INT64: Final = 2**63 - 1
 
-_GRAMMAR: Final = re.compile(r"^([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([eE][+-]?[0-9]+)|([a-zA-Z]{0,2}))$", re.ASCII)
+_GRAMMAR: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([eE][+-]?[0-9]+)|([a-zA-Z]{0,2}))", re.ASCII)
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_MAX_DIGITS: Final = 64
-_MAX_EXPONENT: Final = 64
+_CACHED_LENGTH: Final = 64
+_SIGNIFICANT: Final = 100
+"""Further digits only decide whether to round up."""
+_HUGE: Final = 60
+"""10 to this power exceeds every quantity, in nano-units. The inverse, times the greatest suffix, is less than one nano-unit."""
 
 
-@lru_cache(maxsize=65536)
 def _nanos(text: str) -> int | None:
-    found = _GRAMMAR.match(text)
-    if found is None or len(text) > _MAX_DIGITS:
+    found = _GRAMMAR.fullmatch(text)
+    if found is None:
         return None
     sign, whole, fraction, exponent, suffix = found.groups()
     fraction = fraction or ""
@@ -34,32 +37,53 @@ def _nanos(text: str) -> int | None:
     power = 0
     factor = 1
     if exponent:
-        power = int(exponent[1:])
-        if abs(power) > _MAX_EXPONENT:
+        parsed = int64_of(exponent[1:])
+        if parsed is None:
             return None
+        power = parsed
     elif suffix in _BINARY:
         factor = 1 << _BINARY[suffix]
     elif suffix in _DECIMAL:
         power = _DECIMAL[suffix]
     else:
         return None
-    digits = int(whole + fraction or "0") * factor
-    scale = power + 9 - len(fraction)
-    ten: int = 10 ** abs(scale)
-    nanos = digits * ten if scale >= 0 else -(-digits // ten)
-    nanos = min(nanos, MAX_INT64 * NANO)
+    nanos = _scaled((whole + fraction).lstrip("0"), power + 9 - len(fraction), factor)
     return -nanos if sign == "-" else nanos
 
 
+def _scaled(digits: str, scale: int, factor: int) -> int:
+    """Digits · factor · 10^scale, rounded up and capped. The cost does not depend on the scale."""
+    if not digits:
+        return 0
+    if len(digits) + scale > _HUGE:
+        return MAX_INT64 * NANO
+    if len(digits) + scale < -_HUGE:
+        return 1
+    number = int(digits[:_SIGNIFICANT])
+    if len(digits) > _SIGNIFICANT:
+        scale += len(digits) - _SIGNIFICANT
+        number += digits[_SIGNIFICANT:].strip("0") != ""
+    ten: int = 10 ** abs(scale)
+    nanos = number * factor * ten if scale >= 0 else -(-number * factor // ten)
+    return min(nanos, MAX_INT64 * NANO)
+
+
+_cached_nanos: Final = lru_cache(maxsize=65536)(_nanos)
+
+
 def parse_quantity(value: object, where: str) -> int:
-    """The quantity in nano-units. `where` is the field's path in the error.
+    """The quantity in nano-units. `where` is the field's path in the error. Amounts that are too large are capped, as in kube-scheduler.
 
     Raises InvalidObjectError if `value` is neither a quantity string nor a number.
     """
-    text = value if isinstance(value, str) else str(value) if type(value) in (int, float) else None
-    nanos = _nanos(text) if text is not None else None
+    if type(value) is int:
+        return max(-MAX_INT64, min(value, MAX_INT64)) * NANO
+    text = value if isinstance(value, str) else str(value) if type(value) is float else None
+    nanos = None
+    if text is not None:
+        nanos = _cached_nanos(text) if len(text) <= _CACHED_LENGTH else _nanos(text)
     if nanos is None:
-        raise InvalidObjectError(where, f"{value!r:.80} is not a quantity")
+        raise InvalidObjectError(where, f"{shortened(value)} is not a quantity")
     return nanos
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.errors import InvalidObjectError, shortened
 from podwright.core.objects.quantity import parse_quantity, round_up, round_up_milli
 from podwright.core.objects.selectors import as_mapping
 
@@ -119,7 +119,7 @@ def parse_amounts(raw: object, where: str) -> dict[str, int]:
     for name, value in as_mapping(raw, where).items():
         nanos = parse_quantity(value, f"{where}[{name}]")
         if nanos < 0:
-            raise InvalidObjectError(f"{where}[{name}]", f"{value!r:.80} is negative")
+            raise InvalidObjectError(f"{where}[{name}]", f"{shortened(value)} is negative")
         amounts[str(name)] = nanos
     return amounts
 

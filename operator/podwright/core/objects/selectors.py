@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.errors import InvalidObjectError, shortened
+from podwright.core.objects.integers import int64_of
 
 Labels = Mapping[str, str]
 
 _LABEL_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 _NODE_OPERATORS: Final = _LABEL_OPERATORS | {"Gt", "Lt"}
-_INT64_DIGITS: Final = 19
 
 
 def as_mapping(raw: object, where: str) -> Mapping[str, Any]:
@@ -169,7 +169,7 @@ def parse_node_selector_term(raw: object, where: str, *, allow_invalid_bounds: b
     for i, field in enumerate(fields):
         if field.key != "metadata.name":
             raise InvalidObjectError(
-                f"{where}.matchFields[{i}].key", f"{field.key!r} is not a valid field selector key"
+                f"{where}.matchFields[{i}].key", f"{shortened(field.key)} is not a valid field selector key"
             )
     return NodeSelectorTerm(expressions, fields)
 
@@ -181,8 +181,8 @@ def _requirement(
     key, operator = item.get("key"), item.get("operator")
     if not isinstance(key, str) or not key:
         raise InvalidObjectError(f"{where}.key", "a key is required")
-    if operator not in operators:
-        raise InvalidObjectError(f"{where}.operator", f"{operator!r} is not a valid operator")
+    if not isinstance(operator, str) or operator not in operators:
+        raise InvalidObjectError(f"{where}.operator", f"{shortened(operator)} is not a valid operator")
     values = as_list(item.get("values"), f"{where}.values")
     if not all(isinstance(value, str) for value in values):
         raise InvalidObjectError(f"{where}.values", "values must be strings")
@@ -195,18 +195,4 @@ def _requirement(
         bound = int64_of(values[0]) if len(values) == 1 else None
         if bound is None and not (allow_invalid_bounds and len(values) == 1):
             raise InvalidObjectError(f"{where}.values", f"operator {operator} takes exactly one integer")
-    return Requirement(key, str(operator), frozenset(values), bound)
-
-
-def int64_of(text: str) -> int | None:
-    """The number that Go's `strconv.ParseInt` reads; None if the text is not a whole number or does not fit into 64 bits."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits.isascii() or not digits.isdigit():
-        return None
-    digits = digits.lstrip("0")
-    if len(digits) > _INT64_DIGITS:
-        return None
-    number = int(digits or "0")
-    if text[0] == "-":
-        number = -number
-    return number if -(2**63) <= number < 2**63 else None
+    return Requirement(key, operator, frozenset(values), bound)

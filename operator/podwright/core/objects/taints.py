@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.selectors import as_list, as_mapping, int64_of
+from podwright.core.objects.errors import InvalidObjectError, shortened
+from podwright.core.objects.integers import decimal_of
+from podwright.core.objects.selectors import as_list, as_mapping
 
 NO_SCHEDULE: Final = "NoSchedule"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
@@ -17,8 +17,6 @@ NO_EXECUTE: Final = "NoExecute"
 _EFFECTS: Final = frozenset({NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE})
 _OPERATORS: Final = frozenset({"", "Equal", "Exists", "Lt", "Gt"})
 _FEW_TOLERATIONS: Final = 8
-_LONGEST_INT64: Final = 20
-_CANONICAL: Final = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +108,18 @@ class Tolerations:
         return any(item.tolerates(taint, compare=compare) for item in self.items)
 
 
-def decimal_of(text: str) -> int | None:
-    """The 64-bit number in canonical form, such as `-12`; None for any other text, as in kube-scheduler's comparisons."""
-    return int64_of(text) if len(text) <= _LONGEST_INT64 and _CANONICAL.fullmatch(text) else None
-
-
 def parse_taints(raw: object, where: str) -> tuple[Taint, ...]:
     """A node's spec.taints. Raises InvalidObjectError naming the field."""
-    taints = []
-    for index, item in enumerate(as_list(raw, where)):
-        taint = as_mapping(item, f"{where}[{index}]")
-        effect = taint.get("effect")
-        if effect not in _EFFECTS:
-            raise InvalidObjectError(f"{where}[{index}].effect", f"{effect!r} is not a taint effect")
-        taints.append(Taint(str(taint.get("key", "")), str(taint.get("value") or ""), str(effect)))
-    return tuple(taints)
+    return tuple(parse_taint(item, f"{where}[{index}]") for index, item in enumerate(as_list(raw, where)))
+
+
+def parse_taint(raw: object, where: str) -> Taint:
+    """A v1.Taint. Raises InvalidObjectError naming the field."""
+    taint = as_mapping(raw, where)
+    effect = taint.get("effect")
+    if not isinstance(effect, str) or effect not in _EFFECTS:
+        raise InvalidObjectError(f"{where}.effect", f"{shortened(effect)} is not a taint effect")
+    return Taint(str(taint.get("key", "")), str(taint.get("value") or ""), effect)
 
 
 def parse_tolerations(raw: object, where: str) -> Tolerations:
@@ -134,10 +129,10 @@ def parse_tolerations(raw: object, where: str) -> Tolerations:
         toleration = as_mapping(item, f"{where}[{index}]")
         operator = toleration.get("operator") or ""
         effect = toleration.get("effect") or ""
-        if operator not in _OPERATORS:
-            raise InvalidObjectError(f"{where}[{index}].operator", f"{operator!r} is not a valid operator")
-        if effect and effect not in _EFFECTS:
-            raise InvalidObjectError(f"{where}[{index}].effect", f"{effect!r} is not a taint effect")
+        if not isinstance(operator, str) or operator not in _OPERATORS:
+            raise InvalidObjectError(f"{where}[{index}].operator", f"{shortened(operator)} is not a valid operator")
+        if not isinstance(effect, str) or (effect and effect not in _EFFECTS):
+            raise InvalidObjectError(f"{where}[{index}].effect", f"{shortened(effect)} is not a taint effect")
         tolerations.append(
             Toleration(str(toleration.get("key") or ""), operator, str(toleration.get("value") or ""), effect)
         )

@@ -348,12 +348,13 @@ def _affinity_terms(required: object) -> Iterator[tuple[Requirement, ...]]:
             parsed = parse_node_selector_term({"matchExpressions": term.get("matchExpressions")}, where)
         except InvalidObjectError:
             continue
-        if all(_is_field_requirement(field) for field in fields):
+        if all(_is_field_requirement(field) for field in as_list(fields, f"{where}.matchFields")):
             yield parsed.expressions
 
 
-def _is_field_requirement(field: Mapping[str, Any]) -> bool:
-    return field.get("operator") in ("In", "NotIn") and len(field.get("values") or ()) == 1
+def _is_field_requirement(raw: object) -> bool:
+    field = as_mapping(raw, "matchFields")
+    return field.get("operator") in ("In", "NotIn") and len(as_list(field.get("values"), "matchFields.values")) == 1
 
 
 def _topology_terms(terms: object) -> Iterator[tuple[Requirement, ...]]:

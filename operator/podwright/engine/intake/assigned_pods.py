@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.readable import parse_assigned_pod
 from podwright.engine.active_policies import ActivePolicies
 from podwright.engine.intake.object_changes import (
     ASSIGNED_POD_DELETE,
@@ -60,10 +61,13 @@ class AssignedPods(Stream):
 
     def put(self, raw: Raw) -> None:
         try:
-            pod = parse_pod(raw)
-            if self._cache.placement(pod.uid) is None or self._cache.is_assumed(pod.uid):
-                self._other_instances.bound(pod, raw)
+            pod, problems = parse_assigned_pod(raw)
+            new = self._cache.placement(pod.uid) is None or self._cache.is_assumed(pod.uid)
             self.take(pod)
+            if new:
+                self._other_instances.bound(pod, raw)
+            for problem in problems:
+                self._invalid_objects.report("Pod", name_of(raw), problem)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._invalid_objects.report("Pod", name_of(raw), error)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from podwright.core.objects.node import parse_node
+from podwright.core.objects.readable import parse_known_node
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.engine.intake.object_changes import NODE_DELETE, UNSCHEDULED_POD_ADD, node_event, same_node
 from podwright.engine.intake.stream import Raw, Stream, name_of
@@ -26,7 +26,9 @@ class Nodes(Stream):
     def put(self, raw: Raw) -> None:
         started = self._metrics.start()
         try:
-            node = parse_node(raw)
+            node, problems = parse_known_node(raw)
+            for problem in problems:
+                self._invalid_objects.report("Node", name_of(raw), problem)
             known = self._cache.present(node.name)
             before = None if known is None else known.node
             if before is not None and same_node(before, node):

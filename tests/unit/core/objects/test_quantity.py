@@ -28,6 +28,18 @@ SUFFIXES |= {"G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "e3
         pytest.param("+2", 2 * NANO, id="an explicit plus"),
         pytest.param("0.0000000001", 1, id="finer than nano is rounded up"),
         pytest.param("99E", MAX_INT64 * NANO, id="too large is capped"),
+        pytest.param("1" * 5000, MAX_INT64 * NANO, id="more digits than Python converts"),
+        pytest.param("0" * 5000 + "2", 2 * NANO, id="thousands of leading zeros"),
+        pytest.param("0.5" + "0" * 5000, 500_000_000, id="thousands of trailing zeros"),
+        pytest.param("1." + "0" * 5000 + "1", NANO + 1, id="a digit in the 5000th place rounds up"),
+        pytest.param("1" * 5000 + "e-4999", -(-10 * NANO // 9), id="thousands of digits times a small power"),
+        pytest.param("1e308", MAX_INT64 * NANO, id="a huge power"),
+        pytest.param("1e-308", 1, id="a tiny power is rounded up"),
+        pytest.param("1e9223372036854775807", MAX_INT64 * NANO, id="the greatest power"),
+        pytest.param("-1e999", -MAX_INT64 * NANO, id="a huge negative amount is capped"),
+        pytest.param("0e999", 0, id="zero times a huge power"),
+        pytest.param(10**5000, MAX_INT64 * NANO, id="a JSON number of thousands of digits"),
+        pytest.param(1e308, MAX_INT64 * NANO, id="a huge JSON fraction"),
         pytest.param(3, 3 * NANO, id="a JSON number"),
         pytest.param(0.25, 250_000_000, id="a JSON fraction"),
     ],
@@ -37,7 +49,26 @@ def test_quantities_are_parsed_exactly(text, nanos):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "1x", "1 Gi", "--1", ".", "1e", "1.2.3", "1Mi2", "e3", None, True, [], "1" * 100, "1e999"]
+    "text",
+    [
+        "",
+        "x",
+        "1x",
+        "1 Gi",
+        "--1",
+        ".",
+        "1e",
+        "1.2.3",
+        "1Mi2",
+        "e3",
+        None,
+        True,
+        [],
+        "1e9223372036854775808",
+        "٣",
+        float("inf"),
+        float("nan"),
+    ],
 )
 def test_an_invalid_quantity_raises_an_error_with_the_field(text):
     with pytest.raises(InvalidObjectError, match=r"limits\[cpu\]: .* is not a quantity"):

@@ -1,7 +1,7 @@
 import pytest
 
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.selectors import int64_of, parse_label_selector, parse_node_selector
+from podwright.core.objects.selectors import parse_label_selector, parse_node_selector
 
 LABELS = {"app": "web", "tier": "front", "cores": "8"}
 
@@ -86,27 +86,3 @@ def test_node_selectors(terms, matches):
 def test_an_invalid_node_selector_raises_an_error_with_the_field(term, field):
     with pytest.raises(InvalidObjectError, match=field):
         parse_node_selector({"nodeSelectorTerms": [term]}, "required")
-
-
-@pytest.mark.parametrize(
-    "text, number",
-    [
-        pytest.param("7", 7, id="digits"),
-        pytest.param("+7", 7, id="a plus"),
-        pytest.param("-007", -7, id="leading zeros"),
-        pytest.param("0" * 5000 + "7", 7, id="thousands of leading zeros"),
-        pytest.param("-0", 0, id="minus zero"),
-        pytest.param(str(2**63 - 1), 2**63 - 1, id="the greatest number"),
-        pytest.param(str(-(2**63)), -(2**63), id="the least number"),
-        pytest.param(str(2**63), None, id="one more than the greatest number"),
-        pytest.param(str(-(2**63) - 1), None, id="one less than the least number"),
-        pytest.param("9" * 5000, None, id="more digits than Python converts"),
-        pytest.param("", None, id="nothing"),
-        pytest.param("-", None, id="a sign alone"),
-        pytest.param("1_000", None, id="an underscore"),
-        pytest.param(" 7", None, id="a space"),
-        pytest.param("\u0663", None, id="a digit that is not ASCII"),
-    ],
-)
-def test_numbers_are_read_as_strconv_parse_int_reads_them(text, number):
-    assert int64_of(text) == number

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwright.core.objects.taints import Taint, decimal_of, parse_tolerations
+from podwright.core.objects.taints import Taint, parse_tolerations
 from support.costs.call_counts import calls_of
 
 EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
@@ -43,26 +43,3 @@ def test_a_taint_is_looked_up_among_many_tolerations(operator):
         return calls_of(lambda: found.tolerate(Taint("k1", "none", "NoSchedule"), compare=True))
 
     assert calls(2000) == calls(200)
-
-
-@pytest.mark.parametrize(
-    "text, number",
-    [
-        ("0", 0),
-        ("-1", -1),
-        ("12", 12),
-        (str(2**63 - 1), 2**63 - 1),
-        (str(-(2**63)), -(2**63)),
-        (str(2**63), None),
-        ("-0", None),
-        ("+1", None),
-        ("01", None),
-        ("", None),
-        ("-", None),
-        ("1\n", None),
-        ("٣", None),
-        ("9" * 5000, None),
-    ],
-)
-def test_comparisons_take_canonical_numbers_of_64_bits_only(text, number):
-    assert decimal_of(text) == number

@@ -49,11 +49,47 @@ async def test_an_invalid_object_is_reported_once_and_scheduling_continues(strea
     assert [complaint in note for note in notes] == ([True] if stream == "pending" else [])
 
 
-def test_an_invalid_version_of_a_node_keeps_the_last_valid_one():
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+HUGE_BOUND = {"key": "cores", "operator": "Gt", "values": ["9" * 4400]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "problems"),
+    [
+        pytest.param(
+            {
+                "affinity": {
+                    "nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {"matchExpressions": [HUGE_BOUND]}}]}
+                }
+            },
+            {},
+            0,
+            id="a bound of 4400 digits",
+        ),
+        pytest.param({"tolerations": [{"operator": "Near"}]}, {}, 1, id="an operator of a later version"),
+        pytest.param({}, {"startTime": "0000-12-31T10:00:00Z"}, 1, id="a start time in the year 0"),
+    ],
+)
+async def test_no_second_pod_takes_the_room_of_an_assigned_pod_that_is_hard_to_read(spec, status, problems, caplog):
     rig = Rig()
     rig.node("a", allocatable={"cpu": "4"})
-    rig.node("a", allocatable={"cpu": "four"})
-    assert rig.engine.cache.present("a").allocatable("cpu") == 4000
+    assigned = make_pod("odd", node="a", requests={"cpu": "4"}, spec=spec, status={"phase": "Running", **status})
+    for _ in range(3):
+        rig.engine.assigned.put(assigned)
+    async with deciding(rig):
+        rig.pod("second", requests={"cpu": "4"})
+        await settle()
+    assert rig.cluster.bound == []
+    assert "Insufficient cpu" in rig.recorder.notes("FailedScheduling")[0]
+    assert len([r for r in caplog.records if r.name == "podwright.engine.invalid_objects"]) == problems
+
+
+def test_what_can_be_read_of_a_node_counts():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "4"})
+    rig.node("a", allocatable={"cpu": "four", "memory": "3"}, labels={"zone": "z"})
+    node = rig.engine.cache.present("a")
+    assert (node.allocatable("cpu"), node.allocatable("memory"), node.present.labels) == (0, 3, {"zone": "z"})
 
 
 def test_objects_of_other_kinds_are_stored_and_removed():

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import (
     Bools,
     CycleState,
@@ -26,6 +27,7 @@ from podwright.core.framework.interface import (
     PreFilterPlugin,
     Scope,
 )
+from podwright.core.framework.profile import Point
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from podwright.core.objects.csi_migration import MigrationError, inline_handle, kind_of
 from podwright.core.objects.errors import InvalidObjectError
@@ -136,7 +138,7 @@ class NodeVolumeLimits(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions)
         known = self.handle.cache.volumes.attached.known(table.size)
         concerned = known if unfit.only_with_csi_node else np.ones(table.size, np.bool_)
         if unfit.status.code is Code.ERROR and (concerned & table.valid).any():
-            raise ValueError(unfit.status.message)
+            raise PluginError(self.name, Point.FILTER.key, unfit.status.message)
         return FilterResult(~concerned, lambda: (np.zeros(table.size, np.int8), (unfit.status,)))
 
     def _volumes_of(self, pod: PodInfo) -> Iterator[_NewVolume]:

@@ -178,7 +178,11 @@ class VolumeBinding(
             assert claim is not None, "_unusable has seen it"
             if claim.bound:
                 bound.append(claim)
-            elif self._waits_for_consumer(claim) and not claim.volume_name:
+                continue
+            waits = self._waits_for_consumer(claim)
+            if isinstance(waits, Status):
+                return waits
+            if waits and not claim.volume_name:
                 waiting.append(claim)
             else:
                 return unresolvable("pod has unbound immediate PersistentVolumeClaims")
@@ -219,13 +223,14 @@ class VolumeBinding(
                 return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
         return ""
 
-    def _waits_for_consumer(self, claim: PersistentVolumeClaim) -> bool:
+    def _waits_for_consumer(self, claim: PersistentVolumeClaim) -> bool | Status:
+        """Whether the claim's class binds volumes only for a pod, or the error that this is not known."""
         name = claim.storage_class
         found = self.handle.cache.volumes.index.storage_class(name) if name else None
         if found is None:
             return False
         if found.binding_mode is None:
-            raise ValueError(f'VolumeBindingMode not set for StorageClass "{name}"')
+            return Status(Code.ERROR, (f'VolumeBindingMode not set for StorageClass "{name}"',))
         return found.binding_mode == WAIT_FOR_FIRST_CONSUMER
 
     def _bound_volumes(self, claims: Sequence[PersistentVolumeClaim]) -> Iterator[PersistentVolume | None]:

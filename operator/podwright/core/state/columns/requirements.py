@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.objects.selectors import Requirement, int64_of
+from podwright.core.objects.integers import int64_of
+from podwright.core.objects.selectors import Requirement
 from podwright.core.state.columns.table import ABSENT, NodeTable
 
 Bools = NDArray[np.bool_]

@@ -79,8 +79,9 @@ def disks_of(volume: Mapping[str, Any]) -> Iterator[tuple[Disk, bool]]:
                 yield (kind, str(source.get("iqn") or "")), shared
             case "rbd":
                 image = (str(source.get("pool") or "rbd"), str(source.get("image") or ""))
-                for monitor in dict.fromkeys(source.get("monitors") or ()):
-                    yield (kind, str(monitor), *image), shared
+                monitors = source.get("monitors")
+                for monitor in dict.fromkeys(map(str, monitors if isinstance(monitors, list | tuple) else ())):
+                    yield (kind, monitor, *image), shared
 
 
 def conflict(volume: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -1,6 +1,7 @@
 import pytest
 
 from podwright.core.framework.cluster_events import Hint
+from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import CycleState
 from podwright.core.framework.status import SKIP, Code
 from podwright.core.objects.node import parse_node
@@ -175,7 +176,7 @@ def test_an_in_tree_volume_that_cannot_be_translated_is_a_fault_on_nodes_with_a_
     status = plugin.filter(CycleState(), pod, cache.present("n"))
     assert status.code is Code.ERROR
     assert "aws:///nonsense" in status.message
-    with pytest.raises(ValueError, match="aws:///nonsense"):
+    with pytest.raises(PluginError, match="aws:///nonsense"):
         plugin.filter_all(CycleState(), pod, cache.table)
 
 

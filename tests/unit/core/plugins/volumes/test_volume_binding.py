@@ -1,7 +1,7 @@
 import pytest
 
 from podwright.core.framework.interface import CycleState
-from podwright.core.framework.status import SKIP
+from podwright.core.framework.status import SKIP, Code, Status
 from support.objects.builders import make_node
 from support.plugins.volumes import (
     ZONE,
@@ -90,8 +90,9 @@ class TestPreFilter:
     def test_a_class_without_a_binding_mode_is_a_fault(self):
         plugin = plugin_for(StorageClass=[make_class(mode=None)], PersistentVolumeClaim=[make_claim()])
 
-        with pytest.raises(ValueError, match='VolumeBindingMode not set for StorageClass "std"'):
-            plugin.pre_filter(CycleState(), asking("claim"))
+        status = plugin.pre_filter(CycleState(), asking("claim"))
+
+        assert status == Status(Code.ERROR, ('VolumeBindingMode not set for StorageClass "std"',))
 
     def test_a_pod_without_volumes_is_skipped_without_reading_objects(self):
         plugin = plugin_for()
