@@ -5,7 +5,8 @@
         operator_kit.start(cluster, kubeconfig=proxy.kubeconfig(admin))
         proxy.close_watches()
 
-It speaks plain HTTP to the operator, and TLS to the API server. `injected` counts the injected faults. The proxy runs in its own thread,
+It speaks plain HTTP to the operator, and TLS to the API server. Credentials are not sent over plain HTTP, so it adds the token of the
+service account to each request. `injected` counts the injected faults. The proxy runs in its own thread,
 and tests may call its methods from theirs.
 """
 
@@ -127,6 +128,7 @@ class FaultProxy:
         self._cluster = cluster
         self._random = random.Random(seed)
         self._port = free_port()
+        self._token = ""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault proxy", daemon=True)
         self._watches: set[Watch] = set()
@@ -156,8 +158,9 @@ class FaultProxy:
         self._loop.close()
 
     def kubeconfig(self, direct: Path) -> Path:
-        """A copy of a kubeconfig that connects through this proxy."""
+        """A copy of a service account's kubeconfig that connects through this proxy."""
         config = yaml.safe_load(direct.read_text())
+        self._token = config["users"][0]["user"]["token"]
         config["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{self._port}"}
         path = direct.with_name(f"through-{self._port}-{direct.name}")
         path.touch(mode=0o600)
@@ -303,7 +306,10 @@ class FaultProxy:
                 request.method,
                 url,
                 data=body or None,
-                headers={k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP},
+                headers={
+                    "Authorization": f"Bearer {self._token}",
+                    **{k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP},
+                },
                 timeout=aiohttp.ClientTimeout(total=None if watching else 60),
             ) as upstream:
                 if watching and upstream.status == 200:

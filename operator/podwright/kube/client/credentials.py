@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import os
 import ssl
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +19,9 @@ from typing import Final
 
 from podwright.kube.client.errors import ApiError, ConfigError
 from podwright.kube.client.kubeconfig import KubeConfig, find_kubeconfig, read_kubeconfig
+from podwright.kube.client.proxies import proxy_from_environment
 from podwright.kube.client.retry import RetryPolicy
+from podwright.kube.client.tls import tls_context
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_FILE_SECONDS: Final = 60.0
@@ -49,7 +49,7 @@ class Credentials:
     ssl_context: ssl.SSLContext | None
     headers: Headers = field(repr=False)
     namespace: str = "default"
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +215,18 @@ def in_cluster(
     if not host:
         raise ConfigError("KUBERNETES_SERVICE_HOST is not set: this process does not run in a pod")
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    where = "the service account"
 
     def loader(now: float) -> Loaded:
         namespace = folder / "namespace"
-        authority = _read(folder / "ca.crt", "certificate authority")
+        authority = _read(folder / "ca.crt", where)
+        headers = (("Authorization", f"Bearer {_read(folder / 'token', where)}"),)
         credentials = Credentials(
             server=server,
-            ssl_context=_context(authority, None, None, insecure=False, server_name=None),
-            headers=_bearer(_read(folder / "token", "token file")),
+            ssl_context=tls_context(authority, None, None, where=(where, where)),
+            headers=_checked(headers, where),
             namespace=namespace.read_text().strip() if namespace.exists() else "default",
+            proxy=proxy_from_environment(server, os.environ),
         )
         return Loaded(credentials, now + TOKEN_FILE_SECONDS)
 
@@ -231,95 +234,65 @@ def in_cluster(
 
 
 def _from_kubeconfig(config: KubeConfig, now: float) -> Loaded:
-    headers: Headers = ()
+    authorization = config.authorization
     renew_at = float("inf")
     certificate, key = config.client_certificate, config.client_key
-    if config.token:
-        headers = _bearer(config.token)
-    elif config.token_file:
-        headers = _bearer(_read(config.token_file, "token file"))
+    if config.token_file is not None:
+        authorization = f"Bearer {_file_token(config, config.token_file)}"
         renew_at = now + TOKEN_FILE_SECONDS
+    elif config.token is not None:
+        authorization = f"Bearer {config.token}"
     elif config.plugin is not None:
         issued = config.plugin.run()
-        headers = _bearer(issued.token) if issued.token else ()
-        certificate, key = issued.certificate or certificate, issued.key or key
+        authorization = f"Bearer {issued.token}" if issued.token else None
+        certificate, key = issued.certificate, issued.key
         renew_at = issued.expires if issued.expires is not None else renew_at
-    elif config.authorization:
-        headers = (("Authorization", config.authorization),)
     context = None
     if config.server.startswith("https://"):
-        context = _context(
+        context = tls_context(
             config.certificate_authority,
             certificate,
             key,
             insecure=config.insecure,
             server_name=config.tls_server_name,
+            where=(config.cluster_where, config.user_where),
         )
+    headers: Headers = (("Authorization", authorization),) if authorization is not None else ()
     credentials = Credentials(
         server=config.server,
         ssl_context=context,
-        headers=headers + config.impersonation,
+        headers=_checked(headers + config.impersonation, config.user_where),
         namespace=config.namespace,
-        proxy=config.proxy,
+        proxy=config.proxy or proxy_from_environment(config.server, os.environ),
     )
     return Loaded(credentials, renew_at)
 
 
-def _bearer(token: str) -> Headers:
-    return (("Authorization", f"Bearer {token}"),)
-
-
-def _read(path: Path, what: str) -> str:
+def _file_token(config: KubeConfig, path: Path) -> str:
+    """The token of a token file, or the one beside it, if the file has none. Raises ConfigError."""
     try:
-        text = path.read_text().strip()
+        return _read(path, f"{config.user_where}.tokenFile")
+    except ConfigError:
+        if config.token is None:
+            raise
+        return config.token
+
+
+def _checked(headers: Headers, where: str) -> Headers:
+    """Raises ConfigError for a header that HTTP cannot carry."""
+    for name, value in headers:
+        if any(character != "\t" and (character < " " or character == "\x7f") for character in name + value):
+            raise ConfigError(f"{where}: the header {name!r} would contain a control character")
+    return headers
+
+
+def _read(path: Path, where: str) -> str:
+    try:
+        text = path.read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise ConfigError(f"cannot read the {what} {path}: {error.strerror}") from error
+        raise ConfigError(f"{where}: cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise ConfigError(f"{where}: {path} is not text") from None
     if not text:
-        raise ConfigError(f"the {what} {path} is empty")
+        raise ConfigError(f"{where}: {path} is empty")
     return text
-
-
-class _NamedContext(ssl.SSLContext):
-    """A TLS context that expects another name in the server's certificate than the URL has."""
-
-    server_name: str | None = None
-
-    def wrap_bio(
-        self,
-        incoming: ssl.MemoryBIO,
-        outgoing: ssl.MemoryBIO,
-        server_side: bool = False,
-        server_hostname: str | bytes | None = None,
-        session: ssl.SSLSession | None = None,
-    ) -> ssl.SSLObject:
-        return super().wrap_bio(incoming, outgoing, server_side, self.server_name or server_hostname, session)
-
-
-@functools.lru_cache(maxsize=8)
-def _context(
-    authority: str | None, certificate: str | None, key: str | None, *, insecure: bool, server_name: str | None
-) -> ssl.SSLContext:
-    """Equal input gives the same context, so that unchanged certificates keep their connections. Raises ConfigError."""
-    context = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.server_name = server_name
-    try:
-        if insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        elif authority is not None:
-            context.load_verify_locations(cadata=authority)
-        else:
-            context.load_default_certs()
-        if certificate and key:
-            _load_client_certificate(context, certificate, key)
-    except ssl.SSLError as error:
-        raise ConfigError(f"a certificate or a key cannot be used: {error.reason or error}") from error
-    return context
-
-
-def _load_client_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    # The ssl module reads client certificates from files only.
-    with tempfile.NamedTemporaryFile(mode="w", suffix=".pem") as file:
-        file.write(f"{certificate}\n{key}")
-        file.flush()
-        context.load_cert_chain(file.name)

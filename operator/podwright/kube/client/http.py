@@ -196,9 +196,9 @@ class _Connections:
         self.metrics = metrics
         self.headers = CIMultiDict(credentials.headers)
         self.session = new_session(credentials)
-        self._pool: ConnectionPool | None = None
-        if credentials.proxy is None:
-            self._pool = ConnectionPool(credentials.server, credentials.ssl_context, headers=self._pool_headers())
+        self._pool = ConnectionPool(
+            credentials.server, credentials.ssl_context, headers=self._pool_headers(), proxy=credentials.proxy
+        )
 
     def _pool_headers(self) -> Headers:
         return (("User-Agent", USER_AGENT), *self.credentials.headers)
@@ -213,8 +213,7 @@ class _Connections:
         if old.headers != credentials.headers:
             self.headers = CIMultiDict(credentials.headers)
         self.credentials = credentials
-        if self._pool is not None:
-            self._pool.set_headers(self._pool_headers())
+        self._pool.set_headers(self._pool_headers())
         return True
 
     async def send(
@@ -222,37 +221,15 @@ class _Connections:
     ) -> Answer:
         started, status = perf_counter(), NO_ANSWER
         try:
-            send = self._send_by_aiohttp if self._pool is None else self._pool.send
-            answer = await send(method, path, body, content_type, timeout, accept)
+            answer = await self._pool.send(method, path, body, content_type, timeout, accept)
             status = answer.status
             return answer
         finally:
             self.metrics.answered(method, status, perf_counter() - started)
 
-    async def _send_by_aiohttp(
-        self, method: str, path: str, body: bytes | None, content_type: str, timeout: float, accept: str
-    ) -> Answer:
-        """For servers behind a proxy, which `wire` does not support."""
-        headers = self.headers.copy()
-        headers["Accept"] = accept
-        if body is not None:
-            headers["Content-Type"] = content_type
-        url = URL(self.credentials.server + path, encoded=True)
-        limits = aiohttp.ClientTimeout(total=timeout)
-        try:
-            async with self.session.request(method, url, data=body, headers=headers, timeout=limits) as response:
-                return Answer(response.status, await response.read(), _retry_after(response))
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unreachable(error) from error
-        except RuntimeError as error:
-            if self.session.closed:
-                raise UnreachableError("the connection was closed") from error
-            raise
-
     async def close(self) -> None:
         await self.session.close()
-        if self._pool is not None:
-            await self._pool.close()
+        await self._pool.close()
 
 
 def new_session(
@@ -266,7 +243,7 @@ def new_session(
     headers.extend({"User-Agent": USER_AGENT, "Accept": JSON, "Accept-Encoding": "identity"})
     redirects = aiohttp.TraceConfig()
     redirects.on_request_redirect.append(_refuse_redirect)
-    connector = aiohttp.TCPConnector(limit=0, ssl=credentials.ssl_context or False, keepalive_timeout=60)
+    connector = aiohttp.TCPConnector(limit=0, ssl=credentials.ssl_context or True, keepalive_timeout=60)
     return aiohttp.ClientSession(
         connector=connector,
         headers=headers,

@@ -1,110 +1,54 @@
-"""Kubeconfig files, read as kubectl reads them: several files are merged, the first entry wins, paths are relative to their file.
+"""Kubeconfigs as kubectl reads them: several files are merged, the first entry of a name wins, paths are relative to their file.
 
-Reads one context, the current or a named one. Nothing is cached here: `credentials` decides when to read again.
+Reads one context, the current or a named one, and checks it as client-go does (tools/clientcmd/validation.go). Where client-go would
+ask the user, use its own defaults or run an in-process provider, this is a ConfigError. Nothing is cached here: `credentials` decides when to
+read again. `kubeconfig_file` has the fields and their types.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
-import datetime
-import json
 import os
-import subprocess
-import urllib.parse
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from podwright.kube.client.errors import ConfigError
+from podwright.kube.client.exec_plugin import VERSIONS, Plugin
+from podwright.kube.client.kubeconfig_file import Cluster, Exec, File, User, read_file
+from podwright.kube.client.proxies import check_proxy
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True)
-class Issued:
-    """The credentials that a plugin returned; `expires` in seconds since the epoch."""
-
-    token: str | None
-    certificate: str | None
-    key: str | None
-    expires: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Plugin:
-    """A credential plugin (`users[].user.exec`). Its protocol is client.authentication.k8s.io in the Kubernetes documentation."""
-
-    command: str
-    args: tuple[str, ...]
-    env: Mapping[str, str]
-    api_version: str
-    cluster: Mapping[str, Any] | None
-    folder: Path
-    install_hint: str = ""
-
-    def run(self) -> Issued:
-        """Runs the program and returns its credentials. Raises ConfigError."""
-        spec: dict[str, Any] = {"interactive": False}
-        if self.cluster is not None:
-            spec["cluster"] = self.cluster
-        info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
-        environ = {**os.environ, **self.env, "KUBERNETES_EXEC_INFO": json.dumps(info)}
-        command = str(self.folder / self.command) if os.sep in self.command else self.command
-        try:
-            done = subprocess.run(  # noqa: S603 -- the kubeconfig's owner named the program
-                [command, *self.args], env=environ, capture_output=True, text=True, timeout=60, check=False
-            )
-        except FileNotFoundError as error:
-            raise ConfigError(f"credential plugin {command} was not found. {self.install_hint}".strip()) from error
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise ConfigError(f"credential plugin {command}: {error}") from error
-        if done.returncode:
-            raise ConfigError(f"credential plugin {command} ended with {done.returncode}: {done.stderr.strip()[:500]}")
-        return self._parse(done.stdout)
-
-    def _parse(self, output: str) -> Issued:
-        try:
-            answer = json.loads(output)
-            status = answer["status"]
-            if answer["apiVersion"] != self.api_version:
-                raise ConfigError(
-                    f"credential plugin {self.command} returned {answer['apiVersion']}, not {self.api_version}"
-                )
-            expires = status.get("expirationTimestamp")
-            issued = Issued(
-                status.get("token"),
-                status.get("clientCertificateData"),
-                status.get("clientKeyData"),
-                datetime.datetime.fromisoformat(expires).timestamp() if expires else None,
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"credential plugin {self.command}: its output is not an ExecCredential") from error
-        if not issued.token and not (issued.certificate and issued.key):
-            raise ConfigError(
-                f"credential plugin {self.command} returned neither a token nor a certificate with its key"
-            )
-        return issued
+_EXTRA_KEY: Final = re.compile(rb"[^!#$&'*+\-.^_`|~0-9A-Za-z]")
+"""Bytes that are escaped in the name of a header for impersonation."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeConfig:
-    """One resolved context. Certificates and keys are PEM text. No certificate authority: the system's are trusted."""
+    """One resolved context. Certificates and keys are PEM text. No certificate authority: the system's are trusted.
+
+    `server` has no user, query or fragment. `authorization` is a header's value. `cluster_where` and `user_where` name the entries in errors.
+    """
 
     server: str
     namespace: str
-    certificate_authority: str | None
-    insecure: bool
-    proxy: str | None
-    token: str | None = field(repr=False)
-    token_file: Path | None
-    client_certificate: str | None
-    client_key: str | None = field(repr=False)
-    authorization: str | None = field(repr=False)
-    plugin: Plugin | None
-    impersonation: tuple[tuple[str, str], ...]
+    cluster_where: str
+    user_where: str
+    certificate_authority: str | None = None
+    insecure: bool = False
     tls_server_name: str | None = None
+    proxy: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    token_file: Path | None = None
+    client_certificate: str | None = None
+    client_key: str | None = field(default=None, repr=False)
+    authorization: str | None = field(default=None, repr=False)
+    plugin: Plugin | None = None
+    impersonation: tuple[tuple[str, str], ...] = ()
 
 
 def find_kubeconfig(given: str | None) -> list[Path]:
@@ -119,135 +63,189 @@ def find_kubeconfig(given: str | None) -> list[Path]:
         return [path]
     listed = os.environ.get("KUBECONFIG")
     paths = [Path(p) for p in listed.split(os.pathsep) if p] if listed else [Path.home() / ".kube" / "config"]
-    return [path for path in paths if path.is_file()]
+    return [path for path in paths if path.exists()]
 
 
 def read_kubeconfig(paths: Sequence[Path], context: str | None = None) -> KubeConfig:
     """Reads the named context, or the current one. Raises ConfigError."""
-    files = [(path.parent.absolute(), _read(path)) for path in paths]
-    name = context or next((c for _, f in files if (c := f.get("current-context"))), None)
+    files = [read_file(path) for path in paths]
+    name = context or next((file.current_context for file in files if file.current_context), None)
+    listed = ", ".join(map(str, paths))
     if not name:
-        raise ConfigError(f"no current context in {', '.join(map(str, paths))}")
-    chosen, _ = _entry(files, "contexts", "context", name)
-    cluster, cluster_folder = _entry(files, "clusters", "cluster", str(chosen.get("cluster") or ""))
-    user_name = chosen.get("user")
-    user, user_folder = _entry(files, "users", "user", str(user_name)) if user_name else ({}, Path())
-    server = str(cluster.get("server") or "").rstrip("/")
-    if not server.startswith(("https://", "http://")):
-        raise ConfigError(f"cluster {chosen.get('cluster')!r}: server: {server!r} is not a URL")
-    authority = _pem(cluster, "certificate-authority", cluster_folder)
-    token_file = user.get("tokenFile")
+        raise ConfigError(f"kubeconfig {listed}: current-context: is not set")
+    chosen = _entry(files, lambda file: file.contexts, name, f"kubeconfig {listed}: contexts")
+    if not chosen.cluster:
+        raise ConfigError(f"{chosen.where}.cluster: is not set")
+    cluster = _entry(files, lambda file: file.clusters, chosen.cluster, f"{chosen.where}.cluster")
+    user = User(where=chosen.where, folder=Path())
+    if chosen.user:
+        user = _entry(files, lambda file: file.users, chosen.user, f"{chosen.where}.user")
+    server, user_info = _server(cluster)
+    authority = _authority(cluster)
+    proxy = check_proxy(cluster.proxy_url, f"{cluster.where}.proxy-url") if cluster.proxy_url else None
+    _check_user(user)
+    certificate, key = _client_certificate(user)
+    plugin = None if user.exec is None else _plugin(user, user.exec, cluster, authority)
+    secure = server.startswith("https://")
+    # client-go authenticates over TLS only. The user in a URL is added by Go's HTTP client, before any other credentials.
+    authenticated = secure and user_info is None
     return KubeConfig(
         server=server,
-        namespace=str(chosen.get("namespace") or "default"),
+        namespace=chosen.namespace or "default",
+        cluster_where=cluster.where,
+        user_where=user.where,
         certificate_authority=authority,
-        insecure=bool(cluster.get("insecure-skip-tls-verify")),
-        proxy=cluster.get("proxy-url"),
-        token=user.get("token"),
-        token_file=user_folder / token_file if token_file else None,
-        client_certificate=_pem(user, "client-certificate", user_folder),
-        client_key=_pem(user, "client-key", user_folder),
-        authorization=_authorization(files, name, user),
-        plugin=_plugin(user, cluster, authority, user_folder),
+        insecure=cluster.insecure,
+        tls_server_name=cluster.tls_server_name or None,
+        proxy=proxy,
+        token=(user.token or None) if authenticated else None,
+        token_file=user.folder / user.token_file if authenticated and user.token_file else None,
+        client_certificate=certificate if secure else None,
+        client_key=key if secure else None,
+        authorization=user_info or (_basic(user.username, user.password) if authenticated and user.username else None),
+        plugin=plugin if authenticated else None,
         impersonation=_impersonation(user),
-        tls_server_name=cluster.get("tls-server-name"),
     )
 
 
-Files = Sequence[tuple[Path, Mapping[str, Any]]]
+def _entry(files: Sequence[File], section: Callable[[File], Mapping[str, T]], name: str, where: str) -> T:
+    for file in files:
+        if (found := section(file).get(name)) is not None:
+            return found
+    raise ConfigError(f"{where}: there is no entry {name!r}")
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+# The cluster
+
+
+def _server(cluster: Cluster) -> tuple[str, str | None]:
+    """The server's URL without user, query and fragment, and the header that the user stands for. HTTP is the default scheme."""
+    where = f"{cluster.where}.server"
+    if not cluster.server:
+        raise ConfigError(f"{where}: is not set")
+    text = cluster.server if "://" in cluster.server else f"http://{cluster.server}"
     try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read the kubeconfig {path}: {error}") from error
-    if not isinstance(content, Mapping):
-        raise ConfigError(f"the kubeconfig {path} is empty or not a mapping")
-    return content
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ConfigError(f"{where}: is not a URL") from None
+    if parts.scheme not in ("http", "https") or not host or port == 0 or not text.isprintable() or " " in text:
+        raise ConfigError(f"{where}: is not the URL of an HTTP server")
+    if "://" not in cluster.server and parts.path not in ("", "/"):
+        raise ConfigError(f"{where}: a path needs a URL with its scheme")
+    user_info, _, address = parts.netloc.rpartition("@")
+    name, _, password = user_info.partition(":")
+    authorization = _basic(unquote(name), unquote(password)) if user_info else None
+    return urlunsplit((parts.scheme, address, parts.path.rstrip("/"), "", "")), authorization
 
 
-def _entry(files: Files, section: str, key: str, name: str) -> tuple[Mapping[str, Any], Path]:
-    for folder, content in files:
-        for item in content.get(section) or []:
-            if isinstance(item, Mapping) and item.get("name") == name:
-                return item.get(key) or {}, folder
-    raise ConfigError(f"the kubeconfig has no entry {name!r} in {section}")
+def _authority(cluster: Cluster) -> str | None:
+    both = bool(cluster.authority) and bool(cluster.authority_data)
+    if both:
+        raise ConfigError(f"{cluster.where}: certificate-authority and certificate-authority-data are both set")
+    pem = _pem(cluster.where, "certificate-authority", cluster.folder, cluster.authority, cluster.authority_data)
+    if pem is not None and cluster.insecure and cluster.server.startswith("https://"):
+        raise ConfigError(f"{cluster.where}: insecure-skip-tls-verify and certificate-authority exclude each other")
+    return pem
 
 
-def _pem(entry: Mapping[str, Any], key: str, folder: Path) -> str | None:
-    data, file = entry.get(f"{key}-data"), entry.get(key)
+def _pem(where: str, key: str, folder: Path, file: str, data: bytes) -> str | None:
     try:
         if data:
-            return base64.b64decode("".join(str(data).split()), validate=True).decode()
-        if file:
-            return (folder / str(file)).read_text()
+            return data.decode()
+        return (folder / file).read_text(encoding="utf-8") if file else None
     except OSError as error:
-        raise ConfigError(f"{key}: cannot read {file}: {error.strerror}") from error
-    except (binascii.Error, UnicodeDecodeError) as error:
-        raise ConfigError(f"{key}-data is not base64 of PEM text") from error
-    return None
+        raise ConfigError(f"{where}.{key}: cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise ConfigError(f"{where}.{key}{'-data' if data else ''}: is not PEM text") from None
 
 
-def _authorization(files: Files, context: str, user: Mapping[str, Any]) -> str | None:
-    if user.get("username") and user.get("password"):
-        pair = f"{user['username']}:{user['password']}"
-        return f"Basic {base64.b64encode(pair.encode()).decode()}"
-    if "auth-provider" not in user:
-        return None
-    # The Kubernetes client knows how to refresh old OIDC and GCP entries. It is large, so it is imported here only.
-    from kubernetes.client import Configuration  # noqa: PLC0415
-    from kubernetes.config.kube_config import KubeConfigLoader  # noqa: PLC0415
-
-    merged = {"current-context": context} | {
-        section: [item for _, content in files for item in content.get(section) or []]
-        for section in ("contexts", "clusters", "users")
-    }
-    provider = user["auth-provider"]
-    name = provider.get("name") if isinstance(provider, Mapping) else provider
-    configuration = Configuration()
-    loader: Any = KubeConfigLoader
-    try:
-        loader(merged, context, config_base_path=str(files[0][0])).load_and_set(configuration)
-    except Exception as error:  # the client validates nothing, and each provider fails in its own way
-        raise ConfigError(
-            f"auth-provider {name!r} gave no token ({type(error).__name__}: {error}); use an exec plugin"
-        ) from error
-    value = configuration.api_key.get("BearerToken")
-    if not value:
-        raise ConfigError(f"auth-provider {name!r} gave no token; use an exec plugin")
-    return str(value)
+# The user
 
 
-def _plugin(user: Mapping[str, Any], cluster: Mapping[str, Any], authority: str | None, folder: Path) -> Plugin | None:
-    entry = user.get("exec")
-    if not entry:
-        return None
-    if not entry.get("command") or not entry.get("apiVersion"):
-        raise ConfigError("users[].user.exec: command and apiVersion are required")
-    described = None
-    if entry.get("provideClusterInfo"):
-        described = {key: value for key, value in cluster.items() if key not in ("certificate-authority", "extensions")}
-        if authority:
-            described["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()
-    return Plugin(
-        command=str(entry["command"]),
-        args=tuple(str(arg) for arg in entry.get("args") or ()),
-        env={str(item["name"]): str(item["value"]) for item in entry.get("env") or ()},
-        api_version=str(entry["apiVersion"]),
-        cluster=described,
-        folder=folder,
-        install_hint=str(entry.get("installHint") or ""),
+def _check_user(user: User) -> None:
+    if user.auth_provider:
+        raise ConfigError(f"{user.where}.auth-provider: is not supported; use an exec plugin")
+    if user.token and (user.username or user.password):
+        raise ConfigError(f"{user.where}: token and username are both set")
+    if user.token_file and user.username:
+        raise ConfigError(f"{user.where}: tokenFile and username are both set")
+    if user.password and not user.username:
+        raise ConfigError(f"{user.where}.password: has no username")
+    if (user.impersonate_uid or user.impersonate_groups or user.impersonate_extra) and not user.impersonate:
+        raise ConfigError(f"{user.where}.as: is not set, but as-uid, as-groups or as-user-extra is")
+
+
+def _client_certificate(user: User) -> tuple[str | None, str | None]:
+    """Certificate and key. A key alone has no effect."""
+    if not user.certificate and not user.certificate_data:
+        return None, None
+    for key, file, data in (
+        ("client-certificate", user.certificate, user.certificate_data),
+        ("client-key", user.key, user.key_data),
+    ):
+        if file and data:
+            raise ConfigError(f"{user.where}: {key} and {key}-data are both set")
+        if not file and not data:
+            raise ConfigError(f"{user.where}.{key}: is not set, but the certificate is")
+    return (
+        _pem(user.where, "client-certificate", user.folder, user.certificate, user.certificate_data),
+        _pem(user.where, "client-key", user.folder, user.key, user.key_data),
     )
 
 
-def _impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _basic(name: str, password: str) -> str:
+    return f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
+
+
+def _plugin(user: User, entry: Exec, cluster: Cluster, authority: str | None) -> Plugin | None:
+    """The credential plugin; None if other credentials come before it."""
+    if not entry.command:
+        raise ConfigError(f"{entry.where}.command: is not set")
+    if entry.api_version not in VERSIONS:
+        raise ConfigError(f"{entry.where}.apiVersion: {entry.api_version!r} is none of {', '.join(VERSIONS)}")
+    if "" in entry.env:
+        raise ConfigError(f"{entry.where}.env: a variable has no name")
+    mode = entry.interactive_mode or ("IfAvailable" if entry.api_version.endswith("/v1beta1") else "")
+    if mode == "Always":
+        raise ConfigError(f"{entry.where}.interactiveMode: Always needs a terminal, which Podwright has not")
+    if mode not in ("Never", "IfAvailable"):
+        raise ConfigError(f"{entry.where}.interactiveMode: {mode!r} is none of Never, IfAvailable, Always")
+    if user.token or user.token_file or user.username or user.certificate or user.certificate_data:
+        return None
+    command = str(user.folder / entry.command) if os.sep in entry.command else entry.command
+    return Plugin(
+        command=command,
+        args=entry.args,
+        env=entry.env,
+        api_version=entry.api_version,
+        cluster=_described(cluster, authority) if entry.provide_cluster_info else None,
+        where=entry.where,
+        install_hint=entry.install_hint,
+    )
+
+
+def _described(cluster: Cluster, authority: str | None) -> Mapping[str, Any]:
+    """What a plugin is told about the cluster (client.authentication.k8s.io, Cluster)."""
+    fields = {
+        "server": cluster.server,
+        "tls-server-name": cluster.tls_server_name,
+        "insecure-skip-tls-verify": cluster.insecure,
+        "certificate-authority-data": base64.b64encode((authority or "").encode()).decode(),
+        "proxy-url": cluster.proxy_url,
+        "disable-compression": cluster.disable_compression,
+    }
+    return {key: value for key, value in fields.items() if value} | {"config": cluster.exec_config}
+
+
+def _impersonation(user: User) -> tuple[tuple[str, str], ...]:
     headers = []
-    if user.get("as"):
-        headers.append(("Impersonate-User", str(user["as"])))
-    if user.get("as-uid"):
-        headers.append(("Impersonate-Uid", str(user["as-uid"])))
-    headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
-    for key, values in (user.get("as-user-extra") or {}).items():
-        headers += [(f"Impersonate-Extra-{urllib.parse.quote(key, safe='')}", str(value)) for value in values]
+    if user.impersonate:
+        headers.append(("Impersonate-User", user.impersonate))
+    if user.impersonate_uid:
+        headers.append(("Impersonate-Uid", user.impersonate_uid))
+    headers += [("Impersonate-Group", group) for group in user.impersonate_groups]
+    for key, values in user.impersonate_extra.items():
+        escaped = _EXTRA_KEY.sub(lambda found: b"%%%02X" % found[0][0], key.encode()).decode()
+        headers += [(f"Impersonate-Extra-{escaped}", value) for value in values]
     return tuple(headers)

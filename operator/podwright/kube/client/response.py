@@ -175,8 +175,9 @@ class ResponseReader:
             raise ResponseError("a length beside chunks")
         if length is not None and length > BODY_LIMIT:
             raise ResponseError("the response is too long")
-        self.keep = keep
-        if status in (204, 304) or (self._tunnel and status < 300):
+        tunnel = self._tunnel and status < 300
+        self.keep = keep or tunnel
+        if tunnel or status in (204, 304):
             self._length = 0
         elif chunked:
             self._length = _CHUNKED

@@ -1,7 +1,7 @@
 """HTTP/1.1 for short requests, reduced to the minimum: one write, one parse (`response`), connections kept alive.
 
 A Binding and its event cost 60 µs of CPU each with this module and 175 µs with aiohttp, which is most of a pod's cost outside
-its decision (docs/adr/0005 has the figures). Streams, proxies and everything unusual use aiohttp: see `http`.
+its decision (docs/adr/0005 has the figures). Streams use aiohttp: see `http`.
 
 Invariant: one request at a time on a connection, and nothing but a GET is sent twice. The oldest idle connection is used next, so the ones
 that survive a burst are older than it, and their memory does not lie between memory that the burst has freed.
@@ -23,6 +23,7 @@ from podwright.kube.client.answers import Answer
 from podwright.kube.client.errors import UnreachableError
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.response import ResponseError, ResponseReader
+from podwright.kube.client.tunnel import Proxy
 
 CONNECT_SECONDS: Final = 10.0
 ADDRESS_SECONDS: Final = 3.0
@@ -38,15 +39,25 @@ MAX_IDLE: Final = 512
 
 
 class ConnectionPool:
-    """Connections to one server. `headers` are sent with every request."""
+    """Connections to one server. `headers` are sent with every request; `proxy`: the URL of an HTTP proxy on the way."""
 
-    def __init__(self, server: str, context: ssl.SSLContext | None, headers: tuple[tuple[str, str], ...]) -> None:
+    def __init__(
+        self,
+        server: str,
+        context: ssl.SSLContext | None,
+        headers: tuple[tuple[str, str], ...],
+        *,
+        proxy: str | None = None,
+    ) -> None:
         url = URL(server)
         self._host = url.host or ""
-        self._port = url.port or 443
+        self._port = url.port or (80 if context is None else 443)
+        self._authority = url.host_port_subcomponent or ""
         self._prefix = url.raw_path.rstrip("/")
-        self._authority = url.authority
         self._context = context
+        self._proxy = None if proxy is None else Proxy(proxy)
+        if self._proxy is not None and context is None:
+            self._prefix = f"http://{self._authority}{self._prefix}"
         self._idle: list[_Connection] = []
         """A heap, oldest first."""
         self._numbers = count()
@@ -59,10 +70,12 @@ class ConnectionPool:
 
     def set_headers(self, headers: tuple[tuple[str, str], ...]) -> None:
         """Sends these headers from the next request on. Raises ValueError for a header with a line break."""
+        if self._proxy is not None and self._context is None:
+            headers = (*self._proxy.headers, *headers)
         lines = [f"Host: {self._authority}", *(f"{name}: {value}" for name, value in headers)]
         if any("\r" in line or "\n" in line for line in lines):
             raise ValueError("a header contains a line break")
-        self._head = ("\r\n".join(lines) + "\r\n").encode("latin-1")
+        self._head = ("\r\n".join(lines) + "\r\n").encode()
 
     async def send(
         self, method: str, path: str, body: bytes | None, content_type: str, timeout: float, accept: str = JSON
@@ -120,25 +133,26 @@ class ConnectionPool:
 
     async def _dial(self) -> _Connection:
         """Tries the addresses of the host in turn, first the one that answered last. Raises OSError and ssl.SSLError."""
-        found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        host, port = (self._host, self._port) if self._proxy is None else (self._proxy.host, self._proxy.port)
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = dict.fromkeys(str(info[4][0]) for info in found)
         *others, last = sorted(addresses, key=lambda address: address != self._last_address)
         for address in others:
             with contextlib.suppress(OSError):
-                return await self._dial_address(address, ADDRESS_SECONDS)
-        return await self._dial_address(last, CONNECT_SECONDS)
+                return await self._dial_address(address, port, ADDRESS_SECONDS)
+        return await self._dial_address(last, port, CONNECT_SECONDS)
 
-    async def _dial_address(self, address: str, seconds: float) -> _Connection:
-        """A connection to one address. Raises OSError, and its subclasses TimeoutError and ssl.SSLError."""
-        secure: dict[str, Any] = {}
-        if self._context is not None:
-            limits = {"ssl_handshake_timeout": CONNECT_SECONDS, "ssl_shutdown_timeout": 1.0}
-            secure = {"ssl": self._context, "server_hostname": self._host, **limits}
+    async def _dial_address(self, address: str, port: int, seconds: float) -> _Connection:
+        """A connection to one address. Raises OSError, its subclasses TimeoutError and ssl.SSLError, and UnreachableError."""
         loop = asyncio.get_running_loop()
+        connection = _Connection(self, next(self._numbers))
         async with asyncio.timeout(seconds):
-            _, connection = await loop.create_connection(
-                lambda: _Connection(self, next(self._numbers)), address, self._port, **secure
-            )
+            if self._proxy is None:
+                secure = {} if self._context is None else _secure(self._context, self._host)
+                await loop.create_connection(lambda: connection, address, port, **secure)
+            else:
+                target = None if self._context is None else (self._context, self._host, self._port)
+                connection.connection_made(await self._proxy.connect(address, connection, target))
         self._last_address = address
         return connection
 
@@ -172,6 +186,11 @@ class ConnectionPool:
 
     def _sweep_later(self) -> None:
         self._sweeper = asyncio.get_running_loop().call_later(min(SURPLUS_SECONDS, IDLE_SECONDS), self._sweep)
+
+
+def _secure(context: ssl.SSLContext, host: str) -> dict[str, Any]:
+    limits = {"ssl_handshake_timeout": CONNECT_SECONDS, "ssl_shutdown_timeout": 1.0}
+    return {"ssl": context, "server_hostname": host, **limits}
 
 
 class StaleConnectionError(UnreachableError):

@@ -17,12 +17,15 @@ import yaml
 from podwright.kube.client import credentials
 from podwright.kube.client.credentials import in_cluster, load
 from podwright.kube.client.errors import ConfigError
+from podwright.kube.client.exec_plugin import STDERR_LIMIT
+
+PROXIES = [name for lower in ("http_proxy", "https_proxy", "no_proxy") for name in (lower, lower.upper())]
 
 
 @pytest.fixture(autouse=True)
 def _no_credentials(monkeypatch, tmp_path):
     """No kubeconfig and no service account, unless a test creates them."""
-    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", *PROXIES):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
@@ -39,6 +42,9 @@ def certificate(tmp_path_factory):
     return (folder / "cert.pem").read_text(), (folder / "key.pem").read_text()
 
 
+SERVER = "https://127.0.0.1:1"
+
+
 def base64_of(text):
     return base64.b64encode(text.encode()).decode()
 
@@ -51,7 +57,7 @@ def kubeconfig(folder, user=None, cluster=None, name="config", context=None):
         "kind": "Config",
         "current-context": "here",
         "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", **(context or {})}}],
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1", **(cluster or {})}}],
+        "clusters": [{"name": "c", "cluster": {"server": SERVER, **(cluster or {})}}],
         "users": [{"name": "u", "user": user or {}}],
     }
     path.write_text(yaml.safe_dump(content))
@@ -71,7 +77,7 @@ async def current(path, clock=None, context=None):
 
 async def test_a_token_becomes_a_bearer_header(tmp_path):
     found = await current(kubeconfig(tmp_path, {"token": "t"}, context={"namespace": "team"}))
-    assert (found.server, found.headers) == ("http://127.0.0.1:1", (("Authorization", "Bearer t"),))
+    assert (found.server, found.headers) == (SERVER, (("Authorization", "Bearer t"),))
     assert found.namespace == "team"
     assert "t'" not in repr(found), "tokens stay out of logs"
 
@@ -171,7 +177,15 @@ def plugin(folder, answer, **entry):
         """)
     )
     version = "client.authentication.k8s.io/v1"
-    return {"exec": {"apiVersion": version, "command": sys.executable, "args": [str(script)], **entry}}
+    return {
+        "exec": {
+            "apiVersion": version,
+            "command": sys.executable,
+            "args": [str(script)],
+            "interactiveMode": "Never",
+            **entry,
+        }
+    }
 
 
 def issued(**status):
@@ -218,7 +232,7 @@ async def test_a_credential_plugin_gets_the_cluster_if_it_asks_for_it(tmp_path):
     user = plugin(tmp_path, issued(token="t"), provideClusterInfo=True)
     await current(kubeconfig(tmp_path, user))
     asked = json.loads((tmp_path / "asked.json").read_text())
-    assert asked["spec"] == {"interactive": False, "cluster": {"server": "http://127.0.0.1:1"}}
+    assert asked["spec"] == {"interactive": False, "cluster": {"server": SERVER, "config": None}}
 
 
 async def test_a_credential_plugin_may_return_a_certificate(tmp_path, certificate):
@@ -232,11 +246,25 @@ async def test_a_credential_plugin_may_return_a_certificate(tmp_path, certificat
 @pytest.mark.parametrize(
     ("answer", "entry", "problem"),
     [
-        pytest.param("no json", {}, "not an ExecCredential", id="output that is not JSON"),
+        pytest.param("no json", {}, "something else than an ExecCredential", id="output that is not JSON"),
+        pytest.param("[" * 100_000, {}, "something else than an ExecCredential", id="deep output"),
+        pytest.param(" " * 2_000_000, {}, "more than", id="endless output"),
+        pytest.param(issued(token=5), {}, "something else than", id="a token that is a number"),
+        pytest.param(
+            issued(clientKeyData="k"), {}, "only one of certificate and key", id="a key without a certificate"
+        ),
+        pytest.param(issued(token="t", expirationTimestamp="soon"), {}, "something else", id="an invalid expiry"),
+        pytest.param(
+            issued(token="t", expirationTimestamp="2026-01-01T00:00:00"),
+            {},
+            "something else",
+            id="an expiry without a zone",
+        ),
+        pytest.param({**issued(token="t"), "kind": "Pod"}, {}, "printed kind 'Pod'", id="another kind"),
         pytest.param(issued(), {}, "neither a token nor", id="no credentials"),
         pytest.param(issued(token="t"), {"status": 3}, "ended with 3", id="a failing program"),
         pytest.param(issued(token="t"), {"command": "/no/such/plugin"}, "was not found", id="a missing program"),
-        pytest.param({**issued(token="t"), "apiVersion": "v9"}, {}, "returned v9", id="another version"),
+        pytest.param({**issued(token="t"), "apiVersion": "v9"}, {}, "printed version 'v9'", id="another version"),
     ],
 )
 async def test_the_failure_of_a_credential_plugin_is_explained(tmp_path, answer, entry, problem):
@@ -247,10 +275,10 @@ async def test_the_failure_of_a_credential_plugin_is_explained(tmp_path, answer,
 
 async def test_several_files_are_merged_and_the_first_entry_wins(tmp_path, monkeypatch):
     one = kubeconfig(tmp_path / "one", {"token": "first"})
-    two = kubeconfig(tmp_path / "two", {"token": "second"}, {"server": "http://two"})
+    two = kubeconfig(tmp_path / "two", {"token": "second"}, {"server": "https://two"})
     monkeypatch.setenv("KUBECONFIG", f"{one}:{tmp_path / 'missing'}:{two}")
     found = await load(None, None, Clock()).current()
-    assert (found.server, found.headers[0][1]) == ("http://127.0.0.1:1", "Bearer first")
+    assert (found.server, found.headers[0][1]) == (SERVER, "Bearer first")
 
 
 async def test_the_home_folder_is_the_last_resort(tmp_path):
@@ -262,33 +290,239 @@ async def test_a_context_can_be_chosen_by_name(tmp_path):
     path = kubeconfig(tmp_path, {"token": "t"})
     content = yaml.safe_load(path.read_text())
     content["contexts"].append({"name": "there", "context": {"cluster": "c2"}})
-    content["clusters"].append({"name": "c2", "cluster": {"server": "http://other/"}})
+    content["clusters"].append({"name": "c2", "cluster": {"server": "https://other/"}})
     path.write_text(yaml.safe_dump(content))
     found = await current(path, context="there")
-    assert (found.server, found.headers) == ("http://other", ())
+    assert (found.server, found.headers) == ("https://other", ())
+
+
+EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x", "interactiveMode": "Never"}
+CA, CERTIFICATE, KEY = ("certificate-authority", "client-certificate", "client-key")
 
 
 @pytest.mark.parametrize(
     ("user", "cluster", "context", "problem"),
     [
-        pytest.param({}, {}, {"cluster": "x"}, "no entry 'x' in clusters", id="a missing cluster"),
-        pytest.param({}, {}, {"user": "x"}, "no entry 'x' in users", id="a missing user"),
-        pytest.param({}, {"server": "127.0.0.1"}, {}, "is not a URL", id="a server without scheme"),
-        pytest.param({"tokenFile": "x"}, {}, {}, "cannot read the token file", id="a missing token file"),
-        pytest.param({"client-certificate": "x"}, {}, {}, "cannot read x", id="a missing certificate"),
-        pytest.param({"client-key-data": "%"}, {}, {}, "not base64", id="data that is not base64"),
+        pytest.param(
+            {}, {}, {"cluster": "x"}, r"contexts\[here\].context.cluster: there is no entry 'x'", id="no cluster"
+        ),
+        pytest.param({}, {}, {"user": "x"}, r"contexts\[here\].context.user: there is no entry 'x'", id="no user"),
+        pytest.param({}, {"server": ""}, {}, r"clusters\[c\].cluster.server: is not set", id="no server"),
+        pytest.param({}, {"server": "ftp://x"}, {}, "server: is not the URL of an HTTP", id="an FTP server"),
+        pytest.param({}, {"server": "https://x:y"}, {}, "server: is not a URL", id="a port of letters"),
+        pytest.param({}, {"server": "https://x:0"}, {}, "server: is not the URL", id="port 0"),
+        pytest.param({}, {"server": "https://"}, {}, "server: is not the URL", id="no host"),
+        pytest.param({}, {"server": "https://x\ny"}, {}, "server: is not", id="a line break in the server"),
+        pytest.param({}, {"server": "x:1/path"}, {}, "server: a path needs", id="a path without a scheme"),
+        pytest.param({}, {"server": 5}, {}, r"clusters\[c\].cluster.server: is a number, not a string", id="a number"),
         pytest.param(
             {},
-            {"server": "https://x", "certificate-authority-data": base64_of("no certificate")},
+            {"insecure-skip-tls-verify": "false"},
             {},
-            "certificate",
-            id="an invalid certificate authority",
+            "tls-verify: is a string, not true or false",
+            id="a text flag",
         ),
+        pytest.param({}, {"insecure-skip-tls-verify": 1}, {}, "tls-verify: is a number", id="a number as a flag"),
+        pytest.param(
+            {}, {"proxy-url": "socks5://x:1"}, {}, "proxy-url: not the URL of an HTTP proxy", id="a SOCKS proxy"
+        ),
+        pytest.param({}, {"proxy-url": "x:1"}, {}, "proxy-url: not the URL", id="a proxy without a scheme"),
+        pytest.param({}, {CA: "x", f"{CA}-data": "eA=="}, {}, "are both set", id="two authorities"),
+        pytest.param({}, {CA: "x"}, {}, "certificate-authority: cannot read x", id="a missing authority"),
+        pytest.param({}, {f"{CA}-data": "%"}, {}, "certificate-authority-data: is not base64", id="not base64"),
+        pytest.param({}, {f"{CA}-data": "/w=="}, {}, "certificate-authority-data: is not PEM", id="not text"),
+        pytest.param(
+            {}, {f"{CA}-data": "eA=="}, {}, r"clusters\[c\].cluster.certificate-authority: cannot be used", id="not PEM"
+        ),
+        pytest.param(
+            {},
+            {f"{CA}-data": "eA==", "insecure-skip-tls-verify": True},
+            {},
+            "exclude each other",
+            id="insecure with CA",
+        ),
+        pytest.param({"token": 5}, {}, {}, r"users\[u\].user.token: is a number, not a string", id="a number as token"),
+        pytest.param({"token": "a\nb"}, {}, {}, "would contain a control character", id="a line break in the token"),
+        pytest.param({"tokenFile": "x"}, {}, {}, "tokenFile: cannot read .*x", id="a missing token file"),
+        pytest.param({"token": "t", "username": "u"}, {}, {}, "token and username are both set", id="token and user"),
+        pytest.param({"tokenFile": "t", "username": "u"}, {}, {}, "tokenFile and username", id="token file and user"),
+        pytest.param({"password": "p"}, {}, {}, "password: has no username", id="a password alone"),
+        pytest.param({CERTIFICATE: "x"}, {}, {}, "client-key: is not set", id="no key"),
+        pytest.param({CERTIFICATE: "x", KEY: "y"}, {}, {}, "client-certificate: cannot read x", id="a missing file"),
+        pytest.param({f"{KEY}-data": "%"}, {}, {}, "client-key-data: is not base64", id="a key that is not base64"),
+        pytest.param(
+            {f"{CERTIFICATE}-data": "eA==", f"{KEY}-data": "eA=="},
+            {},
+            {},
+            "client-certificate: cannot be used",
+            id="no PEM",
+        ),
+        pytest.param({"as-groups": ["dev"]}, {}, {}, "as: is not set", id="groups of nobody"),
+        pytest.param(
+            {"as": "x", "as-groups": "dev"}, {}, {}, "as-groups: is a string, not a list", id="a text as groups"
+        ),
+        pytest.param({"as": "x", "as-groups": [5]}, {}, {}, r"as-groups\[0\]: is a number", id="a number as group"),
+        pytest.param(
+            {"as": "x", "as-user-extra": {"a": "b"}}, {}, {}, "as-user-extra.a: is a string", id="a text as extra"
+        ),
+        pytest.param({"as": "x\r\ny"}, {}, {}, "would contain a control character", id="a line break in a name"),
+        pytest.param(
+            {"auth-provider": {"name": "gcp"}}, {}, {}, "auth-provider: is not supported", id="an old provider"
+        ),
+        pytest.param({"exec": {**EXEC, "command": ""}}, {}, {}, "exec.command: is not set", id="no command"),
+        pytest.param(
+            {"exec": {**EXEC, "apiVersion": "v1"}}, {}, {}, "exec.apiVersion: 'v1' is none of", id="a version"
+        ),
+        pytest.param({"exec": {**EXEC, "interactiveMode": ""}}, {}, {}, "interactiveMode: '' is none of", id="no mode"),
+        pytest.param(
+            {"exec": {**EXEC, "interactiveMode": "Always"}}, {}, {}, "Always needs a terminal", id="interactive"
+        ),
+        pytest.param(
+            {"exec": {**EXEC, "args": "x"}}, {}, {}, "exec.args: is a string, not a list", id="a text as args"
+        ),
+        pytest.param(
+            {"exec": {**EXEC, "env": [{"value": "x"}]}}, {}, {}, "exec.env: a variable has no name", id="no name"
+        ),
+        pytest.param({"exec": "x"}, {}, {}, r"users\[u\].user.exec: is a string, not a mapping", id="a text as exec"),
     ],
 )
-async def test_the_wrong_entry_is_named(tmp_path, user, cluster, context, problem):
-    with pytest.raises(ConfigError, match=problem):
+async def test_the_file_and_the_field_that_are_wrong_are_named(tmp_path, user, cluster, context, problem):
+    with pytest.raises(ConfigError, match=problem) as caught:
         await current(kubeconfig(tmp_path, user, cluster, context=context))
+    assert str(tmp_path / "config") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        pytest.param("{", "cannot read the kubeconfig", id="not YAML"),
+        pytest.param("token: secret: x", "cannot read the kubeconfig", id="not YAML, with a secret"),
+        pytest.param("- a", "is a list, not a mapping", id="a list"),
+        pytest.param("", "current-context: is not set", id="empty"),
+        pytest.param("kind: Pod", "kind and apiVersion", id="another kind"),
+        pytest.param("clusters: {}", "clusters: is a mapping, not a list", id="a mapping of clusters"),
+        pytest.param("clusters: [5]", r"clusters\[0\]: is a number", id="a number among clusters"),
+        pytest.param("users: [{name: a}, {name: a}]", "users: has two entries named 'a'", id="a name twice"),
+        pytest.param("users: [{name: other, user: {token: 5}}]", r"users\[other\].user.token", id="an unused entry"),
+        pytest.param("users: [{name: a, user: false}]", r"users\[a\].user: is a boolean", id="a boolean as user"),
+        pytest.param("[" * 5_000, "cannot read the kubeconfig", id="too deep"),
+    ],
+)
+async def test_a_malformed_file_is_named(tmp_path, content, problem):
+    path = tmp_path / "config"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=problem) as caught:
+        await current(path)
+    assert str(path) in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_malformed_file_among_several_is_an_error(tmp_path, monkeypatch):
+    good, bad = kubeconfig(tmp_path, {"token": "t"}), tmp_path / "bad"
+    bad.write_text("clusters: 5")
+    monkeypatch.setenv("KUBECONFIG", f"{good}:{bad}")
+    with pytest.raises(ConfigError, match="bad: clusters: is a number"):
+        await load(None, None, Clock()).current()
+
+
+async def test_nothing_that_authenticates_us_goes_over_plain_http(tmp_path):
+    found = await current(kubeconfig(tmp_path, {"token": "t", "as": "jane"}, {"server": "http://127.0.0.1:1"}))
+    assert found.headers == (("Impersonate-User", "jane"),)
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        pytest.param("HTTPS://Host:1/", "https://Host:1", id="in capitals, with a slash"),
+        pytest.param("https://host/a/b/", "https://host/a/b", id="a path"),
+        pytest.param("https://host/a?x=1#y", "https://host/a", id="a query and a fragment"),
+        pytest.param("host:8080", "http://host:8080", id="no scheme"),
+        pytest.param("https://[fd00::1]:443", "https://[fd00::1]:443", id="IPv6"),
+    ],
+)
+async def test_the_server_is_read_as_client_go_reads_it(tmp_path, server, expected):
+    assert (await current(kubeconfig(tmp_path, {}, {"server": server}))).server == expected
+
+
+async def test_the_user_in_a_servers_url_authenticates_us_and_is_nowhere_else(tmp_path):
+    found = await current(kubeconfig(tmp_path, {"token": "t"}, {"server": "https://jane:s%40crt@127.0.0.1:1"}))
+    assert found.server == SERVER
+    assert found.headers == (("Authorization", f"Basic {base64_of('jane:s@crt')}"),)
+    assert "s%40crt" not in repr(found)
+
+
+async def test_a_token_file_comes_before_a_token_that_replaces_it_if_it_cannot_be_read(tmp_path):
+    path = kubeconfig(tmp_path, {"token": "inline", "tokenFile": "token"})
+    assert (await current(path)).headers[0][1] == "Bearer inline"
+    (tmp_path / "token").write_text("from the file\n")
+    assert (await current(path)).headers[0][1] == "Bearer from the file"
+
+
+@pytest.mark.parametrize(
+    "other", [{"token": "t"}, {"username": "u", "password": "p"}], ids=["a token", "user and password"]
+)
+async def test_other_credentials_come_before_a_plugin_which_is_not_run(tmp_path, other):
+    path = kubeconfig(tmp_path, {**plugin(tmp_path, issued(token="plugin")), **other})
+    assert "plugin" not in (await current(path)).headers[0][1]
+    assert not (tmp_path / "count").exists()
+
+
+async def test_what_a_plugin_writes_to_standard_error_is_logged_at_debug_level_only(tmp_path, caplog):
+    script = tmp_path / "plugin.sh"
+    script.write_text("#!/bin/sh\nread line || echo no input >&2; head -c 100000 /dev/zero | tr '\\0' x >&2; exit 3")
+    script.chmod(0o700)
+    path = kubeconfig(tmp_path, {"exec": {**EXEC, "command": "./plugin.sh"}})
+    caplog.set_level("INFO")
+    with pytest.raises(ConfigError) as caught:
+        await current(path)
+    assert "no input" not in caplog.text + str(caught.value)
+    caplog.set_level("DEBUG")
+    with pytest.raises(ConfigError):
+        await current(path)
+    assert "no input" in caplog.text
+    assert len(caplog.text) < 2 * STDERR_LIMIT
+
+
+async def test_a_plugin_is_told_of_the_cluster(tmp_path, certificate):
+    authority = base64_of(certificate[0])
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}}
+    cluster = {
+        "certificate-authority-data": authority,
+        "tls-server-name": "api",
+        "proxy-url": "http://proxy:1",
+        "disable-compression": True,
+        "extensions": [extension, {"name": "other", "extension": 5}],
+    }
+    await current(kubeconfig(tmp_path, plugin(tmp_path, issued(token="t"), provideClusterInfo=True), cluster))
+    asked = json.loads((tmp_path / "asked.json").read_text())
+    assert asked["spec"]["cluster"] == {
+        "server": SERVER,
+        "certificate-authority-data": authority,
+        "tls-server-name": "api",
+        "proxy-url": "http://proxy:1",
+        "disable-compression": True,
+        "config": {"audience": "x"},
+    }
+
+
+async def test_an_encrypted_key_is_an_error_and_asks_no_terminal(tmp_path, certificate):
+    (tmp_path / "plain.pem").write_text(certificate[1])
+    command = "openssl pkcs8 -topk8 -in plain.pem -out key.pem -passout pass:secret"
+    await asyncio.to_thread(subprocess.run, command.split(), cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "cert.pem").write_text(certificate[0])
+    with pytest.raises(ConfigError, match="client-certificate: cannot be used: the key is encrypted"):
+        await current(kubeconfig(tmp_path, {"client-certificate": "cert.pem", "client-key": "key.pem"}))
+
+
+async def test_the_proxy_of_the_environment_is_used_unless_the_kubeconfig_names_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "http://env:1")
+    assert (await current(kubeconfig(tmp_path, {}, {"server": "https://api"}))).proxy == "http://env:1"
+    named = {"server": "https://api", "proxy-url": "http://named:1"}
+    assert (await current(kubeconfig(tmp_path, {}, named))).proxy == "http://named:1"
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://user:secret@env:1")
+    with pytest.raises(ConfigError, match="HTTPS_PROXY: not the URL") as caught:
+        await current(kubeconfig(tmp_path, {}, {"server": "https://api"}))
+    assert "secret" not in str(caught.value)
 
 
 def test_a_missing_kubeconfig_is_an_error():
@@ -336,22 +570,3 @@ class TestInCluster:
     def test_outside_a_pod_it_is_an_error(self, tmp_path):
         with pytest.raises(ConfigError, match="does not run in a pod"):
             in_cluster(Clock(), tmp_path)
-
-
-@pytest.mark.parametrize(
-    "provider",
-    [
-        pytest.param({"name": "gcp"}, id="gcp without a token"),
-        pytest.param({"name": "gcp", "config": {"expiry": "2020-01-01T00:00:00Z"}}, id="gcp, expired"),
-        pytest.param({"name": "oidc", "config": {}}, id="oidc without a token"),
-        pytest.param({"name": "oidc", "config": {"id-token": "a.b.c"}}, id="oidc with an invalid token"),
-        pytest.param({"name": "azure", "config": {}}, id="a provider that no longer exists"),
-        pytest.param("gcp", id="text"),
-        pytest.param(None, id="nothing"),
-    ],
-)
-async def test_an_old_auth_provider_without_a_token_is_explained_in_one_line(tmp_path, provider):
-    path = kubeconfig(tmp_path, {"auth-provider": provider})
-    with pytest.raises(ConfigError, match=r"auth-provider .* gave no token.*; use an exec plugin") as caught:
-        await current(path)
-    assert "\n" not in str(caught.value)

@@ -134,12 +134,14 @@ def test_a_reader_reads_one_response_after_the_other():
             assert (answer.body, reader.keep, reader.started) == (body, True, False)
 
 
-def test_a_successful_connect_has_no_body():
+@pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
+@pytest.mark.parametrize(("after", "keep"), [(b"", True), (b"x", False)], ids=["nothing", "a byte"])
+def test_a_successful_connect_has_no_body(version, after, keep):
     reader = ResponseReader(tunnel=True)
-    answer = reader.feed(head(b"Content-Length: 5", start=b"HTTP/1.1 200 Connection established"))
+    answer = reader.feed(head(b"Content-Length: 5", start=version + b" 200 Connection established") + after)
     assert answer is not None
     assert answer.body == b""
-    assert reader.keep
+    assert reader.keep is keep
 
 
 @pytest.mark.parametrize(

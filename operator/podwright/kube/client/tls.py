@@ -1,0 +1,91 @@
+"""TLS contexts for connections to the API server. Used by `credentials`."""
+
+from __future__ import annotations
+
+import functools
+import ssl
+import tempfile
+
+from podwright.kube.client.errors import ConfigError
+
+
+class NamedContext(ssl.SSLContext):
+    """A TLS context that expects another name in the server's certificate than the URL has."""
+
+    server_name: str | None = None
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        return super().wrap_bio(incoming, outgoing, server_side, self.server_name or server_hostname, session)
+
+
+class _UnusableError(Exception):
+    """`part`: what cannot be used; then the reason."""
+
+    def __init__(self, part: str, error: Exception) -> None:
+        super().__init__(str(getattr(error, "reason", None) or error))
+        self.part = part
+
+
+def tls_context(
+    authority: str | None,
+    certificate: str | None,
+    key: str | None,
+    *,
+    insecure: bool = False,
+    server_name: str | None = None,
+    where: tuple[str, str],
+) -> ssl.SSLContext:
+    """A context that trusts the authority (PEM; None: the system's) and shows the certificate, if there is one.
+
+    Equal input gives the same context, so that unchanged certificates keep their connections. `where` names the entries that have the
+    authority, and the certificate with its key. Raises ConfigError, which begins with one of them.
+    """
+    try:
+        return _context(authority, certificate, key, insecure=insecure, server_name=server_name)
+    except _UnusableError as error:
+        entry = where[0] if error.part == "certificate-authority" else where[1]
+        raise ConfigError(f"{entry}.{error.part}: cannot be used: {error}") from error
+
+
+@functools.lru_cache(maxsize=8)
+def _context(
+    authority: str | None, certificate: str | None, key: str | None, *, insecure: bool, server_name: str | None
+) -> ssl.SSLContext:
+    context = NamedContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.server_name = server_name
+    try:
+        if insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif authority is not None:
+            context.load_verify_locations(cadata=authority)
+        else:
+            context.load_default_certs()
+    except (ssl.SSLError, ValueError) as error:
+        raise _UnusableError("certificate-authority", error) from error
+    if certificate and key:
+        try:
+            _load_client_certificate(context, certificate, key)
+        except (ssl.SSLError, ValueError) as error:
+            raise _UnusableError("client-certificate", error) from error
+    return context
+
+
+def _load_client_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    # The ssl module reads client certificates from files only.
+    with tempfile.NamedTemporaryFile(mode="w", suffix=".pem") as file:
+        file.write(f"{certificate}\n{key}")
+        file.flush()
+        context.load_cert_chain(file.name, password=_no_password)
+
+
+def _no_password() -> str:
+    """Without this, the ssl module asks the terminal."""
+    raise ValueError("the key is encrypted")
