@@ -17,6 +17,7 @@ from typing import Any
 
 from podwright.api.compile import Classes, CompiledPolicy, compile_policy, queue_sort_of, refused_policy
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings, check_safety, check_scheduler_name
+from podwright.api.policy_index import PolicyIndex
 from podwright.api.scheduler_policy import (
     NAMELESS,
     LastAccepted,
@@ -119,6 +120,10 @@ class PolicySet:
         """By scheduler name, the first policy that takes every pod."""
         self._by_scheduler_name: dict[str, tuple[CompiledPolicy, ...]] = {}
         """The policies that decide, in their order. The last one takes the pods that no other matches, whatever its own selectors."""
+        self._deciding: dict[str, PolicyIndex] = {}
+        """By scheduler name, the same without the last one."""
+        self._all: dict[str, PolicyIndex] = {}
+        """By scheduler name, the active and the refused policies."""
         self._selections: weakref.WeakKeyDictionary[LabelSet, dict[tuple[str, str], _Selection]]
         self._selections = weakref.WeakKeyDictionary()
         self.version = 0
@@ -233,8 +238,7 @@ class PolicySet:
         key = (pod.scheduler_name, pod.namespace)
         selection = selections.get(key)
         if selection is None or selection.namespace_labels is not namespace_labels:
-            matching = (policy for policy in candidates if policy.matches(pod.labels, namespace_labels))
-            policy = next(matching, candidates[-1])
+            policy = self._deciding[pod.scheduler_name].first(pod.labels, namespace_labels) or candidates[-1]
             selection = selections[key] = _Selection(namespace_labels, policy)
         return selection.policy
 
@@ -254,7 +258,7 @@ class PolicySet:
         if not self.passes_over or pod.scheduler_name not in self._refusing:
             return None
         policies = self._policies[pod.scheduler_name]
-        found = next((policy for policy in policies if policy.matches(pod.labels, namespace_labels)), None)
+        found = self._all[pod.scheduler_name].first(pod.labels, namespace_labels)
         if found is None and self._only_refused(pod.scheduler_name):
             found = policies[0]
         return found if found is not None and found.refusal else None
@@ -324,9 +328,12 @@ class PolicySet:
         if policies or scheduler_name in self._built_in:
             rest = refused[0] if waits and self._only_refused(scheduler_name) else self.built_in_for(scheduler_name)
             self._by_scheduler_name[scheduler_name] = (*deciding, rest)
+            self._deciding[scheduler_name], self._all[scheduler_name] = PolicyIndex(deciding), PolicyIndex(policies)
         else:
             self._policies.pop(scheduler_name, None)
             self._by_scheduler_name.pop(scheduler_name, None)
+            self._deciding.pop(scheduler_name, None)
+            self._all.pop(scheduler_name, None)
         takes_all = next((policy for policy in deciding if policy.matches_all), None)
         self._takes_all.pop(scheduler_name, None)
         if takes_all is not None:
