@@ -29,8 +29,9 @@ class SafeFormatter(logging.Formatter):
         self.inner = inner
 
     def format(self, record: logging.LogRecord) -> str:
+        record.message = record.getMessage()  # as every formatter does
         safe = copy.copy(record)  # other handlers get the record as it was
-        safe.msg, safe.args = one_line(record.getMessage()), None
+        safe.msg, safe.args = one_line(record.message), None
         trace = record.exc_text or (self.inner.formatException(record.exc_info) if record.exc_info else None)
         safe.exc_info, safe.exc_text = None, trace and _indented(trace)
         safe.stack_info = record.stack_info and _indented(record.stack_info)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import kopf
 import pytest
 
@@ -10,6 +12,12 @@ from podwright.controllers.plain_kopf import PlainKopf
 from podwright.kube.client.errors import AccessError
 from podwright.kube.option_values import OptionsError
 from support.controllers.kit import FakeRuntime, record_handlers
+
+
+@pytest.fixture(autouse=True)
+def _own_log(monkeypatch):
+    """The start changes the handlers of the root logger."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
 
 
 async def test_kopf_starts_the_runtime_and_then_registers_what_it_watches(monkeypatch):

@@ -102,7 +102,7 @@ def test_other_handlers_get_the_record_as_it_was(log_to):
     plain.emit = records.append
     logger.addHandler(plain)
     logger.warning("a\n%s", "b")
-    assert [record.getMessage() for record in records] == ["a\nb"]
+    assert [(record.getMessage(), record.message) for record in records] == [("a\nb", "a\nb")]
 
 
 @pytest.mark.parametrize("log_format", list(loggers.LogFormat))
