@@ -12,12 +12,16 @@ import pytest
 
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.cycle import schedule
+from podwright.core.framework.cluster_events import Hint
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
+from podwright.core.plugins.affinity.inter_pod_affinity import InterPodAffinity
+from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
 from podwright.simulator.world import World
 from support.costs.call_counts import calls_of
 from support.objects.builders import make_node, make_pod
+from support.plugins.kit import build
 
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 FEW, MANY = 30, 300
@@ -127,3 +131,47 @@ def test_a_pod_with_many_terms_leaves_nothing_that_other_pods_pay_for(spec):
     decide(parse_pod(make_pod("large", labels={"app": "a"}, spec=spec(MANY))))
     coming_and_going()
     assert calls_of(coming_and_going) <= before + 40  # one row more, and not one counter for each term
+
+
+def in_own(number):
+    return {"matchLabels": {"app": f"none-{number}"}}
+
+
+def apart(count):
+    terms = [{**term(n), "labelSelector": in_own(n)} for n in range(count)]
+    return {"affinity": {"podAntiAffinity": {REQUIRED: terms}}}
+
+
+def near_all_but_the_last(count):
+    terms = [term(n) for n in range(count)] + [{**term(0), "labelSelector": in_own(0)}]
+    return {"affinity": {"podAffinity": {REQUIRED: terms}}}
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+@pytest.mark.parametrize(
+    "plugin, spec",
+    [
+        pytest.param(InterPodAffinity, apart, id="anti-affinity terms, none of which matches"),
+        pytest.param(InterPodAffinity, near_all_but_the_last, id="affinity terms, all but one of which match"),
+        pytest.param(PodTopologySpread, constraints(HARD, "rack-{}", in_own), id="constraints, none of which matches"),
+    ],
+)
+def test_events_for_a_waiting_pod_with_many_terms_take_few_calls(plugin, spec, count):
+    world, _ = cluster(pods=0)
+    built = build(plugin, world.cache)
+    hint = built.hints()[0].function
+    waiting = parse_pod(make_pod("waiting", labels={"app": "a"}, spec=spec(count)))
+    first, then = [parse_pod(make_pod(f"p{n}", labels={"app": "b", "id": str(n)}, node="n0")) for n in range(2)]
+    for before, after in ((first, None), (None, first)):
+        assert hint(waiting, before, after) is Hint.SKIP
+    assert calls_of(lambda: hint(waiting, then, None)) < 60
+    assert calls_of(lambda: hint(waiting, None, then)) < 60
+
+
+def test_the_deletion_of_a_pod_with_many_terms_takes_few_calls_for_each_waiting_pod():
+    world, _ = cluster(pods=0)
+    hint = build(InterPodAffinity, world.cache).hints()[0].function
+    deleted = parse_pod(make_pod("deleted", labels={"app": "b"}, node="n0", spec=apart(MANY)))
+    waiting = [parse_pod(make_pod(f"p{n}", labels={"app": "a", "id": str(n)}, spec=apart(1))) for n in range(11)]
+    hint(waiting.pop(), deleted, None)
+    assert calls_of(lambda: [hint(pod, deleted, None) for pod in waiting]) < 10 * 60

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from podwright.core.framework.interface import Bools, FilterResult
 from podwright.core.framework.status import Status, unresolvable, unschedulable
-from podwright.core.objects.affinity import PodAffinity, PodAffinityTerm
+from podwright.core.objects.affinity import PodAffinity
 from podwright.core.objects.pod import LabelSet, PodInfo
+from podwright.core.plugins.affinity.terms import required_terms
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.podindex import MAX_COUNTERS_PER_POD, Groups, PodIndex, PodSelector, Sums, Tally
 
@@ -37,11 +38,16 @@ class ClusterCounts:
     def __init__(self, index: PodIndex, pod: PodInfo, existing: Groups) -> None:
         self.index = index
         self.pod = pod
-        self.required_keys = tuple(dict.fromkeys(term.topology_key for term in pod.pod_affinity.required))
+        self._required = required_terms(pod.pod_affinity)
         self._existing = existing
         self._attracted: dict[tuple[str, LabelSet], bool] = {}
         self._repelled: dict[tuple[str, LabelSet], Mapping[str, int]] = {}
         self._repelling: dict[PodAffinity, Mapping[str, int]] = {}
+
+    @property
+    def required_keys(self) -> Sequence[str]:
+        """The topology keys of the required affinity terms."""
+        return self._required.affinity.keys
 
     @cached_property
     def affinity(self) -> SumsByKey:
@@ -82,7 +88,7 @@ class ClusterCounts:
     @cached_property
     def matches_itself(self) -> bool:
         """Whether the pod matches all of its own required terms."""
-        return matches_all(self.index, self.pod.pod_affinity.required, self.pod)
+        return self._required.affinity.all_match(self.index, self.pod)
 
     # Another pod that a dry run adds or removes. Pods with the same labels, and those with the same terms, are compared once.
 
@@ -97,7 +103,7 @@ class ClusterCounts:
     def _attracts(self, other: PodInfo) -> bool:
         if self._required_tally is not None:
             return self._required_tally.of(other) == self._required_tally.total
-        return matches_all(self.index, self.pod.pod_affinity.required, other)
+        return self._required.affinity.all_match(self.index, other)
 
     @cached_property
     def _required_tally(self) -> Tally | None:
@@ -114,12 +120,10 @@ class ClusterCounts:
         return known
 
     def _count_repelled(self, other: PodInfo) -> Mapping[str, int]:
-        index = self.index
         if self._tallies is not None:
             counts = {key: tally.of(other) for key, (_, tally) in self._tallies.items()}
             return {key: count for key, count in counts.items() if count}
-        terms = self.pod.pod_affinity.anti_required
-        return Counter(term.topology_key for term in terms if index.term_matches(term, other))
+        return Counter(term.topology_key for term in self._required.anti_affinity.matching(self.index, other))
 
     def repels(self, other: PodAffinity) -> Mapping[str, int]:
         """By topology key the number of another pod's required anti-affinity terms that match the pod."""
@@ -129,8 +133,8 @@ class ClusterCounts:
             namespace_labels = self.index.namespace_labels(pod.namespace) or {}
             known = self._repelling[other] = Counter(
                 term.topology_key
-                for term in other.anti_required
-                if term.matches(pod.namespace, namespace_labels, pod.labels)
+                for term in required_terms(other).anti_affinity.selecting(pod.labels)
+                if term.covers(pod.namespace, namespace_labels)
             )
         return known
 
@@ -283,11 +287,6 @@ class PreFilterState:
         else:
             columns = [self._affinity.column(key) for key in keys]
         return functools.reduce(np.logical_and, columns)
-
-
-def matches_all(index: PodIndex, terms: Sequence[PodAffinityTerm], pod: PodInfo) -> bool:
-    """Whether a pod matches all of these terms. False if there are no terms."""
-    return bool(terms) and all(index.term_matches(term, pod) for term in terms)
 
 
 def _codes(rows: int, matching: Bools | None, anti_affinity: Bools | None) -> NDArray[np.int8]:

@@ -29,11 +29,12 @@ from podwright.core.framework.interface import (
     ScorePlugin,
 )
 from podwright.core.framework.status import SKIP, Status
-from podwright.core.objects.affinity import NO_POD_AFFINITY, PodAffinityTerm
+from podwright.core.objects.affinity import NO_POD_AFFINITY
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.affinity.filtering import ClusterCounts, PreFilterState, matches_all
+from podwright.core.plugins.affinity.filtering import ClusterCounts, PreFilterState
 from podwright.core.plugins.affinity.scoring import PreScoreState, normalize, weighted_sums
+from podwright.core.plugins.affinity.terms import required_terms
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -95,12 +96,11 @@ class InterPodAffinity(
         A pod that matches a required affinity term matters everywhere: as long as no pod matches, the first pod of a group passes
         because it matches its own terms.
         """
-        own, theirs = pod.pod_affinity, other.pod_affinity
-        if any(term.selector.matches(other.labels) for term in own.required):
+        own, theirs = required_terms(pod.pod_affinity), required_terms(other.pod_affinity)
+        if own.affinity.selecting(other.labels):
             return None
-        keys = {term.topology_key for term in own.anti_required if term.selector.matches(other.labels)}
-        keys |= {term.topology_key for term in theirs.anti_required if term.selector.matches(pod.labels)}
-        return frozenset(keys)
+        repelling = (*own.anti_affinity.selecting(other.labels), *theirs.anti_affinity.selecting(pod.labels))
+        return frozenset([term.topology_key for term in repelling])
 
     def influence_key(self, pod: PodInfo) -> Hashable:
         return pod.labels, pod.pod_affinity
@@ -168,36 +168,32 @@ class InterPodAffinity(
         """
         if not all(other is None or other.node_name or other.nominated_node_name for other in (before, after)):
             return Hint.SKIP
-        own = pod.pod_affinity
+        own, index = required_terms(pod.pod_affinity), self._index
         if after is not None:
-            attracts = self._attracts(own.required, after)
+            attracts = own.affinity.all_match(index, after)
             if before is not None:
-                attracts = attracts and not self._attracts(own.required, before)
-                freed = self._repels(own.anti_required, before) and not self._repels(own.anti_required, after)
+                attracts = attracts and not own.affinity.all_match(index, before)
+                repelled = own.anti_affinity
+                freed = repelled.any_match(index, before) and not repelled.any_match(index, after)
                 return Hint.QUEUE if attracts or freed else Hint.SKIP
             return Hint.QUEUE if attracts else Hint.SKIP
         assert before is not None
-        freed = self._repels(own.anti_required, before) or self._repels(before.pod_affinity.anti_required, pod)
+        theirs = required_terms(before.pod_affinity).anti_affinity
+        freed = own.anti_affinity.any_match(index, before) or theirs.any_match(index, pod)
         return Hint.QUEUE if freed else Hint.SKIP
-
-    def _attracts(self, terms: Sequence[PodAffinityTerm], other: PodInfo) -> bool:
-        return matches_all(self._index, terms, other)
-
-    def _repels(self, terms: Sequence[PodAffinityTerm], other: PodInfo) -> bool:
-        return any(self._index.term_matches(term, other) for term in terms)
 
     def _node_hint(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:
         """Helps if a node was added or changed its domain of a term; for anti-affinity also if it left all domains."""
-        own = pod.pod_affinity
-        for term in own.required:
-            value = after.labels.get(term.topology_key)
-            if value is not None and (before is None or before.labels.get(term.topology_key) != value):
+        own = required_terms(pod.pod_affinity)
+        for key in own.affinity.keys:
+            value = after.labels.get(key)
+            if value is not None and (before is None or before.labels.get(key) != value):
                 return Hint.QUEUE
-        for term in own.anti_required:
+        for key in own.anti_affinity.keys:
             if before is None:
                 return Hint.QUEUE
-            value = before.labels.get(term.topology_key)
-            if value is not None and after.labels.get(term.topology_key) != value:
+            value = before.labels.get(key)
+            if value is not None and after.labels.get(key) != value:
                 return Hint.QUEUE
         return Hint.SKIP
 

@@ -7,7 +7,7 @@ Source: the Kubernetes documentation, "Pod Topology Spread Constraints".
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -17,13 +17,14 @@ from podwright.core.objects.affinity import NO_SPREAD, SpreadConstraint, SpreadC
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import HOSTNAME
 from podwright.core.objects.pod import LabelSet, PodInfo
-from podwright.core.objects.selectors import EVERYTHING, LabelSelector, Requirement
+from podwright.core.objects.selectors import EVERYTHING, Labels, LabelSelector, Requirement
 from podwright.core.plugins.spread.args import DefaultConstraint, PodTopologySpreadArgs
 from podwright.core.state.object_store import Object, ObjectStore
-from podwright.core.state.podindex import PodSelector
+from podwright.core.state.podindex import PodSelector, SelectorList
 from podwright.core.state.podindex.selecting import SelectorIndex
 
 _MAX_CACHED: Final = 1024
+"""The number of constraints that are cached for one list, and of selectors whose default constraints are cached."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,17 +60,34 @@ class Constraints:
     own: bool
     keys: frozenset[str] = field(init=False)
     """The topology keys. One object, whose hash is computed once."""
+    _selectors: SelectorList = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_selectors", SelectorList([constraint.selector for constraint in self.items]))
         object.__setattr__(self, "keys", frozenset(constraint.topology_key for constraint in self.items))
 
     def __bool__(self) -> bool:
         return bool(self.items)
 
+    def matching(self, labels: Labels) -> Sequence[int]:
+        """The positions of the constraints whose selectors match these labels."""
+        return self._selectors.matching(labels)
+
 
 NONE: Final = Constraints((), own=True)
 _Both = tuple[Constraints, Constraints]
 _Labels = tuple[tuple[str, str], ...]
+
+
+class _Variants:
+    """The resolved forms of some constraints. `keys`: the pod's labels on which they depend, for `matchLabelKeys`."""
+
+    __slots__ = ("keys", "resolved")
+
+    def __init__(self, spread: SpreadConstraints, *, match_label_keys: bool) -> None:
+        keys = [key for constraint in spread.items for key in constraint.match_label_keys] if match_label_keys else ()
+        self.keys = tuple(dict.fromkeys(keys))
+        self.resolved: dict[_Labels, _Both] = {}
 
 
 class Resolver:
@@ -78,7 +96,7 @@ class Resolver:
     def __init__(self, args: PodTopologySpreadArgs, features: Features, store: ObjectStore) -> None:
         self._inclusion = features.enabled("NodeInclusionPolicyInPodTopologySpread")
         self._match_label_keys = features.enabled("MatchLabelKeysInPodTopologySpread")
-        self._own: WeakKeyDictionary[SpreadConstraints, dict[_Labels, _Both]] = WeakKeyDictionary()
+        self._own: WeakKeyDictionary[SpreadConstraints, _Variants] = WeakKeyDictionary()
         self._selectors = DefaultSelectors(store)
         self._default_hard = tuple(c for c in args.constraints if c.when_unsatisfiable == "DoNotSchedule")
         self._default_soft = tuple(c for c in args.constraints if c.when_unsatisfiable == "ScheduleAnyway")
@@ -99,24 +117,18 @@ class Resolver:
     def _of_pod(self, pod: PodInfo) -> _Both:
         variants = self._own.get(pod.spread)
         if variants is None:
-            variants = self._own[pod.spread] = {}
-        labels = self._chosen_labels(pod)
-        both = variants.get(labels)
+            variants = self._own[pod.spread] = _Variants(pod.spread, match_label_keys=self._match_label_keys)
+        labels = tuple((key, pod.labels[key]) for key in variants.keys if key in pod.labels)
+        both = variants.resolved.get(labels)
         if both is None:
-            if len(variants) >= _MAX_CACHED:
-                variants.clear()
+            if len(variants.resolved) * len(pod.spread.items) >= _MAX_CACHED:
+                variants.resolved.clear()
             chosen = dict(labels)
-            both = variants[labels] = (
+            both = variants.resolved[labels] = (
                 Constraints(tuple(self._resolve(c, chosen) for c in pod.spread.hard), own=True),
                 Constraints(tuple(self._resolve(c, chosen) for c in pod.spread.soft), own=True),
             )
         return both
-
-    def _chosen_labels(self, pod: PodInfo) -> _Labels:
-        if not self._match_label_keys:
-            return ()
-        keys = {key: None for constraint in pod.spread.items for key in constraint.match_label_keys}
-        return tuple((key, pod.labels[key]) for key in keys if key in pod.labels)
 
     def _resolve(self, constraint: SpreadConstraint, labels: Mapping[str, str]) -> Constraint:
         chosen = {key: labels[key] for key in constraint.match_label_keys if key in labels}

@@ -80,6 +80,7 @@ class ClusterCounts:
         self._pod = pod
         self._compare = compare
         self.constraints = constraints.items
+        self._resolved = constraints
         self._keys = constraints.keys
         self._matched_by: dict[LabelSet, Sequence[int]] = {}
 
@@ -123,9 +124,7 @@ class ClusterCounts:
         """The constraints whose selectors match another pod, which has the same namespace. Equal labels are compared once."""
         known = self._matched_by.get(other.labels)
         if known is None:
-            known = self._matched_by[other.labels] = [
-                i for i, constraint in enumerate(self.constraints) if constraint.selector.matches(other.labels)
-            ]
+            known = self._matched_by[other.labels] = self._resolved.matching(other.labels)
         return known
 
 

@@ -77,12 +77,14 @@ class PodTopologySpread(
     def influence(self, pod: PodInfo, other: PodInfo) -> frozenset[str] | None:
         """One more pod in a domain increases only the skew of that domain.
 
-        Ignores the selectors of default constraints and the labels from `matchLabelKeys`, so it may name too many domains.
+        Ignores the selectors of default constraints, so it may name too many domains.
         """
         if pod.namespace != other.namespace:
             return frozenset()
-        keys = frozenset(c.topology_key for c in pod.spread.hard if c.selector.matches(other.labels))
-        return keys | self._hard_default_keys if pod.spread is NO_SPREAD else keys
+        if pod.spread is NO_SPREAD:
+            return self._hard_default_keys
+        constraints = self._resolver.hard(pod)
+        return frozenset([constraints.items[i].topology_key for i in constraints.matching(other.labels)])
 
     def influence_key(self, pod: PodInfo) -> Hashable:
         return pod.namespace, pod.labels, pod.spread
@@ -156,8 +158,7 @@ class PodTopologySpread(
             return _label_hint(constraints, before.labels, after.labels)
         other = after or before
         assert other is not None
-        counted = any(constraint.selector.matches(other.labels) for constraint in constraints.items)
-        return Hint.QUEUE if counted else Hint.SKIP
+        return Hint.QUEUE if constraints.matching(other.labels) else Hint.SKIP
 
     def _own_change_hint(self, pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
         constraints = self._resolver.hard(pod)
@@ -193,5 +194,4 @@ def _on_a_node(pod: PodInfo) -> bool:
 def _label_hint(constraints: Constraints, before: Mapping[str, str], after: Mapping[str, str]) -> Hint:
     if before is after:
         return Hint.SKIP
-    changed = any(c.selector.matches(before) != c.selector.matches(after) for c in constraints.items)
-    return Hint.QUEUE if changed else Hint.SKIP
+    return Hint.QUEUE if constraints.matching(before) != constraints.matching(after) else Hint.SKIP

@@ -9,6 +9,7 @@ from podwright.core.state.podindex.domains import Domains, Eligibility, Sums
 from podwright.core.state.podindex.matches import MatchCounter
 from podwright.core.state.podindex.pod_index import PodIndex
 from podwright.core.state.podindex.pod_selector import PodSelector
+from podwright.core.state.podindex.selector_rows import SelectorList
 from podwright.core.state.podindex.tally import MAX_COUNTERS_PER_POD, Tally
 from podwright.core.state.podindex.terms import Groups, Kind, MatchedTerms, TermGroup
 
@@ -22,6 +23,7 @@ __all__ = [
     "MatchedTerms",
     "PodIndex",
     "PodSelector",
+    "SelectorList",
     "Sums",
     "Tally",
     "TermGroup",

@@ -89,9 +89,9 @@ class PodIndex:
         """The affinity terms of placed pods that match this pod."""
         return self.terms.matching_terms(pod)
 
-    def term_matches(self, term: PodAffinityTerm, pod: PodInfo) -> bool:
-        """Whether a term of a pending pod matches this pod."""
-        return term.selector.matches(pod.labels) and includes_namespace(term, pod.namespace, self._namespaces)
+    def applies_to(self, term: PodAffinityTerm, namespace: str) -> bool:
+        """Whether a term of a pending pod applies to the pods of a namespace."""
+        return includes_namespace(term, namespace, self._namespaces)
 
     def namespace_labels(self, name: str) -> Labels | None:
         """The labels of a namespace; None if it is unknown."""

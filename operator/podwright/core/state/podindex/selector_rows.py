@@ -8,6 +8,7 @@ it: by -1 where it meets a requirement, by 1 where it breaks one. The rows with 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,8 @@ Rows = NDArray[np.intp]
 Int32s = NDArray[np.int32]
 
 _NEVER: Final = 1 << 30
+FEW_SELECTORS: Final = 16
+"""This many selectors are evaluated one by one."""
 
 
 class _Changes:
@@ -83,3 +86,24 @@ class SelectorRows:
                 if changes is not None:
                     changes.apply(unmet)
         return np.flatnonzero(unmet == 0)
+
+
+class SelectorList:
+    """A fixed list of selectors, such as those of one pod's terms. Many are evaluated as rows, which are built on first use."""
+
+    __slots__ = ("_rows", "_selectors")
+
+    def __init__(self, selectors: Sequence[LabelSelector]) -> None:
+        self._selectors = selectors
+        self._rows: SelectorRows | None = None
+
+    def matching(self, labels: Labels) -> Sequence[int]:
+        """The positions of the selectors that match these labels, in ascending order."""
+        if len(self._selectors) <= FEW_SELECTORS:
+            return [i for i, selector in enumerate(self._selectors) if selector.matches(labels)]
+        if self._rows is None:
+            self._rows = SelectorRows()
+            for selector in self._selectors:
+                self._rows.append(selector)
+        found: list[int] = self._rows.matching(labels).tolist()
+        return found

@@ -18,7 +18,7 @@ from podwright.core.plugins.affinity.inter_pod_affinity import InterPodAffinity
 from podwright.core.plugins.spread import filtering as spread_filtering
 from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
 from podwright.core.state.cache import Cache
-from podwright.core.state.podindex import matches, pod_columns, term_rows, terms
+from podwright.core.state.podindex import matches, pod_columns, selector_rows, term_rows, terms
 from podwright.core.state.podindex import pod_index as index
 from support.objects.builders import make_namespace, make_node, make_pod, make_taint
 from support.plugins.kit import build, pending
@@ -151,6 +151,7 @@ class Counts(RuleBasedStateMachine):
     few_classes = 128
     unused = 4096
     candidates = 256
+    few_selectors = 16
 
     def __init__(self):
         super().__init__()
@@ -167,6 +168,7 @@ class Counts(RuleBasedStateMachine):
         patch.setattr(pod_columns, "UNUSED_CHANGES", self.unused)
         patch.setattr(term_rows, "UNUSED_CHANGES", self.unused)
         patch.setattr(terms, "MANY_CANDIDATES", self.candidates)
+        patch.setattr(selector_rows, "FEW_SELECTORS", self.few_selectors)
         self.cache = Cache()
         self.spread = build(PodTopologySpread, self.cache)
         self.affinity = build(InterPodAffinity, self.cache, {"hardPodAffinityWeight": 3})
@@ -287,6 +289,7 @@ class CountsWithLowLimits(Counts):
     few_classes = 0
     unused = 3
     candidates = 0
+    few_selectors = 1
 
 
 TestCounts = Counts.TestCase

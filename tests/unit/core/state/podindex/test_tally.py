@@ -74,7 +74,9 @@ def test_a_tally_equals_the_sum_over_pods_and_terms(pods, choices):
     placed = [pod for info in cache.nodes.values() for pod in info.pods.values()]
 
     def weight(pod):
-        return sum(term.weight for term in terms if index.term_matches(term, pod))
+        return sum(
+            term.weight for term in terms if term.selector.matches(pod.labels) and index.applies_to(term, pod.namespace)
+        )
 
     tally = index.tally((term, term.weight) for term in terms)
     never_placed = pending(name="new", namespace="other", labels={"tier": "b"})

@@ -1,0 +1,67 @@
+"""Terms: a pod's affinity terms of one kind, evaluated on one other pod at a time. For events and dry runs.
+
+A pod may have thousands of terms, and an event may be about thousands of waiting pods. What is prepared for a list of terms is kept as
+long as its PodAffinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from podwright.core.objects.affinity import PodAffinity, PodAffinityTerm
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.selectors import Labels
+from podwright.core.state.podindex import PodIndex, SelectorList
+
+
+class Terms:
+    """See the module. `keys`: the distinct topology keys, in the order of the terms."""
+
+    __slots__ = ("_selectors", "items", "keys")
+
+    def __init__(self, items: Sequence[PodAffinityTerm]) -> None:
+        self.items = items
+        self.keys = tuple(dict.fromkeys(term.topology_key for term in items))
+        self._selectors = SelectorList([term.selector for term in items])
+
+    def selecting(self, labels: Labels) -> Sequence[PodAffinityTerm]:
+        """The terms whose label selectors match, whatever the namespace."""
+        return [self.items[i] for i in self._selectors.matching(labels)]
+
+    def matching(self, index: PodIndex, pod: PodInfo) -> Iterator[PodAffinityTerm]:
+        """The terms that match a pod."""
+        return (term for term in self.selecting(pod.labels) if index.applies_to(term, pod.namespace))
+
+    def any_match(self, index: PodIndex, pod: PodInfo) -> bool:
+        """Whether a term matches the pod."""
+        return any(index.applies_to(term, pod.namespace) for term in self.selecting(pod.labels))
+
+    def all_match(self, index: PodIndex, pod: PodInfo) -> bool:
+        """Whether there are terms, and all of them match the pod."""
+        selecting = self.selecting(pod.labels) if self.items else ()
+        if not selecting or len(selecting) < len(self.items):
+            return False
+        return all(index.applies_to(term, pod.namespace) for term in selecting)
+
+
+class RequiredTerms:
+    """The required terms of a pod."""
+
+    __slots__ = ("affinity", "anti_affinity")
+
+    def __init__(self, affinity: PodAffinity) -> None:
+        self.affinity = Terms(affinity.required)
+        self.anti_affinity = Terms(affinity.anti_required)
+
+
+_required: Final[WeakKeyDictionary[PodAffinity, RequiredTerms]] = WeakKeyDictionary()
+
+
+def required_terms(affinity: PodAffinity) -> RequiredTerms:
+    """The required terms of a pod. The same object as long as the PodAffinity is in use."""
+    terms = _required.get(affinity)
+    if terms is None:
+        terms = _required[affinity] = RequiredTerms(affinity)
+    return terms
