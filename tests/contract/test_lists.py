@@ -106,5 +106,22 @@ async def test_a_field_selector_filters_a_list(api):
     assert await names_of(api, "/api/v1/pods", fieldSelector=everywhere) == ["bound"]
 
 
+@pytest.mark.parametrize(
+    ("name", "escaped"),
+    [("a,b", r"a\,b"), ("a=b", r"a\=b"), (r"a\b", r"a\\b"), ("a\\", "a\\\\"), (r"\,", r"\\\,"), ("☃", "☃")],
+)
+async def test_special_characters_in_a_field_selector_are_escaped(api, name, escaped):
+    await api.pod("plain")
+    await api.pod("special", schedulerName=name)
+    assert await names_of(api, "~pods", fieldSelector=f"spec.schedulerName={escaped}") == ["special"]
+    assert await names_of(api, "~pods", fieldSelector=f"spec.schedulerName!={escaped},spec.nodeName=") == ["plain"]
+
+
+@pytest.mark.parametrize("selector", ["spec.schedulerName=a=b", "spec.schedulerName=a\\b", "spec.schedulerName=a\\"])
+async def test_a_field_selector_with_special_characters_that_are_not_escaped_is_rejected(api, selector):
+    answer = await api("GET", "~pods", fieldSelector=selector)
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+
+
 async def test_a_list_in_a_missing_namespace_is_empty(api):
     assert await names_of(api, "/api/v1/namespaces/no-such-namespace/pods") == []

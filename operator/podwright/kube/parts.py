@@ -36,6 +36,7 @@ from podwright.kube.pod_groups.served_apis import ServedPodGroupApis
 from podwright.kube.policies import PolicyController
 from podwright.kube.watch.newly_served import NewlyServedNames
 from podwright.kube.watch.pending_audit import PendingAudit
+from podwright.kube.watch.unseen_names import UnseenNames
 from podwright.kube.watch.watches import Watches
 from podwright.kube.write.events import EventRecorder
 from podwright.kube.write.eviction import PodEvictor
@@ -68,6 +69,7 @@ class Parts:
     evictor: PodEvictor
     policies: PolicyController
     newly_served: NewlyServedNames
+    unseen_names: UnseenNames
     pod_groups: ServedPodGroupApis
     group_phases: PodGroupPhases
     pending_audit: PendingAudit
@@ -108,7 +110,10 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         raise RegistryError([f"the built-in policy cannot be built: {error}"]) from error
 
     # What feeds it
-    newly_served = NewlyServedNames(http, base.watches, pending=engine.pending)
+    unseen_names = UnseenNames(time.monotonic)
+    newly_served = NewlyServedNames(
+        http, base.watches, pending=engine.pending, serves=engine.policies.serves, unseen=unseen_names
+    )
     policies = PolicyController(http, engine, clock=wall, on_names_served=newly_served.add)
     pod_groups = ServedPodGroupApis(
         http,
@@ -125,10 +130,14 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         evictor=evictor,
         policies=policies,
         newly_served=newly_served,
+        unseen_names=unseen_names,
         pod_groups=pod_groups,
         group_phases=PodGroupPhases(engine, group_status, clock=wall),
         pending_audit=PendingAudit(
-            http, engine.pending, scheduler_names=lambda: engine.policies.policy_set.scheduler_names
+            http,
+            engine.pending,
+            scheduler_names=lambda: engine.policies.policy_set.scheduler_names,
+            unseen=unseen_names,
         ),
         foreign_pods=ForeignPodLister(http, engine),
     )

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo
+from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.memory import configure_memory, freeze_objects
@@ -38,7 +38,7 @@ from podwright.kube.serve.endpoints import Content
 from podwright.kube.serve.pod_resources import known_pods
 from podwright.kube.serve.readiness import ApiServerContact, Clocks, Readiness
 from podwright.kube.serve.server import Server
-from podwright.kube.watch.selectors import ASSIGNED_PODS, PENDING_PODS, pending_pods_except
+from podwright.kube.watch.selectors import ASSIGNED_PODS, pods_that_may_ask_for
 from podwright.kube.watch.watches import Watches
 
 log = logging.getLogger(__name__)
@@ -132,9 +132,7 @@ class Runtime:
     @property
     def pending_selector(self) -> str:
         """The field selector of the watch of pending pods. It leaves out pods of the default scheduler unless they are ours."""
-        if self.engine.policies.serves(KUBERNETES_DEFAULT_SCHEDULER_NAME):
-            return PENDING_PODS
-        return pending_pods_except(KUBERNETES_DEFAULT_SCHEDULER_NAME)
+        return pods_that_may_ask_for(self.engine.policies.policy_set.scheduler_names)
 
     def serves(self, pod: Mapping[str, Any]) -> bool:
         """Whether a policy serves the scheduler name that the raw pod asks for."""
@@ -155,7 +153,15 @@ class Runtime:
         problems = self._readiness.problems()
         if not self._started:
             return problems
-        return {**problems, "other-instances": Note(self.engine.other_instances.problem())}
+        return {
+            **problems,
+            "other-instances": Note(self.engine.other_instances.problem()),
+            "scheduler-names": Note(self._unseen_names()),
+        }
+
+    def _unseen_names(self) -> str:
+        unlisted = [f"{name} not listed" for name in self.watches.missing(required=False)]
+        return "; ".join(filter(None, [*unlisted, self.parts.unseen_names.problem()]))
 
     def _known_pods(self) -> Iterable[PodInfo]:
         return known_pods(self.engine.cache, self.engine.queue) if self._started else ()
@@ -220,7 +226,7 @@ class Runtime:
         freeze_objects()
         if self.kopf_watches_pods and not self._pending_complete.is_set():
             # Kopf does not tell when it has shown all pending pods, and may show the most important one last.
-            await retry_until_answered("pending pods", parts.pending_audit.audit)
+            await parts.pending_audit.audit_at_start()
         self._pending_complete.set()
         cache = parts.engine.cache
         log.info("caches are complete: %d nodes, %d placed pods", cache.table.count, cache.pod_count)

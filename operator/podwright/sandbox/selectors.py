@@ -73,14 +73,14 @@ def _fields(kind: Kind, text: str) -> list[Predicate]:
     known += [field["jsonPath"].lstrip(".") for field in (kind.crd or {}).get("selectableFields", ())]
     names = {name: stored for stored, name in EVENT_FIELDS.items()} if kind.renamed else {}
     found = []
-    for term in filter(None, text.split(",")):
-        match = re.fullmatch(r"([^!=.]+)([^!=]*)(==|=|!=)(.*)", term)
+    for term in re.findall(r"(?:\\.|[^\\,]|\\\Z)+", text, re.DOTALL):
+        match = re.fullmatch(r"([^!=.]+)([^!=]*)(==|!=|=)((?:\\[\\,=]|[^\\,=])*)", term, re.DOTALL)
         if match is None:
             raise bad_request(f"invalid selector: {text!r}; can't understand {term!r}")
         path = names.get(match[1], match[1]) + match[2]
         if path not in known:
             raise bad_request(f"field label not supported: {match[1]}{match[2]}")
-        found.append(_field_predicate(path, match[4], equal=match[3] != "!="))
+        found.append(_field_predicate(path, re.sub(r"\\(.)", r"\1", match[4]), equal=match[3] != "!="))
     return found
 
 

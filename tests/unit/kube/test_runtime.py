@@ -11,13 +11,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from podwright.kube import background
-from podwright.kube.client import retry
 from podwright.kube.options import Options
 from podwright.kube.runtime import Runtime, binding_seconds
+from podwright.kube.watch import pending_audit
 from podwright.sandbox import Sandbox
 from podwright.sandbox.server import Server as ApiServer
 from support.engine.kit import settle
 from support.http.kit import without_pauses
+from support.objects import policies
 from support.serve.kit import get
 
 OURS = "podwright"
@@ -91,6 +92,13 @@ class Server:
 
     def pod_names(self) -> set[str]:
         return {name for _, name in self.sandbox.cluster.store["pods"].entries}
+
+    def install_policies(self) -> None:
+        """Serves SchedulerPolicies."""
+        cluster = self.sandbox.cluster
+        cluster.create(
+            cluster.kinds.named("customresourcedefinitions.apiextensions.k8s.io"), "", policies.load(policies.CRD)
+        )
 
     def runtime(self, **options) -> Runtime:
         """A runtime; the caller starts and stops it."""
@@ -168,7 +176,7 @@ class TestStart:
             assert server.pod_names() == {"low", "high"}
 
     async def test_the_list_of_pending_pods_is_retried_until_it_succeeds(self, server, monkeypatch):
-        monkeypatch.setattr(retry, "ANY_CLUSTER_ERROR", without_pauses(retry.ANY_CLUSTER_ERROR))
+        monkeypatch.setattr(pending_audit, "START_RETRY", without_pauses(pending_audit.START_RETRY))
         monkeypatch.setattr(background, "RESTART_SECONDS", 3600)
         server.node("a")
         server.pod("web")
@@ -205,7 +213,7 @@ class TestHealth:
             await until(lambda: ("GET", "/version", "*") in server.asked)
             _, _, body = await get(runtime.server, "/readyz?verbose")
             assert (
-                b"[+]api-server ok\n[+]credentials ok\n[+]watches ok\n[+]other-instances ok\nreadyz check passed\n"
+                b"[+]api-server ok\n[+]credentials ok\n[+]watches ok\n[+]other-instances ok\n[+]scheduler-names ok\nreadyz check passed\n"
                 in body
             )
 
@@ -245,6 +253,55 @@ async def test_pods_of_newly_served_names_are_listed(server, name, intake):
         assert not runtime.pending.knows(uid)
         runtime.policies.apply(policy(name))
         await until(lambda: server.bound == ["first", "between"])
+
+
+def refusing(status: int, selector: str):
+    """Refuses lists and watches of pods with this field selector, as `Server.change` does."""
+
+    def change(request):
+        if request.query.get("fieldSelector") != selector:
+            return request
+        paths = {404: "/no/such/path", 400: "/api/v1/pods?fieldSelector=no.such.field=x"}
+        return request.clone(rel_url=paths[status])
+
+    return change
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+@pytest.mark.parametrize("status", [400, 404])
+@pytest.mark.parametrize("when", ["at the start", "later"])
+@pytest.mark.parametrize("name", ["refused", "default-scheduler"])
+async def test_a_name_whose_pods_cannot_be_listed_holds_up_nothing(server, monkeypatch, *, intake, status, when, name):
+    monkeypatch.setattr(pending_audit, "START_SECONDS", 0.1)
+    monkeypatch.setattr(pending_audit, "AUDIT_SECONDS", 0.05)
+    server.node("a")
+    server.pod("ours")
+    for scheduler in (name, "other"):
+        server.pod(f"of-{scheduler}", scheduler)
+    names = ("other", "default-scheduler", "refused")
+    server.change = refusing(status, f"spec.nodeName=,spec.schedulerName={name}")
+    server.install_policies()
+    policies = [policy(scheduler) | {"metadata": {"name": scheduler}} for scheduler in (name, "other")]
+    if when == "at the start":
+        for raw in policies:
+            server.create("schedulerpolicies.podwright.dev", raw["metadata"]["name"], spec=raw["spec"])
+    options = {"pod_intake": intake, "allowed_scheduler_names": names, "health_address": ("127.0.0.1", 0)}
+    async with running(server, **options) as runtime:
+        if when == "later":
+            await until(lambda: server.bound == ["ours"])
+            for raw in policies:
+                runtime.policies.apply(raw)
+        await until(lambda: {"ours", "of-other"} <= set(server.bound))
+        # With --pod-intake=watch, one list of the pods of all schedulers is the first; later, each name has a list of its own.
+        seen = when == "at the start" and intake == "watch"
+        assert (f"of-{name}" in server.bound) == seen
+        await until(runtime.parts.unseen_names.problem)
+        code, _, body = await get(runtime.server, "/readyz")
+        assert code == 200
+        assert f"pods of scheduler {name} not listed for ".encode() in body
+        server.change = lambda request: request
+        await until(lambda: f"of-{name}" in server.bound)
+        await until(lambda: not runtime.parts.unseen_names.problem())
 
 
 def is_binding(request: Request) -> bool:

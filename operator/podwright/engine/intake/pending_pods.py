@@ -51,9 +51,10 @@ class PendingPods(Stream):
         """Whether the pod is in the queue, in flight or placed."""
         return self._queue.get(uid) is not None or self._cache.placement(uid) is not None
 
-    def waiting(self) -> set[str]:
-        """The uids of the queued pods that are not on a node in the cache."""
-        return {uid for uid in self._queue.uids() if self._cache.placement(uid) is None}
+    def waiting(self) -> dict[str, str]:
+        """The queued pods that are not on a node in the cache: their scheduler names by uid."""
+        pods = ((uid, self._queue.get(uid)) for uid in self._queue.uids() if self._cache.placement(uid) is None)
+        return {uid: queued.pod.scheduler_name for uid, queued in pods if queued is not None}
 
     def put(self, raw: Raw) -> None:
         if not self.is_ours(raw):

@@ -16,7 +16,7 @@ from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
 from podwright.kube.client.pages import list_objects
 from podwright.kube.kinds import POD
-from podwright.kube.watch.selectors import pending_pods_except
+from podwright.kube.watch.selectors import MANY_NAMES, pending_pods_except
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +74,11 @@ class ForeignPodLister:
     async def _refresh(self, namespace: str) -> None:
         """Lists the namespace's pending pods of other schedulers. Raises ClusterError."""
         ours = sorted(self._engine.policies.policy_set.scheduler_names)
-        selector = pending_pods_except(*ours)
+        selector = pending_pods_except(*ours[:MANY_NAMES])
         listed: set[str] = set()
         async for raw in list_objects(self._http, POD.collection_in(namespace), {"fieldSelector": selector}):
+            if self._engine.pending.is_ours(raw):
+                continue
             listed.add(str(raw["metadata"]["uid"]))
             self._engine.foreign_pods.seen(raw)
         self._engine.foreign_pods.keep_only(namespace, listed)

@@ -21,12 +21,20 @@ class Watches:
         self._http = http
         self._start_task = start_task
         self._reflectors: dict[str, Reflector] = {}
+        self._optional: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
         return name in self._reflectors
 
-    def start(self, name: str, resource: Resource, sink: Sink, field_selector: str = "") -> None:
-        """Watches a kind. `name` names the watch in the log and in answers of the health server."""
+    def start(
+        self, name: str, resource: Resource, sink: Sink, field_selector: str = "", *, required: bool = True
+    ) -> None:
+        """Watches a kind. `name` names the watch in the log and in answers of the health server.
+
+        `required`: the scheduler makes no decision before the first list is complete.
+        """
+        if not required:
+            self._optional.add(name)
         reflector = Reflector(self._http, resource, sink=sink, field_selector=field_selector)
         self._reflectors[name] = reflector
         self._start_task(name, reflector.run)
@@ -35,9 +43,13 @@ class Watches:
         """Adds reflectors that are running already."""
         self._reflectors.update(reflectors)
 
-    def missing(self) -> list[str]:
-        """The names of those whose first list is not complete."""
-        return [name for name, reflector in self._reflectors.items() if not reflector.synced.is_set()]
+    def missing(self, *, required: bool = True) -> list[str]:
+        """The names of those whose first list is not complete, either of the required ones or of the others."""
+        return [
+            name
+            for name, reflector in self._reflectors.items()
+            if not reflector.synced.is_set() and required == (name not in self._optional)
+        ]
 
     @property
     def names(self) -> list[str]:
@@ -58,5 +70,5 @@ class Watches:
         return any(key in reflector.known for reflector in self._reflectors.values())
 
     async def wait_until_synced(self) -> None:
-        """Returns when the first list of each is complete."""
-        await asyncio.gather(*(reflector.synced.wait() for reflector in self._reflectors.values()))
+        """Returns when the first list of each that is required is complete."""
+        await asyncio.gather(*(self._reflectors[name].synced.wait() for name in self.missing()))

@@ -8,10 +8,22 @@ from contextlib import asynccontextmanager
 import pytest
 
 from podwright.kube.background import BackgroundTasks
-from podwright.kube.client import retry
+from podwright.kube.watch import newly_served
 from podwright.kube.watch.newly_served import DEFAULT_SCHEDULER_WATCH, NewlyServedNames
+from podwright.kube.watch.selectors import MANY_NAMES
+from podwright.kube.watch.unseen_names import UnseenNames
 from podwright.kube.watch.watches import Watches
 from support.http.kit import api, forever, page, says, streams, without_pauses
+
+
+class Any:
+    """Contains everything."""
+
+    def __contains__(self, _name):
+        return True
+
+
+ANY = Any()
 
 
 class Pending:
@@ -36,15 +48,17 @@ def raw_pod(name):
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(retry, "ANY_CLUSTER_ERROR", without_pauses(retry.ANY_CLUSTER_ERROR))
+    monkeypatch.setattr(newly_served, "RETRY", without_pauses(newly_served.RETRY))
 
 
 @asynccontextmanager
-async def serving(*answers, default=None):
+async def serving(*answers, default=None, served=ANY):
     pending, tasks = Pending(), BackgroundTasks()
     async with api(*answers, default=default) as (http, script):
         watches = Watches(http, tasks.start)
-        names = NewlyServedNames(http, watches, pending)
+        names = NewlyServedNames(
+            http, watches, pending=pending, serves=served.__contains__, unseen=UnseenNames(lambda: 0.0)
+        )
         tasks.start("newly served names", names.run)
         try:
             yield names, pending, watches, script
@@ -94,3 +108,38 @@ async def test_pods_of_the_default_scheduler_are_watched_from_then_on():
         assert watches.knows("a")
         names.add(["default-scheduler"])
         await until(lambda: pending.names == ["a", "b"])
+
+
+@pytest.mark.parametrize("status", [400, 403, 500])
+async def test_a_name_that_cannot_be_listed_does_not_delay_the_others(status):
+    async def answer(request):
+        name = request.query["fieldSelector"].rpartition("=")[2]
+        return await (says(status) if name == "bad" else page(raw_pod(name)))(request)
+
+    async with serving(default=answer) as (names, pending, *_):
+        names.add(["bad", "one", "two"])
+        await until(lambda: pending.names == ["one", "two"])
+
+
+async def test_a_name_that_is_no_longer_served_is_not_tried_again():
+    async with serving(says(403), default=page(raw_pod("b")), served={"two"}) as (names, pending, _, script):
+        names.add(["one"])
+        await until(lambda: script.requests)
+        names.add(["two"])
+        await until(lambda: pending.names == ["b"])
+        assert selectors(script) == [f"spec.nodeName=,spec.schedulerName={name}" for name in ("one", "two")]
+
+
+async def test_the_pods_of_many_names_are_listed_at_once():
+    async with serving(default=page(raw_pod("a"))) as (names, pending, _, script):
+        names.add(f"s{index}" for index in range(MANY_NAMES + 1))
+        await until(lambda: pending.names == ["a"])
+        assert selectors(script) == ["spec.nodeName=,spec.schedulerName!=default-scheduler"]
+
+
+async def test_a_refused_watch_of_the_default_scheduler_is_not_waited_for():
+    async with serving(default=says(403)) as (names, _, watches, script):
+        names.add(["default-scheduler"])
+        await until(lambda: script.requests)
+        assert (watches.missing(), watches.missing(required=False)) == ([], [DEFAULT_SCHEDULER_WATCH])
+        await asyncio.wait_for(watches.wait_until_synced(), 5)
