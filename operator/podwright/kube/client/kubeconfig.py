@@ -31,7 +31,7 @@ _EXTRA_KEY: Final = re.compile(rb"[^!#$&'*+\-.^_`|~0-9A-Za-z]")
 class KubeConfig:
     """One resolved context. Certificates and keys are PEM text. No certificate authority: the system's are trusted.
 
-    `server` has no user, query or fragment. `authorization` is a header's value. `cluster_where` and `user_where` name the entries in errors.
+    `server` has no user and no query. `authorization` is a header's value. `cluster_where` and `user_where` name the entries in errors.
     """
 
     server: str
@@ -119,7 +119,7 @@ def _entry(files: Sequence[File], section: Callable[[File], Mapping[str, T]], na
 
 
 def _server(cluster: Cluster) -> tuple[str, str | None]:
-    """The server's URL without user, query and fragment, and the header that the user stands for. HTTP is the default scheme."""
+    """The server's URL without user and query, and the header that the user stands for. HTTP is the default scheme."""
     where = f"{cluster.where}.server"
     if not cluster.server:
         raise ConfigError(f"{where}: is not set")
@@ -129,7 +129,8 @@ def _server(cluster: Cluster) -> tuple[str, str | None]:
         host, port = parts.hostname, parts.port
     except ValueError:
         raise ConfigError(f"{where}: is not a URL") from None
-    if parts.scheme not in ("http", "https") or not host or port == 0 or not text.isprintable() or " " in text:
+    sound = text.isprintable() and not {" ", "#"} & set(text)
+    if parts.scheme not in ("http", "https") or not host or port == 0 or not sound:
         raise ConfigError(f"{where}: is not the URL of an HTTP server")
     if "://" not in cluster.server and parts.path not in ("", "/"):
         raise ConfigError(f"{where}: a path needs a URL with its scheme")

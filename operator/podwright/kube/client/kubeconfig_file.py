@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +23,17 @@ EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without timestamps: to client-go, a date is a string."""
+    """YAML as client-go reads it: dates are strings, and `y` and `n` are booleans."""
+
+    bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}  # noqa: RUF012 -- PyYAML's own attribute
 
     yaml_implicit_resolvers = {  # noqa: RUF012 -- PyYAML's own attribute
         first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
         for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"[yYnN]\Z"), list("yYnN"))
 
 
 @dataclass(frozen=True, slots=True)
