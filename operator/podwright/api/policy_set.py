@@ -13,7 +13,7 @@ import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from podwright.api.compile import Classes, CompiledPolicy, compile_policy, queue_sort_of, refused_policy
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings, check_safety, check_scheduler_name
@@ -31,6 +31,9 @@ from podwright.core.framework.errors import PluginError, raised_at
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.pod import LabelSet, PodInfo
+
+_MAX_SELECTIONS: Final = 256
+"""For each set of labels: the pairs of a scheduler name and a namespace that are cached. A set may have as many as there are namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +241,8 @@ class PolicySet:
         key = (pod.scheduler_name, pod.namespace)
         selection = selections.get(key)
         if selection is None or selection.namespace_labels is not namespace_labels:
+            if len(selections) >= _MAX_SELECTIONS:
+                selections.clear()
             policy = self._deciding[pod.scheduler_name].first(pod.labels, namespace_labels) or candidates[-1]
             selection = selections[key] = _Selection(namespace_labels, policy)
         return selection.policy

@@ -21,6 +21,7 @@ from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.features import Features
+from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 from podwright.core.state.cache import Cache
@@ -66,6 +67,8 @@ PAUSE_SHARE: Final = 0.05
 PAUSE_SECONDS: Final = (0.01, 0.1)
 """The shortest and the longest of these pauses. An answer to a health check takes some turns of the event loop."""
 HOUSEKEEPING_SECONDS: Final = 5.0
+COMPACT_EVERY: Final = 12
+"""Caches are compacted in every twelfth round of housekeeping, also while the loop is busy."""
 RECLAIM_EVERY: Final = 2
 """Memory is reclaimed in every second round of housekeeping, if the loop is idle then."""
 FLUSH_SECONDS: Final = 1.0
@@ -274,10 +277,14 @@ class Engine:
             self._turns.begin(policy, seconds)
 
     async def run_housekeeping(self) -> None:
-        """Does the periodic checks, and reclaims memory while the loop is idle, until it is cancelled."""
-        rounds = 0
+        """Does the periodic checks, compacts caches, and reclaims memory while the loop is idle, until it is cancelled."""
+        rounds = until_compaction = 0
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            until_compaction += 1
+            if until_compaction >= COMPACT_EVERY:
+                until_compaction = 0
+                self.compact()
             try:
                 self.binding_executor.checks.check()
                 if self._started:  # groups look incomplete before the caches are
@@ -291,6 +298,12 @@ class Engine:
                 self.policies.clear_cached_verdicts()
                 self.binding_executor.checks.prune()
                 self._memory_reclaimer.reclaim(self._attempts)
+
+    def compact(self) -> None:
+        """Frees what is kept of objects that are gone, and is not dropped with them. See core/objects/compaction.py."""
+        self.policies.clear_cached_verdicts()
+        self.binding_executor.checks.prune()
+        compact_all()
 
     async def stop(self, grace: float) -> None:
         """Waits at most `grace` seconds for the binding cycles in progress. `run` must have been cancelled."""

@@ -15,24 +15,24 @@ from podwright.engine.metrics.metrics import INVALID_OBJECTS, Metrics
 
 log = logging.getLogger(__name__)
 
-REMEMBERED: Final = 10_000
+REMEMBERED: Final = 4096
 
 
 class InvalidObjects:
-    """Remembers the last few thousand reports, by object and problem."""
+    """Remembers the last few thousand reports, by a hash of object and problem, because texts may be long."""
 
     def __init__(self, metrics: Metrics, limit: int = REMEMBERED) -> None:
         """`limit`: how many reports are remembered."""
         self._metrics = metrics
         self._limit = limit
-        self._reported: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._reported: OrderedDict[int, None] = OrderedDict()
 
     def report(self, kind: str, name: str, error: Exception) -> str | None:
         """Logs and counts the error. Returns its text, or None if the same error was reported before."""
         text = (
             str(error) if isinstance(error, InvalidObjectError) else f"{kind} {name}: {type(error).__name__}: {error}"
         )
-        key = (f"{kind} {name}", text)
+        key = hash((kind, name, text))
         if key in self._reported:
             self._reported.move_to_end(key)
             return None

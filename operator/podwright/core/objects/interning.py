@@ -7,21 +7,46 @@ bytes of its source. It is referenced weakly, so it lives as long as it is in us
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 import orjson
 
+from podwright.core.objects.compaction import compact_regularly, shrink
+
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-class Interner(Generic[T]):
-    """Parsed objects by the JSON bytes of their source. Their class needs a `__weakref__` slot."""
+class WeakValues(Generic[K, T]):
+    """A dictionary that keeps an object as long as it is in use elsewhere. Its class needs a `__weakref__` slot."""
 
-    __slots__ = ("_objects",)
+    __slots__ = ("__weakref__", "_objects")
 
     def __init__(self) -> None:
-        self._objects: weakref.WeakValueDictionary[bytes, T] = weakref.WeakValueDictionary()
+        self._objects: weakref.WeakValueDictionary[K, T] = weakref.WeakValueDictionary()
+        compact_regularly(self)
+
+    def known(self, key: K) -> T | None:
+        """The object of this key, if it is in use."""
+        return self._objects.get(key)
+
+    def keep(self, key: K, value: T) -> T:
+        """The known object of this key, or else `value`, which is kept."""
+        return self._objects.setdefault(key, value)
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionary needed when there were more objects."""
+        shrink(self._objects.data)  # type: ignore[attr-defined]  # the dict of weak references, which has no other way to it
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+
+class Interner(WeakValues[bytes, T]):
+    """Parsed objects by the JSON bytes of their source."""
+
+    __slots__ = ()
 
     def get(self, raw: object, build: Callable[[], T]) -> T:
         """The interned object for `raw`, or a new one from `build`. Errors of `build` propagate."""
@@ -36,6 +61,3 @@ class Interner(Generic[T]):
                 value  # a copy, because the bytes from orjson keep a 4 KB buffer allocated
             )
         return value
-
-    def __len__(self) -> int:
-        return len(self._objects)

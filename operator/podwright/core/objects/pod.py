@@ -23,6 +23,7 @@ from podwright.core.objects.affinity import (
     pod_affinity_of,
     spread_constraints_of,
 )
+from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.declared_features import required_features
 from podwright.core.objects.errors import InvalidObjectError, shortened
 from podwright.core.objects.interning import Interner
@@ -254,7 +255,9 @@ class ParsedSpec:
 
 
 MAX_CACHED_SPECS: Final = 1024
-SPEC_CACHE: Final[dict[bytes, ParsedSpec]] = {}
+MAX_CACHED_BYTES: Final = 4 << 20
+"""Of JSON. A parsed spec takes several times as much."""
+SPEC_CACHE: Final[RecentCache[bytes, ParsedSpec]] = RecentCache(MAX_CACHED_SPECS // 2, MAX_CACHED_BYTES // 2)
 _TOKEN_VOLUME: Final = b"kube-api-access-"
 _TOKEN_VOLUMES: Final = re.compile(_TOKEN_VOLUME + rb"[a-z0-9]{5}\b")
 """The name of the service account token's volume. Its random suffix would otherwise make the specs of one template differ."""
@@ -277,11 +280,8 @@ def _spec_of(spec: Mapping[str, Any], namespace: str) -> ParsedSpec:
     if parsed is None:
         parsed = _parse_spec(spec, namespace)
         if not parsed.volumes:  # volume names of these pods are significant, and the key has lost token suffixes
-            if len(SPEC_CACHE) >= MAX_CACHED_SPECS:
-                SPEC_CACHE.clear()
-            SPEC_CACHE[bytes(memoryview(key))] = (
-                parsed  # a copy, because the bytes from orjson keep a larger buffer allocated
-            )
+            # a copy, because the bytes from orjson keep a larger buffer allocated
+            SPEC_CACHE.put(bytes(memoryview(key)), parsed, len(key))
     return parsed
 
 

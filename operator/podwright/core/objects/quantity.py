@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from podwright.core.objects.compaction import cleared_regularly
 from podwright.core.objects.errors import InvalidObjectError, shortened
 from podwright.core.objects.integers import int64_of
 
@@ -68,7 +69,7 @@ def _scaled(digits: str, scale: int, factor: int) -> int:
     return min(nanos, MAX_INT64 * NANO)
 
 
-_cached_nanos: Final = lru_cache(maxsize=65536)(_nanos)
+_cached_nanos: Final = cleared_regularly(lru_cache(maxsize=4096)(_nanos))
 
 
 def parse_quantity(value: object, where: str) -> int:

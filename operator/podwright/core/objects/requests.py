@@ -9,12 +9,11 @@ InPlacePodLevelResourcesVerticalScaling are assumed to be on; an API server with
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.interning import Interner
+from podwright.core.objects.interning import Interner, WeakValues
 from podwright.core.objects.resources import (
     CPU,
     DEFAULT_MEMORY,
@@ -35,7 +34,7 @@ Nanos = dict[str, int]
 
 _by_source: Final[Interner[Requests]] = Interner()
 _limits: Final[Interner[Limits]] = Interner()
-_by_amounts: Final[weakref.WeakValueDictionary[object, Requests]] = weakref.WeakValueDictionary()
+_by_amounts: Final[WeakValues[object, Requests]] = WeakValues()
 _DEFAULTS: Final[Mapping[str, int]] = {CPU: DEFAULT_MILLI_CPU * 10**6, MEMORY: DEFAULT_MEMORY * 10**9}
 _NO_DEFAULTS: Final[Mapping[str, int]] = {}
 
@@ -72,7 +71,7 @@ def _share(requests: Requests) -> Requests:
         requests.spec_requests,
         frozenset(requests.spec_scoring.items()),
     )
-    return _by_amounts.setdefault(key, requests)
+    return _by_amounts.keep(key, requests)
 
 
 def limits_of(spec: Mapping[str, Any]) -> Limits:

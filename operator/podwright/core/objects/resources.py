@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from podwright.core.objects.compaction import cleared_regularly
 from podwright.core.objects.errors import InvalidObjectError, shortened
 from podwright.core.objects.quantity import parse_quantity, round_up, round_up_milli
 from podwright.core.objects.selectors import as_mapping
@@ -63,6 +64,7 @@ class Limits:
 NO_LIMITS: Final = Limits(())
 
 
+@cleared_regularly
 @lru_cache(maxsize=4096)
 def is_qualified_name(name: str) -> bool:
     """Whether this is a valid label key.
@@ -75,6 +77,7 @@ def is_qualified_name(name: str) -> bool:
     return len(short) <= 63 and _NAME.fullmatch(short) is not None
 
 
+@cleared_regularly
 @lru_cache(maxsize=4096)
 def is_extended_resource(name: str) -> bool:
     """Whether a resource has a domain outside kubernetes.io, such as `example.com/gpu`."""
@@ -83,6 +86,7 @@ def is_extended_resource(name: str) -> bool:
     return is_qualified_name(_QUOTA_PREFIX + name)
 
 
+@cleared_regularly
 @lru_cache(maxsize=4096)
 def is_scalar_resource(name: str) -> bool:
     """Whether a resource counts in whole units and exists on some nodes only.

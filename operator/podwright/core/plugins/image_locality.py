@@ -22,6 +22,7 @@ from podwright.core.framework.interface import (
     Scope,
     ScorePlugin,
 )
+from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodImages, PodInfo
 from podwright.core.state.columns.table import NodeTable
@@ -76,7 +77,7 @@ class ImageLocality(Plugin, ScorePlugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._index = handle.cache.observer(ImageIndex)
-        self._scores: dict[PodImages, tuple[int, Int64s | int]] = {}
+        self._scores: RecentCache[PodImages, tuple[int, Int64s | int]] = RecentCache(_KEPT // 2)
 
     def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         total = self.handle.cache.table.count
@@ -87,12 +88,11 @@ class ImageLocality(Plugin, ScorePlugin):
 
     def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s | int:
         images = pod.images
-        epoch, scores = self._scores.get(images, (-1, 0))
-        if epoch != feasible.table.epoch:
-            scores = self._column(feasible.table, images)
-            if len(self._scores) >= _KEPT:
-                self._scores.clear()
-            self._scores[images] = feasible.table.epoch, scores
+        known = self._scores.get(images)
+        if known is None or known[0] != feasible.table.epoch:
+            known = (feasible.table.epoch, self._column(feasible.table, images))
+            self._scores.put(images, known)
+        scores = known[1]
         return scores if isinstance(scores, int) else feasible.take(scores)
 
     def _column(self, table: NodeTable, images: PodImages) -> Int64s | int:

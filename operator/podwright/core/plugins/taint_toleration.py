@@ -26,6 +26,7 @@ from podwright.core.framework.interface import (
     ScorePlugin,
 )
 from podwright.core.framework.status import Status, unresolvable
+from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.taints import Tolerations
@@ -39,7 +40,7 @@ from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
 _UNTOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")
-_MAX_CACHED: Final = 4096
+_MAX_CACHED: Final = 1024
 
 
 class _UntoleratedTaints(NamedTuple):
@@ -60,7 +61,7 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._compare = handle.features.enabled("TaintTolerationComparisonOperators")
-        self._by_tolerations: dict[Tolerations, _UntoleratedTaints] = {}
+        self._by_tolerations: RecentCache[Tolerations, _UntoleratedTaints] = RecentCache(_MAX_CACHED // 2)
 
     def hints(self) -> Sequence[EventHint]:
         return (
@@ -105,13 +106,12 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
         if found is not None and found.version == table.taint_version:
             return found
         sets = table.taint_sets
-        if len(self._by_tolerations) >= _MAX_CACHED:
-            self._by_tolerations.clear()
-        found = self._by_tolerations[tolerations] = _UntoleratedTaints(
+        found = _UntoleratedTaints(
             table.taint_version,
             hard=any(not tolerates_all(taints, tolerations, compare=self._compare) for taints in sets),
             soft=any(count_intolerable(taints, tolerations, compare=self._compare) for taints in sets),
         )
+        self._by_tolerations.put(tolerations, found)
         return found
 
     def _node_hint(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:

@@ -7,18 +7,21 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
+from podwright.core.objects.compaction import compact_regularly, shrink
+
 T = TypeVar("T")
 
 
 class KeyedHeap(Generic[T]):
     """Pops the lowest rank first, and equal ranks in the order of insertion. Removal leaves a tombstone in the heap."""
 
-    __slots__ = ("_entries", "_heap", "_order")
+    __slots__ = ("__weakref__", "_entries", "_heap", "_order")
 
     def __init__(self) -> None:
         self._heap: list[tuple[Any, int, str]] = []
         self._entries: dict[str, tuple[int, T]] = {}
         self._order = itertools.count()
+        compact_regularly(self)
 
     def push(self, key: str, rank: Any, item: T) -> None:
         """Adds an item, or replaces the item with this key."""
@@ -53,6 +56,13 @@ class KeyedHeap(Generic[T]):
         del self._entries[key]
         self._tidy()
         return head[1]
+
+    def compact(self) -> None:
+        """Drops tombstones, and frees the memory that the containers needed when there were more items."""
+        shrink(self._entries)
+        if len(self._heap) > len(self._entries):
+            self._heap = [entry for entry in self._heap if self._alive(entry)]
+            heapq.heapify(self._heap)
 
     def _tidy(self) -> None:
         """Clears empty containers, which otherwise keep the capacity that a burst needed."""

@@ -19,6 +19,7 @@ from typing import Any, Final
 from podwright.core.framework.cluster_events import ANY, ClusterEvent
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.status import Status
+from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.active_pods import ActivePods
 from podwright.core.queue.backoff_pods import BackoffPods
@@ -70,6 +71,7 @@ class SchedulingQueue:
         self._buckets: dict[tuple[int, str], tuple[Hints, dict[str, QueuedPod]]] = {}
         self._in_flight = InFlight()
         self._next_flush = clock() + FLUSH_INTERVAL
+        compact_regularly(self)
 
     # Intake
 
@@ -327,6 +329,13 @@ class SchedulingQueue:
             if queued.hints is not None and self._hints_of(queued.pod) is not queued.hints:
                 self._requeue_if_helped(queued, occurrence)
             yield
+
+    def compact(self) -> None:
+        """Frees memory that pods needed which are gone."""
+        for container in (self._pods, self._waiting, self._gated, self._buckets):
+            shrink(container)
+        for _, pods in self._buckets.values():
+            shrink(pods)
 
     def counts(self) -> dict[str, int]:
         """The number of pods by queue, as in `scheduler_pending_pods`."""

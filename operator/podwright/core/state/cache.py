@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol, TypeVar
+from itertools import islice
+from typing import Final, Protocol, TypeVar
 
+from podwright.core.objects.compaction import Compactable, compact_regularly, shrink
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns import DerivedColumns, NodeTable
@@ -41,7 +43,8 @@ class PlacementObserver(Protocol):
     def namespace_set(self, name: str, labels: Mapping[str, str]) -> None: ...
 
 
-_NO_LABELS: Mapping[str, str] = {}
+NODES_AT_ONCE: Final = 10_000
+_NO_LABELS: Final[Mapping[str, str]] = {}
 Observer = TypeVar("Observer", bound=PlacementObserver)
 
 
@@ -61,6 +64,20 @@ class Cache:
         self._assumed: set[str] = set()
         self._observers: list[PlacementObserver] = [self.volumes, self.groups]
         self._by_slot: dict[int, NodeInfo] = {}
+        self._next_compacted = 0
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Frees memory that objects needed which are gone. Compacts a part of the nodes, so that it takes milliseconds."""
+        first = self._next_compacted if self._next_compacted < len(self.nodes) else 0
+        self._next_compacted = first + NODES_AT_ONCE
+        for info in islice(self.nodes.values(), first, self._next_compacted):
+            info.compact()
+        for container in (self.nodes, self._placed, self._assumed, self._by_slot):
+            shrink(container)
+        parts: tuple[Compactable, ...] = (self.table, self.nominator, self.store, self.groups)
+        for part in parts:
+            part.compact()
 
     def attach(self, observer: PlacementObserver) -> None:
         """Adds an observer and reports all current namespaces, nodes and pods to it."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
 
+from podwright.core.objects.compaction import shrink
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import HostPort, PodInfo
 from podwright.core.objects.resources import CPU, MEMORY
 
 WILDCARD = "0.0.0.0"  # noqa: S104 -- the host IP that means all addresses
-_MANY: Final = 64
-"""A pod with more resources than this leaves memory behind in the dict of sums."""
 
 
 class UsedPorts:
@@ -42,6 +40,10 @@ class UsedPorts:
         if not addresses:
             return False
         return port.ip == WILDCARD or port.ip in addresses or WILDCARD in addresses
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionary needed when there were more ports."""
+        shrink(self._used)
 
     def __bool__(self) -> bool:
         return bool(self._used)
@@ -101,8 +103,6 @@ class NodeInfo:
                 requested[resource] = left
             else:
                 requested.pop(resource, None)
-        if len(known.requests.amounts) > _MANY:
-            self._shrink()
         self.scoring_cpu -= known.requests.scoring_cpu
         self.scoring_memory -= known.requests.scoring_memory
         for port in known.ports:
@@ -152,11 +152,11 @@ class NodeInfo:
             resources.update(requests.amounts)
         return resources
 
-    def _shrink(self) -> None:
-        """Frees the memory that the dict of sums no longer needs. A dict does not free it when keys are deleted."""
-        sums = list(self.requested.items())
-        self.requested.clear()
-        self.requested.update(sums)
+    def compact(self) -> None:
+        """Frees the memory that the dictionaries needed when there were more pods, or pods with more resources and ports."""
+        shrink(self.pods)
+        shrink(self.requested)
+        self.ports.compact()
 
     def clone(self) -> NodeInfo:
         """An independent copy, for a dry run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from podwright.core.objects.compaction import shrink
 from podwright.core.objects.pod import PodInfo
 
 
@@ -60,6 +61,11 @@ class Nominator:
         """Replaces all nominations by those of a copy."""
         self._node_of = dict(nominations.node_of)
         self._pods = {name: dict(pods) for name, pods in nominations.pods.items()}
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionaries needed when there were more nominations."""
+        for container in (self._node_of, self._pods, self.preempting):
+            shrink(container)
 
     def __len__(self) -> int:
         return len(self._node_of)

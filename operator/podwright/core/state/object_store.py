@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from podwright.core.objects.compaction import shrink
 from podwright.core.objects.errors import InvalidObjectError
 
 Object = Mapping[str, Any]
@@ -46,8 +47,12 @@ class ObjectStore:
 
     def remove(self, kind: str, name: str, namespace: str = "") -> None:
         """Removes an object. An unknown one is ignored."""
-        before = self._objects.get(kind, {}).get(namespace, {}).pop(name, None)
+        spaces = self._objects.get(kind, {})
+        objects = spaces.get(namespace, {})
+        before = objects.pop(name, None)
         if before is not None:
+            if not objects:
+                del spaces[namespace]
             self._changed(kind, before, None)
 
     def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
@@ -59,6 +64,13 @@ class ObjectStore:
         if namespace is not None:
             return spaces.get(namespace, {}).values()
         return [raw for space in spaces.values() for raw in space.values()]
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionaries needed when there were more objects."""
+        for spaces in self._objects.values():
+            shrink(spaces)
+            for objects in spaces.values():
+                shrink(objects)
 
     def version(self, kind: str) -> int:
         return self._versions.get(kind, 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from podwright.core.objects.compaction import shrink
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
@@ -167,6 +168,14 @@ class PodGroups:
 
     def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
         """Groups do not depend on namespace labels."""
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionaries needed when there were more groups."""
+        for container in (self._groups, self._members, self._waiting_in, self._partially_placed, self._invalid):
+            shrink(container)
+        for members in self._members.values():
+            shrink(members.waiting)
+            shrink(members.placed)
 
     # For transactions
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
+from podwright.core.objects.compaction import cleared_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY
 from podwright.core.queue import SchedulingQueue
@@ -62,12 +63,12 @@ def _line(name: str, pod: PodInfo, resource: str, amount: int) -> str:
     )
 
 
-@lru_cache(maxsize=1024)
 def _escaped(value: str) -> str:
     """A label value. Only the scheduler's name needs escapes: the API server accepts any string there."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
+@cleared_regularly
 @lru_cache(maxsize=1024)
 def _unit(resource: str) -> str:
     if resource == CPU:

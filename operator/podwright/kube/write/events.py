@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.compaction import shrink
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.ports import Regarding
 from podwright.kube.client.errors import ApiError, is_not_found, is_retryable
@@ -156,7 +157,7 @@ class EventRecorder:
     async def run(self) -> None:
         """Posts what was recorded, until it is cancelled."""
         async with asyncio.TaskGroup() as workers:
-            workers.create_task(self._sweep(), name="podwright event series")
+            workers.create_task(self._sweep_regularly(), name="podwright event series")
             for _ in range(WORKERS):
                 workers.create_task(self._run_worker(), name="podwright event poster")
 
@@ -292,16 +293,20 @@ class EventRecorder:
             raise answer.error()
         series.written, series.written_at = count, self._steady()
 
-    async def _sweep(self) -> None:
-        """Ends series that are over, and writes the counts of running ones."""
+    def sweep(self) -> None:
+        """Ends series that are over, and writes the counts of running ones. `run` calls it every minute."""
+        for key, all_series in list(self._series.items()):
+            running = [series for series in all_series if self._refresh(series)]
+            if running:
+                self._series[key] = running
+            else:
+                del self._series[key]
+        shrink(self._series)
+
+    async def _sweep_regularly(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            for key, all_series in list(self._series.items()):
-                running = [series for series in all_series if self._refresh(series)]
-                if running:
-                    self._series[key] = running
-                else:
-                    del self._series[key]
+            self.sweep()
 
     def _refresh(self, series: _Series) -> bool:
         """Writes the count if that is due. Whether the series is still running."""

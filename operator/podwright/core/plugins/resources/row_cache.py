@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.framework.interface import Slots
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -46,6 +47,8 @@ class _Array(Generic[T]):
     values: NDArray[T]
     view: NDArray[T]
     seq: int
+    used: bool = True
+    """Since the last compaction."""
 
 
 class RowCache(Generic[T]):
@@ -58,6 +61,7 @@ class RowCache(Generic[T]):
         self._size = -1
         self._limit = MAX_ARRAYS
         self._arrays: OrderedDict[Hashable, _Array[T]] = OrderedDict()
+        compact_regularly(self)
 
     def get(self, key: Hashable, make: Callable[[], RowFormula]) -> NDArray[T]:
         """dtype[nodes]: the current array for the key. `make` creates the formula of a new key."""
@@ -69,6 +73,7 @@ class RowCache(Generic[T]):
             array = self._new(key, make(), table.size)
         else:
             self._arrays.move_to_end(key)
+            array.used = True
             if array.seq == seq:
                 return array.view
             if len(array.values) != table.size:
@@ -79,6 +84,13 @@ class RowCache(Generic[T]):
         array.formula.all(array.values)
         array.seq = seq
         return array.view
+
+    def compact(self) -> None:
+        """Drops the arrays that no decision has used since the last compaction: they keep the parsed parts of their pods."""
+        for key in [key for key, array in self._arrays.items() if not array.used]:
+            del self._arrays[key]
+        for array in self._arrays.values():
+            array.used = False
 
     def _update(self, array: _Array[T], changed: Sequence[int] | None) -> bool:
         if changed is None:
@@ -106,7 +118,7 @@ class RowCache(Generic[T]):
         while len(self._arrays) >= self._limit:
             oldest = self._arrays.popitem(last=False)[1]
         if oldest is not None and len(oldest.values) == size:
-            oldest.formula = formula
+            oldest.formula, oldest.used = formula, True
             self._arrays[key] = oldest
             return oldest
         values = np.empty(size, self._dtype)

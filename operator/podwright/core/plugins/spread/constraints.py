@@ -6,15 +6,16 @@ Source: the Kubernetes documentation, "Pod Topology Spread Constraints".
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary
 
 from podwright.core.framework.features import Features
 from podwright.core.objects.affinity import NO_SPREAD, SpreadConstraint, SpreadConstraints, interned_selector
+from podwright.core.objects.compaction import RecentCache, compact_regularly, shrink
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.interning import WeakValues
 from podwright.core.objects.node import HOSTNAME
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import EVERYTHING, Labels, LabelSelector, Requirement
@@ -100,7 +101,12 @@ class Resolver:
         self._selectors = DefaultSelectors(store)
         self._default_hard = tuple(c for c in args.constraints if c.when_unsatisfiable == "DoNotSchedule")
         self._default_soft = tuple(c for c in args.constraints if c.when_unsatisfiable == "ScheduleAnyway")
-        self._defaulted: OrderedDict[LabelSelector, _Both] = OrderedDict()
+        self._defaulted: RecentCache[LabelSelector, _Both] = RecentCache(_MAX_CACHED)
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionary needed when there were more lists of constraints."""
+        shrink(self._own.data)  # type: ignore[attr-defined]  # the dict of weak references, which has no other way to it
 
     def hard(self, pod: PodInfo) -> Constraints:
         """The constraints that filter nodes."""
@@ -147,11 +153,8 @@ class Resolver:
             return NONE, NONE
         both = self._defaulted.get(selector)
         if both is None:
-            both = self._defaulted[selector] = self._default(selector)
-            if len(self._defaulted) > _MAX_CACHED:
-                self._defaulted.popitem(last=False)
-        else:
-            self._defaulted.move_to_end(selector)
+            both = self._default(selector)
+            self._defaulted.put(selector, both)
         return both
 
     def _default(self, selector: LabelSelector) -> _Both:
@@ -178,18 +181,16 @@ def _requiring(selector: LabelSelector, labels: Mapping[str, str]) -> LabelSelec
     if selector.nothing or not labels:
         return selector
     key = (selector, frozenset(labels.items()))
-    known = _required.get(key)
+    known = _required.known(key)
     if known is None:
         wanted = [Requirement(name, "In", frozenset((value,))) for name, value in labels.items()]
         missing = tuple(requirement for requirement in wanted if requirement not in selector.requirements)
         known = LabelSelector((*missing, *selector.requirements)) if missing else selector
-        _required[key] = known
+        _required.keep(key, known)
     return known
 
 
-_required: Final[WeakValueDictionary[tuple[LabelSelector, frozenset[tuple[str, str]]], LabelSelector]] = (
-    WeakValueDictionary()
-)
+_required: Final[WeakValues[tuple[LabelSelector, frozenset[tuple[str, str]]], LabelSelector]] = WeakValues()
 
 
 class DefaultSelectors:
@@ -198,7 +199,7 @@ class DefaultSelectors:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._version = -1
-        self._services: dict[str, SelectorIndex[LabelSelector]] = {}
+        self._services: RecentCache[str, SelectorIndex[LabelSelector]] = RecentCache(_MAX_CACHED)
 
     def of(self, pod: PodInfo) -> LabelSelector:
         """The selector for this pod; EVERYTHING if no Service and no known controller selects the pod."""
@@ -220,7 +221,8 @@ class DefaultSelectors:
             self._version = version
         services = self._services.get(namespace)
         if services is None:
-            services = self._services[namespace] = self._index(namespace)
+            services = self._index(namespace)
+            self._services.put(namespace, services)
         joined: dict[str, str] = {}
         if len(services):
             for selector in services.candidates(namespace, labels):

@@ -6,7 +6,6 @@ as long as the column, so it may contain objects that are compared by identity.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,10 +13,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.node import Node
 from podwright.core.state.columns.table import NodeTable
 
-MAX_COLUMNS: Final = 512
+MAX_COLUMNS: Final = 1024
+MAX_BYTES: Final = 64 << 20
 _WORTH_UPDATING: Final = 4
 """A column is updated row by row if at most one row in so many has changed, else it is built again."""
 _WORTH_UPDATING_VECTORISED: Final = 256
@@ -32,12 +33,12 @@ class _Column:
 
 
 class DerivedColumns:
-    """An LRU cache of computed columns over one NodeTable."""
+    """A cache of computed columns over one NodeTable."""
 
     def __init__(self, table: NodeTable, limit: int = MAX_COLUMNS) -> None:
+        """`limit`: at most this many columns are kept."""
         self._table = table
-        self._limit = limit
-        self._columns: OrderedDict[Hashable, _Column] = OrderedDict()
+        self._columns: RecentCache[Hashable, _Column] = RecentCache(limit // 2, MAX_BYTES // 2)
 
     def get(
         self,
@@ -54,7 +55,6 @@ class DerivedColumns:
         column = self._columns.get(key)
         if column is not None:
             if column.seq == table.static_changes.seq:
-                self._columns.move_to_end(key)
                 return column.view
             changed = table.static_changes.since(column.seq)
             share = _WORTH_UPDATING if whole_table is None else _WORTH_UPDATING_VECTORISED
@@ -94,8 +94,5 @@ class DerivedColumns:
     def _store(self, key: Hashable, values: NDArray[Any], seq: int) -> NDArray[Any]:
         view = values.view()
         view.flags.writeable = False
-        self._columns[key] = _Column(values=values, view=view, seq=seq)
-        self._columns.move_to_end(key)
-        if len(self._columns) > self._limit:
-            self._columns.popitem(last=False)
+        self._columns.put(key, _Column(values=values, view=view, seq=seq), values.nbytes)
         return view

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.objects.compaction import shrink
 from podwright.core.objects.node import Node
 
 Int32s = NDArray[np.int32]
@@ -145,6 +146,10 @@ class LabelColumns:
                 column.add(slot, value)
             if key not in self._nodes_with or column.mostly_unused:
                 del self._columns[key]
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionary needed when there were more keys."""
+        shrink(self._nodes_with)
 
     def _count(self, old: Labels, new: Labels) -> None:
         nodes_with = self._nodes_with

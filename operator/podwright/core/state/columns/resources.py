@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.objects.compaction import shrink
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
@@ -137,6 +138,10 @@ class ResourceColumns:
             column = columns.get(resource)
             if column is not None:
                 column.requested[slot] = min(requested.get(resource, 0), MAX_INT64)
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionary needed when there were more resources."""
+        shrink(self._rare)
 
     def _offer(self, slot: int, resource: str, amount: int, *, new: bool) -> None:
         columns = self._columns.get(resource)

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.objects.compaction import shrink
 from podwright.core.objects.taints import Taint
 
 TaintList = tuple[Taint, ...]
@@ -54,6 +55,10 @@ class TaintSets:
             del self._ids[taints]
             self.lists[number] = ()
             self._unused.append(number)
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionary needed when there were more lists."""
+        shrink(self._ids)
 
     def renumber(self) -> NDArray[np.int32] | None:
         """Drops unused numbers if there are too many of them. Returns the new numbers by the old ones; None if nothing changed."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.objects.affinity import NodeAffinity
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.taints import Tolerations
 from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.columns.matching import affinity_column, tolerated_column
@@ -159,6 +160,11 @@ class DomainCache:
         self._cache: OrderedDict[tuple[str, Eligibility], Domains] = OrderedDict()
         self._eligible: dict[Eligibility, Bools | None] = {}
         self._nowhere = self._without_label()
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Drops all domains. Those in use are computed again, which takes less than a millisecond each."""
+        self._start_over()
 
     def get(self, key: str, eligibility: Eligibility = ALL_WITH_KEY) -> Domains:
         """The domains of a label key; the same object as long as no node changes. Keys that no node has share their domains."""

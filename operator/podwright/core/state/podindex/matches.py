@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import Labels
@@ -34,13 +35,15 @@ UNUSED_CHANGES: Final = 4096
 class MatchCounter:
     """The number of placed pods per row that match all `selectors`."""
 
-    __slots__ = ("_rows", "exclude_terminating", "selectors", "sums", "used_at")
+    __slots__ = ("_rows", "exclude_terminating", "selectors", "sums", "used", "used_at")
 
     def __init__(self, selectors: tuple[PodSelector, ...], exclude_terminating: bool, rows: int) -> None:
         self.selectors = selectors
         self.exclude_terminating = exclude_terminating
         self.sums: dict[Hashable, Sums] = {}
         self._rows = np.zeros(rows, np.int32)
+        self.used = True
+        """Since the last compaction."""
         self.used_at = 0
         """The `PlacedPods.version` when it was last requested."""
 
@@ -111,6 +114,7 @@ class MatchIndex:
         """A cache of the counters that count a class; cleared when counters are added or removed."""
         self._namespace_labels: dict[str, Labels] = {}
         self._columns: PodColumns | None = None
+        compact_regularly(self)
 
     def counter(self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool = False) -> MatchCounter:
         """The counter of the pods that match all these selectors. `exclude_terminating` leaves out terminating pods."""
@@ -121,6 +125,7 @@ class MatchIndex:
         else:
             self._counters.move_to_end(key)
         counter.used_at = self._placed.version
+        counter.used = True
         return counter
 
     def count(self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool = False) -> MatchCounter:
@@ -144,6 +149,17 @@ class MatchIndex:
 
     def __len__(self) -> int:
         return len(self._counters)
+
+    def compact(self) -> None:
+        """Drops the counters that no decision has used since the last compaction, and memory of pods that are gone."""
+        for key in [key for key, counter in self._counters.items() if not counter.used]:
+            self._drop(key)
+        self._counters_of.clear()
+        for counter in self._counters.values():
+            counter.used = False
+        shrink(self._namespace_labels)
+        self._by_selector.compact()
+        self._placed.compact()
 
     def _count_as_columns(self, counter: MatchCounter) -> None:
         alive = counter.exclude_terminating

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from podwright.core.objects.compaction import shrink
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import LabelSelector
 
@@ -93,6 +94,13 @@ class PlacedPods:
         """A class with these labels, terminating or not; None if no placed pod has them."""
         known = self._namespaces.get(namespace)
         return None if known is None else known.not_terminating.get(labels) or known.terminating.get(labels)
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionaries needed when there were more classes."""
+        shrink(self._namespaces)
+        for namespace in self._namespaces.values():
+            for container in (namespace.not_terminating, namespace.terminating, namespace.pairs):
+                shrink(container)
 
     def add(self, pod: PodInfo, slot: int) -> PodClass:
         self.version += 1

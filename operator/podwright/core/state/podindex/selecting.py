@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
+from podwright.core.objects.compaction import shrink
 from podwright.core.objects.selectors import Labels, LabelSelector
 
 T = TypeVar("T", bound=Hashable)
@@ -53,6 +54,11 @@ class SelectorIndex(Generic[T]):
             self._items_by_namespace[scope] -= 1
             if not self._items_by_namespace[scope]:
                 del self._items_by_namespace[scope]
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionaries needed when there were more items."""
+        for container in (self._buckets, self._keys_by_item, self._items_by_namespace):
+            shrink(container)
 
     def candidates(self, namespace: str, labels: Labels) -> Iterator[T]:
         """The items whose selectors may match a pod with these labels in this namespace, without duplicates."""

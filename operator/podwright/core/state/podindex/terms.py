@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from podwright.core.objects.affinity import NO_POD_AFFINITY, PodAffinity, PodAffinityTerm
+from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import Labels, LabelSelector
@@ -161,6 +162,14 @@ class TermIndex:
         self._summed: OrderedDict[TermGroup, None] = OrderedDict()
         self._last: tuple[str, Labels, MatchedTerms] | None = None
         self._rows: TermRows | None = None
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionaries needed when there were more terms."""
+        shrink(self._groups)
+        shrink(self._affinities)
+        self._by_selector.compact()
+        self._last = self._rows = None
 
     def __len__(self) -> int:
         return len(self._groups)
