@@ -14,6 +14,7 @@ from typing import Any, Final
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT, PluginArgs, default_profile, profile_of
 from podwright.api.scheduler_policy import (
     PODWRIGHT_SCHEDULER_NAME,
+    SHOWN_PROBLEMS,
     PolicyError,
     PolicySpec,
     Reason,
@@ -24,6 +25,7 @@ from podwright.api.scheduler_policy import (
 from podwright.core.framework.args import ArgsError, encode
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import (
+    MULTI_POINT,
     Enabled,
     NotSupportedError,
     PluginSet,
@@ -98,7 +100,8 @@ def compile_policy(
     _check_plugin_names(policy, classes)
     try:
         config = _merged_plugin_config(spec)
-        profile = profile_of(spec.scheduler_name, _plugin_sets(spec), config, classes, features, "spec")
+        sets = _with_queue_sort(_plugin_sets(spec), classes, queue_sort)
+        profile = profile_of(spec.scheduler_name, sets, config, classes, features, "spec")
         _check_queue_sort(policy, profile, classes, queue_sort)
     except ArgsError as error:
         raise PolicyError(policy.name, "Invalid", _paths_as_written(spec, error.problems)) from error
@@ -178,6 +181,19 @@ def _plugin_sets(spec: PolicySpec) -> PluginSets:
     }
 
 
+def _with_queue_sort(sets: PluginSets, classes: Classes, queue_sort: str) -> PluginSets:
+    """The plugin sets, with the plugin that orders the queue where they disable the default one without another in its place.
+
+    A profile of kube-scheduler would have to name it, but all policies share one queue.
+    """
+    own = [sets.get(key, PluginSet()) for key in (MULTI_POINT, Point.QUEUE_SORT.key)]
+    disabled = any({"*", QUEUE_SORT} & {*plugin_set.disabled} for plugin_set in own)
+    named = any(Point.QUEUE_SORT.of(classes[entry.name]) for plugin_set in own for entry in plugin_set.enabled)
+    if named or not disabled:
+        return sets
+    return {**sets, Point.QUEUE_SORT.key: PluginSet((Enabled(queue_sort),), ("*",))}
+
+
 def _check_plugin_names(policy: SchedulerPolicy, classes: Classes) -> None:
     named = [(f"spec.pluginConfig[{i}]", entry.name) for i, entry in enumerate(policy.spec.plugin_config)]
     for key, plugin_set in policy.spec.plugins.items():
@@ -187,7 +203,7 @@ def _check_plugin_names(policy: SchedulerPolicy, classes: Classes) -> None:
     problems: list[Problem] = []
     for where, name in named:
         if name not in classes:
-            close = difflib.get_close_matches(name, classes, n=1)
+            close = difflib.get_close_matches(name, classes, n=1) if len(problems) < SHOWN_PROBLEMS else ()
             hint = f"; did you mean {close[0]!r}?" if close else ""
             problems.append((f"{where}.name", f"plugin {name!r} does not exist{hint}"))
     if problems:

@@ -53,7 +53,7 @@ NAMELESS: Final = "?"
 """Stands for the name of a policy that has none."""
 _CLAIM: Final = ("schedulerName", "match", "precedence")
 """The fields of a spec that say which pods the policy is for, and which policy goes first."""
-_SHOWN: Final = 10
+SHOWN_PROBLEMS: Final = 10
 """How many problems a message names."""
 UNSUPPORTED_FIELDS: Final = ("rules", "extenders")
 """Fields that later versions may have."""
@@ -84,7 +84,7 @@ class PolicyError(ValueError):
     @property
     def message(self) -> str:
         """The problems without the name of the policy, in a bounded length."""
-        texts = [f"{where:.500}: {problem:.2000}" for where, problem in self.problems[:_SHOWN]]
+        texts = [f"{where:.500}: {problem:.2000}" for where, problem in self.problems[:SHOWN_PROBLEMS]]
         more = len(self.problems) - len(texts)
         return "; ".join([*texts, *([f"and {more} more"] if more else ())])
 
@@ -378,7 +378,7 @@ class PolicySpec:
         Rule(
             cel=f"self.strategy.type != 'Custom' || ({_PLUGINS_GIVEN})",
             holds=lambda self: self.strategy.type != "Custom" or self.names_plugins,
-            message="is required with strategy type Custom",
+            message="is required with strategy type Custom; strategy type Default takes pluginConfig without plugins",
             path=".plugins",
             reason="FieldValueRequired",
         ),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+
 import pytest
 
-from podwright.api.compile import compile_policy
+from podwright.api.compile import compile_policy, queue_sort_of
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.api.scheduler_policy import PolicyError, parse_policy
 from podwright.core.framework.features import Features
@@ -108,6 +110,44 @@ def test_a_policy_that_does_not_compile_is_rejected_with_its_field(spec, reason,
     assert caught.value.message.startswith(message)
     assert caught.value.reason == reason
     assert len(caught.value.problems) == 1
+
+
+def without_default_plugins(**points):
+    """A Custom policy that disables all default plugins and enables NodeName and a bind plugin."""
+    enabled = [{"name": "NodeName"}, {"name": "DefaultBinder"}]
+    multi = {"multiPoint": {"enabled": enabled, "disabled": [{"name": "*"}]}}
+    return {"strategy": {"type": "Custom"}, "plugins": {**multi, **points}}
+
+
+@pytest.mark.parametrize("queue_sort", ["PrioritySort", "OtherSort"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(without_default_plugins(), id="all default plugins"),
+        pytest.param(without_default_plugins(queueSort={"enabled": []}), id="all default plugins, with an empty queueSort"),
+        pytest.param({"strategy": {"type": "Custom"}, "plugins": {"queueSort": {"disabled": [{"name": "*"}]}}}, id="the queue sort"),
+        pytest.param({"strategy": {"type": "Custom"}, "plugins": {"multiPoint": {"disabled": [{"name": "PrioritySort"}]}}}, id="its plugin by name"),
+    ],
+)  # fmt: skip
+def test_a_policy_that_disables_default_plugins_need_not_name_the_queue_sort(spec, queue_sort):
+    found = compile_policy(parse_policy(policy(spec)), STAND_INS, FEATURES, queue_sort)
+    assert queue_sort_of(found.profile, STAND_INS) == queue_sort
+
+
+def test_the_queue_sort_of_another_policy_cannot_be_enabled_at_multi_point():
+    spec = without_default_plugins()
+    spec["plugins"]["multiPoint"]["enabled"].append({"name": "OtherSort"})
+    with pytest.raises(PolicyError, match="queueSort: must be PrioritySort as in all policies, not OtherSort"):
+        compiled(spec)
+
+
+def test_only_the_names_that_a_message_shows_are_compared_with_the_names_of_plugins(monkeypatch):
+    compared = []
+    monkeypatch.setattr(difflib, "get_close_matches", lambda name, *_, **__: compared.append(name) or [])
+    plugins = {"score": {"enabled": [{"name": f"Nope{index}"} for index in range(64)]}}
+    with pytest.raises(PolicyError, match="and 54 more"):
+        compiled({"strategy": {"type": "Custom"}, "plugins": plugins})
+    assert len(compared) == 10
 
 
 @pytest.mark.parametrize(

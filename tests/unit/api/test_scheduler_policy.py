@@ -32,7 +32,7 @@ def test_an_empty_spec_has_all_defaults():
     ("spec", "reason", "message"),
     [
         pytest.param({"strategy": {"type": "Best"}}, "Invalid", "spec.strategy.type: 'Best' is not one of Default, LeastAllocated", id="a strategy that does not exist"),
-        pytest.param({"strategy": {"type": "Custom"}}, "Invalid", "spec.plugins: is required with strategy type Custom", id="Custom without plugins"),
+        pytest.param({"strategy": {"type": "Custom"}}, "Invalid", "spec.plugins: is required with strategy type Custom; strategy type Default takes pluginConfig without plugins", id="Custom without plugins"),
         pytest.param({"strategy": {"type": "Custom"}, "plugins": {"score": {}}}, "Invalid", "spec.plugins: is required with strategy type Custom", id="Custom with empty plugins"),
         pytest.param({"plugins": {"score": {"disabled": [{"name": "*"}]}}}, "Invalid", "spec.plugins: is only for strategy type Custom, not Default", id="plugins without Custom"),
         pytest.param({"strategy": {"type": "Random", "resources": [{"name": "cpu"}]}}, "Invalid", "spec.strategy.resources: is not used by strategy type Random", id="resources with a strategy that does not use them"),
