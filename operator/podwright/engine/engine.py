@@ -33,6 +33,7 @@ from podwright.engine.binding.plugin_cluster import PluginCluster
 from podwright.engine.failures import Failures
 from podwright.engine.gangs.attempts import Gangs
 from podwright.engine.gangs.group_changes import GroupChanges
+from podwright.engine.gangs.room import GangRoom
 from podwright.engine.instance import UNNAMED, Instance
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.foreign_pods import ForeignPods
@@ -171,6 +172,7 @@ class Engine:
             failures=self._failures,
             foreign_pods=self.foreign_pods,
         )
+        self.queue.room_checks = GangRoom(state, self.policies).check
         self._turns = Turns(state, self.policies) if self.policies.policy_set.queue_sort == QUEUE_SORT else None
         self._memory_reclaimer = MemoryReclaimer(clock)
 

@@ -49,7 +49,7 @@ def preempt(
     plan needs no victims. The group's own message ends with the texts. If no PostFilter plugin of the profile preempts, a
     group does not either: a Status without text.
     """
-    if not pods or not any(plugin.preempts for plugin in framework.post_filter_plugins):
+    if not pods or not _preempts(framework):
         return unschedulable()
     observer = framework.observer
     started = observer.start()
@@ -78,7 +78,7 @@ def _preempt(
 ) -> GangPreemption | GangPlacement | Status:
     if _never(group, pods):
         return unschedulable(_PREFIX + NEVER)
-    priority = min(pod.priority for pod in pods) if group.priority is None else group.priority
+    priority = _priority(group, pods)
     nominations = _nominations(cache, pods)
     if _is_ongoing(cache, set(nominations.values()), priority):
         return GangPreemption(nominations, (), _PREFIX + ONGOING)
@@ -149,6 +149,19 @@ def _not_reprieved(
             victims[unit] = None
             violations += count
     return victims, violations
+
+
+def may_preempt(framework: Framework, cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> bool:
+    """Whether the group may preempt, and there are pods of lower priority. `pods`: its waiting members, at least one."""
+    return _preempts(framework) and not _never(group, pods) and any_lower_priority(_priority(group, pods), cache)
+
+
+def _preempts(framework: Framework) -> bool:
+    return any(plugin.preempts for plugin in framework.post_filter_plugins)
+
+
+def _priority(group: PodGroup, pods: Sequence[PodInfo]) -> int:
+    return min(pod.priority for pod in pods) if group.priority is None else group.priority
 
 
 def _never(group: PodGroup, pods: Sequence[PodInfo]) -> bool:

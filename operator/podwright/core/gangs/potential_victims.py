@@ -17,6 +17,7 @@ from podwright.core.framework.interface import Bools, DomainPlugin
 from podwright.core.framework.profile import Point
 from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.placed_priorities import PlacedPriorities
 from podwright.core.preemption.units import Unit, priority_of, split_by_budget, units_below
 from podwright.core.state.cache import Cache
 
@@ -122,8 +123,12 @@ class PotentialVictims:
 
 
 def any_lower_priority(priority: int, cache: Cache) -> bool:
-    """Whether any unit on the cache is of lower priority."""
+    """Whether any unit on the cache is of lower priority. Searches for it only if pods or groups of lower priority exist."""
     groups = cache.groups
+    if not cache.observer(PlacedPriorities).any_below(priority) and not any(
+        group.priority is not None and group.priority < priority for group in groups.all()
+    ):
+        return False
     for info in cache.nodes.values():
         if info.node is None:
             continue

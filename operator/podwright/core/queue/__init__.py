@@ -1,5 +1,5 @@
 """The scheduling queue: which pending pod is scheduled next, and when a rejected pod is retried. Start at `scheduling_queue`."""
 
-from podwright.core.queue.scheduling_queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
+from podwright.core.queue.scheduling_queue import DEFAULT_WAITS, QueuedPod, RoomCheck, SchedulingQueue, Waits
 
-__all__ = ["DEFAULT_WAITS", "QueuedPod", "SchedulingQueue", "Waits"]
+__all__ = ["DEFAULT_WAITS", "QueuedPod", "RoomCheck", "SchedulingQueue", "Waits"]

@@ -27,6 +27,7 @@ from podwright.core.queue.cost import estimate
 from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence, registered
 from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
+from podwright.core.queue.room import RoomCheck, lacks_room, unchecked
 from podwright.core.queue.updates import pod_update
 
 FLUSH_INTERVAL: Final = 30.0
@@ -71,6 +72,8 @@ class SchedulingQueue:
         self._buckets: dict[tuple[int, str], tuple[Hints, dict[str, QueuedPod]]] = {}
         self._in_flight = InFlight()
         self._next_flush = clock() + FLUSH_INTERVAL
+        self.room_checks: Callable[[], RoomCheck] = lambda: unchecked
+        """Makes the check for one event. Events do not retry a member of a group that has no room."""
         compact_regularly(self)
 
     # Intake
@@ -268,8 +271,11 @@ class SchedulingQueue:
         """
         self._record(event, before, after)
         occurrence = Occurrence(event, before, after)
+        check = unchecked if event.resource == ANY else self.room_checks()
         for queued in self._candidates(event):
-            if queued.uid != exclude and (up_to_priority is None or queued.pod.priority <= up_to_priority):
+            if queued.uid == exclude or (up_to_priority is not None and queued.pod.priority > up_to_priority):
+                continue
+            if not lacks_room(queued, check):
                 self._requeue_if_helped(queued, occurrence)
 
     def activate(self, uid: str) -> None:
@@ -510,4 +516,4 @@ def _skips_backoff(queued: QueuedPod, helped: set[str], occurrence: Occurrence) 
     return occurrence.event.resource != ANY and bool(helped & queued.pending_plugins)
 
 
-__all__ = ["DEFAULT_WAITS", "EVERYTHING_CHANGED", "QueuedPod", "SchedulingQueue", "Waits"]
+__all__ = ["DEFAULT_WAITS", "EVERYTHING_CHANGED", "QueuedPod", "RoomCheck", "SchedulingQueue", "Waits"]

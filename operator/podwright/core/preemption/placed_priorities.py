@@ -1,0 +1,35 @@
+"""PlacedPriorities: how many placed pods have each priority, to answer without a search whether any is below another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+
+
+class PlacedPriorities:
+    """See the module. A `PlacementObserver`."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+
+    def any_below(self, priority: int) -> bool:
+        """Whether a placed pod has a lower priority."""
+        return any(known < priority for known in self._counts)
+
+    def pod_added(self, pod: PodInfo, _slot: int) -> None:
+        self._counts[pod.priority] = self._counts.get(pod.priority, 0) + 1
+
+    def pod_removed(self, pod: PodInfo, _slot: int) -> None:
+        left = self._counts[pod.priority] - 1
+        if left:
+            self._counts[pod.priority] = left
+        else:
+            del self._counts[pod.priority]
+
+    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
+        pass
+
+    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
+        pass

@@ -1,0 +1,88 @@
+"""Whether a waiting gang may have room. An event does not retry a gang for which even the bound of what fits is too small.
+
+Without this, each of a gang's pods that ends would retry every waiting gang, though all but the last of these events come too early.
+Nothing is missed: a larger bound needs an event for which one of the plugins that made it too small has a hint, and only a gang that
+waits for the events of all these plugins is left alone. Gangs that may preempt are always retried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
+from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
+from podwright.core.gangs.gang_preemption import may_preempt
+from podwright.core.objects.compaction import RecentCache
+from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
+from podwright.core.queue import RoomCheck
+from podwright.engine.active_policies import ActivePolicies
+from podwright.engine.state import EngineState
+
+REMEMBERED: Final = 256
+"""For how many gangs the bounds are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The bounds of these members, as long as nodes do not change."""
+
+    framework: Framework
+    pods: Sequence[PodInfo]
+    nodes_version: int
+    bounds: CapacityBounds
+
+
+class GangRoom:
+    """See the module."""
+
+    def __init__(self, state: EngineState, policies: ActivePolicies) -> None:
+        self._cache = state.cache
+        self._policies = policies
+        self._known: RecentCache[str, _Known] = RecentCache(REMEMBERED)
+        """By group."""
+
+    def check(self) -> RoomCheck:
+        """A check of the current state, which each group is asked once. It is valid until the cache changes."""
+        answers: dict[str, frozenset[str] | None] = {}
+
+        def rejecting(pod: PodInfo) -> frozenset[str] | None:
+            if pod.group not in answers:
+                answers[pod.group] = self._rejecting(pod)
+            return answers[pod.group]
+
+        return rejecting
+
+    def _rejecting(self, pod: PodInfo) -> frozenset[str] | None:
+        """See RoomCheck."""
+        groups, policy = self._cache.groups, self._policies.of(pod)
+        group = groups.of(pod) if groups.is_member(pod) else None
+        if group is None or not group.gang or policy is None or policy.refusal:
+            return None
+        members = groups.members(group.key)
+        waiting, needed = members.unplaced(), group.min_count - len(members.placed)
+        if needed <= 1 or len(waiting) < needed:
+            return None  # members may be scheduled alone, or what is missing is not room
+        if any(each.nominated_node_name or self._cache.nominator.node_of(each.uid) for each in waiting):
+            return None  # victims are being evicted for it
+        try:
+            bounds = self._bounds(group.key, policy.framework, waiting)
+            if why_infeasible(group, self._cache, bounds) is None:
+                return None
+            if may_preempt(policy.framework, self._cache, group, waiting):
+                return None
+        except PluginError:
+            return None  # an attempt reports it
+        plugins = bounds.rejecting_plugins
+        return plugins | {TopologyPlacementGenerator.name} if group.topology_key else plugins
+
+    def _bounds(self, key: str, framework: Framework, pods: Sequence[PodInfo]) -> CapacityBounds:
+        version = self._cache.table.static_changes.seq
+        known = self._known.get(key)
+        if known is None or (known.nodes_version, known.framework, known.pods) != (version, framework, pods):
+            known = _Known(framework, pods, version, CapacityBounds(framework, self._cache, pods))
+            self._known.put(key, known)
+        return known.bounds

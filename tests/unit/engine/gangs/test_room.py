@@ -1,0 +1,275 @@
+"""Events do not retry a gang that has no room, and no gang that fits is left waiting."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from podwright.core.gangs.decisions import GangPlacement
+from podwright.core.gangs.plan import Planner
+from podwright.core.objects.pod_group import KIND, WORKLOAD_API, group_key
+from podwright.core.preemption.placed_priorities import PlacedPriorities
+from support.engine.kit import Rig, deciding, on_node, settle
+from support.objects.builders import in_group, make_node, make_pod, make_pod_group, make_taint
+
+ZONE = "zone"
+
+
+def rig_of(nodes: int, cpu: int) -> Rig:
+    rig = Rig()
+    rig.engine.cache.groups.serve(WORKLOAD_API)
+    for index in range(nodes):
+        rig.node(f"n{index}", allocatable={"cpu": str(cpu)})
+    return rig
+
+
+def gang(rig: Rig, name: str, size: int, *, spec: Any = None, group: Any = None, **options: Any) -> None:
+    rig.engine.objects(KIND).put(make_pod_group(name, size, **(group or {})))
+    for index in range(size):
+        rig.pod(f"{name}-{index}", requests={"cpu": "1"}, spec={**in_group(name), **(spec or {})}, **options)
+
+
+def confirm_bound(rig: Rig, confirmed: dict[str, str]) -> None:
+    """The watches show what was bound since the last call."""
+    for name, node in rig.cluster.bound[len(confirmed) :]:
+        confirmed[name] = node
+        where = rig.engine.cache.placement(f"default/{name}")
+        pod = where.pods[f"default/{name}"]
+        rig.confirm(make_pod(name, requests={"cpu": "1"}, spec=in_group(pod.group.rpartition("/")[2])), node)
+
+
+async def attempts_while_a_gang_ends(waiting: int, size: int) -> tuple[int, int, Rig]:
+    """How many plans are made, and statuses written, while the pods of a gang end one by one and others of its size wait."""
+    rig, confirmed = rig_of(2, size), {}
+    for index in range(waiting + 2):
+        gang(rig, f"g{index}", size)
+    async with deciding(rig):
+        confirm_bound(rig, confirmed)
+        assert len(confirmed) == 2 * size
+        written = len(rig.status.written)
+        with mock.patch.object(Planner, "plan", autospec=True, side_effect=Planner.plan) as plan:
+            for index in range(size):
+                rig.now += 0.01
+                rig.engine.assigned.drop(f"default/g0-{index}", None)
+                await settle()
+        confirm_bound(rig, confirmed)
+        assert len(confirmed) == 3 * size, "the first gang that waits has taken the room"
+        return plan.call_count, len(rig.status.written) - written, rig
+
+
+async def test_each_waiting_gang_is_tried_once_when_the_room_of_a_gang_becomes_free_pod_by_pod():
+    for size in (4, 8):
+        for waiting in (3, 6):
+            plans, written, _ = await attempts_while_a_gang_ends(waiting, size)
+            assert plans == waiting, "with the last pod only; one of them is placed"
+            assert written <= waiting * size
+
+
+async def test_a_gang_that_needs_one_more_member_is_tried_at_each_event():
+    rig = rig_of(1, 4)
+    gang(rig, "placed", 4)
+    async with deciding(rig):
+        confirm_bound(rig, {})
+        rig.engine.objects(KIND).put(make_pod_group("two", 1))
+        for index in range(2):
+            rig.pod(f"two-{index}", requests={"cpu": "1"}, spec=in_group("two"))
+        await settle()
+        rig.now += 5
+        rig.engine.assigned.drop("default/placed-0", None)
+        await settle()
+        assert rig.counts == {"unschedulable": 1}
+
+
+async def test_a_gang_that_does_not_wait_for_room_yet_is_tried_and_waits_for_it_then():
+    """The selector rejected it, so the end of a pod would not retry it."""
+    rig = rig_of(0, 0)
+    rig.node("n0", allocatable={"cpu": "2"}, labels={"disk": "hdd"})
+    rig.engine.assigned.put(make_pod("there", node="n0", requests={"cpu": "2"}))
+    gang(rig, "gang", 2, spec={"nodeSelector": {"disk": "ssd"}})
+    async with deciding(rig):
+        rig.now += 20
+        rig.node("n0", allocatable={"cpu": "2"}, labels={"disk": "ssd"})
+        await settle()
+        assert rig.counts == {"unschedulable": 2}
+        rig.now += 20
+        rig.engine.assigned.drop("default/there", None)
+        await settle()
+        assert sorted(name for name, _ in rig.cluster.bound) == ["gang-0", "gang-1"]
+
+
+async def test_a_gang_that_may_preempt_is_tried_though_it_has_no_room():
+    rig = rig_of(1, 4)
+    for index in range(2):
+        rig.engine.assigned.put(make_pod(f"top{index}", node="n0", requests={"cpu": "2"}, priority=100))
+    gang(rig, "gang", 3, priority=50)
+    async with deciding(rig):
+        assert rig.counts == {"unschedulable": 3}
+        rig.engine.assigned.drop("default/top0", None)
+        await settle()
+        rig.now += 20
+        rig.engine.assigned.put(make_pod("low", node="n0", requests={"cpu": "1"}, priority=0))
+        rig.engine.assigned.drop("default/top1", None)
+        await settle()
+        # Three of four CPUs are free, so nobody is evicted; before, two were.
+        assert rig.evictor.evicted == []
+        assert sorted(name for name, _ in rig.cluster.bound) == ["gang-0", "gang-1", "gang-2"]
+        gang(rig, "more", 3, priority=50)
+        await settle()
+        rig.now += 20
+        rig.engine.assigned.put(make_pod("other", node="n0", requests={"cpu": "0"}, priority=0))
+        rig.engine.assigned.drop("default/other", None)
+        await settle()
+        assert rig.counts == {"unschedulable": 3}
+
+
+def test_the_priorities_of_placed_pods_are_counted():
+    rig = rig_of(1, 8)
+    known = rig.engine.cache.observer(PlacedPriorities)
+    assert not known.any_below(1_000)
+    for name, priority in (("a", 5), ("b", 5), ("c", 7)):
+        rig.engine.assigned.put(make_pod(name, node="n0", priority=priority))
+    assert known.any_below(6)
+    assert not known.any_below(5)
+    for name in "ab":
+        rig.engine.assigned.drop(f"default/{name}", None)
+    assert not known.any_below(7)
+    assert known.any_below(8)
+
+
+class Cluster:
+    """Random changes to a small cluster in which gangs of several kinds wait."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.rig = rig_of(0, 0)
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.placed: dict[str, dict[str, Any]] = {}
+        self.groups: dict[str, tuple[int, dict[str, Any]]] = {}
+        self.serial = 0
+
+    def name(self, prefix: str) -> str:
+        self.serial += 1
+        return f"{prefix}{self.serial}"
+
+    def set_node(self, name: str) -> None:
+        draw = self.random
+        self.nodes[name] = make_node(
+            name,
+            labels={ZONE: draw.choice("ab"), "disk": draw.choice(["ssd", "hdd"])},
+            taints=[make_taint("team")] if draw.random() < 0.3 else [],
+            unschedulable=draw.random() < 0.2,
+            allocatable={"cpu": str(draw.randint(1, 4)), "pods": str(draw.randint(2, 6))},
+        )
+        self.rig.engine.nodes.put(self.nodes[name])
+
+    def add_node(self) -> None:
+        self.set_node(self.name("n"))
+
+    def change_node(self) -> None:
+        if self.nodes:
+            self.set_node(self.random.choice(sorted(self.nodes)))
+
+    def remove_node(self) -> None:
+        if len(self.nodes) > 2:
+            name = self.random.choice(sorted(self.nodes))
+            self.rig.engine.nodes.drop(name, self.nodes.pop(name))
+
+    def add_gang(self) -> None:
+        draw, name = self.random, self.name("g")
+        size, spec, group = draw.randint(2, 5), {}, {}
+        if draw.random() < 0.4:
+            spec["nodeSelector"] = {"disk": "ssd"}
+        if draw.random() < 0.3:
+            spec["tolerations"] = [{"operator": "Exists"}]
+        if draw.random() < 0.3:
+            group = {"schedulingConstraints": {"topology": [{"key": ZONE}]}}
+        self.groups[name] = (size, group)
+        self.rig.engine.objects(KIND).put(make_pod_group(name, size, **group))
+        for index in range(size + draw.randint(0, 1)):
+            cpu = str(draw.choice([1, 1, 2]))
+            self.rig.pod(f"{name}-{index}", requests={"cpu": cpu}, spec={**in_group(name), **spec})
+
+    def need_fewer(self) -> None:
+        if self.groups:
+            name = self.random.choice(sorted(self.groups))
+            size, group = self.groups[name]
+            if size > 2:
+                self.groups[name] = (size - 1, group)
+                raw = make_pod_group(name, size - 1, **group)
+                raw["metadata"]["generation"] = 10 - size
+                self.rig.engine.objects(KIND).put(raw)
+
+    def end_pod(self) -> None:
+        if self.placed:
+            name = self.random.choice(sorted(self.placed))
+            self.rig.engine.assigned.drop(f"default/{name}", self.placed.pop(name))
+
+    def add_other(self) -> None:
+        """Another scheduler's pod."""
+        if self.nodes:
+            name = self.name("other")
+            self.placed[name] = make_pod(name, node=self.random.choice(sorted(self.nodes)), requests={"cpu": "1"})
+            self.rig.engine.assigned.put(self.placed[name])
+
+    def shrink_pod(self) -> None:
+        if self.placed:
+            name = self.random.choice(sorted(self.placed))
+            raw = self.placed[name]
+            resources = {"requests": {"cpu": "100m"}}
+            spec = {**raw["spec"], "containers": [{**raw["spec"]["containers"][0], "resources": resources}]}
+            metadata = {**raw["metadata"], "generation": 2}
+            status = {"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "100m"}, **resources}]}
+            self.placed[name] = {**raw, "metadata": metadata, "spec": spec, "status": {**raw["status"], **status}}
+            self.rig.engine.assigned.put(self.placed[name])
+
+    async def step(self, raws: dict[str, dict[str, Any]], seen: list[int]) -> None:
+        changes = [
+            *[self.end_pod] * 6,
+            *[self.add_gang] * 3,
+            *[self.change_node] * 3,
+            self.add_node,
+            self.remove_node,
+            self.need_fewer,
+            self.add_other,
+            self.shrink_pod,
+        ]
+        self.random.choice(changes)()
+        self.rig.now += self.random.choice([0.01, 0.5, 12.0])
+        self.rig.engine.wake()
+        await settle()
+        for name, node in self.rig.cluster.bound[seen[0] :]:
+            self.placed[name] = on_node(raws[name], node)
+            self.rig.confirm(raws[name], node)
+        seen[0] = len(self.rig.cluster.bound)
+        await settle()
+
+    def fitting(self) -> list[str]:
+        """The waiting gangs that would be placed if they were tried now."""
+        engine, found = self.rig.engine, []
+        for name in self.groups:
+            key = group_key(WORKLOAD_API, "default", name)
+            group, members = engine.cache.groups.get(key), engine.cache.groups.members(key).unplaced()
+            if len(members) < 2 or engine.cache.groups.placed(key):
+                continue
+            framework = engine.policies.of(members[0]).framework
+            if isinstance(Planner(framework, engine.cache, group, lambda _n: 0).plan(members), GangPlacement):
+                found.append(name)
+        return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_no_gang_that_fits_is_left_waiting(seed):
+    cluster, seen = Cluster(seed), [0]
+    raws: dict[str, dict[str, Any]] = {}
+    put = cluster.rig.pod
+    cluster.rig.pod = lambda name, **options: raws.setdefault(name, put(name, **options))
+    for _ in range(4):
+        cluster.add_node()
+    async with deciding(cluster.rig):
+        for _ in range(60):
+            await cluster.step(raws, seen)
+            assert cluster.fitting() == []
+    assert seen[0] > 4
