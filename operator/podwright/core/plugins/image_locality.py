@@ -31,6 +31,8 @@ from podwright.core.state.nodeinfo import NodeInfo
 _MIB: Final = 1024 * 1024
 _LEAST: Final = 23 * _MIB
 _GREATEST_PER_IMAGE: Final = 1000 * _MIB
+_GREATEST: Final = 2**50
+"""A greater contribution makes no difference. The sum of as many as a pod has images fits into int64."""
 _KEPT: Final = 256
 
 
@@ -43,7 +45,7 @@ class ImageIndex:
     def contribution(self, name: str, nodes: int) -> int:
         """The bytes that the image adds on a node that has it: its size times the share of nodes that have it."""
         size, having = self._known.get(name, (0, 0))
-        return int(float(size) * (having / nodes)) if having else 0
+        return min(int(float(size) * (having / nodes)), _GREATEST) if having else 0
 
     def has(self, name: str) -> bool:
         """Whether any node has the image."""

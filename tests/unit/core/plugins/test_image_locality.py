@@ -80,6 +80,12 @@ def test_scores_follow_images_that_are_added_and_removed():
     assert scores(plugin, running("app:v1")) == {"a": 0, "b": 0}
 
 
+def test_sizes_at_the_limit_of_int64_do_not_overflow():
+    huge = [{"names": [f"app{i}:v1"], "sizeBytes": 2**63 - 1} for i in range(20)]
+    plugin = build(ImageLocality, make_cache([make_node("a", images=huge), make_node("b")]))
+    assert scores(plugin, running(*(f"app{i}:v1" for i in range(20)))) == {"a": 100, "b": 0}
+
+
 def test_a_port_in_the_registrys_name_is_not_a_tag():
     plugin = build(ImageLocality, make_cache([make_node("a", images=[image("host:5000/app:latest", 500)])]))
     assert scores(plugin, running("host:5000/app")) == {"a": 48}

@@ -1,18 +1,19 @@
 """Plans the volumes of a pod's unbound claims on a node: static volumes to bind, or new ones to provision.
 
-Invariant: a plan depends only on the node's labels in `UnboundClaims.keys`, and on its name if a claim has a selected node. So
-nodes with equal labels share one plan. Source: kube-scheduler's volume binder; the
-Kubernetes documentation, "Storage Capacity".
+Invariant: a plan depends only on which values that a volume, a class or a capacity mentions the node's labels have (`MentionedValues`), and
+on its name if a claim has a selected node. So nodes whose labels do not differ in that share one plan. Source: kube-scheduler's volume binder;
+the Kubernetes documentation, "Storage Capacity".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.objects.quantity import round_up
-from podwright.core.objects.selectors import Labels
+from podwright.core.objects.selectors import Labels, Requirement
 from podwright.core.objects.volumes import (
     NO_PROVISIONER,
     PersistentVolume,
@@ -79,14 +80,86 @@ class Plan:
         return classes
 
 
+class MentionedValues:
+    """The label keys of requirements, with the values that they mention. They cannot tell other values of a label from each other."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, set[str] | None] = {}
+        """None: requirements on this label may tell any two values from each other."""
+        self._order: tuple[str, ...] = ()
+
+    def add(self, requirements: Iterable[Requirement]) -> None:
+        for requirement in requirements:
+            if requirement.operator in ("Gt", "Lt"):
+                self._values[requirement.key] = None
+            elif (known := self._values.setdefault(requirement.key, set())) is not None:
+                known |= requirement.values
+        self._order = ()
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """In a fixed order."""
+        if len(self._order) != len(self._values):
+            self._order = tuple(sorted(self._values))
+        return self._order
+
+    def of(self, key: str) -> AbstractSet[str] | None:
+        """The values of this label that matter; None: all of them."""
+        return self._values[key]
+
+    def signature(self, labels: Labels) -> tuple[str | bool | None, ...]:
+        """What matters of a node's labels: for each key its value, None if it has none, True if the value is not mentioned."""
+        signature: list[str | bool | None] = []
+        for key in self.keys:
+            value, mentioned = labels.get(key), self._values[key]
+            signature.append(value if value is None or mentioned is None or value in mentioned else True)
+        return tuple(signature)
+
+
+class Capacities:
+    """The storage capacities of a class, in order, indexed by a node label that they require."""
+
+    def __init__(self, capacities: Sequence[StorageCapacity]) -> None:
+        self._anywhere: list[tuple[int, StorageCapacity]] = []
+        self._by_label: dict[str, dict[str, list[tuple[int, StorageCapacity]]]] = {}
+        for rank, capacity in enumerate(capacities):
+            if capacity.nodes.nothing:
+                continue
+            entry = (rank, capacity)
+            requirement = next((r for r in capacity.nodes.requirements if r.operator == "In"), None)
+            if requirement is None:
+                self._anywhere.append(entry)
+                continue
+            by_value = self._by_label.setdefault(requirement.key, {})
+            for value in requirement.values:
+                by_value.setdefault(value, []).append(entry)
+
+    def first(self, size: int, labels: Labels) -> StorageCapacity | None:
+        """The first one with so many bytes for a node with these labels."""
+        found: tuple[int, StorageCapacity] | None = None
+        lists = [by_value.get(labels.get(key, ""), ()) for key, by_value in self._by_label.items() if key in labels]
+        for entries in (self._anywhere, *lists):
+            for entry in entries:
+                if found is not None and entry[0] > found[0]:
+                    break
+                limit = entry[1].limit
+                if limit is not None and round_up(limit) >= size and entry[1].nodes.matches(labels):
+                    found = entry
+                    break
+        return None if found is None else found[1]
+
+
 class _Candidates:
     """The static volumes that fit one claim, smallest first, indexed by the node labels that they require."""
 
-    def __init__(self, claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume]) -> None:
+    def __init__(
+        self, claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume], mentioned: MentionedValues
+    ) -> None:
+        """Adds the requirements of the volumes to `mentioned`."""
         self.claim = claim
+        self._mentioned = mentioned
         self.reserved: PersistentVolume | None = None
         """The volume that is reserved for the claim. If there is one, the claim takes no other."""
-        self.keys: set[str] = set()
         self._anywhere: list[_Ranked] = []
         self._by_label: dict[str, dict[str, list[_Ranked]]] = {}
         fitting = [volume for volume in volumes if _fits_claim(claim, volume)]
@@ -135,7 +208,8 @@ class _Candidates:
 
     def _depends_on(self, volume: PersistentVolume) -> None:
         if volume.affinity is not None:
-            self.keys |= volume.affinity.keys
+            for term in volume.affinity.terms:
+                self._mentioned.add(term)
 
 
 class UnboundClaims:
@@ -146,20 +220,21 @@ class UnboundClaims:
         """The nodes for which claims are already being provisioned. With more than one, no node fits."""
         self._selected = [claim for claim in claims if claim.selected_node is not None]
         to_match = [claim for claim in claims if claim.selected_node is None]
-        self._candidates = [_Candidates(claim, index.candidates(claim)) for claim in sorted(to_match, key=_request_of)]
+        self.mentioned = MentionedValues()
+        self._candidates = [
+            _Candidates(claim, index.candidates(claim), self.mentioned) for claim in sorted(to_match, key=_request_of)
+        ]
         self._classes: dict[str, StorageClass] = {}
-        self._capacities: dict[str, Sequence[StorageCapacity] | None] = {}
-        self.keys: frozenset[str] = frozenset().union(*(candidates.keys for candidates in self._candidates))
+        self._capacities: dict[str, Capacities] = {}
         for claim in claims:
             self._read_class(claim.storage_class, index, store)
-        self._plans: dict[tuple[str | None, ...], Plan] = {}
-        self._order = tuple(sorted(self.keys))
+        self._plans: dict[tuple[str | bool | None, ...], Plan] = {}
 
     def plan(self, node_name: str, labels: Labels) -> Plan:
         """The plan for this node."""
         if any(node_name != selected for selected in self.selected_nodes):
             return _NO_MATCH
-        signature = tuple(labels.get(key) for key in self._order)
+        signature = self.mentioned.signature(labels)
         plan = self._plans.get(signature)
         if plan is None:
             plan = self._plans[signature] = self._make_plan(labels)
@@ -172,14 +247,15 @@ class UnboundClaims:
         for candidates in self._candidates:
             volume = candidates.best(labels, taken)
             if volume is None:
+                if not to_provision and not self._is_provisioned(candidates.claim):
+                    return _NO_MATCH  # the outcome of the other claims does not matter
                 to_provision.append(candidates.claim)
             else:
                 taken.add(volume.name)
                 bindings.append(Binding(volume, candidates.claim))
         provisions = []
         for claim in to_provision:
-            found = self._classes.get(claim.storage_class)
-            if found is None or found.provisioner in ("", NO_PROVISIONER) or not found.allows(labels):
+            if not self._is_provisioned(claim) or not self._classes[claim.storage_class].allows(labels):
                 return _NO_MATCH
             enough, capacity = self._room_for(claim, labels)
             if not enough:
@@ -191,23 +267,28 @@ class UnboundClaims:
         capacities = self._capacities.get(claim.storage_class)
         if claim.request is None or capacities is None:
             return True, None
-        size = round_up(claim.request)
-        for capacity in capacities:
-            if capacity.limit is not None and round_up(capacity.limit) >= size and capacity.nodes.matches(labels):
-                return True, capacity
-        return False, None
+        capacity = capacities.first(round_up(claim.request), labels)
+        return capacity is not None, capacity
+
+    def _is_provisioned(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether the claim's class makes volumes at all."""
+        found = self._classes.get(claim.storage_class)
+        return found is not None and found.provisioner not in ("", NO_PROVISIONER)
 
     def _read_class(self, name: str, index: VolumeIndex, store: ObjectStore) -> None:
         found = index.storage_class(name)
         if found is None or name in self._classes:
             return
         self._classes[name] = found
-        self.keys |= frozenset(r.key for term in found.topologies or () for r in term)
+        for term in found.topologies or ():
+            self.mentioned.add(term)
         driver = store.get("CSIDriver", found.provisioner)
         if driver is None or not mapping_at(driver, "spec").get("storageCapacity"):
             return
-        capacities = self._capacities[name] = tuple(index.capacities(name))
-        self.keys |= frozenset(r.key for capacity in capacities for r in capacity.nodes.requirements)
+        capacities = tuple(index.capacities(name))
+        self._capacities[name] = Capacities(capacities)
+        for capacity in capacities:
+            self.mentioned.add(capacity.nodes.requirements)
 
 
 _NO_MATCH: Final = Plan(reason=NO_MATCH)

@@ -48,7 +48,7 @@ from podwright.core.plugins.volumes import hints as _volume_hints
 from podwright.core.plugins.volumes.assumed_plan import AssumedPlan, BindingError
 from podwright.core.plugins.volumes.matching import NO_MATCH, NO_SPACE, Plan, UnboundClaims
 from podwright.core.plugins.volumes.volume_node_affinity import affinity_mask, affinity_on
-from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.columns.table import ABSENT, NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
 _DEFAULT_SHAPE: Final = (UtilizationShapePoint(0, MAX_SHAPE_SCORE), UtilizationShapePoint(100, 0))
@@ -338,7 +338,7 @@ class VolumeBinding(
 
 
 def _group(unbound: UnboundClaims, table: NodeTable) -> _Grouping:
-    """Groups nodes with equal labels, which share a plan. If claims have selected nodes, only these nodes get a plan."""
+    """Groups nodes that share a plan, because they do not differ in the label values that matter. If claims have selected nodes, only these nodes get a plan."""
     slots = np.zeros(table.size, np.intp)
     if unbound.selected_nodes:
         plans = [unbound.plan("", {})]
@@ -348,9 +348,15 @@ def _group(unbound: UnboundClaims, table: NodeTable) -> _Grouping:
                 plans.append(unbound.plan(node.name, node.labels))
         return _Grouping(table.epoch, slots, plans)
     codes = np.zeros(table.size, np.int64)
-    for key in sorted(unbound.keys):
-        labels = table.labels(key)
-        combined = codes * (len(table.label_values(key)) + 1) + (labels + 1)
+    for key in unbound.mentioned.keys:
+        if not table.nodes_with_label(key):
+            continue
+        labels, values, mentioned = table.labels(key), table.label_values(key), unbound.mentioned.of(key)
+        matter = values if mentioned is None else mentioned & values.keys()
+        code_of = np.ones(len(values) + 1, np.int64)  # 1: a value that does not matter
+        code_of[ABSENT] = 0
+        code_of[[values[value] for value in matter]] = np.arange(2, 2 + len(matter))
+        combined = codes * (len(matter) + 2) + code_of[labels]
         _, codes = np.unique(combined, return_inverse=True)
     _, first, group_of = np.unique(codes * 2 + table.valid, return_index=True, return_inverse=True)
     nodes = [table.nodes[slot] for slot in first]

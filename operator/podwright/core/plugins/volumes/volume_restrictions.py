@@ -31,7 +31,7 @@ from podwright.core.objects.volumes import READ_WRITE_ONCE_POD, claims_of, share
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.object_store import Object, key_of
-from podwright.core.state.volumes.used import EXCLUSIVE, conflict
+from podwright.core.state.volumes.used import EXCLUSIVE, Disk, disks_of
 
 _DISK: Final = unschedulable("node(s) had no available disk")
 _IN_USE: Final = unschedulable(
@@ -131,13 +131,15 @@ def _is_exclusive(volume: Object) -> bool:
 
 
 def _conflicts(pod: PodInfo, others: Iterable[PodInfo]) -> bool:
-    return any(
-        conflict(volume, mounted)
-        for volume in pod.volumes
-        if _is_exclusive(volume)
-        for other in others
-        for mounted in other.volumes
-    )
+    """Whether the pod and one of the others cannot mount their disks on one node."""
+    shared_by_pod: dict[Disk, bool] = {}
+    for volume in pod.volumes:
+        for disk, shared in disks_of(volume):
+            shared_by_pod[disk] = shared and shared_by_pod.get(disk, True)
+    if not shared_by_pod:
+        return False
+    mounted = (found for other in others for volume in other.volumes for found in disks_of(volume))
+    return any(disk in shared_by_pod and not (shared and shared_by_pod[disk]) for disk, shared in mounted)
 
 
 def _after_pod_deleted(pod: PodInfo, before: PodInfo, _after: None) -> Hint:

@@ -82,9 +82,3 @@ def disks_of(volume: Mapping[str, Any]) -> Iterator[tuple[Disk, bool]]:
                 monitors = source.get("monitors")
                 for monitor in dict.fromkeys(map(str, monitors if isinstance(monitors, list | tuple) else ())):
                     yield (kind, monitor, *image), shared
-
-
-def conflict(volume: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two pods on one node cannot mount these volumes at the same time."""
-    others = dict(disks_of(other))
-    return any(disk in others and not (shared and others[disk]) for disk, shared in disks_of(volume))

@@ -6,6 +6,7 @@ from podwright.core.framework.status import SKIP
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins.volumes.volume_restrictions import VolumeRestrictions
+from support.costs.call_counts import calls_of
 from support.objects.builders import make_node
 from support.plugins.kit import build
 from support.plugins.volumes import asking, cluster, ephemeral, make_claim, mounting, outcome, resolvable
@@ -194,6 +195,17 @@ def test_hints():
     assert claim_added(pod, None, EXCLUSIVE_CLAIM) is Hint.QUEUE
     assert claim_added(pod, None, make_claim("another")) is Hint.SKIP
     assert claim_added(pod, None, make_claim("solo", namespace="other")) is Hint.SKIP
+
+
+def test_the_cost_of_comparing_disks_is_linear_in_their_number():
+    def calls(size):
+        cache = cluster([make_node("a")], [mounting(node="a", volumes=[gce(f"mounted-{i}") for i in range(size)])])
+        plugin = build(VolumeRestrictions, cache)
+        pod, state, node = asking(volumes=[gce(f"own-{i}") for i in range(size)]), CycleState(), cache.present("a")
+        plugin.pre_filter(state, pod)
+        return calls_of(lambda: plugin.filter(state, pod, node))
+
+    assert calls(400) <= 2.2 * calls(200)
 
 
 def test_a_pod_without_volumes_is_skipped_without_reading_objects():
