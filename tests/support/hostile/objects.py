@@ -69,6 +69,53 @@ def match_fields_not_in(count: int) -> Spec:
     return _node_affinity([{"matchFields": fields}])
 
 
+def match_fields_not_in_terms(count: int) -> Spec:
+    """A term for each name."""
+    return _node_affinity(
+        [
+            {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [f"node-{i:05}"]}]}
+            for i in range(count)
+        ]
+    )
+
+
+def bounds(count: int) -> Spec:
+    """Terms with a bound for a label that every node has, with a value of its own."""
+    return _node_affinity(
+        [{"matchExpressions": [{"key": HOSTNAME, "operator": "Gt", "values": [str(i)]}]} for i in range(count)]
+    )
+
+
+def volume(count: int) -> dict[str, dict[str, Any]]:
+    """A claim, and the volume to which it is bound, by kind. The volume has this many node affinity terms."""
+    terms = [
+        {"matchExpressions": [{"key": f"example.com/key-{i}", "operator": "Exists"}]}
+        if i % 2
+        else {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [f"node-{i:05}"]}]}
+        for i in range(count)
+    ]
+    modes = ["ReadWriteOnce"]
+    return {
+        "PersistentVolume": {
+            "metadata": {"name": "volume"},
+            "spec": {
+                "accessModes": modes,
+                "capacity": {"storage": "1Gi"},
+                "claimRef": {"namespace": "default", "name": "claim"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+            },
+        },
+        "PersistentVolumeClaim": {
+            "metadata": {
+                "name": "claim",
+                "namespace": "default",
+                "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+            },
+            "spec": {"accessModes": modes, "volumeName": "volume", "resources": {"requests": {"storage": "1Gi"}}},
+        },
+    }
+
+
 def node_selector(count: int) -> Spec:
     """No node has any of the keys."""
     return {"nodeSelector": {f"example.com/key-{i}": "true" for i in range(count)}}

@@ -100,6 +100,32 @@ def _after_taints(size: int) -> Subject:
     return Subject(objects.tolerations, prepare=prepare)
 
 
+def _beside_taints(size: int) -> Subject:
+    """Pods with many tolerations, each list new, where many nodes have a taint of their own."""
+
+    def prepare(rig: Rig, nodes: int) -> None:
+        for number in range(min(nodes // 2, 400)):
+            rig.engine.nodes.put(node(number, taints=[objects.timestamp_taint(number)]))
+
+    def spec(number: int) -> Raw:
+        return {
+            "tolerations": [*objects.many_tolerations(size)["tolerations"], *objects.tolerations(number)["tolerations"]]
+        }
+
+    return Subject(spec, prepare=prepare)
+
+
+def _with_volume(size: int) -> Subject:
+    """A pod with one volume, which has many node affinity terms."""
+
+    def prepare(rig: Rig, _nodes: int) -> None:
+        for kind, raw in objects.volume(size).items():
+            rig.engine.objects(kind).put(raw)
+
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "claim"}}]
+    return Subject(lambda _number: {"volumes": volumes}, prepare=prepare)
+
+
 def _with_policies(size: int) -> Subject:
     """Pods with labels of their own, which none of the policies selects."""
 
@@ -131,6 +157,10 @@ ROWS: Final = (
     Row("1,000 preferred affinity terms, NotIn, all namespaces", 1_000, _pod(objects.preferred_affinity), "8.5 s / 8.7 s"),
     Row("matchFields In with 5,000 names", 5_000, _pod(partial(objects.match_fields_in, nodes=_NAMES)), "4.5 s / 4.6 s"),
     Row("matchFields NotIn with 10,000 names", 10_000, _pod(objects.match_fields_not_in), "4.1 s / 0 s"),
+    Row("2,000 node affinity terms that exclude a name each", 2_000, _pod(objects.match_fields_not_in_terms), "0.91 s / 0 s"),
+    Row("3,000 node affinity terms with Gt", 3_000, _pod(objects.bounds, _NO_NODE), "3.9 s / 0 s"),
+    Row("a volume with 6,000 node affinity terms", 6_000, _with_volume, "1.0 s / 1.0 s", live=False),
+    Row("10,000 tolerations, beside nodes with taints of their own", 10_000, _beside_taints, "0.34 s", live=False),
     Row("nodeSelector with 10,000 keys", 10_000, _pod(objects.node_selector, _NO_NODE), "2.6 s"),
     Row("10,000 node affinity terms with keys of their own", 10_000, _pod(objects.node_affinity_terms, _NO_NODE), "3.1 s"),
     Row("8,000 preferred node terms with keys of their own", 8_000, _pod(objects.preferred_node_terms), "2.6 s / 2.7 s"),
