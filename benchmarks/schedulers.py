@@ -80,7 +80,7 @@ def podwright(
 
     def start(cluster: ControlPlane, installed: Installed) -> Process:
         kubeconfig = cluster.service_account_kubeconfig(*installed.account)
-        given = [argument for argument in installed.arguments if not argument.startswith("--health-address")]
+        given = [argument for argument in installed.arguments if not argument.startswith("--secure-port")]
         given += [f"--health-address=127.0.0.1:{free_port()}", *arguments]
         command: list[str | Path] = [sys.executable, *program, "run", "--kubeconfig", kubeconfig, *given]
         return cluster.start_process(name, command, {**installed.environ, **(environ or {})})

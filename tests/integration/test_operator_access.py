@@ -57,7 +57,7 @@ def test_the_command_line_of_the_deployment_works_as_its_service_account(cluster
     kubeconfig = cluster.service_account_kubeconfig(*kit.ACCOUNT)
     port = free_port()
     process = cluster.start_process("deployed", kit.deployed_command(port), {"KUBECONFIG": str(kubeconfig)})
-    operator = kit.Operator(process, port)
+    operator = kit.Operator(process, port, scheme="https")
     try:
         kit.wait_ready(operator)
         assert operator.get("/livez") == (200, "ok")

@@ -248,6 +248,11 @@ class PolicySet:
         return selection.policy
 
     @property
+    def built_in(self) -> Sequence[CompiledPolicy]:
+        """The built-in policies, the default first."""
+        return [*self._built_in.values()]
+
+    @property
     def active(self) -> Sequence[CompiledPolicy]:
         """The active policies without the built-in one, the greatest precedence first, then by name."""
         policies = [known.active.policy for known in self._known.values() if known.active is not None]

@@ -5,9 +5,10 @@ Flags and environment variables share these parsers, so that they accept the sam
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,35 @@ from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.features import GATES
 from podwright.core.framework.profile import ProfileError
 
+TLS_13_SUITES: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+"""They are always on, as in Go."""
+TLS_12_SUITES: Final[Mapping[str, str]] = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA": "ECDHE-ECDSA-RC4-SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA": "ECDHE-RSA-DES-CBC3-SHA",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA": "ECDHE-RSA-RC4-SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA": "DES-CBC3-SHA",
+    "TLS_RSA_WITH_RC4_128_SHA": "RC4-SHA",
+}
+"""OpenSSL's names of cipher suites by the names that kube-scheduler takes."""
 _NAME_PATTERN: Final = re.compile(r"[a-z0-9.*-]+")
 
 
@@ -134,6 +164,35 @@ def _configuration(text: str) -> Configuration:
         raise OptionsError(f"{text}: {problem}") from error
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise OptionsError(f"{text!r} is not a port from 0 to 65535")
+    return int(text)
+
+
+def _ip_address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError as error:
+        raise OptionsError(f"{text!r} is not an IP address") from error
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    paths = tuple(f"/{part.strip().removeprefix('/')}" for part in text.split(",") if part.strip())
+    for path in paths:
+        if "*" in path[:-1]:
+            raise OptionsError(f"{path!r} has a * that is not at its end")
+    return paths
+
+
+def _cipher_suites(text: str) -> tuple[str, ...]:
+    names = tuple(filter(None, (part.strip() for part in text.split(","))))
+    for name in names:
+        if name not in TLS_13_SUITES and name not in TLS_12_SUITES:
+            raise OptionsError(f"unknown cipher suite {name!r}")
+    return names
+
+
 NAME: Final = ValueType("NAME", str)
 CONFIGURATION: Final = ValueType("FILE", _configuration)
 """A KubeSchedulerConfiguration, read from its file."""
@@ -152,5 +211,10 @@ SECONDS: Final = ValueType("SECONDS", _seconds)
 """A number of seconds, fractions allowed."""
 DURATION: Final = ValueType("DURATION", _duration)
 """Seconds, written as Go writes a duration: `5m`, `1m30s`."""
+PORT: Final = ValueType("PORT", _port)
+IP_ADDRESS: Final = ValueType("IP", _ip_address)
+PATHS: Final = ValueType("PATH,…", _paths)
+CIPHER_SUITES: Final = ValueType("NAME,…", _cipher_suites)
+"""Names that kube-scheduler takes for `--tls-cipher-suites`."""
 ADDRESS: Final = ValueType("[HOST]:PORT", _address)
 """(host, port); the host is empty for all addresses."""

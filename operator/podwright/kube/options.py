@@ -18,12 +18,16 @@ from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.queue import Waits
 from podwright.kube.option_values import (
     ADDRESS,
+    CIPHER_SUITES,
     CONFIGURATION,
     DIRECTORY,
     DURATION,
     FEATURE_GATES,
     FILE,
+    IP_ADDRESS,
     NAME,
+    PATHS,
+    PORT,
     POSITIVE,
     SCHEDULER_NAME,
     SCHEDULER_NAMES,
@@ -156,7 +160,64 @@ class Options:
         DURATION, "An unschedulable pod that no event has helped is tried again after this time.", default="5m"
     )
     health_address: tuple[str, int] | None = _option(
-        ADDRESS, "Where to serve /healthz, /livez, /readyz, /metrics and /metrics/resources. Default: not served."
+        ADDRESS,
+        "Where to serve health over plain HTTP; to clients on the same machine also metrics and /configz. Default: not served.",
+    )
+    bind_address: str = _option(
+        IP_ADDRESS,
+        "The address for --secure-port. An unspecified one stands for all addresses.",
+        default="0.0.0.0",  # noqa: S104 -- as kube-scheduler
+    )
+    secure_port: int = _option(
+        PORT,
+        "Where to serve health, metrics and /configz over HTTPS, with authentication and authorization. 0: not served.",
+        default="0",
+    )
+    cert_dir: str | None = _option(
+        FILE,
+        "The directory of the certificate for --secure-port, kube-scheduler.crt and kube-scheduler.key. If it has none, a self-signed "
+        "one is written there. Default: a self-signed one, in memory.",
+    )
+    tls_cert_file: str | None = _option(
+        FILE, "The certificate for --secure-port, followed by those of its issuers. Read again when it changes."
+    )
+    tls_private_key_file: str | None = _option(FILE, "The private key of --tls-cert-file.")
+    tls_min_version: str = _option(
+        choice("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
+        "The oldest version of TLS for --secure-port. TLS 1.0 and 1.1 are never used.",
+        default="VersionTLS12",
+    )
+    tls_cipher_suites: tuple[str, ...] = _option(
+        CIPHER_SUITES, "The cipher suites of TLS 1.2 for --secure-port. Default: those of OpenSSL.", default=""
+    )
+    client_ca_file: str | None = _option(
+        FILE,
+        "The issuers of client certificates that authenticate users of --secure-port. Default: those of the cluster, in the "
+        "ConfigMap kube-system/extension-apiserver-authentication.",
+    )
+    authentication_kubeconfig: str | None = _option(
+        FILE, "The kubeconfig for TokenReviews and the lookup of client CAs. Default: the same as for everything else."
+    )
+    authentication_skip_lookup: bool = _option(SWITCH, "Do not look up the cluster's client CAs.", default="false")
+    authentication_tolerate_lookup_failure: bool = _option(
+        SWITCH, "Start even if the cluster's client CAs cannot be looked up.", default="true"
+    )
+    authentication_token_webhook_cache_ttl: float = _option(
+        DURATION, "How long the result of a TokenReview is used.", default="10s"
+    )
+    authorization_kubeconfig: str | None = _option(
+        FILE, "The kubeconfig for SubjectAccessReviews. Default: the same as for everything else."
+    )
+    authorization_always_allow_paths: tuple[str, ...] = _option(
+        PATHS,
+        "The paths of --secure-port that everybody may read. A final * stands for any text.",
+        default="/healthz,/readyz,/livez",
+    )
+    authorization_webhook_cache_authorized_ttl: float = _option(
+        DURATION, "How long a SubjectAccessReview that allowed a request is used.", default="10s"
+    )
+    authorization_webhook_cache_unauthorized_ttl: float = _option(
+        DURATION, "How long a SubjectAccessReview that refused a request is used.", default="10s"
     )
     pod_uid: str = _option(
         NAME,
@@ -179,6 +240,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
             raise OptionsError("pod-max-backoff-seconds must not be less than pod-initial-backoff-seconds")
+        if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
+            raise OptionsError("tls-cert-file and tls-private-key-file must be given together")
         if self.config is not None:
             self._check_configuration(self.config)
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,8 @@ from podwright.kube.options import Options
 from podwright.kube.parts import Base, Parts, build_parts
 from podwright.kube.policies import PolicyController
 from podwright.kube.serve.checks import Note, Problems
+from podwright.kube.serve.configz import configuration
+from podwright.kube.serve.delegation import Delegation
 from podwright.kube.serve.endpoints import Content
 from podwright.kube.serve.pod_resources import known_pods
 from podwright.kube.serve.readiness import ApiServerContact, Clocks, Readiness
@@ -85,9 +88,10 @@ class Runtime:
             checks=self._checks,
             metrics=metrics.snapshots,
             pods=self._known_pods,
-            configuration=dict,
+            configuration=self._configuration,
         )
-        self.server = Server(content, metrics)
+        self._clients = _review_clients(options, self._http, metrics)
+        self.server = Server(content, metrics, options=options, delegation=Delegation(*self._clients))
         self._parts: Parts | None = None
         self._crds_watchable = False
         self._started = False
@@ -166,6 +170,12 @@ class Runtime:
     def _known_pods(self) -> Iterable[PodInfo]:
         return known_pods(self.engine.cache, self.engine.queue) if self._started else ()
 
+    def _configuration(self) -> Callable[[], Mapping[str, Any]]:
+        if not self._started:
+            return dict
+        policies = self.engine.policies.policy_set
+        return partial(configuration, self.options, policies.built_in, policies.active)
+
     # Start
 
     async def start(self) -> None:
@@ -175,9 +185,10 @@ class Runtime:
         """
         configure_memory()
         raise_descriptor_limit()
-        await self.server.start(self.options.health_address)
+        await self.server.start()
         self._tasks.start("API server contact", self._contact.run)
         await retry_until_answered("the API server", lambda: access.require(self._http, REQUIRED))
+        await self.server.require_authentication()
         readable = await retry_until_answered("the API server", lambda: access.readable(self._http, STORED))
         minor = await retry_until_answered("the API server", lambda: access.server_minor(self._http))
         crd_problem = await retry_until_answered("the API server", lambda: access.access_problem(self._http, CRD))
@@ -250,7 +261,8 @@ class Runtime:
             await self._finish(self._parts, ends)
         await self._tasks.stop()
         await self.server.stop()
-        await self._http.close()
+        for http in {self._http, *self._clients}:
+            await http.close()
 
     async def _finish(self, parts: Parts, ends: float) -> None:
         if self._started:
@@ -260,3 +272,12 @@ class Runtime:
         loop = asyncio.get_running_loop()
         for flush in (parts.pod_status.flush, parts.group_status.flush, parts.events.flush):
             await flush(max(0.1, ends - loop.time()))
+
+
+def _review_clients(options: Options, http: Http, metrics: Metrics) -> tuple[Http, Http]:
+    """The API clients for TokenReviews and for SubjectAccessReviews. Raises ConfigError for unusable credentials."""
+    given: dict[str | None, Http] = {None: http}
+    for kubeconfig in (options.authentication_kubeconfig, options.authorization_kubeconfig):
+        if kubeconfig not in given:
+            given[kubeconfig] = Http(credentials.load(kubeconfig, None, time.time, time.monotonic), metrics)
+    return given[options.authentication_kubeconfig], given[options.authorization_kubeconfig]

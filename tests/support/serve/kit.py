@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,9 +12,14 @@ from typing import Any
 
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.metrics.metrics import SERVER_DROPPED, Metrics
+from podwright.kube.certificate_chain import load_certificate_chain
+from podwright.kube.options import Options
 from podwright.kube.serve.connection import Limits
+from podwright.kube.serve.delegation import User
 from podwright.kube.serve.endpoints import Content
 from podwright.kube.serve.server import Server
+from podwright.testing.processes import free_port
+from support.serve.certificates import Issued
 
 WIDE = Limits(connections=64)
 
@@ -26,14 +33,15 @@ class Told:
     configuration: Mapping[str, Any] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=lambda: Metrics(lambda: 0.0))
     list_pods: Callable[[], Iterable[PodInfo]] | None = None
+    checks: Callable[[], Mapping[str, str]] | None = None
     snapshots: int = 0
 
     def content(self) -> Content:
         return Content(
-            checks=lambda: dict(self.problems),
+            checks=self.checks or (lambda: dict(self.problems)),
             metrics=self._snapshots,
             pods=self.list_pods or (lambda: self.pods),
-            configuration=lambda: self.configuration,
+            configuration=lambda: lambda: self.configuration,
         )
 
     def _snapshots(self) -> Any:
@@ -45,31 +53,95 @@ class Told:
         return self.metrics.counter(SERVER_DROPPED).of(reason)[0]
 
 
+class Delegate:
+    """Decides in place of the API server, and records what it was asked."""
+
+    def __init__(self) -> None:
+        self.users: dict[str, User] = {}
+        """By token."""
+        self.allowed: set[tuple[str, str, str]] = set()
+        """User, verb and path."""
+        self.authorities = ""
+        self.error: Exception | None = None
+        self.held = asyncio.Event()
+        self.held.set()
+        self.asked: list[tuple[str, ...]] = []
+
+    async def user_of(self, token: str) -> User | None:
+        await self._ask("token", token)
+        return self.users.get(token)
+
+    async def allows(self, user: User, verb: str, path: str) -> bool:
+        await self._ask(user.name, verb, path)
+        return (user.name, verb, path) in self.allowed
+
+    async def client_authorities(self) -> str:
+        await self._ask("authorities")
+        return self.authorities
+
+    async def _ask(self, *what: str) -> None:
+        self.asked.append(what)
+        await self.held.wait()
+        if self.error is not None:
+            raise self.error
+
+
 @asynccontextmanager
-async def serving(told: Told | None = None, limits: Limits = WIDE) -> AsyncIterator[Server]:
-    """A server on a free port of loopback."""
+async def serving(
+    told: Told | None = None, limits: Limits = WIDE, delegate: Delegate | None = None, **options: Any
+) -> AsyncIterator[Server]:
+    """A server on a free port of loopback: of plain HTTP unless `options` say otherwise."""
     told = told or Told()
-    server = Server(told.content(), told.metrics, limits)
-    await server.start(("127.0.0.1", 0))
+    given = Options(**(options or {"health_address": ("127.0.0.1", 0)}))
+    delegation: Any = delegate or Delegate()
+    server = Server(told.content(), told.metrics, options=given, delegation=delegation, limits=limits)
     try:
+        await server.start()
         yield server
     finally:
         await server.stop()
 
 
-async def connect(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", server.ports[0])
+def secure(**options: Any) -> dict[str, Any]:
+    """Options for HTTPS on a free port of loopback."""
+    return {"bind_address": "127.0.0.1", "secure_port": free_port(), **options}
 
 
-async def get(server: Server, path: str, *headers: str, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+def client_context(issued: Issued | None = None, authority: str | None = None) -> ssl.SSLContext:
+    """For a client with this certificate, which verifies the server if it knows its authority."""
+    context = ssl.create_default_context(cadata=authority)
+    if authority is None:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if issued is not None:
+        load_certificate_chain(context, issued.certificate, issued.key)
+    return context
+
+
+async def connect(
+    server: Server, context: ssl.SSLContext | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", server.ports[-1], ssl=context)
+
+
+async def get(
+    server: Server, path: str, *headers: str, method: str = "GET", context: ssl.SSLContext | None = None
+) -> tuple[int, dict[str, str], bytes]:
     """Status, headers by lower-case name, and body."""
-    reader, writer = await connect(server)
+    reader, writer = await connect(server, context)
     try:
         lines = [f"{method} {path} HTTP/1.1", "Host: here", *headers]
         writer.write("\r\n".join([*lines, "", ""]).encode())
         return await answer(reader)
     finally:
-        writer.close()
+        await hang_up(writer)
+
+
+async def hang_up(*writers: asyncio.StreamWriter) -> None:
+    """Closes connections, and waits until they are closed."""
+    for writer in writers:
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
 
 
 async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:

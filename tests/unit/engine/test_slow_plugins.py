@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
 from podwright.core.framework.interface import FilterPlugin, PermitPlugin, Plugin, PreBindPlugin
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
-from podwright.engine.metrics.metrics import ATTEMPTS_PER_MEASURED, Metrics
-from podwright.kube.serve.server import Server
+from podwright.engine.metrics.metrics import ATTEMPTS_PER_MEASURED
 from support.engine.kit import Rig, custom_policy, deciding, values
 from support.objects.builders import in_group, make_pod_group
-from support.serve.kit import Told, get
+from support.serve.kit import Told, get, serving
 
 
 class Slow(Plugin, FilterPlugin):
@@ -161,9 +159,7 @@ async def test_a_readiness_check_is_answered_between_two_slow_attempts():
         attempts_before.append(Slow.started)
         return {"ping": ""}
 
-    server = Server(replace(Told().content(), checks=checks), Metrics(lambda: 0.0))
-    await server.start(("127.0.0.1", 0))
-    try:
+    async with serving(Told(checks=checks)) as server:
         for number in range(200):
             pod(rig, f"p{number}", 2)
         Slow.started = 0
@@ -174,5 +170,3 @@ async def test_a_readiness_check_is_answered_between_two_slow_attempts():
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await rig.engine.stop(0)
-    finally:
-        await server.stop()

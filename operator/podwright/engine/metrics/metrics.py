@@ -228,6 +228,14 @@ SERVER_DROPPED: Final = Counter(
 OTHER_INSTANCES_BINDINGS: Final = Counter(
     "podwright_other_instances_bindings", "Pods that another instance of Podwright has bound."
 )
+CERTIFICATE_RELOADS: Final = Counter(
+    "podwright_certificate_reloads",
+    "Changes of the server's certificate files that were found, by result.",
+    ("result",),
+)
+CERTIFICATE_EXPIRES: Final = Gauge(
+    "podwright_certificate_expiration_timestamp_seconds", "When the server's certificate expires."
+)
 BUILD_INFO: Final = Gauge("podwright_build_info", "Which version this is.", ("version", "python_version"))
 """Not kubernetes_build_info: alerts compare that one's versions across the cluster."""
 MEMORY_IN_USE: Final = Gauge(

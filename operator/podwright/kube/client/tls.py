@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import ssl
-import tempfile
 
+from podwright.kube.certificate_chain import load_certificate_chain
 from podwright.kube.client.errors import ConfigError
 
 
@@ -72,20 +72,7 @@ def _context(
         raise _UnusableError("certificate-authority", error) from error
     if certificate and key:
         try:
-            _load_client_certificate(context, certificate, key)
+            load_certificate_chain(context, certificate, key)
         except (ssl.SSLError, ValueError) as error:
             raise _UnusableError("client-certificate", error) from error
     return context
-
-
-def _load_client_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    # The ssl module reads client certificates from files only.
-    with tempfile.NamedTemporaryFile(mode="w", suffix=".pem") as file:
-        file.write(f"{certificate}\n{key}")
-        file.flush()
-        context.load_cert_chain(file.name, password=_no_password)
-
-
-def _no_password() -> str:
-    """Without this, the ssl module asks the terminal."""
-    raise ValueError("the key is encrypted")

@@ -53,8 +53,8 @@ class Content:
     """Snapshots of all metrics. They are called in the server's thread."""
     pods: pod_resources.Pods
     """The pods for /metrics/resources."""
-    configuration: Callable[[], Mapping[str, Any]]
-    """The answer of /configz."""
+    configuration: Callable[[], Callable[[], Mapping[str, Any]]]
+    """A snapshot of the configuration for /configz. It is called in the server's thread."""
 
 
 class Endpoints:
@@ -122,10 +122,10 @@ class Endpoints:
 
     async def _configz(self, _request: web.Request) -> web.Response:
         try:
-            found = await self._loop.call(self._content.configuration, CONTENT_SECONDS)
+            snapshot = await self._loop.call(self._content.configuration, CONTENT_SECONDS)
         except TimeoutError:
             return web.Response(status=503, text="the scheduler's loop does not answer\n")
-        return web.Response(body=orjson.dumps(found), content_type="application/json")
+        return web.Response(body=orjson.dumps(snapshot()), content_type="application/json")
 
 
 @dataclass(frozen=True, slots=True)

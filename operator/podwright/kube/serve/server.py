@@ -8,19 +8,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import ssl
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from podwright.engine.metrics.metrics import SERVER_CONNECTIONS, SERVER_DROPPED, Metrics
+from podwright.engine.metrics.metrics import (
+    CERTIFICATE_EXPIRES,
+    CERTIFICATE_RELOADS,
+    SERVER_CONNECTIONS,
+    SERVER_DROPPED,
+    Metrics,
+)
 from podwright.kube.descriptors import descriptor_limit
+from podwright.kube.options import Options
 from podwright.kube.serve.connection import Limits
+from podwright.kube.serve.delegated_gate import DelegatedGate
+from podwright.kube.serve.delegation import Delegation
 from podwright.kube.serve.endpoints import Content, Endpoints, Handler
 from podwright.kube.serve.event_loops import LoopThread, SchedulerLoop
 from podwright.kube.serve.gates import Gate, LoopbackGate
 from podwright.kube.serve.listener import Listener
+
+if TYPE_CHECKING:
+    from podwright.kube.serve.tls import Tls
 
 log = logging.getLogger(__name__)
 
@@ -52,45 +66,54 @@ class _Port:
 
 
 class Server:
-    """See the module. `start` and `stop` are called in the scheduler's loop."""
+    """See the module. All methods are called in the scheduler's loop."""
 
-    def __init__(self, content: Content, metrics: Metrics, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        content: Content,
+        metrics: Metrics,
+        *,
+        options: Options,
+        delegation: Delegation,
+        limits: Limits | None = None,
+    ) -> None:
         """`limits`: those of each port; the default depends on the process's limit of file descriptors."""
         self._content = content
+        self._options = options
+        self._delegation = delegation
         self._limits = limits
-        self._metrics = metrics
         # Series are made here, because only the scheduler's thread may add series.
         self._dropped = {reason: metrics.counter(SERVER_DROPPED).of(reason) for reason in DROPPED}
+        self._reloads = {result: metrics.counter(CERTIFICATE_RELOADS).of(result) for result in ("success", "error")}
         self._thread: LoopThread | None = None
-        self._beating: asyncio.Task[None] | None = None
+        self._tls: Tls | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._ports: list[_Port] = []
         metrics.compute(SERVER_CONNECTIONS, lambda: {(): self._connection_count})
+        metrics.compute(CERTIFICATE_EXPIRES, lambda: {(): self._tls.expires} if self._tls is not None else {})
 
     @property
     def ports(self) -> list[int]:
-        """The ports that are open, in the order of `start`."""
+        """The ports that are open: the one of plain HTTP first."""
         return [port.listener.port for port in self._ports]
 
     @property
     def _connection_count(self) -> int:
         return sum(port.listener.connection_count for port in self._ports)
 
-    async def start(self, address: tuple[str, int] | None) -> None:
-        """Listens for plain HTTP at this address, if any. Raises OSError, which names the option."""
-        if address is None:
+    async def start(self) -> None:
+        """Listens where the options say. Raises OSError and ConfigError, which name the option."""
+        options = self._options
+        if options.health_address is None and not options.secure_port:
             return
-        loop = SchedulerLoop(asyncio.get_running_loop())
-        thread = self._thread = LoopThread("podwright health")
-        thread.start()
-        endpoints = Endpoints(self._content, loop)
-        await thread.run(self._begin(loop))
-        try:
-            await thread.run(self._open(endpoints, LoopbackGate(), address))
-        except OSError as error:
-            raise OSError(
-                f"--health-address {_written(address)}: {os.strerror(error.errno) if error.errno else error}"
-            ) from error
-        log.info("serving health and metrics on http://%s", _written((address[0], self.ports[-1])))
+        self._thread = LoopThread("podwright health")
+        self._thread.start()
+        await self._thread.run(self._start(SchedulerLoop(asyncio.get_running_loop())))
+
+    async def require_authentication(self) -> None:
+        """Looks up who may issue client certificates. Raises AccessError if that fails and must not."""
+        if self._thread is not None and self._tls is not None:
+            await self._thread.run(self._tls.require())
 
     async def stop(self) -> None:
         """Closes all connections, and ends the thread."""
@@ -101,28 +124,50 @@ class Server:
 
     # In the server's thread
 
-    async def _begin(self, loop: SchedulerLoop) -> None:
+    async def _start(self, loop: SchedulerLoop) -> None:
         asyncio.get_running_loop().set_exception_handler(_log_error)
-        self._beating = asyncio.create_task(loop.beat_for_ever())
+        self._tasks.append(asyncio.create_task(loop.beat_for_ever()))
+        endpoints = Endpoints(self._content, loop)
+        if self._options.health_address is not None:
+            await self._open(endpoints, LoopbackGate(), "--health-address", self._options.health_address, None)
+        if self._options.secure_port:
+            from podwright.kube.serve.tls import Tls  # noqa: PLC0415 -- `cryptography` is only needed here
 
-    async def _open(self, endpoints: Endpoints, gate: Gate, address: tuple[str, int]) -> None:
+            tls = self._tls = Tls(self._options, self._delegation, loop=loop, reloaded=self._count_reload)
+            gate = DelegatedGate(self._delegation, self._options, loop=loop, clock=time.monotonic)
+            address = (self._options.bind_address, self._options.secure_port)
+            await self._open(endpoints, gate, "--secure-port", address, tls.context)
+            self._tasks.append(asyncio.create_task(tls.run()))
+
+    async def _open(
+        self,
+        endpoints: Endpoints,
+        gate: Gate,
+        option: str,
+        address: tuple[str, int],
+        context: Callable[[], ssl.SSLContext] | None,
+    ) -> None:
         application = web.Application(middlewares=[_middleware(gate, lambda: listener)])
         application.add_routes(endpoints.routes())
         runner = web.AppRunner(application, logger=_quiet, shutdown_timeout=1.0, **_HTTP)
         await runner.setup()
         server = runner.server
         assert server is not None
-        listener = Listener(server, self._limits or default_limits(descriptor_limit()), dropped=self._count_dropped)
+        limits = self._limits or default_limits(descriptor_limit())
+        listener = Listener(server, limits, context=context, dropped=self._count_dropped)
         try:
             listener.open(*address)
-        except OSError:
+        except OSError as error:
             await runner.cleanup()
-            raise
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise OSError(f"{option} {_written(address)}: {reason}") from error
         self._ports.append(_Port(listener, runner))
+        scheme = "http" if context is None else "https"
+        log.info("serving health and metrics on %s://%s", scheme, _written((address[0], listener.port)))
 
     async def _close(self) -> None:
-        if self._beating is not None:
-            self._beating.cancel()
+        for task in self._tasks:
+            task.cancel()
         for port in self._ports:
             port.listener.close()
             await port.runner.cleanup()
@@ -130,6 +175,9 @@ class Server:
 
     def _count_dropped(self, reason: str) -> None:
         self._dropped[reason][0] += 1
+
+    def _count_reload(self, result: str) -> None:
+        self._reloads[result][0] += 1
 
 
 def default_limits(descriptors: int) -> Limits:

@@ -19,7 +19,7 @@ from podwright.kube.serve.listener import accept
 from podwright.kube.serve.pages import PERIOD_SECONDS
 from podwright.kube.serve.server import MOST_CONNECTIONS, default_limits
 from support.objects.builders import make_pod
-from support.serve.kit import Told, answer, closed, connect, get, serving, until
+from support.serve.kit import Told, answer, closed, connect, get, hang_up, serving, until
 
 
 async def text(server, path, *headers):
@@ -166,8 +166,7 @@ class TestHostileClients:
                 assert await text(server, "/livez") == (200, "ok")
             assert told.dropped("connections") >= 40 - 8
             assert b"podwright_server_connections 8.0" in (await get(server, "/metrics"))[2]
-            for _, writer in held:
-                writer.close()
+            await hang_up(*(writer for _, writer in held))
 
     async def test_the_peer_with_most_connections_loses_the_oldest_without_a_request(self):
         connections = listener.Connections()
@@ -198,7 +197,7 @@ class TestHostileClients:
             reader, writer = await connect(server)
             writer.write(sent)
             assert await closed(reader) == b""
-            writer.close()
+            await hang_up(writer)
             assert told.dropped("head") == 1
 
     async def test_a_client_that_sends_byte_by_byte_is_dropped(self):
@@ -209,26 +208,25 @@ class TestHostileClients:
             while not (reader.at_eof() or reader.exception()):
                 writer.write(b"a")
                 await asyncio.sleep(0.01)
-            writer.close()
+            await hang_up(writer)
             assert told.dropped("head") == 1
 
     async def test_a_client_that_does_not_read_its_answer_is_dropped(self):
         told = Told(pods=[parse_pod(make_pod(f"p{n}", requests={"cpu": "1"})) for n in range(100_000)])
         async with serving(told, Limits(connections=8, stall_seconds=0.2)) as server:
-            reader, writer = await connect(server)
+            _, writer = await connect(server)
             writer.transport.pause_reading()
             writer.write(b"GET /metrics/resources HTTP/1.1\r\nHost: here\r\n\r\n")
             await until(lambda: told.dropped("stall"))
             assert await text(server, "/livez") == (200, "ok")
-            writer.transport.abort()
-            del reader
+            await hang_up(writer)
 
     async def test_all_of_a_connection_must_end(self):
         told = Told()
         async with serving(told, Limits(connections=8, total_seconds=0.05)) as server:
             reader, writer = await connect(server)
             assert await closed(reader) == b""
-            writer.close()
+            await hang_up(writer)
             assert told.dropped("total") == 1
 
     async def test_a_connection_serves_one_request(self):
@@ -237,7 +235,7 @@ class TestHostileClients:
             writer.write(b"GET /livez HTTP/1.1\r\nHost: here\r\n\r\n" * 3)
             status, headers, body = await answer(reader)
             assert (status, headers["connection"], body) == (200, "close", b"ok")
-            writer.close()
+            await hang_up(writer)
 
     @pytest.mark.parametrize(
         "sent",
@@ -256,7 +254,7 @@ class TestHostileClients:
             reader, writer = await connect(server)
             writer.write(sent)
             assert (await closed(reader)).startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
-            writer.close()
+            await hang_up(writer)
             assert await text(server, "/livez") == (200, "ok")
             assert caplog.records == []
 
@@ -265,7 +263,7 @@ class TestHostileClients:
             reader, writer = await connect(server)
             writer.write(b"GET /livez HTTP/1.1\r\nHost: here\r\nContent-Length: 1000000000\r\n\r\n")
             assert (await answer(reader))[2] == b"ok"
-            writer.close()
+            await hang_up(writer)
             assert (await get(server, "/livez", method="POST"))[0] == 405
 
     async def test_too_many_open_files_drop_a_connection_and_are_logged_once(self, monkeypatch, caplog):
@@ -281,20 +279,27 @@ class TestHostileClients:
             assert told.dropped("descriptors") == 5
             assert caplog.text.count("cannot accept connections") == 1
             assert "Traceback" not in caplog.text
-            for _, writer in held:
-                writer.close()
+            await hang_up(*(writer for _, writer in held))
 
     async def test_accepting_pauses_after_some_connections(self, monkeypatch):
         monkeypatch.setattr(listener, "PAUSE_SECONDS", 3600.0)
         monkeypatch.setattr(listener, "ACCEPTS", 4)
+        begun = threading.Event()
+
+        def accept_later(listening):
+            if not begun.is_set():
+                raise BlockingIOError
+            return accept(listening)
+
+        monkeypatch.setattr(listener, "accept", accept_later)
         told = Told()
         async with serving(told, Limits(connections=64)) as server:
             held = [await connect(server) for _ in range(20)]  # the kernel accepts them
+            begun.set()
             await until(lambda: server_connections(told) == 4)
             await asyncio.sleep(0.05)
             assert server_connections(told) == 4
-            for _, writer in held:
-                writer.close()
+            await hang_up(*(writer for _, writer in held))
 
 
 class Held:
@@ -332,12 +337,16 @@ def test_most_descriptors_are_kept_for_the_api_client(descriptors, connections):
     assert default_limits(descriptors).connections == connections
 
 
-async def test_a_port_in_use_names_the_option():
+@pytest.mark.parametrize("option", ["--health-address", "--secure-port"])
+async def test_a_port_in_use_names_the_option(option):
     async with serving() as server:
-        other = type(server)(Told().content(), Told().metrics)
-        with pytest.raises(OSError, match=f"^--health-address 127.0.0.1:{server.ports[0]}: Address already in use$"):
-            await other.start(("127.0.0.1", server.ports[0]))
-        await other.stop()
+        (port,) = server.ports
+        options = {"health_address": ("127.0.0.1", port)}
+        if option == "--secure-port":
+            options = {"bind_address": "127.0.0.1", "secure_port": port}
+        with pytest.raises(OSError, match=f"^{option} 127.0.0.1:{port}: Address already in use$"):
+            async with serving(**options):
+                pass
 
 
 class TestOtherHosts:

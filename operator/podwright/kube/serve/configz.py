@@ -1,0 +1,79 @@
+"""/configz: the configuration that is in use, in the form in which kube-scheduler shows its own.
+
+`componentconfig` is a KubeSchedulerConfiguration whose profiles are the built-in policies, with all defaults; `podwright` has what
+kube-scheduler lacks: the options of the process, and the active policies. Files with credentials are named, but not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from podwright.api.compile import CompiledPolicy
+from podwright.api.configuration.schema import SchedulerConfiguration
+from podwright.core.framework.args import encode
+from podwright.core.framework.profile import Profile
+from podwright.kube.options import OPTIONS, Options
+
+_SECRET: Final = ("certData", "keyData")
+"""Fields of extenders that are left out."""
+
+
+def configuration(
+    options: Options, built_in: Sequence[CompiledPolicy], active: Sequence[CompiledPolicy]
+) -> Mapping[str, Any]:
+    """The answer of /configz, as JSON values. `active`: the active SchedulerPolicies."""
+    settings = SchedulerConfiguration() if options.config is None else options.config.settings
+    return {
+        "componentconfig": {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            **_without_secrets(encode(settings)),
+            "leaderElection": {**encode(settings.leader_election), "leaderElect": False},
+            "podInitialBackoffSeconds": int(options.waits.initial_backoff),
+            "podMaxBackoffSeconds": int(options.waits.max_backoff),
+            "profiles": [_profile(policy.profile) for policy in built_in],
+        },
+        "podwright": {
+            # The file of --config is above.
+            "options": {
+                option.name: encode(getattr(options, option.name)) for option in OPTIONS if option.name != "config"
+            },
+            "policies": [
+                {
+                    "name": policy.name,
+                    "generation": policy.generation,
+                    "precedence": policy.spec.precedence,
+                    "profile": _profile(policy.profile),
+                }
+                for policy in active
+            ],
+        },
+    }
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_secrets(item) for key, item in value.items() if key not in _SECRET}
+    if isinstance(value, list):
+        return [_without_secrets(item) for item in value]
+    return value
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    return {
+        "schedulerName": profile.scheduler_name,
+        "plugins": {
+            point: {
+                "enabled": [_enabled(each.name, each.weight) for each in plugins.enabled],
+                "disabled": [{"name": name} for name in plugins.disabled],
+            }
+            for point, plugins in profile.plugins.items()
+            if plugins.enabled or plugins.disabled
+        },
+        "pluginConfig": [{"name": name, "args": encode(args)} for name, args in profile.args.items()],
+    }
+
+
+def _enabled(name: str, weight: int) -> dict[str, Any]:
+    return {"name": name, "weight": weight} if weight else {"name": name}

@@ -1,0 +1,175 @@
+"""The gate of HTTPS: users show who they are by token or client certificate, and the API server says what they may read.
+
+Results are kept for some seconds, and clients cannot make the scheduler flood the API server: a peer has few reviews at a time, and
+waits after each that refuses it. Source: k8s.io/apiserver, DelegatingAuthenticationOptions and DelegatingAuthorizationOptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+import orjson
+from aiohttp import web
+
+from podwright.kube.options import Options
+from podwright.kube.serve.delegation import ANONYMOUS, AUTHENTICATED, FAILURES, Delegation, User
+from podwright.kube.serve.event_loops import SchedulerLoop
+
+log = logging.getLogger(__name__)
+
+V = TypeVar("V")
+
+MASTERS: Final = "system:masters"
+"""The group that may do everything; the API server need not be asked."""
+REVIEW_SECONDS: Final = 10.0
+MOST_RESULTS: Final = 1024
+"""How many results of each kind are kept."""
+REVIEWS: Final = 32
+"""How many requests are reviewed at once."""
+REVIEWS_OF_A_PEER: Final = 4
+REFUSED_SECONDS: Final = 0.5
+"""How long a client waits for the answer that a review has refused it."""
+
+
+class Results(Generic[V]):
+    """Results of reviews, each for some seconds. The oldest go when there are too many."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._kept: dict[Hashable, tuple[float, V]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: Hashable) -> V | None:
+        """The result, if it is not too old."""
+        ends, value = self._kept.get(key, (0.0, None))
+        return value if value is not None and self._clock() < ends else None
+
+    def put(self, key: Hashable, value: V, seconds: float) -> None:
+        self._kept.pop(key, None)
+        if len(self._kept) >= MOST_RESULTS:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = (self._clock() + seconds, value)
+
+
+class DelegatedGate:
+    """See the module. `clock` gives seconds and never steps back."""
+
+    def __init__(
+        self, delegation: Delegation, options: Options, *, loop: SchedulerLoop, clock: Callable[[], float]
+    ) -> None:
+        self._delegation = delegation
+        self._options = options
+        self._loop = loop
+        self._users = Results[tuple[User | None]](clock)
+        self._access = Results[bool](clock)
+        self._reviewed = Counter[str]()
+        """Requests under review, by peer."""
+
+    async def refusal(self, request: web.Request) -> web.StreamResponse | None:
+        """See `Gate`."""
+        if self._is_open(request.path):
+            return None
+        peer = request.remote or ""
+        if self._reviewed[peer] >= REVIEWS_OF_A_PEER or self._reviewed.total() >= REVIEWS:
+            return _status(429, "TooManyRequests", "too many requests are being reviewed", {"Retry-After": "1"})
+        self._reviewed[peer] += 1
+        try:
+            return await self._reviewed_refusal(request)
+        finally:
+            self._reviewed[peer] -= 1
+            self._reviewed += Counter()  # drops zeros
+
+    def _is_open(self, path: str) -> bool:
+        return any(
+            path.startswith(allowed[:-1]) if allowed.endswith("*") else path == allowed
+            for allowed in self._options.authorization_always_allow_paths
+        )
+
+    async def _reviewed_refusal(self, request: web.Request) -> web.StreamResponse | None:
+        try:
+            user = await self._user(request)
+        except FAILURES as error:
+            log.warning("a token cannot be reviewed: %s", error or type(error).__name__)
+            user = None
+        if user is None:
+            return _status(401, "Unauthorized", "Unauthorized")
+        verb = request.method.lower()
+        try:
+            if MASTERS in user.groups or await self._allows(user, verb, request.path):
+                return None
+        except FAILURES as error:
+            log.warning("access cannot be reviewed: %s", error or type(error).__name__)
+            return _status(500, "InternalError", "access cannot be reviewed")
+        return _status(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{request.path}"')
+
+    async def _user(self, request: web.Request) -> User | None:
+        """The user of the request; None if the request shows an invalid token. Raises FAILURES."""
+        user = _certified_user(request)
+        if user is not None:
+            return user
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return ANONYMOUS
+        key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        found = self._users.get(key)
+        if found is not None:
+            return found[0]
+        user = await self._loop.run(partial(self._delegation.user_of, token), REVIEW_SECONDS)
+        self._users.put(key, (user,), self._options.authentication_token_webhook_cache_ttl)
+        if user is None:
+            await asyncio.sleep(REFUSED_SECONDS)
+        return user
+
+    async def _allows(self, user: User, verb: str, path: str) -> bool:
+        key = (user.name, user.uid, user.groups, repr(sorted(user.extra.items())), verb, path)
+        found = self._access.get(key)
+        if found is not None:
+            return found
+        allowed = await self._loop.run(partial(self._delegation.allows, user, verb, path), REVIEW_SECONDS)
+        options = self._options
+        self._access.put(
+            key,
+            allowed,
+            options.authorization_webhook_cache_authorized_ttl
+            if allowed
+            else options.authorization_webhook_cache_unauthorized_ttl,
+        )
+        if not allowed:
+            await asyncio.sleep(REFUSED_SECONDS)
+        return allowed
+
+
+def _certified_user(request: web.Request) -> User | None:
+    """The user whom the client's certificate names. TLS has verified the certificate."""
+    certificate: Any = request.transport.get_extra_info("peercert") if request.transport is not None else None
+    names: dict[str, list[str]] = {}
+    for part in (certificate or {}).get("subject", ()):
+        for name, value in part:
+            names.setdefault(name, []).append(value)
+    common = names.get("commonName", [""])[-1]
+    if not common:
+        return None
+    return User(common, (*names.get("organizationName", ()), AUTHENTICATED))
+
+
+def _status(code: int, reason: str, message: str, headers: dict[str, str] | None = None) -> web.Response:
+    """An answer in the form of the API server's."""
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
+    return web.Response(status=code, body=orjson.dumps(body), content_type="application/json", headers=headers)

@@ -1,0 +1,147 @@
+"""The secure port with the rights of manifests/base: whom it answers, and that kube-scheduler answers the same."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+import yaml
+
+from podwright.testing import ControlPlane, wait_until
+from podwright.testing.processes import free_port
+from support.control_plane import operator_process as kit
+
+NAMESPACE = "monitoring"
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: ControlPlane) -> ControlPlane:
+    kit.install(control_plane)
+    return control_plane
+
+
+def account(cluster, name):
+    """A service account's token."""
+    kubeconfig = yaml.safe_load(cluster.service_account_kubeconfig(NAMESPACE, name).read_text())
+    return kubeconfig["users"][0]["user"]["token"]
+
+
+@pytest.fixture(scope="module")
+def reader(cluster):
+    """The token of an account that may read metrics by the role in manifests/base."""
+    token = account(cluster, "reader")
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "metrics-reader"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "podwright-metrics-reader",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": NAMESPACE}],
+    }
+    cluster.apply(binding)
+    yield token
+    cluster.client.delete(binding)
+
+
+@pytest.fixture(scope="module")
+def secured(cluster):
+    """An operator with the command line and the rights of manifests/base."""
+    port = free_port()
+    kubeconfig = cluster.service_account_kubeconfig(*kit.ACCOUNT)
+    process = cluster.start_process("secured", kit.deployed_command(port), {"KUBECONFIG": str(kubeconfig)})
+    operator = kit.Operator(process, port, scheme="https")
+    kit.wait_ready(operator)
+    yield operator
+    process.stop(30)
+    assert process.returncode == 0
+    assert "WARNING" not in operator.log()
+    assert "Traceback" not in operator.log()
+
+
+@pytest.fixture(scope="module")
+def kube_scheduler(cluster):
+    """kube-scheduler with a secure port of its own, and the rights to review."""
+    port = free_port()
+    kubeconfig = cluster.service_account_kubeconfig(*kit.ACCOUNT)
+    flags = [
+        *(f"--secure-port={port}", "--bind-address=127.0.0.1"),
+        *(f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}"),
+    ]
+    process = cluster.start_scheduler(
+        {"profiles": [{"schedulerName": "another"}]}, name="secured-kube", flags=flags, wait=False
+    )
+    scheduler = kit.Operator(process, port, scheme="https")
+    wait_until(lambda: scheduler.get("/healthz")[0] == 200, 60, "kube-scheduler serves")
+    yield scheduler
+    process.stop(30)
+
+
+def said(answer):
+    """The status of an answer, and its message if it is a refusal."""
+    status, body = answer
+    return (status, json.loads(body)["message"]) if status in (401, 403) else (status, "")
+
+
+def test_both_schedulers_answer_the_same(cluster, reader, secured, kube_scheduler):
+    other = account(cluster, "other")
+    wait_until(lambda: secured.get("/metrics", reader)[0] == 200, 30, "the role takes effect")
+    wait_until(lambda: kube_scheduler.get("/metrics", reader)[0] == 200, 30, "the role takes effect")
+    tokens = {"nobody": "", "the reader": reader, "another account": other, "a wrong token": "wrong"}
+    paths = [
+        "/metrics",
+        "/metrics/resources",
+        "/configz",
+        "/livez",
+        "/readyz/ping",
+        "/",
+        "/no/such",
+        "/metrics/",
+        "/METRICS",
+    ]
+    found = {}
+    for who, token in tokens.items():
+        for path in paths:
+            if path == "/livez" and token == "wrong":
+                continue  # kube-scheduler refuses it even there; here, health is for everybody
+            ours, theirs = said(secured.get(path, token)), said(kube_scheduler.get(path, token))
+            if ours != theirs:
+                found[who, path] = (ours, theirs)
+    assert found == {}
+    assert said(secured.get("/metrics"))[1] == 'forbidden: User "system:anonymous" cannot get path "/metrics"'
+
+
+def test_the_metrics_are_those_of_this_operator(secured, reader):
+    wait_until(lambda: secured.get("/metrics", reader)[0] == 200, 30, "the role takes effect")
+    assert "podwright_build_info" in secured.get("/metrics", reader)[1]
+    assert "podwright_certificate_expiration_timestamp_seconds" in secured.get("/metrics", reader)[1]
+
+
+def test_a_user_who_may_do_everything_sees_the_configuration(cluster, secured):
+    admin = yaml.safe_load(cluster.kubeconfig.read_text())["users"][0]["user"]["token"]
+    status, body = secured.get("/configz", admin)
+    assert status == 200
+    found = json.loads(body)
+    assert found["componentconfig"]["profiles"][0]["schedulerName"] == "podwright"
+    assert found["podwright"]["options"]["pod_intake"] == "watch"
+    assert admin not in body
+
+
+def test_readiness_fails_with_the_reason_while_the_api_server_is_gone(cluster):
+    with kit.running(cluster) as operator:
+        cluster.api_server.pause()
+        paused = time.monotonic()
+        try:
+            wait_until(lambda: operator.get("/readyz")[0] == 500, 90, "the operator is not ready")
+            status, body = operator.get("/readyz")
+            assert status == 500
+            assert "[-]api-server failed: no answer for " in body
+            assert operator.get("/livez") == (200, "ok")
+            print(f"not ready {time.monotonic() - paused:.1f} s after the API server was gone")  # noqa: T201
+            assert operator.metric("podwright_api_server_silent_seconds") > 0
+        finally:
+            cluster.api_server.resume()
+        wait_until(lambda: operator.ready, 90, "the operator is ready again")
