@@ -10,14 +10,12 @@ podwright/api/policy_status.py next.
 from __future__ import annotations
 
 import weakref
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.api.compile import Classes, CompiledPolicy, compile_policy, queue_sort_of, refused_policy
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings, check_safety, check_scheduler_name
-from podwright.api.policy_index import PolicyIndex
 from podwright.api.scheduler_policy import (
     NAMELESS,
     LastAccepted,
@@ -27,6 +25,7 @@ from podwright.api.scheduler_policy import (
     parse_last_accepted,
     parse_policy,
 )
+from podwright.api.served_name import ServedName, order
 from podwright.core.framework.errors import PluginError, raised_at
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import ProfileError
@@ -115,25 +114,18 @@ class PolicySet:
         self.queue_sort = queue_sort_of(self.default.profile, classes)
         """The plugin that orders the queue, for all policies."""
         self._known: dict[str, _KnownPolicy] = {}
-        self._policies: dict[str, list[CompiledPolicy]] = {}
-        """The active and the refused policies without the built-in one by scheduler name, in their order."""
-        self._refusing: set[str] = set()
-        """The scheduler names of refused policies."""
-        self._takes_all: dict[str, CompiledPolicy] = {}
-        """By scheduler name, the first policy that takes every pod."""
-        self._by_scheduler_name: dict[str, tuple[CompiledPolicy, ...]] = {}
-        """The policies that decide, in their order. The last one takes the pods that no other matches, whatever its own selectors."""
-        self._deciding: dict[str, PolicyIndex] = {}
-        """By scheduler name, the same without the last one."""
-        self._all: dict[str, PolicyIndex] = {}
-        """By scheduler name, the active and the refused policies."""
+        self._served: dict[str, ServedName] = {}
+        """By scheduler name, what serves it."""
+        self._refused = 0
+        """How many policies were refused that say which pods they are for."""
         self._selections: weakref.WeakKeyDictionary[LabelSet, dict[tuple[str, str], _Selection]]
         self._selections = weakref.WeakKeyDictionary()
         self.version = 0
         self.scheduler_names: frozenset[str] = frozenset()
         """The scheduler names that pods may ask for."""
         for scheduler_name in self._built_in:
-            self._refresh(scheduler_name)
+            self._serve(scheduler_name)
+        self.scheduler_names = frozenset(self._served)
 
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
         """Accepts or rejects a policy object. Idempotent, and never raises for the content of the object.
@@ -229,12 +221,11 @@ class PolicySet:
 
         Answers are cached by the identity of both label mappings, so neither may be changed in place.
         """
-        candidates = self._by_scheduler_name.get(pod.scheduler_name)
-        if candidates is None:
+        served = self._served.get(pod.scheduler_name)
+        if served is None:
             return None
-        first = candidates[0]
-        if first.namespace_selector is None and first.pod_selector is None:
-            return first
+        if (only := served.only) is not None:
+            return only
         selections = self._selections.get(pod.labels)
         if selections is None:
             selections = self._selections[pod.labels] = {}
@@ -243,7 +234,7 @@ class PolicySet:
         if selection is None or selection.namespace_labels is not namespace_labels:
             if len(selections) >= _MAX_SELECTIONS:
                 selections.clear()
-            policy = self._deciding[pod.scheduler_name].first(pod.labels, namespace_labels) or candidates[-1]
+            policy = served.first(pod.labels, namespace_labels)
             selection = selections[key] = _Selection(namespace_labels, policy)
         return selection.policy
 
@@ -256,22 +247,17 @@ class PolicySet:
     def active(self) -> Sequence[CompiledPolicy]:
         """The active policies without the built-in one, the greatest precedence first, then by name."""
         policies = [known.active.policy for known in self._known.values() if known.active is not None]
-        return sorted(policies, key=_order)
+        return sorted(policies, key=order)
 
     @property
     def passes_over(self) -> bool:
         """Whether refused policies are left out where they would decide about pods."""
-        return bool(self._refusing) and not self._settings.waits_for_bad_policies
+        return self._refused > 0 and not self._settings.waits_for_bad_policies
 
     def passed_over(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> CompiledPolicy | None:
         """With --when-policy-is-bad=default: the refused policy that would decide about the pod, instead of the one that does."""
-        if not self.passes_over or pod.scheduler_name not in self._refusing:
-            return None
-        policies = self._policies[pod.scheduler_name]
-        found = self._all[pod.scheduler_name].first(pod.labels, namespace_labels)
-        if found is None and self._only_refused(pod.scheduler_name):
-            found = policies[0]
-        return found if found is not None and found.refusal else None
+        served = self._served.get(pod.scheduler_name)
+        return None if served is None else served.passed_over(pod.labels, namespace_labels)
 
     def makes_pods_wait(self, name: str) -> bool:
         """Whether the named policy was refused, and its pods wait for it."""
@@ -298,13 +284,11 @@ class PolicySet:
         policy = self.active_generation_of(name)
         if policy is None:
             return None
-        first = self._takes_all.get(policy.spec.scheduler_name)
-        return first.name if first is not None and _order(first) < _order(policy) else None
+        first = self._served[policy.spec.scheduler_name].takes_all
+        return first.name if first is not None and order(first) < order(policy) else None
 
     def _replace(self, name: str, known: _KnownPolicy | None) -> None:
-        """Stores what is known of a policy, None if it was removed. The cost does not depend on how many policies there are, but for
-        copies of a list of those with the same scheduler name.
-        """
+        """Stores what is known of a policy, None if it was removed."""
         before = self.decider(name)
         if known is None:
             self._known.pop(name, None)
@@ -313,48 +297,29 @@ class PolicySet:
         after = self.decider(name)
         if before is after:
             return
+        if before is not None:
+            self._refused -= bool(before.refusal)
+            self._serve(before.spec.scheduler_name).remove(before)
+        if after is not None:
+            self._refused += bool(after.refusal)
+            self._serve(after.spec.scheduler_name).add(after)
         for policy in (before, after):
-            if policy is None:
-                continue
-            policies = self._policies.setdefault(policy.spec.scheduler_name, [])
-            index = bisect_left(policies, _order(policy), key=_order)
-            if policy is before:
-                del policies[index]
-            else:
-                policies.insert(index, policy)
-        for scheduler_name in {policy.spec.scheduler_name for policy in (before, after) if policy is not None}:
-            self._refresh(scheduler_name)
+            scheduler_name = "" if policy is None else policy.spec.scheduler_name
+            if scheduler_name in self._served and not self._served[scheduler_name].served:
+                del self._served[scheduler_name]
+        if self.scheduler_names != self._served.keys():
+            self.scheduler_names = frozenset(self._served)
         self._selections.clear()
         self.version += 1
 
-    def _refresh(self, scheduler_name: str) -> None:
-        policies = self._policies.get(scheduler_name, [])
-        refused = [policy for policy in policies if policy.refusal]
-        self._refusing.discard(scheduler_name)
-        if refused:
-            self._refusing.add(scheduler_name)
-        waits = self._settings.waits_for_bad_policies
-        deciding = tuple(policies) if waits else tuple(policy for policy in policies if not policy.refusal)
-        if policies or scheduler_name in self._built_in:
-            rest = refused[0] if waits and self._only_refused(scheduler_name) else self.built_in_for(scheduler_name)
-            self._by_scheduler_name[scheduler_name] = (*deciding, rest)
-            self._deciding[scheduler_name], self._all[scheduler_name] = PolicyIndex(deciding), PolicyIndex(policies)
-        else:
-            self._policies.pop(scheduler_name, None)
-            self._by_scheduler_name.pop(scheduler_name, None)
-            self._deciding.pop(scheduler_name, None)
-            self._all.pop(scheduler_name, None)
-        takes_all = next((policy for policy in deciding if policy.matches_all), None)
-        self._takes_all.pop(scheduler_name, None)
-        if takes_all is not None:
-            self._takes_all[scheduler_name] = takes_all
-        if len(self.scheduler_names) != len(self._by_scheduler_name) or scheduler_name not in self.scheduler_names:
-            self.scheduler_names = frozenset(self._by_scheduler_name)
-
-    def _only_refused(self, scheduler_name: str) -> bool:
-        """Whether nothing but refused policies serves this scheduler name."""
-        policies = self._policies.get(scheduler_name, ())
-        return scheduler_name not in self._built_in and all(policy.refusal for policy in policies)
+    def _serve(self, scheduler_name: str) -> ServedName:
+        """What serves this name, from now on if nothing did."""
+        served = self._served.get(scheduler_name)
+        if served is None:
+            built_in, always = self.built_in_for(scheduler_name), scheduler_name in self._built_in
+            waits = self._settings.waits_for_bad_policies
+            served = self._served[scheduler_name] = ServedName(built_in, always=always, waits=waits)
+        return served
 
     def built_in_for(self, scheduler_name: str) -> CompiledPolicy:
         """The policy of pods that no SchedulerPolicy takes."""
@@ -366,11 +331,6 @@ def _equal(spec: object, other: object) -> bool:
         return spec == other
     except RecursionError:
         return False
-
-
-def _order(policy: CompiledPolicy) -> tuple[int, str]:
-    """Which policy goes first: the greatest precedence, then the first name."""
-    return -policy.spec.precedence, policy.name
 
 
 def _problem(error: Exception) -> str:
