@@ -100,9 +100,12 @@ async def test_kopf_survives_that_policies_are_not_served_for_a_while(caplog):
         running = asyncio.create_task(kopf.run_tasks(tasks, ignored=[*ignored]))
         arrival = asyncio.create_task(arrived.wait())
         await asyncio.wait({running, arrival}, return_when=asyncio.FIRST_COMPLETED)
-        arrival.cancel()
-        stop.set()
-        await running
+        ended = running.done()
+        # Not by `stop`: then Kopf waits 5 s for its watches.
+        for task in (arrival, running, *tasks):
+            task.cancel()
+        await asyncio.gather(arrival, running, *tasks, return_exceptions=True)
+    assert not ended
     assert [event["object"]["metadata"]["name"] for event in events] == ["one"]
     assert len([query for query in asked if "watch" not in query]) == 3
     assert not [record for record in caplog.records if record.exc_info]
