@@ -37,6 +37,13 @@ def term(number, key=HOSTNAME):
     return {"topologyKey": key, "namespaceSelector": {}, "labelSelector": not_in(number)}
 
 
+def many_requirements(count):
+    """One term."""
+    expressions = [{"key": "id", "operator": "NotIn", "values": [f"none-{n}"]} for n in range(count)]
+    terms = [{"topologyKey": HOSTNAME, "namespaceSelector": {}, "labelSelector": {"matchExpressions": expressions}}]
+    return {"affinity": {"podAntiAffinity": {REQUIRED: terms}}}
+
+
 def required(kind, key=HOSTNAME):
     return lambda count: {"affinity": {kind: {REQUIRED: [term(n, key.format(n)) for n in range(count)]}}}
 
@@ -79,6 +86,7 @@ SPECS = [
     pytest.param(
         required("podAntiAffinity", "rack-{}"), id="required anti-affinity terms with keys that all nodes have"
     ),
+    pytest.param(many_requirements, id="one anti-affinity term with many requirements"),
     pytest.param(required("podAffinity"), id="required affinity terms"),
     pytest.param(preferred("podAffinity"), id="preferred affinity terms"),
     pytest.param(preferred("podAntiAffinity", ZONE), id="preferred anti-affinity terms"),
@@ -86,17 +94,21 @@ SPECS = [
 ]
 
 
-def cluster(*, racks=MANY, pods=160, cpu="4"):
+def cluster(*, racks=MANY, pods=160, requests=None):
     """20 nodes with a label `rack-N` for each N below `racks`, and pods with 40 sets of labels in 4 namespaces."""
     world = World(clock=time.time)
     for i in range(20):
         labels = {HOSTNAME: f"n{i}", ZONE: f"z{i % 3}", **{f"rack-{n}": f"r{i % 5}" for n in range(racks)}}
         world.fill(
-            {"nodes": [make_node(f"n{i}", labels=labels, allocatable={"cpu": cpu, "memory": "8Gi", "pods": "110"})]}
+            {"nodes": [make_node(f"n{i}", labels=labels, allocatable={"cpu": "4", "memory": "8Gi", "pods": "110"})]}
         )
     for i in range(pods):
         raw = make_pod(
-            f"p{i}", namespace=f"ns-{i % 4}", labels={"app": "abcd"[i % 4], "id": str(i % 40)}, node=f"n{i % 20}"
+            f"p{i}",
+            namespace=f"ns-{i % 4}",
+            labels={"app": "abcd"[i % 4], "id": str(i % 40)},
+            node=f"n{i % 20}",
+            requests=requests,
         )
         world.set_pod(raw)
     framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
@@ -175,3 +187,41 @@ def test_the_deletion_of_a_pod_with_many_terms_takes_few_calls_for_each_waiting_
     waiting = [parse_pod(make_pod(f"p{n}", labels={"app": "a", "id": str(n)}, spec=apart(1))) for n in range(11)]
     hint(waiting.pop(), deleted, None)
     assert calls_of(lambda: [hint(pod, deleted, None) for pod in waiting]) < 10 * 60
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(required("podAntiAffinity"), id="required anti-affinity terms"),
+        pytest.param(required("podAffinity", ZONE), id="required affinity terms"),
+        pytest.param(many_requirements, id="one anti-affinity term with many requirements"),
+        pytest.param(constraints(HARD, "rack-{}", not_in), id="hard constraints with selectors of their own"),
+    ],
+)
+def test_preemption_compares_pods_with_the_same_labels_once(spec):
+    _, decide = cluster(requests={"cpu": "500m"})
+
+    def calls(count):
+        raw = make_pod(f"preemptor-{count}", labels={"app": "a"}, spec=spec(count), requests={"cpu": "1"}, priority=10)
+        decision = None
+
+        def run():
+            nonlocal decision
+            decision = decide(parse_pod(raw))
+
+        found = calls_of(run)
+        assert decision.victims
+        return found
+
+    few, many = calls(FEW), calls(MANY)
+    assert many - few <= 9 * few
+    pods = 160
+    assert many <= pods * 500 + MANY * 300
+
+
+def test_a_placed_term_with_many_requirements_is_not_evaluated_one_by_one():
+    world, decide = cluster()
+    world.set_pod(make_pod("placed", labels={"app": "b"}, node="n0", spec=many_requirements(2 * 1024)))
+    others = [parse_pod(make_pod(f"other-{n}", labels={"app": "a", "own": str(n)})) for n in range(2)]
+    decide(others[0])
+    assert calls_of(lambda: decide(others[1])) < 1500

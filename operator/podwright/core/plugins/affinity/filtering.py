@@ -20,9 +20,9 @@ from podwright.core.framework.interface import Bools, FilterResult
 from podwright.core.framework.status import Status, unresolvable, unschedulable
 from podwright.core.objects.affinity import PodAffinity
 from podwright.core.objects.pod import LabelSet, PodInfo
-from podwright.core.plugins.affinity.terms import required_terms
+from podwright.core.plugins.affinity.terms import own_terms
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.podindex import MAX_COUNTERS_PER_POD, Groups, PodIndex, PodSelector, Sums, Tally
+from podwright.core.state.podindex import Groups, PodIndex, PodSelector, Sums, Tally
 
 _AFFINITY: Final = unresolvable("node(s) didn't match pod affinity rules")
 _ANTI_AFFINITY: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
@@ -38,7 +38,7 @@ class ClusterCounts:
     def __init__(self, index: PodIndex, pod: PodInfo, existing: Groups) -> None:
         self.index = index
         self.pod = pod
-        self._required = required_terms(pod.pod_affinity)
+        self._terms = own_terms(pod.pod_affinity)
         self._existing = existing
         self._attracted: dict[tuple[str, LabelSet], bool] = {}
         self._repelled: dict[tuple[str, LabelSet], Mapping[str, int]] = {}
@@ -47,7 +47,7 @@ class ClusterCounts:
     @property
     def required_keys(self) -> Sequence[str]:
         """The topology keys of the required affinity terms."""
-        return self._required.affinity.keys
+        return self._terms.affinity.keys
 
     @cached_property
     def affinity(self) -> SumsByKey:
@@ -56,7 +56,7 @@ class ClusterCounts:
         if not terms:
             return {}
         selectors = tuple(dict.fromkeys(map(PodSelector.of_term, terms)))
-        counter = self.index.counter(selectors, keep=len(selectors) <= MAX_COUNTERS_PER_POD)
+        counter = self.index.counter(selectors, keep=not self._terms.affinity.many)
         return {key: (self.index.sums(counter, key),) for key in self.required_keys}
 
     @cached_property
@@ -73,8 +73,8 @@ class ClusterCounts:
     @cached_property
     def _tallies(self) -> Mapping[str, tuple[Sums, Tally]] | None:
         """The same by tallies; None if the terms are few."""
-        terms = self.pod.pod_affinity.anti_required
-        return self.index.tallies((term, 1) for term in terms) if len(terms) > MAX_COUNTERS_PER_POD else None
+        terms = self._terms.anti_affinity
+        return self.index.tallies((term, 1) for term in terms.items) if terms.many else None
 
     @cached_property
     def existing(self) -> SumsByKey:
@@ -88,7 +88,7 @@ class ClusterCounts:
     @cached_property
     def matches_itself(self) -> bool:
         """Whether the pod matches all of its own required terms."""
-        return self._required.affinity.all_match(self.index, self.pod)
+        return self._terms.affinity.all_match(self.index, self.pod)
 
     # Another pod that a dry run adds or removes. Pods with the same labels, and those with the same terms, are compared once.
 
@@ -103,13 +103,13 @@ class ClusterCounts:
     def _attracts(self, other: PodInfo) -> bool:
         if self._required_tally is not None:
             return self._required_tally.of(other) == self._required_tally.total
-        return self._required.affinity.all_match(self.index, other)
+        return self._terms.affinity.all_match(self.index, other)
 
     @cached_property
     def _required_tally(self) -> Tally | None:
         """How many of the required terms match each pod; None if the terms are few."""
-        terms = self.pod.pod_affinity.required
-        return self.index.tally((term, 1) for term in terms) if len(terms) > MAX_COUNTERS_PER_POD else None
+        terms = self._terms.affinity
+        return self.index.tally((term, 1) for term in terms.items) if terms.many else None
 
     def repelled_by(self, other: PodInfo) -> Mapping[str, int]:
         """By topology key the number of required anti-affinity terms of the pod that match another pod."""
@@ -123,7 +123,7 @@ class ClusterCounts:
         if self._tallies is not None:
             counts = {key: tally.of(other) for key, (_, tally) in self._tallies.items()}
             return {key: count for key, count in counts.items() if count}
-        return Counter(term.topology_key for term in self._required.anti_affinity.matching(self.index, other))
+        return Counter(term.topology_key for term in self._terms.anti_affinity.matching(self.index, other))
 
     def repels(self, other: PodAffinity) -> Mapping[str, int]:
         """By topology key the number of another pod's required anti-affinity terms that match the pod."""
@@ -133,7 +133,7 @@ class ClusterCounts:
             namespace_labels = self.index.namespace_labels(pod.namespace) or {}
             known = self._repelling[other] = Counter(
                 term.topology_key
-                for term in required_terms(other).anti_affinity.selecting(pod.labels)
+                for term in own_terms(other).anti_affinity.selecting(pod.labels)
                 if term.covers(pod.namespace, namespace_labels)
             )
         return known

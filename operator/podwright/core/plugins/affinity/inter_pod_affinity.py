@@ -34,7 +34,7 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.affinity.filtering import ClusterCounts, PreFilterState
 from podwright.core.plugins.affinity.scoring import PreScoreState, normalize, weighted_sums
-from podwright.core.plugins.affinity.terms import required_terms
+from podwright.core.plugins.affinity.terms import own_terms
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -96,7 +96,7 @@ class InterPodAffinity(
         A pod that matches a required affinity term matters everywhere: as long as no pod matches, the first pod of a group passes
         because it matches its own terms.
         """
-        own, theirs = required_terms(pod.pod_affinity), required_terms(other.pod_affinity)
+        own, theirs = own_terms(pod.pod_affinity), own_terms(other.pod_affinity)
         if own.affinity.selecting(other.labels):
             return None
         repelling = (*own.anti_affinity.selecting(other.labels), *theirs.anti_affinity.selecting(pod.labels))
@@ -168,7 +168,7 @@ class InterPodAffinity(
         """
         if not all(other is None or other.node_name or other.nominated_node_name for other in (before, after)):
             return Hint.SKIP
-        own, index = required_terms(pod.pod_affinity), self._index
+        own, index = own_terms(pod.pod_affinity), self._index
         if after is not None:
             attracts = own.affinity.all_match(index, after)
             if before is not None:
@@ -178,13 +178,13 @@ class InterPodAffinity(
                 return Hint.QUEUE if attracts or freed else Hint.SKIP
             return Hint.QUEUE if attracts else Hint.SKIP
         assert before is not None
-        theirs = required_terms(before.pod_affinity).anti_affinity
+        theirs = own_terms(before.pod_affinity).anti_affinity
         freed = own.anti_affinity.any_match(index, before) or theirs.any_match(index, pod)
         return Hint.QUEUE if freed else Hint.SKIP
 
     def _node_hint(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:
         """Helps if a node was added or changed its domain of a term; for anti-affinity also if it left all domains."""
-        own = required_terms(pod.pod_affinity)
+        own = own_terms(pod.pod_affinity)
         for key in own.affinity.keys:
             value = after.labels.get(key)
             if value is not None and (before is None or before.labels.get(key) != value):

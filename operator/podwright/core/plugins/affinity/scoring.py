@@ -13,8 +13,9 @@ import numpy as np
 
 from podwright.core.framework.interface import MAX_SCORE, Feasible, Int64s
 from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.affinity.terms import own_terms
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.podindex import MAX_COUNTERS_PER_POD, MatchedTerms, PodIndex, PodSelector, Sums
+from podwright.core.state.podindex import MatchedTerms, PodIndex, PodSelector, Sums
 
 WeightedSums = Mapping[str, list[tuple[Sums, int]]]
 
@@ -65,7 +66,7 @@ def _contributions(
     own = pod.pod_affinity
     terms = [(term, term.weight) for term in own.preferred]
     terms += [(term, -term.weight) for term in own.anti_preferred]
-    if len(terms) > MAX_COUNTERS_PER_POD:
+    if terms and own_terms(own).preferred.many:
         for key, (sums, _) in index.tallies(terms).items():
             yield sums, key, 1
     else:

@@ -26,6 +26,11 @@ class Terms:
         self.keys = tuple(dict.fromkeys(term.topology_key for term in items))
         self._selectors = SelectorList([term.selector for term in items])
 
+    @property
+    def many(self) -> bool:
+        """Whether the terms should be counted together. See `SelectorList`."""
+        return self._selectors.many
+
     def selecting(self, labels: Labels) -> Sequence[PodAffinityTerm]:
         """The terms whose label selectors match, whatever the namespace."""
         return [self.items[i] for i in self._selectors.matching(labels)]
@@ -46,22 +51,23 @@ class Terms:
         return all(index.applies_to(term, pod.namespace) for term in selecting)
 
 
-class RequiredTerms:
-    """The required terms of a pod."""
+class OwnTerms:
+    """A pod's terms. `preferred`: those of affinity and anti-affinity, in this order."""
 
-    __slots__ = ("affinity", "anti_affinity")
+    __slots__ = ("affinity", "anti_affinity", "preferred")
 
     def __init__(self, affinity: PodAffinity) -> None:
         self.affinity = Terms(affinity.required)
         self.anti_affinity = Terms(affinity.anti_required)
+        self.preferred = Terms((*affinity.preferred, *affinity.anti_preferred))
 
 
-_required: Final[WeakKeyDictionary[PodAffinity, RequiredTerms]] = WeakKeyDictionary()
+_known: Final[WeakKeyDictionary[PodAffinity, OwnTerms]] = WeakKeyDictionary()
 
 
-def required_terms(affinity: PodAffinity) -> RequiredTerms:
-    """The required terms of a pod. The same object as long as the PodAffinity is in use."""
-    terms = _required.get(affinity)
+def own_terms(affinity: PodAffinity) -> OwnTerms:
+    """The terms of a pod. The same object as long as the PodAffinity is in use."""
+    terms = _known.get(affinity)
     if terms is None:
-        terms = _required[affinity] = RequiredTerms(affinity)
+        terms = _known[affinity] = OwnTerms(affinity)
     return terms

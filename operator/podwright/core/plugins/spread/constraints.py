@@ -70,6 +70,11 @@ class Constraints:
     def __bool__(self) -> bool:
         return bool(self.items)
 
+    @property
+    def many(self) -> bool:
+        """Whether the counters of matching pods should not be kept. See `SelectorList`."""
+        return self._selectors.many
+
     def matching(self, labels: Labels) -> Sequence[int]:
         """The positions of the constraints whose selectors match these labels."""
         return self._selectors.matching(labels)

@@ -20,7 +20,7 @@ from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import LabelSelector
 from podwright.core.plugins.spread.constraints import Constraint, Constraints
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.podindex import MAX_COUNTERS_PER_POD, Domains, Eligibility, MatchCounter, PodIndex, Sums
+from podwright.core.state.podindex import Domains, Eligibility, MatchCounter, PodIndex, Sums
 
 _SKEWED: Final = unschedulable("node(s) didn't match pod topology spread constraints")
 _NO_LABEL: Final = unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
@@ -49,10 +49,10 @@ def required_affinity(pod: PodInfo) -> NodeAffinity | None:
 class DomainSums:
     """Sums of matching pods for one pod's constraints. If it has many, the counters behind them are not kept."""
 
-    def __init__(self, index: PodIndex, pod: PodInfo, constraints: Sequence[Constraint]) -> None:
+    def __init__(self, index: PodIndex, pod: PodInfo, constraints: Constraints) -> None:
         self._index = index
         self._pod = pod
-        self._keep = len(constraints) <= MAX_COUNTERS_PER_POD
+        self._keep = not constraints.many
         self._counters: dict[LabelSelector, MatchCounter] = {}
 
     def counter(self, constraint: Constraint) -> MatchCounter:
@@ -97,7 +97,7 @@ class ClusterCounts:
     @cached_property
     def sums(self) -> tuple[Sums, ...]:
         """Matching pods by domain, one for each constraint."""
-        sums = DomainSums(self._index, self._pod, self.constraints)
+        sums = DomainSums(self._index, self._pod, self._resolved)
         return tuple(
             sums.of(constraint, eligibility_of(self._pod, constraint, self._keys, compare=self._compare))
             for constraint in self.constraints

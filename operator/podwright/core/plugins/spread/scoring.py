@@ -44,7 +44,7 @@ class PreScoreState:
         self._constraints = constraints
         self._all_keys = all_keys
         self._compare = compare
-        self._domain_sums = DomainSums(index, pod, constraints.items)
+        self._domain_sums = DomainSums(index, pod, constraints)
 
     def score(self, node: NodeInfo) -> int:
         """The raw score of one feasible node."""

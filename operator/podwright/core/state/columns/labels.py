@@ -21,13 +21,18 @@ Labels = Mapping[str, str]
 
 ABSENT: Final = -1
 """The value id for a node without the label."""
-MAX_LABEL_COLUMNS: Final = 256
 MAX_BYTES: Final = 32 << 20
+"""The memory for columns. All labels that a node can have must find room, because one pod may ask for all of them."""
 _LEAST_COLUMNS: Final = 64
 _NO_LABELS: Final[Labels] = {}
 _NO_VALUES: Final[Mapping[str, int]] = {}
 _UNUSED: Final = 64
 """This many values that no node has any more are kept in any case."""
+
+
+def max_columns(capacity: int) -> int:
+    """The maximum number of columns with this many rows."""
+    return max(_LEAST_COLUMNS, MAX_BYTES // (4 * capacity))
 
 
 class _Column:
@@ -41,6 +46,16 @@ class _Column:
         self.values: dict[str, int] = {}
         self.nodes: list[int] = []
         self.unused = 0
+
+    def fill(self, values: Sequence[str | None]) -> None:
+        """Sets the values of all nodes at once, in a new column. None: the node lacks the label."""
+        distinct = [value for value in dict.fromkeys(values) if value is not None]
+        self.values = {value: number for number, value in enumerate(distinct)}
+        numbers: dict[str | None, int] = {None: ABSENT}
+        numbers.update(self.values)
+        ids = np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
+        self.ids[: len(ids)] = ids
+        self.nodes = np.bincount(ids[ids != ABSENT], minlength=len(distinct)).tolist()
 
     def add(self, slot: int, value: str) -> None:
         number = self.values.get(value)
@@ -106,10 +121,7 @@ class LabelColumns:
         if key not in self._nodes_with:
             return None
         column = self._columns[key] = _Column(self._capacity)
-        for slot, node in enumerate(self._nodes):
-            value = None if node is None else node.labels.get(key)
-            if value is not None:
-                column.add(slot, value)
+        column.fill([None if node is None else node.labels.get(key) for node in self._nodes])
         self._drop_oldest()
         return column
 
@@ -138,8 +150,10 @@ class LabelColumns:
         if old == new:
             return
         self._count(old, new)
-        for key in [key for key in self._columns if old.get(key) != new.get(key)]:
-            column, value = self._columns[key], new.get(key)
+        for key in {**old, **new}:
+            column, value = self._columns.get(key), new.get(key)
+            if column is None or old.get(key) == value:
+                continue
             if key in old:
                 column.remove(slot)
             if value is not None:
@@ -164,6 +178,5 @@ class LabelColumns:
 
     def _drop_oldest(self) -> None:
         """Drops the least recently used columns, if there are too many for this number of rows."""
-        most = max(_LEAST_COLUMNS, min(MAX_LABEL_COLUMNS, MAX_BYTES // (4 * self._capacity)))
-        while len(self._columns) > most:
+        while len(self._columns) > max_columns(self._capacity):
             self._columns.popitem(last=False)

@@ -10,11 +10,10 @@ from podwright.core.state.podindex.matches import MatchCounter
 from podwright.core.state.podindex.pod_index import PodIndex
 from podwright.core.state.podindex.pod_selector import PodSelector
 from podwright.core.state.podindex.selector_rows import SelectorList
-from podwright.core.state.podindex.tally import MAX_COUNTERS_PER_POD, Tally
+from podwright.core.state.podindex.tally import Tally
 from podwright.core.state.podindex.terms import Groups, Kind, MatchedTerms, TermGroup
 
 __all__ = [
-    "MAX_COUNTERS_PER_POD",
     "Domains",
     "Eligibility",
     "Groups",

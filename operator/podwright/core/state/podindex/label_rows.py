@@ -1,12 +1,14 @@
 """LabelRows: many sets of labels as rows, so that a selector is evaluated for all of them at once.
 
-For each label key, the rows that have it are listed with the numbers of their values. A requirement is thus evaluated in a few
-passes over the rows that have its key, not over all rows. Invariant: `matching` equals `LabelSelector.matches` of each row.
+For each label key that selectors have asked for, the rows that have it are listed with the numbers of their values. A requirement is thus
+evaluated in a few passes over the rows that have its key, not over all rows. Invariant: `matching` equals `LabelSelector.matches` of
+each row.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -61,27 +63,46 @@ class _Key:
 class LabelRows:
     """See the module. Rows are only appended."""
 
-    __slots__ = ("_keys", "count")
+    __slots__ = ("_keys", "_labels")
 
     def __init__(self) -> None:
-        self.count = 0
+        self._labels: list[Labels] = []
         self._keys: dict[str, _Key] = {}
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self._labels)
 
     def append(self, labels: Labels) -> int:
         """Adds a row and returns its number."""
-        row = self.count
-        self.count += 1
-        for key, value in labels.items():
-            known = self._keys.get(key)
-            if known is None:
-                known = self._keys[key] = _Key()
-            known.append(row, value)
+        row = len(self._labels)
+        self._labels.append(labels)
+        keys = self._keys
+        if keys:
+            for key, value in labels.items():
+                if key in keys:
+                    keys[key].append(row, value)
         return row
+
+    def index(self, selectors: Iterable[LabelSelector]) -> None:
+        """Lists the rows for all keys of these selectors, in one pass over the rows. `matching` does so for one selector."""
+        asked = {requirement.key for selector in selectors for requirement in selector.requirements}
+        asked.difference_update(self._keys)
+        if not asked:
+            return
+        keys = self._keys
+        for key in asked:
+            keys[key] = _Key()
+        for row, labels in enumerate(self._labels):
+            for key in asked.intersection(labels):
+                keys[key].append(row, labels[key])
 
     def matching(self, selector: LabelSelector) -> Bools:
         """bool[rows]: the rows that the selector matches."""
         if selector.nothing:
             return np.zeros(self.count, np.bool_)
+        self.index((selector,))
         found = np.ones(self.count, np.bool_)
         for requirement in selector.requirements:
             self._narrow(found, requirement)
@@ -89,14 +110,10 @@ class LabelRows:
 
     def _narrow(self, found: Bools, requirement: Requirement) -> None:
         """Clears the rows that do not meet a requirement of a label selector."""
-        key = self._keys.get(requirement.key)
+        key = self._keys[requirement.key]
         operator = requirement.operator
         if operator in ("NotIn", "DoesNotExist"):
-            if key is not None:
-                found[key.rows if operator == "DoesNotExist" else key.rows_with(requirement.values)] = False
-            return
-        if key is None:
-            found[:] = False
+            found[key.rows if operator == "DoesNotExist" else key.rows_with(requirement.values)] = False
             return
         having = np.zeros(self.count, np.bool_)
         having[key.rows if operator == "Exists" else key.rows_with(requirement.values)] = True

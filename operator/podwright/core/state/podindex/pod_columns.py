@@ -6,7 +6,7 @@ It serves pods with many terms. Those with few terms use counters, which are upd
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -23,7 +23,7 @@ Int64s = NDArray[np.int64]
 Scope = tuple[frozenset[str], LabelSelector]
 
 _MAX_SCOPES: Final = 64
-"""The number of sets of namespaces whose rows are kept while the terms of one pod are matched."""
+"""The number of sets of namespaces whose rows are kept."""
 UNUSED_CHANGES: Final = 1024
 """Rows are dropped if this many pods' classes were added or removed since they were last used."""
 _at = attrgetter("at")
@@ -41,28 +41,29 @@ class PodColumns:
         self._terminating = array("b")
         self._namespace_rows: tuple[LabelRows, Bools] | None = None
         self._pods: tuple[int, tuple[NDArray[np.int32], NDArray[np.intp], Int64s]] | None = None
+        self._scopes: dict[Scope, Bools] = {}
         self._changes = 0
         for pod_class in placed.classes():
             self._append(pod_class)
 
     # Reading
 
-    def matching_all(self, selectors: Iterable[PodSelector], *, exclude_terminating: bool = False) -> Bools:
+    def matching_all(self, selectors: Collection[PodSelector], *, exclude_terminating: bool = False) -> Bools:
         """bool[rows]: the classes that match all selectors, which are at least one."""
         self._changes = 0
+        self._labels.index(selector.selector for selector in selectors)
         found = np.ones(self._labels.count, np.bool_)
-        scopes: dict[Scope, Bools] = {}
         for selector in selectors:
-            found &= self._matching(selector, scopes)
+            found &= self._matching(selector)
         return self._without_terminating(found) if exclude_terminating else found
 
     def weights(self, weights: Mapping[PodSelector, int]) -> Int64s:
         """int64[rows]: for each class the sum of the weights of the selectors that match it."""
         self._changes = 0
+        self._labels.index(selector.selector for selector in weights)
         total = np.zeros(self._labels.count, np.int64)
-        scopes: dict[Scope, Bools] = {}
         for selector, weight in weights.items():
-            found = self._matching(selector, scopes)
+            found = self._matching(selector)
             total += found if weight == 1 else np.multiply(found, weight, dtype=np.int64)
         return total
 
@@ -72,13 +73,13 @@ class PodColumns:
         summed = np.bincount(slots, np.multiply(weights[rows], pods, dtype=np.int64), nodes)
         return summed.astype(np.int64)
 
-    def _matching(self, selector: PodSelector, scopes: dict[Scope, Bools]) -> Bools:
+    def _matching(self, selector: PodSelector) -> Bools:
         scope = (selector.namespaces, selector.namespace_selector)
-        within = scopes.get(scope)
+        within = self._scopes.get(scope)
         if within is None:
-            if len(scopes) >= _MAX_SCOPES:
-                scopes.clear()
-            within = scopes[scope] = self._in_scope(selector)
+            if len(self._scopes) >= _MAX_SCOPES:
+                self._scopes.clear()
+            within = self._scopes[scope] = self._in_scope(selector)
         found = self._labels.matching(selector.selector)
         found &= within
         return found
@@ -143,8 +144,10 @@ class PodColumns:
     def namespaces_changed(self) -> None:
         """The labels of a namespace have changed."""
         self._namespace_rows = None
+        self._scopes.clear()
 
     def _append(self, pod_class: PodClass) -> None:
+        self._scopes.clear()
         pod_class.row = self._labels.append(pod_class.labels)
         numbers = self._namespace_numbers
         self._namespace_of.append(numbers.setdefault(pod_class.namespace, len(numbers)))

@@ -71,19 +71,18 @@ class PodIndex:
         for term, weight in terms:
             by_key.setdefault(term.topology_key, []).append((term, weight))
         found = {}
+        known: dict[frozenset[tuple[PodSelector, int]], Tally] = {}
         for key, weighted in by_key.items():
             if self.any_node_has(key):
-                tally = self.tally(weighted)
+                selectors = _weights(weighted)
+                same = frozenset(selectors.items())
+                tally = known.get(same) or known.setdefault(same, self.matches.tally(selectors))
                 found[key] = self.sums(tally, key), tally
         return found
 
     def tally(self, terms: Iterable[tuple[PodAffinityTerm, int]]) -> Tally:
         """The sum of the weights of a pending pod's terms that match, for each placed pod."""
-        selectors: dict[PodSelector, int] = {}
-        for term, weight in terms:
-            selector = PodSelector.of_term(term)
-            selectors[selector] = selectors.get(selector, 0) + weight
-        return self.matches.tally(selectors)
+        return self.matches.tally(_weights(terms))
 
     def matching_terms(self, pod: PodInfo) -> MatchedTerms:
         """The affinity terms of placed pods that match this pod."""
@@ -126,3 +125,12 @@ class PodIndex:
         for group in groups:
             self.terms.mark_summed(group)
             yield group.topology_key, self._domains.sums(group, group.topology_key)
+
+
+def _weights(terms: Iterable[tuple[PodAffinityTerm, int]]) -> Mapping[PodSelector, int]:
+    """The sum of the weights of each distinct selector."""
+    weights: dict[PodSelector, int] = {}
+    for term, weight in terms:
+        selector = PodSelector.of_term(term)
+        weights[selector] = weights.get(selector, 0) + weight
+    return weights

@@ -20,8 +20,8 @@ Rows = NDArray[np.intp]
 Int32s = NDArray[np.int32]
 
 _NEVER: Final = 1 << 30
-FEW_SELECTORS: Final = 16
-"""This many selectors are evaluated one by one."""
+MANY_SELECTORS: Final = 16
+MANY_REQUIREMENTS: Final = 128
 
 
 class _Changes:
@@ -89,17 +89,22 @@ class SelectorRows:
 
 
 class SelectorList:
-    """A fixed list of selectors, such as those of one pod's terms. Many are evaluated as rows, which are built on first use."""
+    """A fixed list of selectors, such as those of one pod's terms. Many are evaluated as rows, which are built on first use.
 
-    __slots__ = ("_rows", "_selectors")
+    `many`: there are so many, or they have so many requirements, that they should be evaluated together, and their counts not be kept.
+    """
+
+    __slots__ = ("_rows", "_selectors", "many")
 
     def __init__(self, selectors: Sequence[LabelSelector]) -> None:
         self._selectors = selectors
         self._rows: SelectorRows | None = None
+        requirements = sum(len(selector.requirements) for selector in selectors)
+        self.many = len(selectors) > MANY_SELECTORS or requirements > MANY_REQUIREMENTS
 
     def matching(self, labels: Labels) -> Sequence[int]:
         """The positions of the selectors that match these labels, in ascending order."""
-        if len(self._selectors) <= FEW_SELECTORS:
+        if not self.many:
             return [i for i, selector in enumerate(self._selectors) if selector.matches(labels)]
         if self._rows is None:
             self._rows = SelectorRows()

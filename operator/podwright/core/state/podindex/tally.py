@@ -8,7 +8,6 @@ counted once. The cost is one pass over the classes for each distinct selector, 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Final
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.podindex.domains import Counts, Rows, Sums
@@ -16,14 +15,11 @@ from podwright.core.state.podindex.placed import PlacedPods
 from podwright.core.state.podindex.pod_columns import Int64s, PodColumns
 from podwright.core.state.podindex.pod_selector import NamespaceLabels, PodSelector
 
-MAX_COUNTERS_PER_POD: Final = 16
-"""The terms or constraints of a pod that has more of one kind than this are tallied."""
-
 
 class Tally:
     """The summed weights of selectors that match placed pods. `total`: of all selectors. Valid until the cache changes."""
 
-    __slots__ = ("_classes", "_columns", "_namespaces", "_placed", "_selectors", "sums", "total")
+    __slots__ = ("_classes", "_columns", "_namespaces", "_per_row", "_placed", "_selectors", "sums", "total")
 
     def __init__(
         self,
@@ -38,11 +34,14 @@ class Tally:
         self._namespaces = namespaces
         self.total = sum(selectors.values())
         self._classes = columns.weights(selectors)
+        self._per_row: Int64s | None = None
         self.sums: dict[Hashable, Sums] = {}
 
     def per_row(self, rows: int) -> tuple[Rows | None, Counts]:
         """None, and int64[rows]: the sum of the weights over the pods in each row of the node table."""
-        return None, self._columns.per_node(self._classes, rows)
+        if self._per_row is None:
+            self._per_row = self._columns.per_node(self._classes, rows)
+        return None, self._per_row
 
     def of(self, pod: PodInfo) -> int:
         """The sum of the weights of the selectors that match a pod, which need not be placed."""

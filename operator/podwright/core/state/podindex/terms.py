@@ -29,7 +29,8 @@ MAX_SUMMED: Final = 512
 COMBINE_THRESHOLD: Final = 32
 """If at least this many groups match one pod, those in fewer rows than this are summed together, without caching."""
 MANY_CANDIDATES: Final = 256
-"""If more groups than this may match one pod, all groups are matched and summed as rows."""
+MANY_REQUIREMENTS: Final = 1024
+"""If more groups than this, or groups with more requirements, may match one pod, all groups are matched and summed as rows."""
 
 
 class Kind(IntEnum):
@@ -182,21 +183,26 @@ class TermIndex:
         if last is not None and last[1] is pod.labels and last[0] == pod.namespace:
             return last[2]
         namespace_labels = self._namespaces(pod.namespace) or _NO_LABELS
-        if self._may_match_many(pod):
+        matched = self._matching_few(pod, namespace_labels)
+        if matched is None:
             matched = MatchedTerms(*self._as_rows().matching(pod.namespace, namespace_labels, pod.labels))
-        else:
-            found: tuple[list[TermGroup], ...] = ([], [], [], [])
-            for group in self._by_selector.candidates(pod.namespace, pod.labels):
-                if group.matches(pod.namespace, namespace_labels, pod.labels):
-                    found[group.key.kind].append(group)
-            matched = MatchedTerms(*map(tuple, found)) if any(found) else NO_TERMS
         self._last = (pod.namespace, pod.labels, matched)
         return matched
 
-    def _may_match_many(self, pod: PodInfo) -> bool:
-        if len(self._groups) <= MANY_CANDIDATES:
-            return False
-        return self._by_selector.count_candidates(pod.namespace, pod.labels) > MANY_CANDIDATES
+    def _matching_few(self, pod: PodInfo, namespace_labels: Labels) -> MatchedTerms | None:
+        """The groups that match, tried one by one; None if that takes too long."""
+        index = self._by_selector
+        if len(index) > MANY_CANDIDATES and index.count_candidates(pod.namespace, pod.labels) > MANY_CANDIDATES:
+            return None
+        found: tuple[list[TermGroup], ...] = ([], [], [], [])
+        requirements = 0
+        for group in index.candidates(pod.namespace, pod.labels):
+            requirements += len(group.selector.requirements)
+            if requirements > MANY_REQUIREMENTS:
+                return None
+            if group.matches(pod.namespace, namespace_labels, pod.labels):
+                found[group.kind].append(group)
+        return MatchedTerms(*map(tuple, found)) if any(found) else NO_TERMS
 
     def _as_rows(self) -> TermRows:
         if self._rows is None:
@@ -286,7 +292,7 @@ class TermIndex:
         self._drop_unused_rows()
 
     def _drop_unused_rows(self) -> None:
-        if self._rows is not None and (len(self._groups) <= MANY_CANDIDATES or self._rows.stale):
+        if self._rows is not None and self._rows.stale:
             self._rows = None
             self._last = None
 

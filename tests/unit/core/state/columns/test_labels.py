@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from podwright.core.objects.node import parse_node
 from podwright.core.state.columns import NodeTable
-from podwright.core.state.columns.labels import ABSENT, MAX_LABEL_COLUMNS
+from podwright.core.state.columns import labels as module
+from podwright.core.state.columns.labels import ABSENT
 from support.objects.builders import make_node
 from support.state.allocations import bytes_left_by
 
@@ -24,7 +25,7 @@ def test_a_key_that_no_node_has_takes_no_column():
         table.add(parse_node(make_node(f"n{number}", labels={"zone": f"z{number}"})))
     zone = table.labels("zone")
     absent = table.labels("key-0")
-    for number in range(2 * MAX_LABEL_COLUMNS):
+    for number in range(500):
         assert table.labels(f"key-{number}") is absent
         assert not table.label_values(f"key-{number}")
     assert list(absent) == [ABSENT] * 3
@@ -34,9 +35,10 @@ def test_a_key_that_no_node_has_takes_no_column():
         absent[0] = 1
 
 
-def test_the_least_recently_used_columns_are_dropped_and_built_again():
+def test_the_least_recently_used_columns_are_dropped_and_built_again(monkeypatch):
+    monkeypatch.setattr(module, "max_columns", lambda _capacity: 20)
     table = NodeTable()
-    keys = {f"key-{number}": "v" for number in range(MAX_LABEL_COLUMNS)}
+    keys = {f"key-{number}": "v" for number in range(20)}
     for number in range(3):
         table.add(parse_node(make_node(f"n{number}", labels={"zone": f"z{number}", **keys})))
     column = table.labels("zone")

@@ -12,10 +12,7 @@ from podwright.core.framework.interface import CycleState, Feasible
 from podwright.core.framework.status import SKIP
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
-from podwright.core.plugins.affinity import filtering as affinity_filtering
-from podwright.core.plugins.affinity import scoring as affinity_scoring
 from podwright.core.plugins.affinity.inter_pod_affinity import InterPodAffinity
-from podwright.core.plugins.spread import filtering as spread_filtering
 from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
 from podwright.core.state.cache import Cache
 from podwright.core.state.podindex import matches, pod_columns, selector_rows, term_rows, terms
@@ -147,7 +144,6 @@ class Counts(RuleBasedStateMachine):
     counters = None
     summed = 512
     threshold = 32
-    counters_per_pod = 16
     few_classes = 128
     unused = 4096
     candidates = 256
@@ -161,14 +157,12 @@ class Counts(RuleBasedStateMachine):
         if self.counters is not None:
             patch.setattr(matches, "max_counters", lambda _nodes: self.counters)
         patch.setattr(index, "COMBINE_THRESHOLD", self.threshold)
-        for module in (affinity_filtering, affinity_scoring, spread_filtering):
-            patch.setattr(module, "MAX_COUNTERS_PER_POD", self.counters_per_pod)
         patch.setattr(matches, "FEW_CLASSES", self.few_classes)
         patch.setattr(matches, "UNUSED_CHANGES", self.unused)
         patch.setattr(pod_columns, "UNUSED_CHANGES", self.unused)
         patch.setattr(term_rows, "UNUSED_CHANGES", self.unused)
         patch.setattr(terms, "MANY_CANDIDATES", self.candidates)
-        patch.setattr(selector_rows, "FEW_SELECTORS", self.few_selectors)
+        patch.setattr(selector_rows, "MANY_SELECTORS", self.few_selectors)
         self.cache = Cache()
         self.spread = build(PodTopologySpread, self.cache)
         self.affinity = build(InterPodAffinity, self.cache, {"hardPodAffinityWeight": 3})
@@ -285,7 +279,6 @@ class CountsWithLowLimits(Counts):
     counters = 2
     summed = 1
     threshold = 2
-    counters_per_pod = 1
     few_classes = 0
     unused = 3
     candidates = 0
