@@ -5,6 +5,7 @@ Its options come from PODWRIGHT_ environment variables (docs/options.md).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any, Final
 
@@ -29,15 +30,16 @@ class PlainKopf:
         self._runtime: Runtime | None = None
 
     async def start(self, settings: kopf.OperatorSettings, registry: kopf.OperatorRegistry) -> None:
-        """Starts the runtime, then configures Kopf for it. Raises kopf.PermanentError, which ends Kopf."""
+        """Starts the runtime, then configures Kopf for it. Raises SystemExit, which ends the process with one line."""
         make_safe(logging.getLogger())
         count_repeated_lines()
         try:
             runtime = self._runtime = Runtime(Options.from_environment())
             await runtime.start()
         except (AccessError, ConfigError, OptionsError, RegistryError, OSError) as error:
-            # Kopf would retry the start after any other error, and a retry cannot help here.
-            raise kopf.PermanentError(str(error)) from error
+            await asyncio.sleep(0)  # Kopf's tasks begin, or Python warns that they never did
+            # Kopf would retry the start after an ordinary error, and end with its own traceback after a permanent one.
+            raise SystemExit(f"Error: {error}") from error
         configure(settings, runtime)
         handlers.register_login(registry, KopfLogin(runtime.source))
         handlers.register_watches(registry, runtime)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 
 import kopf
 import pytest
@@ -37,12 +40,21 @@ async def test_kopf_starts_the_runtime_and_then_registers_what_it_watches(monkey
 
 
 @pytest.mark.parametrize("error", [AccessError("nodes: forbidden"), OptionsError("nonsense"), OSError("port in use")])
-async def test_an_error_that_a_retry_cannot_help_ends_kopf(monkeypatch, error):
+async def test_an_error_that_a_retry_cannot_help_ends_the_process_with_one_line(monkeypatch, error):
     def refuse(_options):
         raise error
 
     monkeypatch.setattr(plain_kopf, "Runtime", refuse)
     operator = PlainKopf()
-    with pytest.raises(kopf.PermanentError, match=str(error)):
+    with pytest.raises(SystemExit, match=f"^Error: {error}$"):
         await operator.start(kopf.OperatorSettings(), kopf.OperatorRegistry())
     await operator.stop()
+
+
+def test_kopf_run_ends_with_one_line():
+    """With Kopf itself, in a process of its own."""
+    command = [sys.executable, "-m", "kopf", "run", "--all-namespaces", "-m", "podwright.controllers"]
+    environ = {**os.environ, "PODWRIGHT_KUBECONFIG": "/missing", "PYTHONWARNINGS": "default"}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == ["Error: the kubeconfig /missing does not exist"]
