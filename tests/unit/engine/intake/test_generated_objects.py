@@ -11,6 +11,7 @@ import os
 import pytest
 
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod_group import APIS
 from podwright.core.objects.watched_kinds import STORED_KINDS
 from support.engine.kit import OURS, Rig, deciding, settle
 from support.objects.builders import make_node
@@ -20,7 +21,7 @@ NODE = NAMES[0]
 GIB = 1 << 30
 PORT = 4711
 BATCH = 25
-QUICK = range(12)
+QUICK = range(4)
 OBJECTS_PER_SEED = 500
 SLOW = range(1000, 1000 + int(os.environ.get("PODWRIGHT_GENERATED", "5000")) // OBJECTS_PER_SEED)
 REQUESTS = {"cpu": "1500m", "memory": "1Gi", "example.com/known": "2"}
@@ -64,6 +65,9 @@ def fill(rig, generator):
         for name in NAMES:
             raw = generator.make(kind.kind, name, "default" if kind.namespaced else "")
             rig.engine.objects(kind.kind).put(raw)
+    for name in NAMES:
+        for kind in APIS:
+            rig.engine.objects(kind).put(generator.make("PodGroup", name, "default"))
 
 
 def faults(caplog):
@@ -149,6 +153,8 @@ async def check_pending_pods(seed, caplog):
         for name in NAMES[1:]:
             rig.engine.nodes.put(generator.make("Node", name))
         fill(rig, generator)
+        for number in range(5):
+            rig.engine.assigned.put(counting(generator.make("Pod", f"placed-{number}", "default"), number))
         async with deciding(rig):
             for number in range(BATCH):
                 raw = generator.make("Pod", f"pod-{number}", "default")

@@ -7,10 +7,11 @@ the Kubernetes documentation, "Storage Capacity".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from podwright.core.objects.quantity import round_up
 from podwright.core.objects.selectors import Labels, Requirement
@@ -27,9 +28,6 @@ from podwright.core.state.volumes.volume_index import VolumeIndex
 
 NO_MATCH: Final = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE: Final = "node(s) did not have enough free storage"
-
-_Ranked = tuple[int, PersistentVolume, bool]
-"""(rank by capacity, volume, whether the label under which it is indexed is its only requirement)"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,67 +147,136 @@ class Capacities:
         return None if found is None else found[1]
 
 
-class _Candidates:
-    """The static volumes that fit one claim, smallest first, indexed by the node labels that they require."""
+class _Ranked(NamedTuple):
+    """A volume in the order of capacities. `certain`: the label under which it is indexed is all that it requires of a node."""
 
-    def __init__(
-        self, claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume], mentioned: MentionedValues
-    ) -> None:
-        """Adds the requirements of the volumes to `mentioned`."""
-        self.claim = claim
-        self._mentioned = mentioned
-        self.reserved: PersistentVolume | None = None
-        """The volume that is reserved for the claim. If there is one, the claim takes no other."""
+    rank: int
+    volume: PersistentVolume
+    certain: bool
+
+
+class _Shelf:
+    """The free volumes of one class for claims that differ in their request only, smallest first.
+
+    They are indexed by a node label that they require.
+    """
+
+    def __init__(self, volumes: Iterable[PersistentVolume], mentioned: MentionedValues) -> None:
+        """Adds the requirements of the volumes, which are in the order of capacities, to `mentioned`."""
         self._anywhere: list[_Ranked] = []
         self._by_label: dict[str, dict[str, list[_Ranked]]] = {}
-        fitting = [volume for volume in volumes if _fits_claim(claim, volume)]
-        reserved = [volume for volume in fitting if claim.reserved_by(volume)]
-        if reserved:
-            self.reserved = reserved[0]
-            self._depends_on(self.reserved)
-            return
-        free = [volume for volume in fitting if _is_free_for(claim, volume)]
-        for rank, volume in enumerate(sorted(free, key=_capacity_of)):
+        for rank, volume in enumerate(volumes):
             self._add(rank, volume)
+            _mention(volume, mentioned)
 
-    def best(self, labels: Labels, taken: set[str]) -> PersistentVolume | None:
-        """The volume to use on a node with these labels. None: no volume is left."""
-        if self.reserved is not None:
-            return self.reserved if _reachable(self.reserved, labels) else None
+    def best(self, request: int, labels: Labels, search: _Search) -> PersistentVolume | None:
+        """The smallest volume for a claim on a node with these labels. None: no volume is left."""
         found: _Ranked | None = None
         for ranked in self._lists(labels):
-            for entry in ranked:
-                if found is not None and entry[0] > found[0]:
-                    break
-                if entry[1].name not in taken and (entry[2] or _reachable(entry[1], labels)):
-                    found = entry
-                    break
-        return None if found is None else found[1]
+            head = search.head(ranked, request, labels)
+            if head is not None and (found is None or head.rank < found.rank):
+                found = head
+        return None if found is None else found.volume
 
-    def _lists(self, labels: Labels) -> Iterator[Sequence[_Ranked]]:
+    def _lists(self, labels: Labels) -> Iterator[list[_Ranked]]:
         yield self._anywhere
         for key, by_value in self._by_label.items():
             value = labels.get(key)
-            if value is not None:
-                yield by_value.get(value, ())
+            if value is not None and value in by_value:
+                yield by_value[value]
 
     def _add(self, rank: int, volume: PersistentVolume) -> None:
-        self._depends_on(volume)
         terms = () if volume.affinity is None else volume.affinity.terms
         if len(terms) == 1:
             for requirement in terms[0]:
                 if requirement.operator == "In":
-                    entry = (rank, volume, len(terms[0]) == 1)
+                    entry = _Ranked(rank, volume, len(terms[0]) == 1)
                     by_value = self._by_label.setdefault(requirement.key, {})
                     for value in requirement.values:
                         by_value.setdefault(value, []).append(entry)
                     return
-        self._anywhere.append((rank, volume, volume.affinity is None))
+        self._anywhere.append(_Ranked(rank, volume, volume.affinity is None))
 
-    def _depends_on(self, volume: PersistentVolume) -> None:
-        if volume.affinity is not None:
-            for term in volume.affinity.terms:
-                self._mentioned.add(term)
+
+class _Search:
+    """The choice of volumes for the claims of a pod on one node. The claims must come in the order of their requests.
+
+    So a volume that a claim could not take, no later one can take either: each list of volumes is read only once.
+    """
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+        self._heads: dict[int, int] = {}
+        self._empty: set[_Shelf] = set()
+
+    def best(self, shelf: _Shelf, request: int, labels: Labels) -> PersistentVolume | None:
+        """Takes the best volume of the shelf. None: no volume is left."""
+        if shelf in self._empty:
+            return None
+        volume = shelf.best(request, labels, self)
+        if volume is None:
+            self._empty.add(shelf)
+        else:
+            self.taken.add(volume.name)
+        return volume
+
+    def head(self, ranked: list[_Ranked], request: int, labels: Labels) -> _Ranked | None:
+        """The first volume in the list that a claim with this request can take on the node."""
+        start = self._heads.get(id(ranked))
+        if start is None:
+            start = bisect_left(ranked, request, key=_capacity_of_ranked)
+        for position in range(start, len(ranked)):
+            _, volume, certain = ranked[position]
+            if volume.capacity >= request and volume.name not in self.taken and (certain or _reachable(volume, labels)):
+                self._heads[id(ranked)] = position
+                return ranked[position]
+        self._heads[id(ranked)] = len(ranked)
+        return None
+
+
+class _Pool:
+    """The volumes of one class, from which claims choose. Claims that ask for the same share a shelf."""
+
+    def __init__(self, index: VolumeIndex, storage_class: str, mentioned: MentionedValues) -> None:
+        self._index = index
+        self._mentioned = mentioned
+        self._free: list[PersistentVolume] = []
+        self._claimed: dict[tuple[str, str], list[PersistentVolume]] = {}
+        for volume in index.unbound(storage_class):
+            if volume.claim is None:
+                self._free.append(volume)
+            else:
+                self._claimed.setdefault((volume.claim.namespace, volume.claim.name), []).append(volume)
+        self._free.sort(key=_capacity_of)
+        self._shelves: dict[Hashable, _Shelf] = {}
+
+    def wanted(self, claim: PersistentVolumeClaim) -> _Wanted:
+        """What the claim can take."""
+        claimed = self._claimed.get((claim.namespace, claim.name), ())
+        for volume in (*claimed, *self._index.reserved(claim)):
+            if claim.reserved_by(volume) and _fits_claim(claim, volume):
+                _mention(volume, self._mentioned)
+                return _Wanted(claim, volume, None)
+        kind = (claim.volume_mode, claim.attributes_class, claim.access_modes, claim.selector)
+        shelf = self._shelves.get(kind)
+        if shelf is None:
+            fitting = [v for v in self._free if _suits_claim(claim, v) and _is_free_for(claim, v)]
+            shelf = self._shelves[kind] = _Shelf(fitting, self._mentioned)
+        return _Wanted(claim, None, shelf)
+
+
+class _Wanted(NamedTuple):
+    """A claim, and the volume that is reserved for it or the shelf from which it takes one."""
+
+    claim: PersistentVolumeClaim
+    reserved: PersistentVolume | None
+    shelf: _Shelf | None
+
+    def choose(self, labels: Labels, search: _Search) -> PersistentVolume | None:
+        """The volume to use on a node with these labels. None: no volume is left."""
+        if self.shelf is not None:
+            return search.best(self.shelf, _request_of(self.claim), labels)
+        return self.reserved if self.reserved is not None and _reachable(self.reserved, labels) else None
 
 
 class UnboundClaims:
@@ -221,9 +288,13 @@ class UnboundClaims:
         self._selected = [claim for claim in claims if claim.selected_node is not None]
         to_match = [claim for claim in claims if claim.selected_node is None]
         self.mentioned = MentionedValues()
-        self._candidates = [
-            _Candidates(claim, index.candidates(claim), self.mentioned) for claim in sorted(to_match, key=_request_of)
-        ]
+        pools: dict[str, _Pool] = {}
+        self._wanted = []
+        for claim in sorted(to_match, key=_request_of):
+            pool = pools.get(claim.storage_class)
+            if pool is None:
+                pool = pools[claim.storage_class] = _Pool(index, claim.storage_class, self.mentioned)
+            self._wanted.append(pool.wanted(claim))
         self._classes: dict[str, StorageClass] = {}
         self._capacities: dict[str, Capacities] = {}
         for claim in claims:
@@ -243,16 +314,15 @@ class UnboundClaims:
     def _make_plan(self, labels: Labels) -> Plan:
         bindings: list[Binding] = []
         to_provision = list(self._selected)
-        taken: set[str] = set()
-        for candidates in self._candidates:
-            volume = candidates.best(labels, taken)
-            if volume is None:
-                if not to_provision and not self._is_provisioned(candidates.claim):
-                    return _NO_MATCH  # the outcome of the other claims does not matter
-                to_provision.append(candidates.claim)
-            else:
-                taken.add(volume.name)
-                bindings.append(Binding(volume, candidates.claim))
+        search = _Search()
+        for wanted in self._wanted:
+            volume = wanted.choose(labels, search)
+            if volume is not None:
+                bindings.append(Binding(volume, wanted.claim))
+                continue
+            if not to_provision and not self._is_provisioned(wanted.claim):
+                return _NO_MATCH  # the outcome of the other claims does not matter
+            to_provision.append(wanted.claim)
         provisions = []
         for claim in to_provision:
             if not self._is_provisioned(claim) or not self._classes[claim.storage_class].allows(labels):
@@ -295,11 +365,20 @@ _NO_MATCH: Final = Plan(reason=NO_MATCH)
 _NO_SPACE: Final = Plan(reason=NO_SPACE)
 
 
+def _mention(volume: PersistentVolume, mentioned: MentionedValues) -> None:
+    for term in () if volume.affinity is None else volume.affinity.terms:
+        mentioned.add(term)
+
+
 def _fits_claim(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
     """The conditions that also apply to the volume that is reserved for the claim."""
+    return volume.capacity >= _request_of(claim) and _suits_claim(claim, volume)
+
+
+def _suits_claim(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    """The same without the size."""
     return (
-        volume.capacity >= (claim.request or 0)
-        and volume.volume_mode == claim.volume_mode
+        volume.volume_mode == claim.volume_mode
         and volume.attributes_class == claim.attributes_class
         and not volume.terminating
     )
@@ -319,6 +398,10 @@ def _reachable(volume: PersistentVolume, labels: Labels) -> bool:
 
 def _capacity_of(volume: PersistentVolume) -> int:
     return volume.capacity
+
+
+def _capacity_of_ranked(entry: _Ranked) -> int:
+    return entry.volume.capacity
 
 
 def _request_of(claim: PersistentVolumeClaim) -> int:

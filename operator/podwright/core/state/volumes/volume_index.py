@@ -6,7 +6,7 @@ objects are cached as long as their source is the same object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from podwright.core.objects.csi_migration import BY_PLUGIN, MigrationError, kind_of, volume_handle
@@ -97,21 +97,21 @@ class VolumeIndex:
             self._capacities_version = version
         return (capacity for capacity in self._capacities if capacity.storage_class == storage_class)
 
-    def candidates(self, claim: PersistentVolumeClaim) -> Iterator[PersistentVolume]:
-        """The volumes of the claim's class that are unbound or reserved for this claim, with assumed versions.
+    def unbound(self, storage_class: str) -> Iterator[PersistentVolume]:
+        """The volumes of a class that are stored without a claim. An assumed version may have one. Leaves out invalid volumes."""
+        return self._valid(self._free.get(storage_class, ()), storage_class)
 
-        Leaves out invalid volumes.
-        """
-        names = dict(self._free.get(claim.storage_class, ()))
-        names.update(self._reserved.get((claim.namespace, claim.name), {}))
+    def reserved(self, claim: PersistentVolumeClaim) -> Iterator[PersistentVolume]:
+        """The volumes of the claim's class that are stored with a claim of this name. Leaves out invalid volumes."""
+        return self._valid(self._reserved.get((claim.namespace, claim.name), ()), claim.storage_class)
+
+    def _valid(self, names: Iterable[str], storage_class: str) -> Iterator[PersistentVolume]:
         for name in names:
             try:
                 volume = self.volume(name)
             except InvalidObjectError:
                 continue
-            if volume is None or volume.storage_class != claim.storage_class:
-                continue
-            if volume.claim is None or claim.reserved_by(volume):
+            if volume is not None and volume.storage_class == storage_class:
                 yield volume
 
     def csi_volume(self, claim: PersistentVolumeClaim, *, migrated: bool = True) -> CsiVolume | None:

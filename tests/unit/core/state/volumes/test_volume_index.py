@@ -7,27 +7,40 @@ from podwright.core.state.object_store import ObjectStore
 from podwright.core.state.volumes.volume_index import VolumeIndex
 from support.plugins.volumes import make_claim, make_volume
 
+CLAIM = parse_claim(make_claim())
+
+
+def names(index):
+    """(the volumes without a claim, the volumes with this claim)"""
+    return [volume.name for volume in index.unbound("std")], [volume.name for volume in index.reserved(CLAIM)]
+
 
 class TestCandidates:
     def test_candidates_follow_changes_of_volumes(self):
         store = ObjectStore()
         index = VolumeIndex(store)
-        claim = parse_claim(make_claim())
-
-        def names():
-            return {volume.name for volume in index.candidates(claim)}
 
         store.set("PersistentVolume", make_volume("pv"))
-        assert names() == {"pv"}
+        assert names(index) == (["pv"], [])
         store.set("PersistentVolume", make_volume("pv", claim="other"))
-        assert names() == set()
+        assert names(index) == ([], [])
         store.set("PersistentVolume", make_volume("pv", claim="claim"))
-        assert names() == {"pv"}
+        assert names(index) == ([], ["pv"])
+        store.set("PersistentVolume", make_volume("pv", claim="claim", storage_class="else"))
+        assert names(index) == ([], [])
         store.set("PersistentVolume", make_volume("pv", storage_class="else"))
-        assert names() == set()
+        assert names(index) == ([], [])
         store.set("PersistentVolume", make_volume("pv"))
         store.remove("PersistentVolume", "pv")
-        assert names() == set()
+        assert names(index) == ([], [])
+
+    def test_an_assumed_version_replaces_the_stored_one(self):
+        store = ObjectStore()
+        index = VolumeIndex(store)
+        store.set("PersistentVolume", make_volume("pv"))
+        index.assumed_volumes.assume(make_volume("pv", claim="claim", version="1"))
+        (volume,) = index.unbound("std")
+        assert CLAIM.reserved_by(volume)
 
     def test_an_invalid_volume_is_not_a_candidate(self):
         store = ObjectStore()
@@ -35,7 +48,7 @@ class TestCandidates:
         store.set("PersistentVolume", make_volume("bad", size="ten"))
         store.set("PersistentVolume", make_volume("good"))
 
-        assert {volume.name for volume in index.candidates(parse_claim(make_claim()))} == {"good"}
+        assert names(index) == (["good"], [])
 
     @pytest.mark.parametrize(
         "raw",
@@ -54,4 +67,4 @@ class TestCandidates:
         store.set("PersistentVolume", raw)
         store.remove("PersistentVolume", "pv")
 
-        assert list(index.candidates(parse_claim(make_claim()))) == []
+        assert names(index) == ([], [])
