@@ -317,6 +317,10 @@ class Engine:
         if idle is not None and not idle.done():
             idle.set_result(None)
 
+    def bindings_throttled(self) -> None:
+        """The API server answered a Binding with 429."""
+        self.binding_executor.limiter.throttled()
+
     def reason_not_to_bind(self, pod: PodInfo, node_name: str) -> str:
         """The reason why a Binding in progress must not be posted again; empty if it may."""
         return self.binding_executor.reason_not_to_bind(pod, node_name)

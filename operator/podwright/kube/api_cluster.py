@@ -42,11 +42,14 @@ class ApiCluster:
     """Implements `Cluster`."""
 
     def __init__(
-        self, http: Http, reason_not_to_bind: Callable[[PodInfo, str], str] = lambda _pod, _node_name: ""
+        self,
+        http: Http,
+        reason_not_to_bind: Callable[[PodInfo, str], str] = lambda _pod, _node_name: "",
+        throttled: Callable[[], None] = lambda: None,
     ) -> None:
-        """`reason_not_to_bind`: see Binder."""
+        """`reason_not_to_bind` and `throttled`: see Binder."""
         self._http = http
-        self._binder = Binder(http, reason_not_to_bind)
+        self._binder = Binder(http, reason_not_to_bind, throttled)
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
         await self._binder.bind(pod, node_name, annotations)

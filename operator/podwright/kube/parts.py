@@ -92,7 +92,10 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     def reason_not_to_bind(pod: PodInfo, node_name: str) -> str:
         return engine.reason_not_to_bind(pod, node_name)
 
-    cluster = ApiCluster(http, reason_not_to_bind)
+    def throttled() -> None:
+        engine.bindings_throttled()
+
+    cluster = ApiCluster(http, reason_not_to_bind, throttled)
     ports = Ports(
         cluster=cluster,
         pods=RetryingPodReader(cluster),

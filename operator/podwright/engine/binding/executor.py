@@ -128,6 +128,8 @@ class BindingExecutor:
     async def _run(self, cycle: BindingCycle) -> None:
         try:
             ending = await self._until_bound(cycle)
+            if ending is _BOUND:
+                self.limiter.completed(cycle)
             try:
                 await self._finish(cycle, ending)
             except debug.BindingCycleError:

@@ -1,7 +1,7 @@
 """BindLimiter: how many Bindings may be with the API server at once, such that slow Bindings do not delay the others.
 
-A few tens at once are as fast as hundreds and keep the queue's order, because a decided pod is no longer sorted by priority. So
-the scheduling loop waits while the limit is reached. A Binding that is slow (an admission webhook, a 429 with a pause, an answer
+A few tens at once are as fast as hundreds and keep the queue's order, because a decided pod is no longer sorted by priority. More
+are needed only where the network takes long: `concurrency` adapts the limit. The scheduling loop waits while it is reached. A Binding that is slow (an admission webhook, a 429 with a pause, an answer
 that never comes) stops counting against that limit after a while, so decisions and other Bindings go on. A second, higher limit
 counts the slow ones too and keeps connections and memory bounded.
 """
@@ -13,16 +13,18 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Final
 
+from podwright.engine.binding.concurrency import FEW, ConcurrencyLimit
+
 PROMPT_LIMIT: Final = 32
-"""Bindings in progress that are not slow."""
+"""Bindings in progress that are not slow, where the network takes no time."""
 TOTAL_LIMIT: Final = 512
 """Bindings in progress, including slow ones. Below what an API server queues for one client before it answers 429."""
 PROMPT_SECONDS: Final = 0.1
-"""A Binding that takes longer is slow."""
+"""A Binding that takes longer than this and the lowest latency together is slow."""
 
 
 class BindLimiter:
-    """See the module. `clock` in seconds, never stepping back; a Binding is slow after `prompt_seconds`."""
+    """See the module. `clock` in seconds, never stepping back; `prompt_limit` and `prompt_seconds` are those without a network."""
 
     def __init__(
         self,
@@ -32,12 +34,14 @@ class BindLimiter:
         prompt_seconds: float = PROMPT_SECONDS,
     ) -> None:
         self._clock = clock
-        self._prompt_limit = prompt_limit
         self._total_limit = max(prompt_limit, total_limit)
+        self._concurrency = ConcurrencyLimit(prompt_limit, self._total_limit, now=clock())
         self._prompt_seconds = prompt_seconds
         self._prompt: dict[Hashable, float] = {}
         """Since when each holder has had its capacity, the oldest first."""
-        self._slow: set[Hashable] = set()
+        self._slow: dict[Hashable, float] = {}
+        self._alone: set[Hashable] = set()
+        """The holders that few others had preceded."""
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -50,27 +54,51 @@ class BindLimiter:
         return holder in self._prompt or holder in self._slow
 
     @property
+    def limit(self) -> int:
+        """How many Bindings that are not slow may be in progress now."""
+        return self._concurrency.limit
+
+    @property
     def full(self) -> bool:
         """Whether the next Binding has to wait."""
-        prompt = self._prompt
-        if len(prompt) < self._prompt_limit:
+        prompt, limit = self._prompt, self._concurrency.limit
+        if len(prompt) < limit:
             return len(prompt) + len(self._slow) >= self._total_limit
-        latest = self._clock() - self._prompt_seconds
+        latest = self._clock() - self._slow_after
         while prompt and (oldest := next(iter(prompt.items())))[1] <= latest:
-            del prompt[oldest[0]]
-            self._slow.add(oldest[0])
-        return len(prompt) >= self._prompt_limit or len(self) >= self._total_limit
+            self._slow[oldest[0]] = prompt.pop(oldest[0])
+        if len(prompt) >= limit:
+            self._concurrency.reached()
+            return True
+        return len(self) >= self._total_limit
+
+    @property
+    def _slow_after(self) -> float:
+        return self._prompt_seconds + self._concurrency.latency
 
     def acquire(self, holder: Hashable) -> None:
         """Takes capacity without checking the limits: check `full` or await `wait_for_capacity` first."""
+        if len(self._prompt) < FEW:
+            self._alone.add(holder)
         self._prompt[holder] = self._clock()
         if self._waiters:
             self.wake_next()
 
+    def completed(self, holder: Hashable) -> None:
+        """The Binding of the holder succeeded. It keeps its capacity until `release`."""
+        began = self._prompt.get(holder, self._slow.get(holder))
+        if began is not None:
+            self._concurrency.completed(began, self._clock(), alone=holder in self._alone)
+
+    def throttled(self) -> None:
+        """The API server answered a Binding with 429."""
+        self._concurrency.throttled(self._clock())
+
     def release(self, holder: Hashable) -> None:
         """Gives capacity back, for good or for now. Does nothing if the holder has none."""
         if self._prompt.pop(holder, None) is None:
-            self._slow.discard(holder)
+            self._slow.pop(holder, None)
+        self._alone.discard(holder)
         if self._waiters:
             self.wake_next()
 
@@ -102,8 +130,8 @@ class BindLimiter:
         """Checks again when the oldest Binding becomes slow."""
         if self._timer is None:
             since = next(iter(self._prompt.values()), self._clock())
-            remaining = since + self._prompt_seconds - self._clock()
-            pause = min(self._prompt_seconds, max(self._prompt_seconds / 10, remaining))
+            remaining = since + self._slow_after - self._clock()
+            pause = min(self._slow_after, max(self._prompt_seconds / 10, remaining))
             self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
 
     def _on_timer(self) -> None:

@@ -79,6 +79,11 @@ def is_expired(error: BaseException) -> bool:
     return status_of(error) == 410
 
 
+def is_throttled(error: BaseException) -> bool:
+    """429: too many requests."""
+    return status_of(error) == 429
+
+
 def is_initializing(error: BaseException | None) -> bool:
     """429 because the API server is still filling its watch cache of a kind, which takes milliseconds.
 

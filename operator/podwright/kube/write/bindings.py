@@ -20,6 +20,7 @@ from podwright.kube.client.errors import (
     UnreachableError,
     is_conflict,
     is_retryable,
+    is_throttled,
     may_have_been_carried_out,
 )
 from podwright.kube.client.http import Http
@@ -30,12 +31,19 @@ RETRY: Final = RetryPolicy(shortest=0.05, longest=2.0, attempts=6, jitter=(0.0, 
 
 
 class Binder:
-    """Posts Bindings. `reason_not_to_bind(pod, node_name)`, called before each retry, says why the pod must not be bound there."""
+    """Posts Bindings. `reason_not_to_bind(pod, node_name)`, called before each retry, says why the pod must not be bound there.
+
+    `throttled` is called for each 429.
+    """
 
     def __init__(
-        self, http: Http, reason_not_to_bind: Callable[[PodInfo, str], str] = lambda _pod, _node_name: ""
+        self,
+        http: Http,
+        reason_not_to_bind: Callable[[PodInfo, str], str] = lambda _pod, _node_name: "",
+        throttled: Callable[[], None] = lambda: None,
     ) -> None:
         self._http = http
+        self._throttled = throttled
         self._reason_not_to_bind = reason_not_to_bind
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
@@ -49,6 +57,8 @@ class Binder:
             error: ClusterError = answer.error()
         except UnreachableError as unreachable:
             error = unreachable
+        if is_throttled(error):
+            self._throttled()
         if not is_retryable(error):
             raise error
         await self._retry(pod, node_name, path, body, error)
@@ -65,6 +75,8 @@ class Binder:
                 if answer.status >= 300:
                     raise answer.error()
             except ClusterError as error:
+                if is_throttled(error):
+                    self._throttled()
                 ambiguous = ambiguous or may_have_been_carried_out(error)
                 raise
 

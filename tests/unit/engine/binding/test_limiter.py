@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from podwright.core.framework.interface import PermitPlugin, Plugin, PreBindPlugin
+from podwright.core.framework.interface import ClusterError, PermitPlugin, Plugin, PreBindPlugin
 from podwright.core.framework.status import Code, Status
-from podwright.engine.binding.limiter import BindLimiter
+from podwright.engine.binding.limiter import PROMPT_LIMIT, BindLimiter
 from support.engine.kit import Rig, custom_policy, deciding, settle
 
 
@@ -106,6 +106,75 @@ class TestWaiting:
         first.cancel()
         async with asyncio.timeout(5):
             await second
+
+
+def keep_full(limiter, clock, latency, rounds):
+    """Rounds of as many Bindings as the limit allows, each of which takes `latency`."""
+    for _ in range(rounds):
+        holders = []
+        while not limiter.full:
+            holders.append(object())
+            limiter.acquire(holders[-1])
+        clock.now += latency
+        for holder in holders:
+            limiter.completed(holder)
+            limiter.release(holder)
+
+
+def test_more_bindings_are_allowed_where_each_takes_long():
+    clock = Clock()
+    quick, slow = BindLimiter(clock), BindLimiter(clock)
+    keep_full(quick, clock, 0.002, 100)
+    assert quick.limit <= 2 * PROMPT_LIMIT
+    keep_full(slow, clock, 0.05, 20)
+    assert slow.limit > 3 * PROMPT_LIMIT
+
+
+def test_a_binding_is_slow_compared_with_the_quickest_ones():
+    clock = Clock()
+    limiter = BindLimiter(clock, 2, 8, prompt_seconds=0.01)
+    keep_full(limiter, clock, 0.05, 1)
+    for holder in range(2):
+        limiter.acquire(holder)
+    clock.now += 0.05
+    assert limiter.full, "an ordinary Binding takes that long"
+    clock.now += 0.02
+    assert not limiter.full
+
+
+def test_a_binding_that_failed_says_nothing_about_latencies():
+    clock = Clock()
+    limiter = BindLimiter(clock)
+    keep_full(limiter, clock, 0.05, 1)
+    before = limiter.limit
+    for holder in range(1_000):
+        limiter.acquire(holder)
+        limiter.release(holder)
+    limiter.completed("unknown")
+    assert limiter.limit == before
+
+
+def test_a_throttled_binding_halves_the_limit():
+    limiter = BindLimiter(Clock(), 32)
+    limiter.throttled()
+    assert limiter.limit == 16
+
+
+async def test_bindings_that_succeed_are_measured(monkeypatch):
+    rig = Rig()
+    rig.node("a")
+    measured = []
+    monkeypatch.setattr(
+        rig.engine.binding_executor.limiter, "completed", lambda cycle: measured.append(cycle.queued.pod.name)
+    )
+    failing = asyncio.get_running_loop().create_future()
+    failing.set_exception(ClusterError("refused", 403))
+    rig.cluster.outcomes = [failing]
+    for name in ("fails", "works"):
+        rig.pod(name)
+    async with deciding(rig):
+        await settle()
+        assert measured == ["works"]
 
 
 async def test_slow_bindings_do_not_delay_other_bindings():

@@ -70,6 +70,13 @@ async def test_retry_after_is_honoured_and_other_pauses_are_short(pauses):
     assert 0.0 <= pauses[1] <= 2.0
 
 
+async def test_each_429_is_reported():
+    throttled = []
+    async with api(says(429), says(500), says(429), hangs_up(), says(201, {})) as (http, _):
+        await Binder(http, throttled=lambda: throttled.append(1)).bind(POD, "a", {})
+    assert len(throttled) == 2
+
+
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 422])
 async def test_a_refusal_is_not_retried(status):
     async with api(says(status)) as (http, script):
