@@ -305,6 +305,7 @@ class Engine:
         """Frees what is kept of objects that are gone, and is not dropped with them. See core/objects/compaction.py."""
         self.policies.clear_cached_verdicts()
         self.binding_executor.checks.prune()
+        self._metrics.keep_profiles(self.policies.policy_set.scheduler_names)
         compact_all()
 
     async def stop(self, grace: float) -> None:

@@ -15,11 +15,11 @@ from podwright.engine.metrics.metrics import INVALID_OBJECTS, Metrics
 
 log = logging.getLogger(__name__)
 
-REMEMBERED: Final = 4096
+REMEMBERED: Final = 2_000
 
 
 class InvalidObjects:
-    """Remembers the last few thousand reports, by a hash of object and problem, because texts may be long."""
+    """Remembers the last two thousand reports, by a hash of object and problem, because texts may be long."""
 
     def __init__(self, metrics: Metrics, limit: int = REMEMBERED) -> None:
         """`limit`: how many reports are remembered."""

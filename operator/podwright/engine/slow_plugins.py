@@ -24,6 +24,8 @@ MEASURED_ATTEMPTS: Final = 20
 """How many attempts under a policy are measured after a slow one."""
 LOG_SECONDS: Final = 60.0
 """How often the log names the same plugin or policy."""
+_MAX_MEASURED: Final = 1_000
+"""Of how many policies attempts are measured at the same time."""
 _AWAITED: Final = frozenset(("PreBind", "Bind", "PostBind"))
 """Other pods are scheduled while these wait."""
 
@@ -63,6 +65,8 @@ class SlowPlugins:
 
     def attempt_was_slow(self, policy: str, pod: PodInfo, seconds: float) -> None:
         """An attempt took SLOW_SECONDS or more."""
+        if len(self._to_measure) >= _MAX_MEASURED:
+            self._to_measure.clear()  # mostly policies that are gone
         self._to_measure[policy] = MEASURED_ATTEMPTS
         if self._count((policy,), seconds) is not None:
             log.info(

@@ -22,7 +22,7 @@ from podwright.core.framework.interface import (
     Scope,
     ScorePlugin,
 )
-from podwright.core.objects.compaction import RecentCache
+from podwright.core.objects.compaction import RecentCache, compact_regularly, shrink
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodImages, PodInfo
 from podwright.core.state.columns.table import NodeTable
@@ -41,6 +41,11 @@ class ImageIndex:
 
     def __init__(self) -> None:
         self._known: dict[str, list[int]] = {}
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionary needed when there were more images."""
+        shrink(self._known)
 
     def contribution(self, name: str, nodes: int) -> int:
         """The bytes that the image adds on a node that has it: its size times the share of nodes that have it."""

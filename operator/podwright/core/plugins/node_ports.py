@@ -25,6 +25,7 @@ from podwright.core.framework.interface import (
     Scope,
 )
 from podwright.core.framework.status import SKIP, Status, unschedulable
+from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import HostPort, PodInfo
 from podwright.core.state.columns.table import NodeTable
@@ -38,6 +39,13 @@ class PortIndex:
 
     def __init__(self) -> None:
         self._used: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionaries needed when there were more ports."""
+        shrink(self._used)
+        for addresses in self._used.values():
+            shrink(addresses)
 
     def conflicting(self, port: HostPort) -> Iterator[Collection[int]]:
         """Groups of rows where the port is in use. A row may be in several groups."""

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
+
+from podwright.core.objects.compaction import shrink
 
 Read = Callable[[], Mapping[Any, float]]
 """Computes a gauge: its numbers by tuples of label values."""
@@ -74,6 +76,10 @@ class CounterFamily:
             series = self._series[labels] = array("q", (0,))
         return series
 
+    def keep_only(self, label: str, values: Collection[str]) -> None:
+        """Drops the series with other values of this label."""
+        _keep_only(self._series, self._declaration, label, values)
+
     def snapshot(self) -> Snapshot:
         numbers = {labels: series[0] for labels, series in self._series.items()}
 
@@ -123,6 +129,10 @@ class HistogramFamily:
             series = self._series[labels] = HistogramSeries(self._declaration.buckets)
         return series
 
+    def keep_only(self, label: str, values: Collection[str]) -> None:
+        """Drops the series with other values of this label."""
+        _keep_only(self._series, self._declaration, label, values)
+
     def snapshot(self) -> Snapshot:
         numbers = {labels: (series.counts[:], series.sum) for labels, series in self._series.items()}
 
@@ -165,3 +175,14 @@ class GaugeFamily:
 def _check(declaration: Counter | Histogram | Gauge, labels: Sequence[str]) -> None:
     if len(labels) != len(declaration.labels):
         raise ValueError(f"{declaration.name} has the labels {declaration.labels}, got the values {labels}")
+
+
+def _keep_only(
+    series: dict[tuple[str, ...], Any], declaration: Counter | Histogram, label: str, values: Collection[str]
+) -> None:
+    if label not in declaration.labels:
+        return
+    position = declaration.labels.index(label)
+    for labels in [labels for labels in series if labels[position] not in values]:
+        del series[labels]
+    shrink(series)

@@ -305,6 +305,13 @@ class Metrics(Observer):
         """For callers that keep a series to save the look-up."""
         return self._histograms[histogram]
 
+    def keep_profiles(self, served: Collection[str]) -> None:
+        """Drops the series of profiles (scheduler names) that no policy serves any more."""
+        self._evaluations.fold()
+        for families in (self._counters, self._histograms):
+            for family in families.values():
+                family.keep_only("profile", served)
+
     # Several metrics at once
 
     def sampled(self) -> Observer | None:

@@ -23,6 +23,8 @@ _SCORED: Final = 2
 _FEASIBLE: Final = 3
 """Nodes that were scored."""
 
+_MAX_SUMS: Final = 1_000
+"""With more for one framework, they are folded: the metrics may never be scraped."""
 _COUNTED: Final = ("PreFilter", "Filter", "PreScore", "Score")
 _Key = tuple[tuple[str, ...], tuple[str, ...], str]
 """The plugins that returned Skip in PreFilter and in PreScore, and the one whose PreFilter ended the attempt. Tuples cost half of
@@ -70,6 +72,9 @@ class PluginEvaluations:
         key = (tuple(skipped[0]), tuple(skipped[1]), ended_by)
         sums = attempts.get(key)
         if sums is None:
+            if len(attempts) >= _MAX_SUMS:
+                self.fold()
+                attempts = self._frameworks[plugins] = {}
             sums = attempts[key] = _Sums()
         numbers = sums.numbers
         numbers[_ATTEMPTS] += 1

@@ -72,3 +72,22 @@ def test_a_gauge_is_computed_at_each_scrape():
 def test_a_series_needs_a_value_for_each_label(family):
     with pytest.raises(ValueError, match=r"seen has the labels \('by', 'of'\), got the values \('a',\)"):
         family.of("a")
+
+
+def test_series_of_profiles_that_are_gone_are_dropped():
+    counter = families.CounterFamily(families.Counter("attempts", "", ("result", "profile")))
+    histogram = families.HistogramFamily(families.Histogram("seconds", "", ("profile",), (1.0,)))
+    other = families.CounterFamily(families.Counter("others", "", ("plugin",)))
+    for number in range(100):
+        counter.of("scheduled", f"profile-{number}")[0] += number
+        histogram.of(f"profile-{number}").observe(1.0)
+        other.of(f"plugin-{number}")
+
+    def labels(family):
+        return {sample.labels.get("profile", "") for each in family.snapshot()() for sample in each.samples}
+
+    for family in (counter, histogram, other):
+        family.keep_only("profile", {"profile-7"})
+    assert labels(counter) == labels(histogram) == {"profile-7"}
+    assert counter.of("scheduled", "profile-7")[0] == 7
+    assert sum(len(each.samples) for each in other.snapshot()()) == 100

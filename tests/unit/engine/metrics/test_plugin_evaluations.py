@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.framework.interface import Plugin, PreFilterPlugin
+from podwright.core.framework.observer import PluginNames
 from podwright.core.framework.status import Code, Status
+from podwright.engine.metrics.families import Counter, CounterFamily
+from podwright.engine.metrics.plugin_evaluations import PluginEvaluations
 from support.engine.kit import PerNode, Rig, custom_policy, deciding, settle, values
+from support.objects.builders import make_pod
+from support.state.allocations import bytes_left_by
 
 EVALUATED = "scheduler_plugin_evaluation_total"
 
@@ -96,3 +101,36 @@ async def test_counts_of_a_policy_survive_its_removal():
         await settle()
         assert calls(rig, "PerNode") == {"Filter": 1}
         assert calls(rig, "NodeUnschedulable") == {"PreFilter": 2, "Filter": 2}
+
+
+async def test_series_of_a_policy_go_with_it():
+    rig = Rig()
+    rig.node("a")
+    spec = {"schedulerName": "team"}
+    assert rig.engine.policies.apply({"metadata": {"name": "team", "uid": "u", "generation": 1}, "spec": spec}).accepted
+    rig.pod("ours")
+    rig.engine.pending.put(make_pod("theirs", spec=spec))
+    async with deciding(rig):
+        assert len(rig.cluster.bound) == 2
+        rig.engine.compact()
+        for name in (EVALUATED, "scheduler_schedule_attempts_total"):
+            assert {labels[-1] for labels in values(rig, name)} == {"podwright", "team"}
+        rig.engine.policies.remove("team")
+        rig.engine.compact()
+        for name in (EVALUATED, "scheduler_schedule_attempts_total"):
+            assert {labels[-1] for labels in values(rig, name)} == {"podwright"}
+
+
+def test_attempts_of_many_kinds_are_folded_before_the_metrics_are_scraped():
+    family = CounterFamily(Counter("evaluations", "", ("plugin", "extension_point", "profile")))
+    evaluations = PluginEvaluations(family)
+    plugins = PluginNames("p", dict.fromkeys(("PreFilter", "Filter", "PreScore", "Score"), ("A",)))
+
+    def attempts():
+        for number in range(5_000):
+            evaluations.attempt_ended(plugins, ((f"skipped-{number}",), ()), 1, {}, 0, "")
+
+    attempts()
+    assert bytes_left_by(attempts) < 5_000 * 100
+    evaluations.fold()
+    assert family.of("A", "PreFilter", "p")[0] == 10_000

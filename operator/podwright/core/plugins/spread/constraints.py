@@ -190,8 +190,9 @@ def _requiring(selector: LabelSelector, labels: Mapping[str, str]) -> LabelSelec
     if known is None:
         wanted = [Requirement(name, "In", frozenset((value,))) for name, value in labels.items()]
         missing = tuple(requirement for requirement in wanted if requirement not in selector.requirements)
-        known = LabelSelector((*missing, *selector.requirements)) if missing else selector
-        _required.keep(key, known)
+        if not missing:
+            return selector  # not kept, because the key would keep it forever
+        known = _required.keep(key, LabelSelector((*missing, *selector.requirements)))
     return known
 
 

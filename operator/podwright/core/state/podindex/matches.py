@@ -157,6 +157,7 @@ class MatchIndex:
         self._counters_of.clear()
         for counter in self._counters.values():
             counter.used = False
+        self._columns = None
         shrink(self._namespace_labels)
         self._by_selector.compact()
         self._placed.compact()

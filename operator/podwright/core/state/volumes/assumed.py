@@ -8,16 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.state.object_store import Object, ObjectStore, key_of
 
 
 class AssumedObjects:
-    """An overlay over one kind of the store. Outdated entries are dropped when they are read."""
+    """An overlay over one kind of the store. Outdated entries are dropped when they are read, or at the next compaction."""
 
     def __init__(self, store: ObjectStore, kind: str) -> None:
         self._store = store
         self._kind = kind
         self._assumed: dict[tuple[str, str], Object] = {}
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Drops the outdated entries."""
+        for _ in self:
+            pass
+        shrink(self._assumed)
 
     def get(self, name: str, namespace: str = "") -> Object | None:
         """The assumed version, or else the stored one."""

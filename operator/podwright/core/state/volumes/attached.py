@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.csi_migration import MigrationError, inline_handle, kind_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
@@ -28,12 +29,13 @@ Bools = NDArray[np.bool_]
 
 
 class _Column:
-    """An array over slots that grows on demand."""
+    """An array over slots that grows on demand. `used`: how many values are not the default."""
 
-    __slots__ = ("_default", "values")
+    __slots__ = ("_default", "used", "values")
 
     def __init__(self, default: int | bool) -> None:
         self._default = default
+        self.used = 0
         self.values: NDArray[Any] = np.full(64, default)
 
     def view(self, size: int) -> NDArray[Any]:
@@ -44,10 +46,11 @@ class _Column:
 
     def add(self, slot: int, amount: int) -> None:
         self._grow_to(slot + 1)
-        self.values[slot] += amount
+        self.set(slot, int(self.values[slot]) + amount)
 
     def set(self, slot: int, value: int | bool) -> None:
         self._grow_to(slot + 1)
+        self.used += int(value != self._default) - int(self.values[slot] != self._default)
         self.values[slot] = value
 
     def _grow_to(self, size: int) -> None:
@@ -55,6 +58,44 @@ class _Column:
             grown = np.full(max(size, 2 * len(self.values)), self._default)
             grown[: len(self.values)] = self.values
             self.values = grown
+
+
+class _Columns:
+    """Columns by driver. A driver without values other than the default has none."""
+
+    __slots__ = ("_columns", "_default")
+
+    def __init__(self, default: int | bool) -> None:
+        self._default = default
+        self._columns: dict[str, _Column] = {}
+
+    def known(self, driver: str, size: int) -> NDArray[Any] | None:
+        """The driver's column, read-only; None if it has none."""
+        column = self._columns.get(driver)
+        return None if column is None else column.view(size)
+
+    def view(self, driver: str, size: int) -> NDArray[Any]:
+        """The driver's column, read-only; one with defaults if it has none."""
+        column = self._columns.get(driver)
+        return (_Column(self._default) if column is None else column).view(size)
+
+    def add(self, driver: str, slot: int, amount: int) -> None:
+        self._column(driver).add(slot, amount)
+        self._drop_if_unused(driver)
+
+    def set(self, driver: str, slot: int, value: int | bool) -> None:
+        self._column(driver).set(slot, value)
+        self._drop_if_unused(driver)
+
+    def _column(self, driver: str) -> _Column:
+        column = self._columns.get(driver)
+        if column is None:
+            column = self._columns[driver] = _Column(self._default)
+        return column
+
+    def _drop_if_unused(self, driver: str) -> None:
+        if not self._columns[driver].used:
+            del self._columns[driver]
 
 
 class AttachedVolumes:
@@ -66,9 +107,9 @@ class AttachedVolumes:
         self._slots: dict[str, int] = {}
         self._csi_nodes: dict[int, Mapping[str, int | None]] = {}
         self._known = _Column(default=False)
-        self._installed: dict[str, _Column] = {}
-        self._limits: dict[str, _Column] = {}
-        self._counts: dict[str, _Column] = {}
+        self._installed = _Columns(default=False)
+        self._limits = _Columns(NO_LIMIT)
+        self._counts = _Columns(0)
         self._uses: dict[CsiVolume, dict[int, list[int]]] = {}
         """By volume and slot: the number of mounts by pods, and of attachments."""
         self._users: dict[ClaimKey, dict[int, int]] = {}
@@ -90,21 +131,37 @@ class AttachedVolumes:
             ("CSINode", self._csi_node_changed),
         ):
             store.listen(kind, listener)
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionaries needed when there were more volumes."""
+        for container in (
+            self._slots,
+            self._csi_nodes,
+            self._uses,
+            self._users,
+            self._resolved,
+            self._claims_by_volume,
+            self._attachments,
+            self._on_node,
+            self._of_volume,
+            self._attached,
+        ):
+            shrink(container)
 
     # Reading
 
     def counts(self, driver: str, size: int) -> Int64s:
         """int64[size]: the number of attached volumes of the driver."""
-        return self._counts.setdefault(driver, _Column(0)).view(size)
+        return self._counts.view(driver, size)
 
     def limits(self, driver: str, size: int) -> Int64s | None:
         """int64[size]: the node's limit, NO_LIMIT if it has none; None if no node has one."""
-        column = self._limits.get(driver)
-        return None if column is None else column.view(size)
+        return self._limits.known(driver, size)
 
     def installed(self, driver: str, size: int) -> Bools:
         """bool[size]: the node's CSINode lists the driver."""
-        return self._installed.setdefault(driver, _Column(default=False)).view(size)
+        return self._installed.view(driver, size)
 
     def known(self, size: int) -> Bools:
         """bool[size]: the node has a CSINode."""
@@ -180,7 +237,7 @@ class AttachedVolumes:
         uses[which] += amount
         after = uses[0] or uses[1]
         if bool(before) != bool(after):
-            self._counts.setdefault(volume[0], _Column(0)).add(slot, 1 if after else -1)
+            self._counts.add(volume[0], slot, 1 if after else -1)
         if not after:
             del slots[slot]
             if not slots:
@@ -289,15 +346,14 @@ class AttachedVolumes:
 
     def _set_csi_node(self, slot: int, raw: Object | None) -> None:
         drivers = {} if raw is None else dict(drivers_of(raw))
-        for driver in self._csi_nodes.get(slot, {}):
-            self._installed[driver].set(slot, value=False)
-            if driver in self._limits:
-                self._limits[driver].set(slot, NO_LIMIT)
+        for driver in self._csi_nodes.pop(slot, {}):
+            self._installed.set(driver, slot, value=False)
+            self._limits.set(driver, slot, NO_LIMIT)
         for driver, limit in drivers.items():
-            self._installed.setdefault(driver, _Column(default=False)).set(slot, value=True)
-            if limit is not None:
-                self._limits.setdefault(driver, _Column(NO_LIMIT)).set(slot, limit)
-        self._csi_nodes[slot] = drivers
+            self._installed.set(driver, slot, value=True)
+            self._limits.set(driver, slot, NO_LIMIT if limit is None else limit)
+        if raw is not None:
+            self._csi_nodes[slot] = drivers
         self._known.set(slot, value=raw is not None)
 
 

@@ -2,10 +2,12 @@
 
 import pytest
 
+from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.volumes import parse_claim
 from podwright.core.state.object_store import ObjectStore
 from podwright.core.state.volumes.volume_index import VolumeIndex
 from support.plugins.volumes import make_claim, make_volume
+from support.state.allocations import bytes_left_by
 
 CLAIM = parse_claim(make_claim())
 
@@ -68,3 +70,33 @@ class TestCandidates:
         store.remove("PersistentVolume", "pv")
 
         assert names(index) == ([], [])
+
+
+def test_parsed_objects_go_with_their_sources():
+    store = ObjectStore()
+    index = VolumeIndex(store)
+
+    def come_and_go():
+        for number in range(500):
+            store.set("PersistentVolume", make_volume(f"pv-{number}"))
+            assert index.volume(f"pv-{number}") is not None
+        for number in range(500):
+            store.remove("PersistentVolume", f"pv-{number}")
+        compact_all()
+        store.compact()
+
+    come_and_go()
+    assert bytes_left_by(come_and_go) < 500 * 32
+
+
+def test_outdated_assumptions_are_dropped_at_a_compaction():
+    store = ObjectStore()
+    index = VolumeIndex(store)
+    volume = make_volume("pv")
+    store.set("PersistentVolume", volume)
+    index.assumed_volumes.assume(volume)
+    compact_all()
+    assert len(index.assumed_volumes) == 1
+    store.remove("PersistentVolume", "pv")
+    compact_all()
+    assert len(index.assumed_volumes) == 0

@@ -1,0 +1,46 @@
+"""Objects with names and values of their own come and go. What they needed is free again once they are gone."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from support.hostile.waves import AT_ONCE, WAVES, Wave, roll, tide
+
+NODES = 300
+GROWTH = 1.2
+"""Memory in use afterwards may be this many times that before, which is about 1.5 megabytes."""
+
+each_wave = pytest.mark.parametrize("wave", [pytest.param(wave, id=wave.name) for wave in WAVES])
+
+
+@pytest.fixture(autouse=True)
+def no_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The capture of log lines would keep them."""
+    caplog.set_level(logging.CRITICAL, "podwright")
+
+
+async def in_use(wave: Wave, values: int) -> tuple[int, int]:
+    """The bytes in use before and after a wave with as many names and values.
+
+    A small wave comes first: rows of the node table stay, as many as there were nodes at one time.
+    """
+    async with tide(NODES) as running:
+        await roll(running, wave, 10**7, min(AT_ONCE, 2_000 // wave.values))
+        before = await running.in_use()
+        await roll(running, wave, 0, values // wave.values)
+        return before, await running.in_use()
+
+
+@each_wave
+async def test_ten_thousand_values_that_come_and_go_leave_no_memory_behind(wave):
+    before, after = await in_use(wave, 10_000)
+    assert after <= GROWTH * before, (before, after)
+
+
+@pytest.mark.slow
+@each_wave
+async def test_a_hundred_thousand_values_that_come_and_go_leave_no_memory_behind(wave):
+    before, after = await in_use(wave, 100_000)
+    assert after <= GROWTH * before, (before, after)
