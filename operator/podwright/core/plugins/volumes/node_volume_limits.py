@@ -59,6 +59,14 @@ class _UnfitVolumeError(Exception):
         self.only_with_csi_node = only_with_csi_node
 
 
+@dataclass(slots=True)
+class _Brought:
+    """The CSI volumes of the pending pod, or why they cannot be determined; neither before they were looked up."""
+
+    volumes: Sequence[_NewVolume] | None = None
+    unfit: _UnfitVolumeError | None = None
+
+
 class NodeVolumeLimits(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     """See the module."""
 
@@ -74,13 +82,16 @@ class NodeVolumeLimits(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions)
             EventHint(ClusterEvent("VolumeAttachment", Action.DELETE), _after_attachment_deleted),
         )
 
-    def pre_filter(self, _state: CycleState, pod: PodInfo) -> Status | None:
-        return None if pod.volumes and _counts(pod) else SKIP
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        if not pod.volumes or not _counts(pod):
+            return SKIP
+        state.data[self.name] = _Brought()
+        return None
 
-    def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         csi_node = self.handle.cache.store.get("CSINode", node.name)
         try:
-            brought = self._volumes_of(pod)
+            brought = self._brought(state, pod)
             new = {v.volume: None for v in brought if csi_node is not None or not v.migrated}
         except _UnfitVolumeError as unfit:
             return None if unfit.only_with_csi_node and csi_node is None else unfit.status
@@ -97,10 +108,10 @@ class NodeVolumeLimits(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions)
                 return _EXCEEDED
         return None
 
-    def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
+    def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
         attached = self.handle.cache.volumes.attached
         try:
-            new = list(dict.fromkeys(self._volumes_of(pod)))
+            new = list(dict.fromkeys(self._brought(state, pod)))
         except _UnfitVolumeError as unfit:
             return self._all_unfit(unfit, table)
         by_driver: dict[str, list[_NewVolume]] = {}
@@ -140,6 +151,18 @@ class NodeVolumeLimits(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions)
         if unfit.status.code is Code.ERROR and (concerned & table.valid).any():
             raise PluginError(self.name, Point.FILTER.key, unfit.status.message)
         return FilterResult(~concerned, lambda: (np.zeros(table.size, np.int8), (unfit.status,)))
+
+    def _brought(self, state: CycleState, pod: PodInfo) -> Sequence[_NewVolume]:
+        """The CSI volumes of a pending pod, found once in a scheduling cycle. Raises _UnfitVolumeError."""
+        known: _Brought = state.data.get(self.name) or _Brought()
+        if known.unfit is None and known.volumes is None:
+            try:
+                known.volumes = tuple(self._volumes_of(pod))
+            except _UnfitVolumeError as unfit:
+                known.unfit = unfit
+        if known.unfit is not None:
+            raise known.unfit.with_traceback(None)
+        return known.volumes or ()
 
     def _volumes_of(self, pod: PodInfo) -> Iterator[_NewVolume]:
         """The CSI volumes of a pending pod. Raises _UnfitVolumeError."""

@@ -35,7 +35,6 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.shape import MAX_SHAPE_SCORE, UtilizationShapePoint, curve_of, shape_problems
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable
-from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import (
     WAIT_FOR_FIRST_CONSUMER,
@@ -55,6 +54,7 @@ _DEFAULT_SHAPE: Final = (UtilizationShapePoint(0, MAX_SHAPE_SCORE), UtilizationS
 _OUT_OF_REACH: Final = "node(s) didn't match PersistentVolume's node affinity"
 _GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
+_FEW_CLAIMS: Final = 8
 _BOUND_REASONS: Final = ((), (_OUT_OF_REACH,), (_GONE,))
 _PLAN_REASONS: Final = ((), (NO_MATCH,), (NO_SPACE,))
 _ORDER: Final = (_OUT_OF_REACH, NO_MATCH, NO_SPACE, _GONE)
@@ -99,6 +99,8 @@ class _Claims:
     grouping: _Grouping | None = None
     all_bound: bool = False
     assumed: AssumedPlan | None = None
+    bound_codes: np.ndarray[tuple[int], np.dtype[np.int8]] | None = None
+    """3 · the index in _BOUND_REASONS for each row, of a pod with many bound claims. Their volumes do not change in a scheduling cycle."""
     scores: dict[int, int] = field(default_factory=dict)
     """Scores by `id` of a plan. `unbound` keeps the plans alive."""
 
@@ -192,7 +194,7 @@ class VolumeBinding(
 
     def filter(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> Status | None:
         claims: _Claims = state.data[self.name]
-        code = 3 * self._bound_code(claims.bound, node.present)
+        code = self._bound_code(claims, node)
         if claims.unbound is not None:
             code += _PLAN_CODES[claims.unbound.plan(node.name, node.present.labels).reason]
         return _VERDICTS[code] if code else None
@@ -237,20 +239,25 @@ class VolumeBinding(
         index = self.handle.cache.volumes.index
         return (index.volume(claim.volume_name) for claim in claims)
 
-    def _bound_code(self, claims: Sequence[PersistentVolumeClaim], node: Node) -> int:
-        """The index in _BOUND_REASONS of the first claim that fails; 0 if none does."""
-        for volume in self._bound_volumes(claims):
+    def _bound_code(self, claims: _Claims, node: NodeInfo) -> int:
+        """3 · the index in _BOUND_REASONS of the first claim that fails; 0 if none does."""
+        if len(claims.bound) > _FEW_CLAIMS:
+            if claims.bound_codes is None:
+                claims.bound_codes = self._bound_codes(claims.bound, self.handle.cache.table)
+            return int(claims.bound_codes[node.slot])
+        there = node.present
+        for volume in self._bound_volumes(claims.bound):
             if volume is None:
-                return 2
-            affinity = affinity_on(volume, node.name, self.handle.cache.store)
-            if affinity is not None and not affinity.matches(node.labels):
-                return 1
+                return 6
+            affinity = affinity_on(volume, there.name, self.handle.cache.store)
+            if affinity is not None and not affinity.matches(there.labels):
+                return 3
         return 0
 
     def _bound_codes(
         self, claims: Sequence[PersistentVolumeClaim], table: NodeTable
     ) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-        """int8[nodes]: 3 · `_bound_code` of each node."""
+        """int8[nodes]: `_bound_code` of each node."""
         codes = np.zeros(table.size, np.int8)
         for volume in self._bound_volumes(claims):
             if volume is None:

@@ -6,7 +6,7 @@ EBS volumes, iSCSI targets and RBD images.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,13 +42,14 @@ _CLAIM: Final = "PersistentVolumeClaim"
 
 @dataclass(slots=True)
 class _Restrictions:
-    """The pod's ReadWriteOncePod claims, and how often other pods use them."""
+    """The pod's disks with whether they can be shared, its ReadWriteOncePod claims, and how often other pods use these."""
 
+    disks: Mapping[Disk, bool]
     claims: frozenset[str]
     conflicts: int
 
     def clone(self) -> _Restrictions:
-        return _Restrictions(self.claims, self.conflicts)
+        return _Restrictions(self.disks, self.claims, self.conflicts)
 
     def adjust(self, pod: PodInfo, sign: int) -> None:
         """Adds or subtracts a pod. Compares claims by name alone, as kube-scheduler does."""
@@ -75,7 +76,7 @@ class VolumeRestrictions(Plugin, DomainPlugin, PreFilterPlugin, PreFilterExtensi
         """A claim in use matters on every node, a disk in use only on the node that mounts it."""
         if share_claim(pod, other):
             return None
-        return frozenset((HOSTNAME,)) if _conflicts(pod, (other,)) else frozenset()
+        return frozenset((HOSTNAME,)) if _conflicts(_disks_of(pod), (other,)) else frozenset()
 
     def influence_key(self, pod: PodInfo) -> Hashable:
         exclusive = pod.uid if any(map(_is_exclusive, pod.volumes)) else ""
@@ -98,7 +99,7 @@ class VolumeRestrictions(Plugin, DomainPlugin, PreFilterPlugin, PreFilterExtensi
         conflicts = sum(used.claim_in_use(pod.namespace, name) for name in claims)
         if not conflicts and not any(_is_exclusive(volume) for volume in pod.volumes):
             return SKIP
-        state.data[self.name] = _Restrictions(frozenset(claims), conflicts)
+        state.data[self.name] = _Restrictions(_disks_of(pod), frozenset(claims), conflicts)
         return None
 
     def add_pod(self, state: CycleState, _pod: PodInfo, added: PodInfo, _node: NodeInfo) -> Status | None:
@@ -109,10 +110,11 @@ class VolumeRestrictions(Plugin, DomainPlugin, PreFilterPlugin, PreFilterExtensi
         state.data[self.name].adjust(removed, -1)
         return None
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        if _conflicts(pod, node.pods.values()):
+    def filter(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> Status | None:
+        restrictions: _Restrictions = state.data[self.name]
+        if _conflicts(restrictions.disks, node.pods.values()):
             return _DISK
-        return _IN_USE if state.data[self.name].conflicts > 0 else None
+        return _IN_USE if restrictions.conflicts > 0 else None
 
     def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
         used = self.handle.cache.volumes.used
@@ -130,22 +132,27 @@ def _is_exclusive(volume: Object) -> bool:
     return any(volume.get(kind) is not None for kind in EXCLUSIVE)
 
 
-def _conflicts(pod: PodInfo, others: Iterable[PodInfo]) -> bool:
-    """Whether the pod and one of the others cannot mount their disks on one node."""
-    shared_by_pod: dict[Disk, bool] = {}
+def _disks_of(pod: PodInfo) -> Mapping[Disk, bool]:
+    """The disks that the pod mounts, each with whether readers can share it."""
+    found: dict[Disk, bool] = {}
     for volume in pod.volumes:
         for disk, shared in disks_of(volume):
-            shared_by_pod[disk] = shared and shared_by_pod.get(disk, True)
-    if not shared_by_pod:
+            found[disk] = shared and found.get(disk, True)
+    return found
+
+
+def _conflicts(disks: Mapping[Disk, bool], others: Iterable[PodInfo]) -> bool:
+    """Whether these disks cannot be mounted on a node with the others."""
+    if not disks:
         return False
     mounted = (found for other in others for volume in other.volumes for found in disks_of(volume))
-    return any(disk in shared_by_pod and not (shared and shared_by_pod[disk]) for disk, shared in mounted)
+    return any(disk in disks and not (shared and disks[disk]) for disk, shared in mounted)
 
 
 def _after_pod_deleted(pod: PodInfo, before: PodInfo, _after: None) -> Hint:
     if before.namespace != pod.namespace:
         return Hint.SKIP
-    if _conflicts(pod, (before,)):
+    if _conflicts(_disks_of(pod), (before,)):
         return Hint.QUEUE
     wanted = {name for name, ephemeral in claims_of(pod) if not ephemeral}
     mounted = {name for name, ephemeral in claims_of(before) if not ephemeral}

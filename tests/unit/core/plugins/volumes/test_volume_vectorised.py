@@ -1,8 +1,10 @@
 """Vectorised and per-node results of the volume plugins agree, after any history."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podwright.core.framework.interface import CycleState
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins.volumes.node_volume_limits import NodeVolumeLimits
@@ -10,12 +12,14 @@ from podwright.core.plugins.volumes.volume_binding import VolumeBinding
 from podwright.core.plugins.volumes.volume_restrictions import VolumeRestrictions
 from podwright.core.plugins.volumes.volume_zone import VolumeZone
 from podwright.core.state.cache import Cache
+from support.costs.call_counts import calls_of
 from support.objects.builders import make_node
 from support.plugins.kit import build
 from support.plugins.volumes import (
     BETA_ZONE,
     ZONE,
     asking,
+    cluster,
     make_attachment,
     make_capacity,
     make_claim,
@@ -29,6 +33,7 @@ from support.plugins.volumes import (
 )
 
 HOST = "kubernetes.io/hostname"
+MANY = 60
 EBS = "kubernetes.io/aws-ebs"
 NODES = st.sampled_from(["n0", "n1", "n2"])
 ZONES = st.sampled_from(["z0", "z1", "z2"])
@@ -210,3 +215,53 @@ def test_vectorised_results_equal_per_node_results(first, there, changes, pod):
         answers = [outcome(plugin, pod) for plugin in plugins]
         if isinstance(answers[2], dict):
             scored(plugins[2], pod)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "volumes"),
+    [
+        pytest.param(NodeVolumeLimits, [], id="claims that are looked up"),
+        pytest.param(VolumeBinding, [], id="volumes with an affinity of their own"),
+        pytest.param(
+            VolumeRestrictions,
+            [{"name": f"d{i}", "gcePersistentDisk": {"pdName": f"disk-{i}"}} for i in range(MANY)],
+            id="disks that are compared",
+        ),
+    ],
+)
+def test_a_dry_run_on_many_nodes_does_not_read_the_pods_volumes_for_each(plugin, volumes):
+    """Preemption filters node by node, each with a clone of the state."""
+    names = [f"c{i}" for i in range(MANY)]
+
+    def calls(size):
+        found = cluster(
+            [make_node(f"n{i}", labels={HOST: f"n{i}", ZONE: "z0"}) for i in range(size)],
+            StorageClass=[make_class()],
+            PersistentVolumeClaim=[make_claim(name, volume=f"pv-{name}") for name in names],
+            PersistentVolume=[make_volume(f"pv-{name}", claim=name, zones=["z0"]) for name in names],
+        )
+        built, pod, state = build(plugin, found), asking(*names, volumes=volumes), CycleState()
+        assert built.pre_filter(state, pod) is None
+
+        def dry_run():
+            assert [built.filter(state.clone(), pod, info.clone()) for info in found.nodes.values()] == [None] * size
+
+        return calls_of(dry_run)
+
+    per_node = (calls(11) - calls(1)) / 10
+    assert per_node <= 5 * MANY
+
+
+def test_claims_are_checked_alike_for_one_node_and_for_all():
+    """Many claims are checked for all nodes at once, few of them node by node."""
+    nodes = [make_node(f"n{i}", labels={ZONE: f"z{i}"}) for i in range(3)]
+    for count in (2, MANY):
+        names = [f"c{i}" for i in range(count)]
+        found = cluster(
+            nodes,
+            StorageClass=[make_class()],
+            PersistentVolumeClaim=[make_claim(name, volume=f"pv-{name}") for name in names],
+            PersistentVolume=[make_volume(f"pv-{name}", claim=name, zones=["z0", "z1"]) for name in names],
+        )
+        answer = outcome(build(VolumeBinding, found), asking(*names))
+        assert answer == {"n0": "", "n1": "", "n2": "node(s) didn't match PersistentVolume's node affinity"}
