@@ -48,7 +48,7 @@ def pod(name, seconds=0.0, *, spec=None, labels=None, **options):
 
 
 def costly(name, seconds=0.0, *, spec=None, **options):
-    return pod(name, seconds, spec={**objects.many_tolerations(1_000), **(spec or {})}, **options)
+    return pod(name, seconds, spec={**objects.many_tolerations(3_000), **(spec or {})}, **options)
 
 
 def names():

@@ -17,6 +17,7 @@ from podwright.core.framework.interface import Bools, DomainPlugin
 from podwright.core.framework.profile import Point
 from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.budgets import KIND, BudgetRules
 from podwright.core.preemption.placed_priorities import PlacedPriorities
 from podwright.core.preemption.units import Unit, priority_of, split_by_budget, units_below
 from podwright.core.state.cache import Cache
@@ -31,7 +32,7 @@ class PotentialVictims:
     def __init__(
         self, framework: Framework, cache: Cache, members: Sequence[PodInfo], priority: int, bounds: CapacityBounds
     ) -> None:
-        self._budgets = list(cache.store.list("PodDisruptionBudget"))
+        self._budgets = BudgetRules(cache.store.list(KIND))
         self._found: list[PodInfo] = []
         """Pods of lower priority and members of groups, in the order of nodes."""
         self._only_for_budgets: set[str] = set()
@@ -101,7 +102,7 @@ class PotentialVictims:
 
         No other unit changes the result: it makes no filter fail, and what it uses of a budget does not count.
         """
-        namespaces = {str(budget["metadata"].get("namespace") or "") for budget in self._budgets}
+        namespaces = set(self._budgets.namespaces)
         if namespaces:
             namespaces &= {pod.namespace for pod in self.pods if pod.uid in affecting}
         units = []

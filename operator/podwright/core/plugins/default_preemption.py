@@ -5,7 +5,7 @@ The plugin only decides. The engine evicts the victims and nominates the pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -28,6 +28,7 @@ from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
 from podwright.core.framework.verdict_cache import NodeVerdicts, VerdictCache
 from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.budgets import BudgetRules, StoredBudgets
 from podwright.core.preemption.evaluator import Candidate, DryRun, FilterRunner, acceptable, select_victims
 from podwright.core.preemption.units import priority_of
 from podwright.core.state.nodeinfo import NodeInfo
@@ -69,6 +70,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         self._start = 0
         self._preempting = handle.cache.nominator.preempting
         self._verdicts: VerdictCache[Candidate | Status] = VerdictCache()
+        self._budgets = StoredBudgets(handle.cache.store)
         self._holds = handle.features.enabled("SchedulerAsyncPreemption")
 
     def attach(self, framework: Any) -> None:
@@ -141,7 +143,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
     def _dry_run(self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis) -> DryRun:
         assert self._runner is not None, "the framework attaches itself after building its plugins"
         cache = self.handle.cache
-        budgets = list(cache.store.list("PodDisruptionBudget"))
+        budgets = self._budgets.rules()
         # Budgets change without the node.
         cached = None if budgets else self._verdicts.of(self._runner.verdict_key(state, pod))
         slots = diagnosis.resolvable()
@@ -176,7 +178,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         state: CycleState,
         pod: PodInfo,
         node: NodeInfo,
-        budgets: Sequence[Mapping[str, Any]],
+        budgets: BudgetRules,
     ) -> Candidate | Status:
         assert self._runner is not None
         nominated = self._runner.nominated_before(pod, node.name)

@@ -1,13 +1,142 @@
-"""PodDisruptionBudgets: which evictions violate one."""
+"""PodDisruptionBudgets: which evictions violate one.
+
+    StoredBudgets ─► BudgetRules: the budgets of all namespaces, compiled ─► Budgets: what they still allow on one candidate node
+
+A user may create thousands of budgets, and a dry run asks about the pods of hundreds of nodes. So selectors are parsed once, those of a
+namespace are evaluated together, and the answer for a set of labels is kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import is_
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
 
 from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import LabelSet, PodInfo
+from podwright.core.objects.selectors import NOTHING, LabelSelector
+from podwright.core.state.object_store import ObjectStore
+from podwright.core.state.podindex.selector_rows import SelectorRows
+
+KIND: Final = "PodDisruptionBudget"
+_MOST: Final = 1 << 31
+"""More disruptions than this are as good as this many."""
+MOST_KEPT: Final = 200_000
+"""The most positions of selectors that are kept for the labels of the pods of one namespace."""
+_NO_ROWS: Final = np.empty(0, np.intp)
+Rows = NDArray[np.intp]
+
+
+class _Selected:
+    """Which of these selectors match the labels of the pods that were asked about."""
+
+    __slots__ = ("_kept", "_matching", "_rows", "selectors")
+
+    def __init__(self, selectors: Sequence[LabelSelector]) -> None:
+        self.selectors: Final = selectors
+        self._rows = SelectorRows()
+        for selector in selectors:
+            self._rows.append(selector)
+        self._matching: WeakKeyDictionary[LabelSet, Rows] = WeakKeyDictionary()
+        self._kept = 0
+
+    def by(self, labels: LabelSet) -> Rows:
+        """The positions of the selectors that match, in ascending order."""
+        rows = self._matching.get(labels)
+        if rows is None:
+            rows = self._rows.matching(labels)
+            self._kept += 1 + len(rows)
+            if self._kept > MOST_KEPT:
+                self._matching.clear()
+                self._kept = 1 + len(rows)
+            self._matching[labels] = rows
+        return rows
+
+
+class _Namespace:
+    """The budgets of one namespace, one in each row. `before`: the namespace as it was compiled earlier."""
+
+    __slots__ = ("_disrupted", "allowed", "objects", "selected")
+
+    def __init__(self, objects: Sequence[Mapping[str, Any]], before: _Namespace | None) -> None:
+        self.objects = objects
+        selectors = [_selector(budget) for budget in objects]
+        selected = None if before is None else before.selected
+        self.selected: Final[_Selected] = (
+            selected if selected is not None and selected.selectors == selectors else _Selected(selectors)
+        )
+        self.allowed = np.array([_allowed(budget) for budget in objects], np.int64)
+        """How many disruptions each allows."""
+        disrupted = ((row, (budget.get("status") or {}).get("disruptedPods")) for row, budget in enumerate(objects))
+        self._disrupted = {row: frozenset(names) for row, names in disrupted if names}
+
+    def applying(self, pod: PodInfo) -> Rows:
+        """The rows of the budgets that apply to the pod, in ascending order."""
+        rows = self.selected.by(pod.labels)
+        if self._disrupted and len(rows):
+            rows = rows[[pod.name not in self._disrupted.get(row, ()) for row in rows.tolist()]]
+        return rows
+
+
+_NOTHING_KNOWN: Final[Mapping[str, _Namespace]] = {}
+
+
+class BudgetRules:
+    """The budgets of all namespaces. A namespace is compiled when the first of its pods is asked about.
+
+    `known`: namespaces that were compiled earlier, whose budgets may have changed.
+    """
+
+    def __init__(self, budgets: Iterable[Mapping[str, Any]], known: Mapping[str, _Namespace] = _NOTHING_KNOWN) -> None:
+        self._objects: dict[str, list[Mapping[str, Any]]] = {}
+        for budget in budgets:
+            self._objects.setdefault(str(budget["metadata"].get("namespace") or ""), []).append(budget)
+        self._known = {name: known[name] for name in self._objects if name in known}
+        self._compiled: dict[str, _Namespace] = {}
+
+    @property
+    def known(self) -> Mapping[str, _Namespace]:
+        """The namespaces that these or earlier rules compiled."""
+        return {**self._known, **self._compiled}
+
+    @property
+    def namespaces(self) -> Collection[str]:
+        """The namespaces with budgets."""
+        return self._objects.keys()
+
+    def __bool__(self) -> bool:
+        """Whether there are any budgets."""
+        return bool(self._objects)
+
+    def of(self, namespace: str) -> _Namespace | None:
+        """The budgets of a namespace; None if it has none."""
+        found = self._compiled.get(namespace)
+        if found is None and namespace in self._objects:
+            objects, before = self._objects[namespace], self._known.pop(namespace, None)
+            same = before is not None and len(before.objects) == len(objects) and all(map(is_, before.objects, objects))
+            found = self._compiled[namespace] = before if before is not None and same else _Namespace(objects, before)
+        return found
+
+
+class StoredBudgets:
+    """The rules of the budgets in a store, compiled again only where they have changed."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._version = -1
+        self._rules = BudgetRules(())
+
+    def rules(self) -> BudgetRules:
+        version = self._store.version(KIND)
+        if version != self._version:
+            self._version = version
+            self._rules = BudgetRules(self._store.list(KIND), self._rules.known)
+        return self._rules
 
 
 class Budgets:
@@ -17,42 +146,39 @@ class Budgets:
     lists the pod in `disruptedPods`.
     """
 
-    def __init__(self, budgets: Iterable[Mapping[str, Any]]) -> None:
-        self._rules: dict[str, list[tuple[Mapping[str, Any], list[int]]]] = {}
-        for budget in budgets:
-            namespace = str(budget["metadata"].get("namespace") or "")
-            self._rules.setdefault(namespace, []).append((budget, [_allowed(budget)]))
-
-    def __bool__(self) -> bool:
-        """Whether there are any budgets."""
-        return bool(self._rules)
+    def __init__(self, rules: BudgetRules) -> None:
+        self._rules = rules
+        self._left: dict[str, NDArray[np.int64]] = {}
 
     def violations(self, pods: Iterable[PodInfo]) -> int:
         """How many of these pods violate a budget. Pods of earlier calls count as evicted."""
         return sum(map(self._violates, pods))
 
     def _violates(self, pod: PodInfo) -> bool:
-        if not pod.labels:
+        budgets = self._rules.of(pod.namespace) if pod.labels else None
+        rows = _NO_ROWS if budgets is None else budgets.applying(pod)
+        if budgets is None or not len(rows):
             return False
-        for budget, left in self._rules.get(pod.namespace, ()):
-            if not _applies(budget, pod):
-                continue
-            left[0] -= 1
-            if left[0] < 0:
-                return True
+        left = self._left.get(pod.namespace)
+        if left is None:
+            left = self._left[pod.namespace] = budgets.allowed.copy()
+        used_up = np.flatnonzero(left[rows] <= 0)
+        if len(used_up):  # as in kube-scheduler, the budgets after the first violated one do not count the pod
+            left[rows[: used_up[0] + 1]] -= 1
+            return True
+        left[rows] -= 1
         return False
 
 
 def _allowed(budget: Mapping[str, Any]) -> int:
     allowed = (budget.get("status") or {}).get("disruptionsAllowed") or 0
-    return allowed if isinstance(allowed, int) else 0
+    return max(-_MOST, min(_MOST, allowed)) if isinstance(allowed, int) else 0
 
 
-def _applies(budget: Mapping[str, Any], pod: PodInfo) -> bool:
+def _selector(budget: Mapping[str, Any]) -> LabelSelector:
+    """The budget's selector; NOTHING if it is empty or invalid."""
     try:
         selector = interned_selector((budget.get("spec") or {}).get("selector"), "spec.selector")
     except InvalidObjectError:
-        return False
-    if selector.empty or not selector.matches(pod.labels):
-        return False
-    return pod.name not in ((budget.get("status") or {}).get("disruptedPods") or {})
+        return NOTHING
+    return NOTHING if selector.empty else selector

@@ -5,13 +5,14 @@ Source of the rules: the Kubernetes documentation, "Pod Priority and Preemption"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from podwright.core.framework.interface import CycleState
 from podwright.core.framework.status import Status, unresolvable
 from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.budgets import BudgetRules
 from podwright.core.preemption.units import Unit, importance, split_by_budget, units_below
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
@@ -57,7 +58,7 @@ def select_victims(
     pod: PodInfo,
     node: NodeInfo,
     cache: Cache,
-    budgets: Iterable[Mapping[str, Any]],
+    budgets: BudgetRules,
     now: float,
 ) -> Candidate | Status:
     """The victims to evict for `pod` to fit on `node`, or why no eviction helps. Changes none of its arguments.

@@ -7,13 +7,12 @@ Source of the rules: kube-scheduler 1.37's behaviour with pod groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import WORKLOAD_API, PodGroup
-from podwright.core.preemption.budgets import Budgets
+from podwright.core.preemption.budgets import BudgetRules, Budgets
 from podwright.core.state.cache import Cache
 from podwright.core.state.pod_groups import PodGroups
 
@@ -87,16 +86,14 @@ def importance(now: float) -> Callable[[Unit], tuple[int, bool, int, float]]:
     return key
 
 
-def split_by_budget(
-    units: Sequence[Unit], budgets: Iterable[Mapping[str, Any]]
-) -> tuple[list[tuple[Unit, int]], list[Unit]]:
+def split_by_budget(units: Sequence[Unit], budgets: BudgetRules) -> tuple[list[tuple[Unit, int]], list[Unit]]:
     """(violating, others): whether evicting the units in this order violates a budget. Both lists keep the order.
 
     A unit violates a budget if any of its pods does. With each violating unit comes the number of such pods.
     """
-    remaining = Budgets(budgets)
-    if not remaining:
+    if not budgets:
         return [], list(units)
+    remaining = Budgets(budgets)
     violating: list[tuple[Unit, int]] = []
     others: list[Unit] = []
     for unit in units:

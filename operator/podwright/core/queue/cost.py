@@ -53,19 +53,19 @@ class _Kind:
 
 
 _KINDS: Final = (
-    _Kind("InterPodAffinity", "pod affinity and anti-affinity terms", 300e-6, 10.0),
-    _Kind("InterPodAffinity", "label requirements of pod affinity terms", 30e-6, 10.0),
-    _Kind("PodTopologySpread", "topology spread constraints", 300e-6, 10.0),
-    _Kind("PodTopologySpread", "label requirements of topology spread constraints", 30e-6, 10.0),
-    _Kind("NodeAffinity", "node selector keys and node affinity requirements", 30e-6),
-    _Kind("TaintToleration", "tolerations", 30e-6),
-    _Kind("NodeResourcesFit", "requested resources", 30e-6),
-    _Kind("NodePorts", "host ports", 30e-6),
-    _Kind("ImageLocality", "images", 30e-6),
+    _Kind("InterPodAffinity", "pod affinity and anti-affinity terms", 100e-6, 3.0),
+    _Kind("InterPodAffinity", "label requirements of pod affinity terms", 5e-6, 3.0),
+    _Kind("PodTopologySpread", "topology spread constraints", 100e-6, 3.0),
+    _Kind("PodTopologySpread", "label requirements of topology spread constraints", 5e-6, 3.0),
+    _Kind("NodeAffinity", "node selector keys and node affinity requirements", 10e-6),
+    _Kind("TaintToleration", "tolerations", 5e-6),
+    _Kind("NodeResourcesFit", "requested resources", 5e-6),
+    _Kind("NodePorts", "host ports", 5e-6),
+    _Kind("ImageLocality", "images", 5e-6),
     _Kind("VolumeBinding", "volumes", 200e-6),
-    _Kind("DynamicResources", "resource claims", 200e-6),
+    _Kind("DynamicResources", "resource claims", 20e-6),
 )
-"""In the order of `_counts`. Times as `make hostile` measures them on NODES nodes with twice as many placed pods."""
+"""In the order of `_counts`. Times as `make hostile` measures them on NODES nodes with twice as many placed pods, rounded up."""
 
 
 def estimate(pod: PodInfo) -> AttemptCost | None:

@@ -7,6 +7,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.core.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
+from podwright.core.preemption.budgets import BudgetRules
 from podwright.core.preemption.evaluator import Candidate, acceptable
 from podwright.core.preemption.units import Unit, split_by_budget
 from podwright.simulator.world import World
@@ -144,7 +145,7 @@ def test_affinity_is_counted_again_without_the_victims():
 def test_budget_violations(budgets, violating):
     pods = [parse_pod(placed(name, "a", labels={"app": "x"})) for name in ("one", "two")]
     bare = parse_pod(placed("bare", "a"))
-    found, others = split_by_budget([Unit((pod,), 0) for pod in (*pods, bare)], budgets)
+    found, others = split_by_budget([Unit((pod,), 0) for pod in (*pods, bare)], BudgetRules(budgets))
     assert [(unit.pods[0].name, count) for unit, count in found] == [(name, 1) for name in violating]
     assert len(found) + len(others) == 3
 
