@@ -21,8 +21,9 @@ import orjson
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import shrink
 from podwright.core.objects.pod import PodInfo
+from podwright.engine.binding.concurrency import FEW, ConcurrencyLimit
 from podwright.engine.ports import Regarding
-from podwright.kube.client.errors import ApiError, is_not_found, is_retryable
+from podwright.kube.client.errors import ApiError, is_not_found, is_retryable, is_throttled
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import STRATEGIC_PATCH
 from podwright.kube.client.retry import RetryPolicy
@@ -33,6 +34,10 @@ from podwright.kube.write.work_queue import until_idle
 log = logging.getLogger(__name__)
 
 WORKERS: Final = 8
+"""Events that are posted at once where the network takes no time."""
+MOST_WORKERS: Final = 128
+LIMITED_SECONDS: Final = 0.01
+"""How long a worker waits while fewer may post at once: the API server answers 429, or a latency is measured."""
 QUEUE_LIMIT: Final = 20_000
 EVENTS_PER_SECOND: Final = 2_000.0
 RETRY: Final = RetryPolicy(shortest=0.25, longest=1.0, attempts=4)
@@ -106,6 +111,8 @@ class EventRecorder:
         """By the uid of the object that they regard, or by its name if it has no uid."""
         self._queue_filled = asyncio.Event()
         self._posting = 0
+        self._workers = 0
+        self._concurrency = ConcurrencyLimit(WORKERS, MOST_WORKERS, now=self._steady())
         self._next_at = 0.0
         self._serial = 0
         self._refusals: set[str] = set()
@@ -156,10 +163,11 @@ class EventRecorder:
 
     async def run(self) -> None:
         """Posts what was recorded, until it is cancelled."""
+        self._workers = 0
         async with asyncio.TaskGroup() as workers:
             workers.create_task(self._sweep_regularly(), name="podwright event series")
             for _ in range(WORKERS):
-                workers.create_task(self._run_worker(), name="podwright event poster")
+                self._start_worker(workers)
 
     async def flush(self, grace: float) -> None:
         """Returns when all events are posted, after at most `grace` seconds."""
@@ -215,14 +223,29 @@ class EventRecorder:
         if not series.queued:
             series.queued = self._enqueue(_Post(None, series))
 
-    async def _run_worker(self) -> None:
-        while True:
+    def _start_worker(self, workers: asyncio.TaskGroup) -> None:
+        self._workers += 1
+        workers.create_task(self._run_worker(workers), name="podwright event poster")
+
+    async def _run_worker(self, workers: asyncio.TaskGroup) -> None:
+        """Posts events until there are more workers than are needed."""
+        while self._workers <= max(WORKERS, self._concurrency.limit):
             await self._queue_filled.wait()
             if not self._queue:
                 self._queue_filled.clear()
+                if self._workers > WORKERS:
+                    break
+                continue
+            if self._posting >= self._concurrency.limit:
+                await asyncio.sleep(LIMITED_SECONDS)
                 continue
             post = self._queue.popleft()
             self._posting += 1
+            if self._queue and self._posting == self._workers:
+                if self._workers < self._concurrency.limit:
+                    self._start_worker(workers)
+                else:
+                    self._concurrency.reached()
             try:
                 await self._wait_for_rate()
                 await self._post(post)
@@ -232,6 +255,7 @@ class EventRecorder:
             finally:
                 self._posting -= 1
                 del post  # frees it while the worker waits for the next one
+        self._workers -= 1
 
     async def _wait_for_rate(self) -> None:
         loop = asyncio.get_running_loop()
@@ -242,12 +266,16 @@ class EventRecorder:
             await asyncio.sleep(self._next_at - now)
 
     async def _post(self, post: _Post) -> None:
+        began, alone = self._steady(), self._posting <= FEW
         try:
             await self._request(post)
         except ClusterError as error:
             failure = error
         else:
+            self._concurrency.completed(began, self._steady(), alone=alone)
             return
+        if is_throttled(failure):
+            self._concurrency.throttled(self._steady())
         try:
             await RETRY.resume(lambda: self._request(post), failure)
         except ClusterError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ import pytest
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.ports import Regarding
 from podwright.kube.write import events
-from podwright.kube.write.events import EventRecorder
+from podwright.kube.write.events import WORKERS, EventRecorder
 from support.http.kit import api, says
 from support.objects.builders import make_pod
 
@@ -286,6 +287,35 @@ async def test_posting_stays_below_its_rate():
         await recorder.flush(5)
         assert len(script.requests) == 15
         assert asyncio.get_running_loop().time() - started >= 14 / 50 - 0.05
+
+
+@pytest.mark.parametrize(
+    ("network_seconds", "more"), [pytest.param(0.0, False, id="quick"), pytest.param(0.05, True, id="slow")]
+)
+async def test_more_events_are_posted_at_once_where_the_network_takes_long(network_seconds, more):
+    in_progress, most = 0, 0
+
+    async def answer(request):
+        nonlocal in_progress, most
+        in_progress += 1
+        most = max(most, in_progress)
+        await asyncio.sleep(network_seconds)
+        in_progress -= 1
+        return await says(201, {})(request)
+
+    async with api(default=answer) as (http, script):
+        recorder = EventRecorder(http, clock=time.time, steady=time.monotonic, dropped=lambda: None)
+        task = asyncio.create_task(recorder.run())
+        for _ in range(500):
+            recorder.record(POD, "Normal", "Scheduled", "Binding", "there")
+        await recorder.flush(60)
+        assert len(script.requests) == 500
+        for _ in range(20):
+            recorder.record(POD, "Normal", "Scheduled", "Binding", "there")
+        await recorder.flush(60)
+        assert len(script.requests) == 520, "the additional workers have ended, the others go on"
+        task.cancel()
+    assert (most > 2 * WORKERS) is more
 
 
 async def test_each_reason_of_a_refusal_is_logged_once_and_a_terminating_namespace_is_not(caplog):
