@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from podwright.core.cycle import Placement
 from podwright.core.framework.status import Code, Status, unschedulable
+from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.queue import QueuedPod
 from podwright.engine.active_policies import ActivePolicy
 from podwright.engine.binding import debug
@@ -133,6 +134,11 @@ class BindingCycles:
 
     def __init__(self) -> None:
         self._cycles: dict[str, BindingCycle] = {}
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionary needed when there were more cycles."""
+        shrink(self._cycles)
 
     def add(self, cycle: BindingCycle) -> None:
         self._cycles[cycle.uid] = cycle

@@ -19,6 +19,7 @@ import aiohttp
 import orjson
 
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.kube.client.errors import ApiError, is_expired, status_of
 from podwright.kube.client.http import Http
 from podwright.kube.client.json_text import loads
@@ -96,6 +97,7 @@ class Reflector:
         """The keys of deleted objects, while an audit collects them."""
         self._logged_problems: set[str] = set()
         self._resource_version = ""
+        compact_regularly(self)
         self._partial_line = bytearray()
         """The beginning of an event whose end has not arrived."""
         self._failures = 0
@@ -104,6 +106,10 @@ class Reflector:
             for name, value in (("fieldSelector", field_selector), ("labelSelector", label_selector))
             if value
         }
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionary needed when there were more objects."""
+        shrink(self.known)
 
     async def run(self) -> None:
         """Lists, watches and audits until it is cancelled."""
@@ -221,6 +227,7 @@ class Reflector:
             "resourceVersion": self._resource_version,
             "timeoutSeconds": str(random.randrange(*WATCH_SECONDS)),
         }
+        compact_regularly(self)
         self._partial_line = bytearray()
         async with self._http.stream(self.resource.collection, params) as response:
             opened, blind_since = clock(), self.blind_since

@@ -41,6 +41,8 @@ LIMITED_SECONDS: Final = 0.01
 QUEUE_LIMIT: Final = 20_000
 EVENTS_PER_SECOND: Final = 2_000.0
 RETRY: Final = RetryPolicy(shortest=0.25, longest=1.0, attempts=4)
+SERIES_LIMIT: Final = 20_000
+"""Of how many objects warnings are remembered. With more, the series that began first end."""
 FINISH_SECONDS: Final = 360.0
 """A series without a repetition for this long has ended."""
 REFRESH_SECONDS: Final = 1_800.0
@@ -49,6 +51,8 @@ SWEEP_SECONDS: Final = 60.0
 """How often series are checked for both."""
 POLICY_ANNOTATION: Final = "podwright.dev/policy"
 """The annotation of an event with name and generation of the policy that decided, as name@generation."""
+_MAX_REFUSALS: Final = 100
+"""How many different reasons of refusals are logged. The API server has a few dozen."""
 NOTE_BYTES: Final = 1024
 """The longest note of an event that the API server accepts."""
 
@@ -132,7 +136,7 @@ class EventRecorder:
             self._enqueue(_Post(self._body(regarding, kind, reason, action, note, related, policy)))
             return
         now, steady = self._clock(), self._steady()
-        all_series = self._series.setdefault(regarding.uid or regarding.name, [])
+        all_series = self._series_of(regarding.uid or regarding.name)
         related_uid = related.uid if related is not None else ""
         for series in all_series:
             if not series.matches(reason, action, related_uid):
@@ -151,6 +155,14 @@ class EventRecorder:
         body = self._body(regarding, kind, reason, action, note, related, policy)
         all_series.append(_Series(body=body, last=now, last_steady=steady, written_at=steady))
         self._enqueue(_Post(body))
+
+    def _series_of(self, key: str) -> list[_Series]:
+        found = self._series.get(key)
+        if found is None:
+            if len(self._series) >= SERIES_LIMIT:
+                self.forget(next(iter(self._series)))
+            found = self._series[key] = []
+        return found
 
     def forget(self, uid: str) -> None:
         for series in self._series.pop(uid, ()):
@@ -291,7 +303,7 @@ class EventRecorder:
         """Warns once for each reason: missing rights refuse every event alike. A namespace that is being deleted is normal."""
         reason = error.reason or f"HTTP {error.status}"
         expected = is_not_found(error) or "being terminated" in str(error)
-        if expected or reason in self._refusals:
+        if expected or reason in self._refusals or len(self._refusals) >= _MAX_REFUSALS:
             log.debug("an event was refused: %s", error)
             return
         self._refusals.add(reason)

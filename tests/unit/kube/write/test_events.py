@@ -331,3 +331,27 @@ async def test_each_reason_of_a_refusal_is_logged_once_and_a_terminating_namespa
         assert len(script.requests) == len(answers)
     logged = [record.getMessage().rpartition("reason): ")[2] for record in caplog.records]
     assert logged == [forbidden["message"], invalid["message"]]
+
+
+async def test_the_oldest_series_ends_where_too_many_objects_have_one(monkeypatch):
+    monkeypatch.setattr(events, "SERIES_LIMIT", 2)
+    pods = [replace(POD, name=f"p{number}", uid=f"u{number}") for number in range(3)]
+    async with recording() as (recorder, script, _):
+        for pod in (pods[0], pods[1], pods[0], pods[2]):
+            recorder.record(pod, "Warning", "FailedScheduling", "Scheduling", "no")
+        await recorder.flush(5)
+        recorder.record(pods[1], "Warning", "FailedScheduling", "Scheduling", "no")
+        recorder.record(pods[0], "Warning", "FailedScheduling", "Scheduling", "no")
+        await recorder.flush(5)
+        sent = [(request.method, request.path.rpartition("/")[2].partition(".")[0]) for request in script.requests]
+        assert sent.count(("POST", "events")) == 4
+        assert sorted(sent)[:2] == [("PATCH", "p0"), ("PATCH", "p1")]
+
+
+async def test_refusals_with_reasons_of_their_own_are_logged_only_so_many_times(caplog):
+    answers = [says(403, {"reason": f"Reason{number}", "message": "no"}) for number in range(300)]
+    async with recording(*answers) as (recorder, _, _):
+        for _ in range(300):
+            recorder.record(POD, "Normal", "Scheduled", "Binding", "note")
+        await recorder.flush(5)
+    assert sum("an event was refused" in record.message for record in caplog.records) == 100

@@ -145,7 +145,7 @@ class MatchIndex:
 
     def tally(self, selectors: Mapping[PodSelector, int]) -> Tally:
         """The sum of the weights of the selectors that match, over all pods. Valid until the next pod is added or removed."""
-        return Tally(self._placed, self._pod_columns(), selectors, self._namespaces)
+        return Tally(self._placed, self._pod_columns(), selectors=selectors, namespaces=self._namespaces)
 
     def __len__(self) -> int:
         return len(self._counters)

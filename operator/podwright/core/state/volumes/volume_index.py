@@ -70,9 +70,9 @@ class VolumeIndex:
         self.assumed_claims = AssumedObjects(store, "PersistentVolumeClaim")
         self._free: dict[str, dict[str, None]] = {}
         self._reserved: dict[tuple[str, str], dict[str, None]] = {}
-        self._volumes = _Parsed(store, "PersistentVolume", parse_volume)
-        self._claims = _Parsed(store, "PersistentVolumeClaim", parse_claim)
-        self._classes = _Parsed(store, "StorageClass", parse_storage_class)
+        self._volumes = _Parsed(store, "PersistentVolume", parse=parse_volume)
+        self._claims = _Parsed(store, "PersistentVolumeClaim", parse=parse_claim)
+        self._classes = _Parsed(store, "StorageClass", parse=parse_storage_class)
         self._capacities: list[StorageCapacity] = []
         self._capacities_version = -1
         store.listen("PersistentVolume", self._volume_changed)
