@@ -110,10 +110,11 @@ class InterPodAffinity(
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         existing = self._index.matching_terms(pod).anti_required
         own = pod.pod_affinity
-        if own is NO_POD_AFFINITY and not existing:
+        alone = not own.required and not own.anti_required
+        if alone and not existing:
             return SKIP
         counted = ClusterCounts(self._index, pod, existing)
-        if not own.required and not own.anti_required and not counted.existing:
+        if alone and not counted.existing:
             return SKIP
         state.data[_FILTER] = PreFilterState(counted)
         return None

@@ -11,6 +11,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from podwright.core.objects.affinity import PodAffinity, PodAffinityTerm
+from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import Labels
 from podwright.core.state.podindex import PodIndex, SelectorList
@@ -62,12 +63,23 @@ class OwnTerms:
         self.preferred = Terms((*affinity.preferred, *affinity.anti_preferred))
 
 
-_known: Final[WeakKeyDictionary[PodAffinity, OwnTerms]] = WeakKeyDictionary()
+class _KnownTerms:
+    """The terms of each PodAffinity that is in use."""
+
+    def __init__(self) -> None:
+        self._terms: WeakKeyDictionary[PodAffinity, OwnTerms] = WeakKeyDictionary()
+        compact_regularly(self)
+
+    def of(self, affinity: PodAffinity) -> OwnTerms:
+        terms = self._terms.get(affinity)
+        if terms is None:
+            terms = self._terms[affinity] = OwnTerms(affinity)
+        return terms
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionary needed when there were more affinities."""
+        shrink(self._terms.data)  # type: ignore[attr-defined]  # the dict of weak references, which has no other way to it
 
 
-def own_terms(affinity: PodAffinity) -> OwnTerms:
-    """The terms of a pod. The same object as long as the PodAffinity is in use."""
-    terms = _known.get(affinity)
-    if terms is None:
-        terms = _known[affinity] = OwnTerms(affinity)
-    return terms
+own_terms: Final = _KnownTerms().of
+"""The terms of a PodAffinity. The same object as long as the PodAffinity is in use."""
