@@ -14,7 +14,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def spread_constraints(count: int) -> Spec:
+def spread_constraints(count: int, action: str = "ScheduleAnyway") -> Spec:
     """Each has a topology key of its own, which no node has."""
     selector = {"matchLabels": {"app": "hostile"}}
     return {
@@ -22,7 +22,7 @@ def spread_constraints(count: int) -> Spec:
             {
                 "maxSkew": 1,
                 "topologyKey": f"example.com/key-{i}",
-                "whenUnsatisfiable": "ScheduleAnyway",
+                "whenUnsatisfiable": action,
                 "labelSelector": selector,
             }
             for i in range(count)
@@ -49,6 +49,24 @@ def preferred_affinity(count: int) -> Spec:
     """Preferred NotIn terms in all namespaces."""
     terms = [{"weight": 1 + i % 100, "podAffinityTerm": _term(i)} for i in range(count)]
     return {"affinity": {"podAffinity": {_PREFERRED: terms}}}
+
+
+def preferred_in_selected_namespaces(count: int) -> Spec:
+    """Each preferred term selects namespaces by labels of its own. All namespaces match."""
+    terms = []
+    for i in range(count):
+        expression = {"key": "team", "operator": "NotIn", "values": [f"v-{i}"]}
+        terms.append(
+            {"weight": 1, "podAffinityTerm": {**_term(0), "namespaceSelector": {"matchExpressions": [expression]}}}
+        )
+    return {"affinity": {"podAffinity": {_PREFERRED: terms}}}
+
+
+def many_requirements(count: int) -> Spec:
+    """One required anti-affinity term with so many requirements."""
+    expressions = [{"key": "app", "operator": "NotIn", "values": [f"v-{i}"]} for i in range(count)]
+    term = {**_term(0), "labelSelector": {"matchExpressions": expressions}}
+    return {"affinity": {"podAntiAffinity": {_REQUIRED: [term]}}}
 
 
 def _node_affinity(terms: Sequence[Mapping[str, Any]]) -> Spec:

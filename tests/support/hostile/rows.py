@@ -146,6 +146,7 @@ def node(index: int, nodes: int | None = None, **options: Any) -> Raw:
 
 
 _NO_NODE = "0/"
+_hard_constraints = partial(objects.spread_constraints, action="DoNotSchedule")
 _NAMES = tuple(node_name(index) for index in range(5_000))
 
 ROWS: Final = (
@@ -155,6 +156,9 @@ ROWS: Final = (
     Row("1,000 required anti-affinity terms, NotIn, all namespaces", 1_000, _pod(objects.required_anti_affinity), "7.4 s", "0.38 s"),
     Row("4,000 required anti-affinity terms, NotIn, all namespaces", 4_000, _pod(objects.required_anti_affinity), "19.3 s", "2.0 s"),
     Row("1,000 preferred affinity terms, NotIn, all namespaces", 1_000, _pod(objects.preferred_affinity), "8.5 s / 8.7 s"),
+    Row("600 hard spread constraints with keys of their own", 600, _pod(_hard_constraints, _NO_NODE), "36 s"),
+    Row("700 preferred terms with namespace selectors of their own", 700, _pod(objects.preferred_in_selected_namespaces), "29 s / 29 s"),
+    Row("an anti-affinity term with 2,400 requirements", 2_400, _pod(objects.many_requirements), "2.7 s / 17 ms"),
     Row("matchFields In with 5,000 names", 5_000, _pod(partial(objects.match_fields_in, nodes=_NAMES)), "4.5 s / 4.6 s"),
     Row("matchFields NotIn with 10,000 names", 10_000, _pod(objects.match_fields_not_in), "4.1 s / 0 s"),
     Row("2,000 node affinity terms that exclude a name each", 2_000, _pod(objects.match_fields_not_in_terms), "0.91 s / 0 s"),

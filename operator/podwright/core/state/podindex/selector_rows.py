@@ -21,7 +21,7 @@ Int32s = NDArray[np.int32]
 
 _NEVER: Final = 1 << 30
 MANY_SELECTORS: Final = 16
-MANY_REQUIREMENTS: Final = 128
+MANY_REQUIREMENTS: Final = 48
 
 
 class _Changes:
