@@ -27,7 +27,7 @@ from podwright.kube.client.errors import ConfigError, UnreachableError, is_initi
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.metrics import NO_ANSWER, HostMetrics
 from podwright.kube.client.retry import RetryPolicy
-from podwright.kube.client.wire import CONNECT_SECONDS, ConnectionPool
+from podwright.kube.client.wire import CONNECT_SECONDS, ConnectionPool, host_and_port
 
 USER_AGENT: Final = f"podwright/{__version__}"
 REQUEST_SECONDS: Final = 30.0
@@ -165,7 +165,7 @@ class Http:
         current = self._current
         if current is not None and current.adopt(credentials):
             return current
-        new = self._current = _Connections(credentials, HostMetrics(self._metrics, URL(credentials.server).authority))
+        new = self._current = _Connections(credentials, HostMetrics(self._metrics, host_and_port(credentials.server)))
         if current is not None:
             await self._retire(current)
         return new

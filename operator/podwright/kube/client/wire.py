@@ -38,6 +38,11 @@ MAX_IDLE: Final = 512
 """As many as Bindings at a time: making a connection costs more CPU than all else that is done for a pod."""
 
 
+def host_and_port(server: str) -> str:
+    """Host and port as in the server's URL, without a user."""
+    return URL(server).authority.rpartition("@")[2]
+
+
 class ConnectionPool:
     """Connections to one server. `headers` are sent with every request; `proxy`: the URL of an HTTP proxy on the way."""
 
@@ -52,7 +57,7 @@ class ConnectionPool:
         url = URL(server)
         self._host = url.host or ""
         self._port = url.port or (80 if context is None else 443)
-        self._authority = url.host_port_subcomponent or ""
+        self._authority = host_and_port(server)
         self._prefix = url.raw_path.rstrip("/")
         self._context = context
         self._proxy = None if proxy is None else Proxy(proxy)

@@ -8,9 +8,11 @@ import pytest
 from prometheus_client import generate_latest
 
 from podwright.engine.metrics.metrics import Metrics
+from podwright.kube.client.credentials import Credentials, Loaded, Source
 from podwright.kube.client.errors import ApiError, UnreachableError
+from podwright.kube.client.http import Http
 from podwright.kube.client.metrics import HostMetrics
-from support.http.kit import api, forever, hangs_up, says, streams
+from support.http.kit import api, forever, hangs_up, says, served, streams
 
 
 @pytest.fixture
@@ -63,6 +65,16 @@ async def test_a_request_that_is_retried_is_counted_twice(metrics):
     async with api(says(401), says(200, {}), metrics=metrics) as (http, _):
         await http.call("GET", "/one")
     assert samples(metrics, "rest_client_requests_total") == {("401", "GET"): 1, ("200", "GET"): 1}
+
+
+async def test_a_user_in_the_servers_url_is_neither_in_metrics_nor_in_the_host(metrics):
+    async with served(default=says(200, {})) as (url, script):
+        server = url.replace("//", "//jane:secret@")
+        http = Http(Source(lambda _now: Loaded(Credentials(server, None, ())), lambda: 0.0), metrics)
+        await http.call("GET", "/one")
+        await http.close()
+    assert script.requests[0].headers["Host"] == url.removeprefix("http://")
+    assert "secret" not in generate_latest(metrics.registry).decode()
 
 
 async def test_streams_are_counted_but_not_timed(metrics):
