@@ -68,6 +68,7 @@ async def supervise(stop: asyncio.Event, runtime: Runtime) -> None:
             continue
         pause = RESTART_SECONDS[0] if clock() > started + STABLE_SECONDS else min(longest, 2 * pause)
         log.warning("restarting Kopf in %g s; scheduling goes on", pause)
+        runtime.task_restarted("Kopf")
         try:
             await asyncio.wait_for(stop.wait(), pause)
         except TimeoutError:

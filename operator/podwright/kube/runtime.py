@@ -66,7 +66,7 @@ class Runtime:
         self.source = credentials.load(options.kubeconfig_file, options.context, time.time, time.monotonic)
         metrics = Metrics(time.monotonic)
         self._http = Http(self.source, metrics)
-        self._tasks = BackgroundTasks(restarted=lambda name: metrics.count(TASK_RESTARTS, name))
+        self._tasks = BackgroundTasks(restarted=self.task_restarted)
         self.watches = Watches(self._http, self._tasks.start)
         plugin_dirs = tuple(map(Path, options.plugin_dirs))
         self._plugin_files = PluginFiles(plugin_dirs)
@@ -143,6 +143,10 @@ class Runtime:
         spec = pod.get("spec")
         name = spec.get("schedulerName") if isinstance(spec, Mapping) else None
         return isinstance(name, str) and self.engine.policies.serves(name)
+
+    def task_restarted(self, name: str) -> None:
+        """Counts the restart of a background task."""
+        self._base.metrics.count(TASK_RESTARTS, name)
 
     # For the server of health and metrics
 

@@ -44,6 +44,9 @@ class FakeRuntime:
     def serves(self, _body: Any) -> bool:
         return self._serves
 
+    def task_restarted(self, name: str) -> None:
+        self.calls.append(f"restarted {name}")
+
     async def start(self) -> None:
         self.calls.append("start")
 

@@ -109,9 +109,11 @@ async def until(condition):
 
 async def test_kopf_is_restarted_whenever_it_fails(install, caplog):
     kopf = install(FakeKopf(RuntimeError("watching failed"), ValueError("and again")))
-    async with supervised(FakeRuntime()):
+    runtime = FakeRuntime()
+    async with supervised(runtime):
         await until(lambda: kopf.started == 3)
     assert "Kopf failed: RuntimeError" in caplog.text
+    assert runtime.calls == ["restarted Kopf"] * 2
 
 
 async def test_each_run_has_its_own_registry(install):

@@ -19,14 +19,15 @@ from podwright.kube.serve.connection import Connection, Limits
 
 log = logging.getLogger(__name__)
 
-ACCEPTS: Final = 32
-"""How many connections are accepted in a row, followed by a pause."""
-PAUSE_SECONDS: Final = 0.05
+ACCEPTS: Final = 16
+"""How many connections are accepted in each period."""
+PERIOD_SECONDS: Final = 0.05
 FAILED_PAUSE_SECONDS: Final = 0.5
 """The pause after a failure to accept, such as too many open files."""
 LOG_SECONDS: Final = 60.0
 """The shortest time between two log lines about failures to accept."""
-BACKLOG: Final = 128
+BACKLOG: Final = 256
+"""How many connections the kernel keeps until they are accepted."""
 _GONE: Final = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM)
 """The client gave up, or a firewall refuses it: the next one may be accepted."""
 
@@ -82,6 +83,9 @@ class Listener:
         self._open = Connections()
         self._resume: asyncio.TimerHandle | None = None
         self._by_http: dict[asyncio.BaseProtocol, Connection] = {}
+        self._period_ends = float("-inf")
+        self._room = 0
+        """How many more connections may be accepted in this period."""
         self._failures = 0
         self._logged = float("-inf")
 
@@ -129,7 +133,10 @@ class Listener:
 
     def _accept_some(self) -> None:
         assert self._socket is not None
-        for _ in range(ACCEPTS):
+        now = asyncio.get_running_loop().time()
+        if now >= self._period_ends:
+            self._period_ends, self._room = now + PERIOD_SECONDS, ACCEPTS
+        while self._room:
             try:
                 client, address = accept(self._socket)
             except BlockingIOError:
@@ -139,8 +146,9 @@ class Listener:
                     continue
                 self._failed(error)
                 return
+            self._room -= 1
             self._start(client, str(address[0]))
-        self._pause(PAUSE_SECONDS)
+        self._pause(self._period_ends - now)
 
     def _failed(self, error: OSError) -> None:
         """Makes room, because descriptors are most likely what lacks, and waits."""
