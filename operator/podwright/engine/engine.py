@@ -388,7 +388,7 @@ class Engine:
         compute(PENDING_PODS, lambda: {(place,): count for place, count in queue.counts().items()})
         compute(COSTLY_PODS, lambda: {(): queue.costly})
         compute(INFLIGHT_EVENTS, lambda: {(event,): count for event, count in queue.in_flight_events().items()})
-        compute(UNSCHEDULABLE_PODS, queue.rejected_by)
+        self._metrics.compute_in_parts(UNSCHEDULABLE_PODS, queue.rejected_by)
         compute(GOROUTINES, lambda: {("binding",): len(self.binding_cycles)})
         compute(
             CACHE_SIZE,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import unresolvable
@@ -11,6 +13,11 @@ from support.objects.builders import make_pod
 
 NODE_ADDED = ClusterEvent(NODE, Action.ADD)
 POD_GONE = ClusterEvent(ASSIGNED_POD, Action.DELETE)
+
+
+def rejected_by(queue):
+    """The sum of the parts that the queue counts."""
+    return sum(queue.rejected_by(), Counter())
 
 
 class Clock:

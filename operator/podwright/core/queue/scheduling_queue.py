@@ -30,6 +30,8 @@ from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Wai
 from podwright.core.queue.room import RoomCheck, lacks_room, unchecked
 from podwright.core.queue.updates import pod_update
 
+PODS_PER_PART: Final = 1000
+"""How many pods are counted at once. That takes about a millisecond."""
 FLUSH_INTERVAL: Final = 30.0
 
 _POD_ADD: Final = "UnscheduledPodAdd"
@@ -352,14 +354,20 @@ class SchedulingQueue:
             Place.GATED.value: len(self._gated),
         }
 
-    def rejected_by(self) -> Mapping[tuple[str, str], int]:
-        """The number of waiting pods that each plugin rejected in their last attempt or gates, by (plugin, scheduler name)."""
-        counted: Counter[tuple[str, str]] = Counter()
-        for queued in self._pods.values():
-            if queued.place is not Place.IN_FLIGHT:
-                for plugin in queued.rejectors | ({queued.gated_by} if queued.gated_by else set()):
-                    counted[plugin, queued.pod.scheduler_name] += 1
-        return counted
+    def rejected_by(self) -> Iterator[Counter[tuple[str, str]]]:
+        """The number of waiting pods that each plugin rejected in their last attempt or gates, by (plugin, scheduler name).
+
+        In parts of at most `PODS_PER_PART` pods, which the caller adds up. The queue may change between two of them.
+        """
+        uids = [*self._pods]
+        for start in range(0, len(uids), PODS_PER_PART):
+            counted: Counter[tuple[str, str]] = Counter()
+            for uid in uids[start : start + PODS_PER_PART]:
+                queued = self._pods.get(uid)
+                if queued is not None and queued.place is not Place.IN_FLIGHT:
+                    for plugin in queued.rejectors | ({queued.gated_by} if queued.gated_by else set()):
+                        counted[plugin, queued.pod.scheduler_name] += 1
+            yield counted
 
     def in_flight_events(self) -> Mapping[str, int]:
         """The events recorded for pods in flight, by label; the label `PodPopped` counts the pods themselves."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -22,6 +22,8 @@ from podwright.core.objects.compaction import shrink
 
 Read = Callable[[], Mapping[Any, float]]
 """Computes a gauge: its numbers by tuples of label values."""
+ReadParts = Callable[[], Iterator[Mapping[Any, float]]]
+"""Computes a gauge in parts, whose numbers are added up. Other work may be done between two parts."""
 Snapshot = Callable[[], Iterable[Metric]]
 """Makes the samples from a copy of the numbers. That takes longer than the copy, and may run in another thread."""
 
@@ -149,17 +151,30 @@ class HistogramFamily:
 
 
 class GaugeFamily:
-    """The series of one gauge, empty until `computed_by` says how to compute them."""
+    """The series of one gauge, empty until `computed_by` or `computed_in_parts` says how to compute them."""
 
     def __init__(self, declaration: Gauge) -> None:
         self._declaration = declaration
-        self._read: Read = dict
+        self._read: ReadParts = lambda: iter(())
+        self.in_parts = False
 
     def computed_by(self, read: Read) -> None:
-        self._read = read
+        self._read, self.in_parts = lambda: iter((read(),)), False
+
+    def computed_in_parts(self, read: ReadParts) -> None:
+        self._read, self.in_parts = read, True
 
     def snapshot(self) -> Snapshot:
-        numbers = dict(self._read())
+        *_, (snapshot,) = self.snapshot_in_parts()
+        return snapshot
+
+    def snapshot_in_parts(self) -> Iterator[Sequence[Snapshot]]:
+        """The snapshot in the last step, and nothing in those before."""
+        numbers: dict[tuple[str, ...], float] = {}
+        for part in self._read():
+            for labels, number in part.items():
+                numbers[labels] = numbers.get(labels, 0) + number
+            yield ()
 
         def collect() -> Iterable[Metric]:
             declared = self._declaration
@@ -169,7 +184,7 @@ class GaugeFamily:
                 family.add_metric(labels, number)
             return (family,)
 
-        return collect
+        yield (collect,)
 
 
 def _check(declaration: Counter | Histogram | Gauge, labels: Sequence[str]) -> None:

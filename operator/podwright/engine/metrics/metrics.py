@@ -9,7 +9,7 @@ documentation, "Kubernetes Metrics Reference"; k8s.io/component-base, metrics/pr
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -26,6 +26,7 @@ from podwright.engine.metrics.families import (
     Histogram,
     HistogramFamily,
     Read,
+    ReadParts,
     Snapshot,
     exponential,
 )
@@ -273,17 +274,24 @@ class Metrics(Observer):
 
     def collect(self) -> Iterable[Metric]:
         """All families, for the registry."""
-        for snapshot in self._families():
-            yield from snapshot()
-
-    def snapshots(self) -> list[Snapshot]:
-        """All that `registry` has. Only the numbers are copied: another thread may make the metrics of them."""
-        return [*self._families(), *(collector.collect for collector in self._process)]
-
-    def _families(self) -> list[Snapshot]:
         self._evaluations.fold()
-        families = (self._counters, self._histograms, self._gauges)
-        return [family.snapshot() for kind in families for family in kind.values()]
+        for families in (self._counters, self._histograms, self._gauges):
+            for family in families.values():
+                yield from family.snapshot()()
+
+    def snapshots(self) -> Iterator[Sequence[Snapshot]]:
+        """All that `registry` has, in short steps, between which other work may be done.
+
+        Only the numbers are copied: another thread may make the metrics of them.
+        """
+        self._evaluations.fold()
+        counted = (family.snapshot() for families in (self._counters, self._histograms) for family in families.values())
+        gauges = self._gauges.values()
+        computed = (gauge.snapshot() for gauge in gauges if not gauge.in_parts)
+        yield [*counted, *computed, *(collector.collect for collector in self._process)]
+        for gauge in gauges:
+            if gauge.in_parts:
+                yield from gauge.snapshot_in_parts()
 
     # For every metric
 
@@ -296,6 +304,10 @@ class Metrics(Observer):
     def compute(self, gauge: Gauge, read: Read) -> None:
         """`read` computes the gauge whenever the metrics are scraped."""
         self._gauges[gauge].computed_by(read)
+
+    def compute_in_parts(self, gauge: Gauge, read: ReadParts) -> None:
+        """Like `compute`, for a gauge that takes long."""
+        self._gauges[gauge].computed_in_parts(read)
 
     def counter(self, counter: Counter) -> CounterFamily:
         """For callers that keep a series to save the look-up."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -49,8 +49,8 @@ class Content:
 
     checks: Callable[[], Problems]
     """The named checks of /readyz."""
-    metrics: Callable[[], Sequence[Snapshot]]
-    """Snapshots of all metrics. They are called in the server's thread."""
+    metrics: Callable[[], Iterator[Sequence[Snapshot]]]
+    """Snapshots of all metrics, in short steps. Each step runs in the scheduler's thread; the snapshots are called in the server's."""
     pods: pod_resources.Pods
     """The pods for /metrics/resources."""
     configuration: Callable[[], Callable[[], Mapping[str, Any]]]
@@ -111,9 +111,11 @@ class Endpoints:
             self._long_answers -= 1
 
     async def _render_metrics(self) -> AsyncIterator[bytes]:
-        for snapshot in await self._loop.call(self._content.metrics, CONTENT_SECONDS):
-            yield generate_latest(_Registry(snapshot))
-            await asyncio.sleep(0)  # probes are answered in between
+        steps = await self._loop.call(self._content.metrics, CONTENT_SECONDS)
+        while (snapshots := await self._loop.call(lambda: next(steps, None), CONTENT_SECONDS)) is not None:
+            for snapshot in snapshots:
+                yield generate_latest(_Registry(snapshot))
+                await asyncio.sleep(0)  # probes are answered in between
 
     async def _render_resources(self) -> AsyncIterator[bytes]:
         pages = pod_resources.pages(self._content.pods)

@@ -3,7 +3,7 @@
 import pytest
 
 from podwright.core.framework.status import unresolvable
-from support.queue.kit import NODE_ADDED, Harness
+from support.queue.kit import NODE_ADDED, Harness, rejected_by
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_taking_a_pod_calls_pre_enqueue_again(h, place):
     h.pre_enqueue = lambda _pod: unresolvable("shut").by("Gate")
     assert h.queue.take(queued.uid) is None
     assert h.counts() == {"gated": 1}
-    assert h.queue.rejected_by()["Gate", "default-scheduler"] == 1
+    assert rejected_by(h.queue)["Gate", "default-scheduler"] == 1
 
 
 def test_only_pods_to_which_other_hints_apply_are_reconsidered(h):

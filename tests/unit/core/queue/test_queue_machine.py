@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from podwright.core.framework.status import unresolvable
-from support.queue.kit import NODE_ADDED, POD_GONE, Harness
+from support.queue.kit import NODE_ADDED, POD_GONE, Harness, rejected_by
 from support.queue.model import (
     ACTIVE,
     ANYTHING,
@@ -370,7 +370,7 @@ class QueueMachine(RuleBasedStateMachine):
         counted = Counter()
         for pod in self.model.at(ACTIVE, BACKOFF, UNSCHEDULABLE, GATED):
             counted.update(pod.rejected_by | ({pod.gated_by} if pod.gated_by else set()))
-        assert self.queue.rejected_by() == {(plugin, "default-scheduler"): n for plugin, n in counted.items()}
+        assert rejected_by(self.queue) == {(plugin, "default-scheduler"): n for plugin, n in counted.items()}
 
     @invariant()
     def only_events_for_pods_in_flight_are_recorded(self):

@@ -8,7 +8,7 @@ from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEv
 from podwright.core.objects.pod import parse_pod
 from podwright.core.queue import Waits, hinting, in_flight
 from support.objects.builders import make_pod
-from support.queue.kit import NODE_ADDED, POD_GONE, Harness
+from support.queue.kit import NODE_ADDED, POD_GONE, Harness, rejected_by
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_the_plugins_that_rejected_waiting_pods_are_counted(h):
     h.rejected("one", "Fit", "Spread")
     h.rejected("two", "Fit", pending=["Wait"])
     h.add("gated", gates=["g"])
-    assert h.queue.rejected_by() == {
+    assert rejected_by(h.queue) == {
         ("Fit", "default-scheduler"): 2,
         ("Spread", "default-scheduler"): 1,
         ("Wait", "default-scheduler"): 1,
@@ -173,7 +173,7 @@ def test_the_plugins_that_rejected_waiting_pods_are_counted(h):
     }
     h.queue.activate("default/one")
     h.queue.pop()
-    assert h.queue.rejected_by()["Fit", "default-scheduler"] == 1
+    assert rejected_by(h.queue)["Fit", "default-scheduler"] == 1
 
 
 def test_events_recorded_for_pods_in_flight_are_counted(h):
@@ -385,3 +385,17 @@ def test_hints_of_a_deleted_policy_are_released(h):
     h.pop()
     gc.collect()
     assert reference() is None
+
+
+def test_rejections_are_counted_in_parts_while_pods_come_and_go(monkeypatch):
+    monkeypatch.setattr("podwright.core.queue.scheduling_queue.PODS_PER_PART", 2)
+    h = Harness()
+    for number in range(5):
+        h.rejected(f"p{number}", "Fit")
+    parts = h.queue.rejected_by()
+    assert next(parts) == {("Fit", "default-scheduler"): 2}
+    for name in ("p2", "p4"):
+        h.queue.delete(next(uid for uid in h.queue.uids() if h.queue.get(uid).pod.name == name))
+    h.rejected("p5", "Fit")
+    assert list(parts) == [{("Fit", "default-scheduler"): 1}, {}]
+    assert rejected_by(h.queue) == {("Fit", "default-scheduler"): 4}

@@ -91,3 +91,13 @@ def test_series_of_profiles_that_are_gone_are_dropped():
     assert labels(counter) == labels(histogram) == {"profile-7"}
     assert counter.of("scheduled", "profile-7")[0] == 7
     assert sum(len(each.samples) for each in other.snapshot()()) == 100
+
+
+def test_a_gauge_that_is_computed_in_parts_is_their_sum():
+    gauge = families.GaugeFamily(families.Gauge("waiting", "What waits.", ("by",)))
+    gauge.computed_in_parts(lambda: iter([{("a",): 1, ("zero",): 0}, {}, {("a",): 2, ("b",): 5}]))
+    steps = list(gauge.snapshot_in_parts())
+    assert [len(step) for step in steps] == [0, 0, 0, 1]
+    for snapshot in (steps[-1][0], gauge.snapshot()):
+        (family,) = snapshot()
+        assert {sample.labels["by"]: sample.value for sample in family.samples} == {"a": 3, "zero": 0, "b": 5}
