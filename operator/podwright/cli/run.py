@@ -76,5 +76,5 @@ def run(**values: Any) -> None:
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(scheduler.run(options))
-    except (AccessError, ConfigError, RegistryError, OSError) as error:
+    except (AccessError, ConfigError, RegistryError, OSError, scheduler.LeadershipLostError) as error:
         raise click.ClickException(str(error)) from error

@@ -28,27 +28,47 @@ KOPF_STOP_SECONDS: Final = 2.0
 """How long Kopf may take to stop after everything else. It only watches, and can wait 5 s or more for a broken watch."""
 
 
+class LeadershipLostError(Exception):
+    """The Lease was lost. The process ends and is started again, as a standby."""
+
+
 async def run(options: Options) -> None:
-    """Runs until SIGTERM or SIGINT. Raises ConfigError, AccessError, RegistryError and OSError if it cannot start."""
+    """Runs until SIGTERM or SIGINT.
+
+    Raises ConfigError, AccessError, RegistryError and OSError if it cannot start, and LeadershipLostError when another instance may lead.
+    """
     stop = asyncio.Event()
     catch_signals(stop)
     runtime = Runtime(options)
     starting = asyncio.create_task(runtime.start(), name="podwright start")
-    stopping = asyncio.create_task(stop.wait(), name="podwright stop")
+    stopping = asyncio.create_task(_first_of(stop, runtime.leadership.lost), name="podwright stop")
     try:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             await starting
             kopf = asyncio.create_task(_run_kopf(stop, runtime), name="podwright Kopf")
             await stopping
-            log.info("stopping; bindings under way finish first")
+            if not runtime.leadership.lost.is_set():
+                log.info("stopping; bindings under way finish first")
+            stop.set()
             await runtime.stop()
             await _wait_for_kopf(kopf)
         else:
             starting.cancel()
+        if runtime.leadership.lost.is_set():
+            raise LeadershipLostError("leader election lost")
     finally:
         stopping.cancel()
         await runtime.stop()
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait(), name="podwright wait") for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
 
 
 async def _wait_for_kopf(kopf: asyncio.Task[None]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from typing import Any, Final
 
 import kopf
@@ -28,6 +29,7 @@ class PlainKopf:
 
     def __init__(self) -> None:
         self._runtime: Runtime | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     async def start(self, settings: kopf.OperatorSettings, registry: kopf.OperatorRegistry) -> None:
         """Starts the runtime, then configures Kopf for it. Raises SystemExit, which ends the process with one line."""
@@ -40,12 +42,20 @@ class PlainKopf:
             await asyncio.sleep(0)  # Kopf's tasks begin, or Python warns that they never did
             # Kopf would retry the start after an ordinary error, and end with its own traceback after a permanent one.
             raise SystemExit(f"Error: {error}") from error
+        self._watching = asyncio.create_task(self._end_when_lost(runtime), name="podwright end of leadership")
         configure(settings, runtime)
         handlers.register_login(registry, KopfLogin(runtime.source))
         handlers.register_watches(registry, runtime)
 
+    @staticmethod
+    async def _end_when_lost(runtime: Runtime) -> None:
+        await runtime.leadership.lost.wait()
+        signal.raise_signal(signal.SIGTERM)
+
     async def stop(self) -> None:
         """Stops the runtime, if there is one."""
+        if self._watching is not None:
+            self._watching.cancel()
         if self._runtime is not None:
             await self._runtime.stop()
 

@@ -49,7 +49,7 @@ class ApiCluster:
     ) -> None:
         """`reason_not_to_bind` and `throttled`: see Binder."""
         self._http = http
-        self._binder = Binder(http, reason_not_to_bind, throttled)
+        self._binder = Binder(http, reason_not_to_bind, throttled=throttled)
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
         await self._binder.bind(pod, node_name, annotations)

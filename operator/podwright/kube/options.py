@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from podwright.api.configuration.load import Configuration
+from podwright.api.configuration.schema import LeaderElection
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
+from podwright.core.framework.durations import format_duration
 from podwright.core.queue import Waits
 from podwright.kube.option_values import (
     ADDRESS,
@@ -140,6 +142,27 @@ class Options:
         "the end the built-in default.",
         default=WAIT,
     )
+    leader_elect: bool | None = _option(
+        SWITCH,
+        "Take a Lease before deciding, so that several instances can run, of which one decides. Default: what --config says, otherwise false.",
+    )
+    leader_elect_lease_duration: float | None = _option(
+        DURATION,
+        "After this time without a renewal, another instance takes the Lease. Default: what --config says, otherwise 15s.",
+    )
+    leader_elect_renew_deadline: float | None = _option(
+        DURATION, "A leader that cannot renew the Lease for this long ends. Default: what --config says, otherwise 10s."
+    )
+    leader_elect_retry_period: float | None = _option(
+        DURATION, "The pause between two renewals, and between two tries. Default: what --config says, otherwise 2s."
+    )
+    leader_elect_resource_name: str | None = _option(
+        NAME, "The name of the Lease. Default: what --config says, otherwise podwright."
+    )
+    leader_elect_resource_namespace: str | None = _option(
+        NAME,
+        "The namespace of the Lease. Default: what --config says, otherwise that of the operator's pod, or kube-system.",
+    )
     pod_intake: str = _option(
         choice("kopf", "watch"),
         "Where pending pods come from: Kopf's handlers, or Podwright's own watch.",
@@ -244,6 +267,8 @@ class Options:
             raise OptionsError("tls-cert-file and tls-private-key-file must be given together")
         if self.config is not None:
             self._check_configuration(self.config)
+        for where, problem in self.leader_election.validate("leader-elect"):
+            raise OptionsError(f"{where}: {problem}")
 
     def _check_configuration(self, config: Configuration) -> None:
         for name, key in IN_CONFIGURATION.items():
@@ -264,6 +289,18 @@ class Options:
             waits_for_bad_policies=self.when_policy_is_bad == WAIT,
             configuration=self.config,
         )
+
+    @property
+    def leader_election(self) -> LeaderElection:
+        """The file's settings, with the flags that were given instead."""
+        configured = LeaderElection(leader_elect=False) if self.config is None else self.config.settings.leader_election
+        given: dict[str, Any] = {"leader_elect": self.leader_elect}
+        for name in ("lease_duration", "renew_deadline", "retry_period"):
+            seconds = getattr(self, f"leader_elect_{name}")
+            given[name] = None if seconds is None else format_duration(seconds)
+        for name in ("resource_name", "resource_namespace"):
+            given[name] = getattr(self, f"leader_elect_{name}")
+        return replace(configured, **{name: value for name, value in given.items() if value is not None})
 
     @property
     def kubeconfig_file(self) -> str | None:

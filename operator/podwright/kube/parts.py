@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import random
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine, EngineOptions
-from podwright.engine.instance import new_instance
+from podwright.engine.instance import Instance
 from podwright.engine.metrics.metrics import EVENTS_DROPPED, Metrics
 from podwright.engine.ports import Ports
 from podwright.engine.state import Sources
@@ -56,6 +55,8 @@ class Base:
     metrics: Metrics
     tasks: BackgroundTasks
     watches: Watches
+    instance: Instance
+    """What this process is called, also in the Lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     def throttled() -> None:
         engine.bindings_throttled()
 
-    cluster = ApiCluster(http, reason_not_to_bind, throttled)
+    cluster = ApiCluster(http, reason_not_to_bind, throttled=throttled)
     ports = Ports(
         cluster=cluster,
         pods=RetryingPodReader(cluster),
@@ -105,8 +106,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         groups=group_status,
         metrics=metrics,
     )
-    instance = new_instance(socket.gethostname(), base.options.pod_uid)
-    options = EngineOptions(policies=base.options.policies, waits=base.options.waits, instance=instance)
+    options = EngineOptions(policies=base.options.policies, waits=base.options.waits, instance=base.instance)
     try:
         engine = Engine(base.classes, features, ports=ports, sources=sources, options=options)
     except (PluginError, ProfileError) as error:

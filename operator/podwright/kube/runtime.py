@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -20,6 +21,7 @@ from typing import Any, Final
 
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine
+from podwright.engine.instance import new_instance
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.memory import configure_memory, freeze_objects
 from podwright.engine.metrics.metrics import TASK_RESTARTS, Metrics
@@ -30,6 +32,7 @@ from podwright.kube.client import access, credentials
 from podwright.kube.client.http import Http
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.descriptors import raise_descriptor_limit
+from podwright.kube.election.leadership import Leadership
 from podwright.kube.kinds import CRD, NODE, POD, REQUIRED, STORED, Resource
 from podwright.kube.options import Options
 from podwright.kube.parts import Base, Parts, build_parts
@@ -65,7 +68,10 @@ class Runtime:
         self.options = options
         self.source = credentials.load(options.kubeconfig_file, options.context, time.time, time.monotonic)
         metrics = Metrics(time.monotonic)
-        self._http = Http(self.source, metrics)
+        instance = new_instance(socket.gethostname(), options.pod_uid)
+        self.leadership = Leadership(options.leader_election, self.source, identity=instance.id)
+        self._http = Http(self.source, metrics, before_write=self.leadership.before_write)
+        self.leadership.protect(self._http)
         self._tasks = BackgroundTasks(restarted=self.task_restarted)
         self.watches = Watches(self._http, self._tasks.start)
         plugin_dirs = tuple(map(Path, options.plugin_dirs))
@@ -73,7 +79,13 @@ class Runtime:
         classes = load_plugins(plugin_dirs)
         self._plugin_files.add(classes.values())
         self._base = Base(
-            options=options, classes=classes, http=self._http, metrics=metrics, tasks=self._tasks, watches=self.watches
+            options=options,
+            classes=classes,
+            http=self._http,
+            metrics=metrics,
+            tasks=self._tasks,
+            watches=self.watches,
+            instance=instance,
         )
         self._contact = ApiServerContact(self._http, time.monotonic)
         self._readiness = Readiness(
@@ -94,10 +106,13 @@ class Runtime:
         self.server = Server(content, metrics, options=options, delegation=Delegation(*self._clients))
         self._parts: Parts | None = None
         self._crds_watchable = False
+        self._writing = False
+        """Whether the background tasks that write run."""
         self._started = False
         self._pending_complete = asyncio.Event()
         """Set when all pods that were pending at the start are known."""
         self._deciding: asyncio.Task[None] | None = None
+        self._electing: asyncio.Task[None] | None = None
         self._stopped = False
 
     # For Kopf's handlers and `cli/scheduler.py`
@@ -165,6 +180,7 @@ class Runtime:
             **problems,
             "other-instances": Note(self.engine.other_instances.problem()),
             "scheduler-names": Note(self._unseen_names()),
+            "leader-election": Note(self.leadership.state()),
         }
 
     def _unseen_names(self) -> str:
@@ -191,6 +207,7 @@ class Runtime:
         raise_descriptor_limit()
         await self.server.start()
         self._tasks.start("API server contact", self._contact.run)
+        self._electing = self._tasks.start("leader election", self.leadership.run)
         await retry_until_answered("the API server", lambda: access.require(self._http, REQUIRED))
         await self.server.require_authentication()
         readable = await retry_until_answered("the API server", lambda: access.readable(self._http, STORED))
@@ -200,7 +217,9 @@ class Runtime:
         parts = self._parts = build_parts(self._base, minor)
         await retry_until_answered("policies", parts.policies.start)
         await self._start_watches(parts, readable)
-        self._start_background_tasks(parts)
+        self._start_readers(parts)
+        if not self.leadership.elected:
+            self._start_writers(parts)
         self._started = True
         self._deciding = self._tasks.start("decisions", lambda: self._decide(parts))
 
@@ -217,14 +236,10 @@ class Runtime:
         # The first list of pending pods has the pods of all names that are served by now.
         parts.newly_served.clear()
 
-    def _start_background_tasks(self, parts: Parts) -> None:
+    def _start_readers(self, parts: Parts) -> None:
+        """The background tasks that only read. Standbys run them too."""
         for name, work in (
-            ("events", parts.events.run),
-            ("pod statuses", parts.pod_status.run),
-            ("pod group statuses", parts.group_status.run),
-            ("pod group phases", lambda: parts.group_phases.run(self._pending_complete)),
             ("pod groups", lambda: parts.pod_groups.run(crds_watchable=self._crds_watchable)),
-            ("policy statuses", parts.policies.run_status_writes),
             ("policies", parts.policies.run_relists),
             ("policy changes", parts.policies.run_changes),
             ("housekeeping", parts.engine.run_housekeeping),
@@ -236,6 +251,18 @@ class Runtime:
         if not self._plugin_files.empty:
             self._tasks.start("plugin files", self._plugin_files.run)
 
+    def _start_writers(self, parts: Parts) -> None:
+        """The background tasks that write."""
+        self._writing = True
+        for name, work in (
+            ("events", parts.events.run),
+            ("pod statuses", parts.pod_status.run),
+            ("pod group statuses", parts.group_status.run),
+            ("pod group phases", lambda: parts.group_phases.run(self._pending_complete)),
+            ("policy statuses", parts.policies.run_status_writes),
+        ):
+            self._tasks.start(name, work)
+
     async def _decide(self, parts: Parts) -> None:
         await self.watches.wait_until_synced()
         freeze_objects()
@@ -243,16 +270,27 @@ class Runtime:
             # Kopf does not tell when it has shown all pending pods, and may show the most important one last.
             await parts.pending_audit.audit_at_start()
         self._pending_complete.set()
+        if self.leadership.elected:
+            await self._take_over(parts)
         cache = parts.engine.cache
         log.info("caches are complete: %d nodes, %d placed pods", cache.table.count, cache.pod_count)
         await parts.engine.run()
+
+    async def _take_over(self, parts: Parts) -> None:
+        """Returns when this instance leads and its caches are current."""
+        await self.leadership.wait_until_leading()
+        if not self._writing:
+            self._start_writers(parts)
+        await self.leadership.wait_until_current(self._http, self.watches)
+        if self.kopf_watches_pods:
+            await retry_until_answered("pending pods", parts.pending_audit.audit)
 
     # Stop
 
     async def stop(self) -> None:
         """Ends decisions, lets bindings and evictions finish, writes the last events and statuses, and closes all connections.
 
-        It takes at most the grace period. A second call does nothing.
+        It takes at most the grace period. A second call does nothing. After the Lease is lost, nothing is written.
         """
         if self._stopped:
             return
@@ -261,8 +299,11 @@ class Runtime:
         ends = loop.time() + self.options.grace
         if self._deciding is not None:
             await cancel([self._deciding])
-        if self._parts is not None:
+        if self._parts is not None and not self.leadership.lost.is_set():
             await self._finish(self._parts, ends)
+        if self._electing is not None:
+            await cancel([self._electing])
+        await self.leadership.stop()
         await self._tasks.stop()
         await self.server.stop()
         for http in {self._http, *self._clients}:

@@ -77,12 +77,16 @@ def hangs_up() -> Answer:
     return answer
 
 
-def streams(*lines: Any, then: Callable[[], Awaitable[None]] | None = None) -> Answer:
-    """A watch that sends lines, each an object or raw bytes, awaits `then`, and ends."""
+def streams(
+    *lines: Any, first: Callable[[], Awaitable[Any]] | None = None, then: Callable[[], Awaitable[Any]] | None = None
+) -> Answer:
+    """A watch that awaits `first`, sends lines, each an object or raw bytes, awaits `then`, and ends."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
+        if first is not None:
+            await first()
         for line in lines:
             await response.write(line if isinstance(line, bytes) else orjson.dumps(line) + b"\n")
         if then is not None:
@@ -101,14 +105,18 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
+def source_of(url: str) -> Source:
+    """Credentials for a server."""
+    return Source(lambda _now: Loaded(Credentials(url, None, (("Authorization", "Bearer t"),))), lambda: 0.0)
+
+
 @asynccontextmanager
 async def api(
     *answers: Answer, default: Answer | None = None, metrics: Metrics | None = None
 ) -> AsyncIterator[tuple[Http, Script]]:
     """An `Http`, and the script of its server."""
     async with served(*answers, default=default) as (url, script):
-        source = Source(lambda _now: Loaded(Credentials(url, None, (("Authorization", "Bearer t"),))), lambda: 0.0)
-        http = Http(source, metrics)
+        http = Http(source_of(url), metrics)
         try:
             yield http, script
         finally:

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from podwright import __version__
+from podwright.api.configuration.schema import LeaderElection
 from podwright.cli import options_page
 from podwright.cli.main import main
 from podwright.cli.run import run
@@ -52,6 +53,12 @@ WRITTEN = {
     "pod_max_backoff_seconds": "30",
     "pod_max_in_unschedulable_pods_duration": "1m30s",
     "log_level": "Debug",
+    "leader_elect": "true",
+    "leader_elect_lease_duration": "30s",
+    "leader_elect_renew_deadline": "20s",
+    "leader_elect_retry_period": "1s500ms",
+    "leader_elect_resource_name": "mine",
+    "leader_elect_resource_namespace": "theirs",
 }
 """A value for each option, as a user writes it."""
 MEANT = Options(
@@ -87,6 +94,12 @@ MEANT = Options(
     pod_initial_backoff_seconds=2,
     pod_max_backoff_seconds=30,
     pod_max_in_unschedulable_pods_duration=90.0,
+    leader_elect=True,
+    leader_elect_lease_duration=30.0,
+    leader_elect_renew_deadline=20.0,
+    leader_elect_retry_period=1.5,
+    leader_elect_resource_name="mine",
+    leader_elect_resource_namespace="theirs",
 )
 
 
@@ -346,4 +359,40 @@ def test_an_invalid_configuration_file_ends_the_start_with_its_field(tmp_path, s
 def test_a_configuration_file_that_does_not_exist_is_named(started):
     done = CliRunner().invoke(main, ["run", "--config=/not/here.yaml"])
     assert "/not/here.yaml: No such file or directory" in " ".join(done.output.split())
+    assert started == []
+
+
+ELECTION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: true, leaseDuration: 40s, renewDeadline: 30s, resourceName: from-the-file}
+"""
+
+
+def test_there_is_no_leader_election_by_default():
+    assert not Options().leader_election.leader_elect
+
+
+def test_flags_of_leader_election_win_over_the_file(tmp_path, started):
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(ELECTION)
+    flags = ["--leader-elect-renew-deadline=20s", "--leader-elect-resource-namespace=ns"]
+    assert CliRunner().invoke(main, ["run", f"--config={file}", *flags]).exit_code == 0
+    found = started[0].leader_election
+    assert found == LeaderElection(True, "40s", "20s", "2s", "leases", "from-the-file", "ns")
+
+
+def test_leader_election_can_be_switched_off_on_the_command_line(tmp_path, started):
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(ELECTION)
+    CliRunner().invoke(main, ["run", f"--config={file}", "--leader-elect=false"])
+    assert not started[0].leader_election.leader_elect
+
+
+def test_times_of_leader_election_that_contradict_each_other_are_an_error(started):
+    done = CliRunner().invoke(main, ["run", "--leader-elect", "--leader-elect-lease-duration=10s"])
+    assert done.exit_code == 2
+    assert "leader-elect.leaseDuration: Invalid value: 10s: must be greater than `RenewDeadline`" in " ".join(
+        done.output.replace('"', "").split()
+    )
     assert started == []

@@ -11,6 +11,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
+from podwright.engine.instance import UNNAMED
 from podwright.engine.metrics.metrics import Metrics
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.options import Options
@@ -31,6 +32,7 @@ async def base(classes=PLUGINS, **options):
             metrics=Metrics(time.monotonic),
             tasks=tasks,
             watches=Watches(http, tasks.start),
+            instance=UNNAMED,
         )
 
 

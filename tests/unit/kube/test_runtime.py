@@ -213,7 +213,7 @@ class TestHealth:
             await until(lambda: ("GET", "/version", "*") in server.asked)
             _, _, body = await get(runtime.server, "/readyz?verbose")
             assert (
-                b"[+]api-server ok\n[+]credentials ok\n[+]watches ok\n[+]other-instances ok\n[+]scheduler-names ok\nreadyz check passed\n"
+                b"[+]api-server ok\n[+]credentials ok\n[+]watches ok\n[+]other-instances ok\n[+]scheduler-names ok\n[+]leader-election ok\nreadyz check passed\n"
                 in body
             )
 

@@ -86,8 +86,6 @@ def _decoded_args(
 def _without_effect(settings: SchedulerConfiguration) -> Iterator[str]:
     """What Podwright does otherwise, so that these fields have no effect."""
     default = SchedulerConfiguration()
-    if settings.leader_election.leader_elect:
-        yield "leaderElection: this version has no leader election; run one replica"
     if settings.parallelism != default.parallelism:
         yield "parallelism: has no effect; each decision looks at all nodes in one thread"
     percentages = {"percentageOfNodesToScore": settings.percentage_of_nodes_to_score} | {

@@ -33,15 +33,19 @@ def invalid(value: object, problem: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LeaderElection:
-    """Names that are empty and durations of zero have the defaults. Durations are in Go's format."""
+    """An empty lock and durations of zero have the defaults. Durations are in Go's format.
+
+    The name and the namespace of the Lease are empty if the file does not give them: `podwright run` then has a Lease of its own, where
+    kube-scheduler's default is `kube-system/kube-scheduler`.
+    """
 
     leader_elect: bool = True
     lease_duration: str = "15s"
     renew_deadline: str = "10s"
     retry_period: str = "2s"
     resource_lock: str = "leases"
-    resource_name: str = "kube-scheduler"
-    resource_namespace: str = "kube-system"
+    resource_name: str = ""
+    resource_namespace: str = ""
 
     def __post_init__(self) -> None:
         """Raises ValueError for an invalid duration."""

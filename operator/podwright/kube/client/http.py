@@ -27,7 +27,7 @@ from podwright.kube.client.errors import ConfigError, UnreachableError, is_initi
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.metrics import NO_ANSWER, HostMetrics
 from podwright.kube.client.retry import RetryPolicy
-from podwright.kube.client.wire import CONNECT_SECONDS, ConnectionPool, host_and_port
+from podwright.kube.client.wire import CONNECT_SECONDS, BeforeWrite, ConnectionPool, host_and_port
 
 USER_AGENT: Final = f"podwright/{__version__}"
 REQUEST_SECONDS: Final = 30.0
@@ -48,8 +48,12 @@ ERROR_BYTES: Final = 1 << 16
 class Http:
     """The API client. Its owner closes it."""
 
-    def __init__(self, source: Source, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self, source: Source, metrics: Metrics | None = None, *, before_write: BeforeWrite | None = None
+    ) -> None:
+        """`before_write` is called with the path right before each request that is not a GET. Raises UnreachableError to prevent it."""
         self._source = source
+        self._before_write = before_write
         self._metrics = metrics or Metrics(perf_counter)
         self._current: _Connections | None = None
         self._retired: list[_Connections] = []
@@ -143,6 +147,14 @@ class Http:
         finally:
             response.close()
 
+    async def reset(self) -> None:
+        """Closes all connections, and with them the requests that are under way. Later requests open new ones."""
+        open_ones, self._current = [*self._retired, *((self._current,) if self._current else ())], None
+        self._retired.clear()
+        for connections in open_ones:
+            connections.abort()
+            await connections.close()
+
     async def close(self) -> None:
         """Closes all connections. Later requests raise UnreachableError."""
         self._closed = True
@@ -165,7 +177,8 @@ class Http:
         current = self._current
         if current is not None and current.adopt(credentials):
             return current
-        new = self._current = _Connections(credentials, HostMetrics(self._metrics, host_and_port(credentials.server)))
+        metrics = HostMetrics(self._metrics, host_and_port(credentials.server))
+        new = self._current = _Connections(credentials, metrics, before_write=self._before_write)
         if current is not None:
             await self._retire(current)
         return new
@@ -191,13 +204,17 @@ class Http:
 class _Connections:
     """The connections of one set of credentials."""
 
-    def __init__(self, credentials: Credentials, metrics: HostMetrics) -> None:
+    def __init__(self, credentials: Credentials, metrics: HostMetrics, before_write: BeforeWrite | None) -> None:
         self.credentials = credentials
         self.metrics = metrics
         self.headers = CIMultiDict(credentials.headers)
         self.session = new_session(credentials)
         self._pool = ConnectionPool(
-            credentials.server, credentials.ssl_context, headers=self._pool_headers(), proxy=credentials.proxy
+            credentials.server,
+            credentials.ssl_context,
+            headers=self._pool_headers(),
+            proxy=credentials.proxy,
+            before_write=before_write,
         )
 
     def _pool_headers(self) -> Headers:
@@ -226,6 +243,9 @@ class _Connections:
             return answer
         finally:
             self.metrics.answered(method, status, perf_counter() - started)
+
+    def abort(self) -> None:
+        self._pool.abort()
 
     async def close(self) -> None:
         await self.session.close()

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any, Final
@@ -38,6 +39,10 @@ MAX_IDLE: Final = 512
 """As many as Bindings at a time: making a connection costs more CPU than all else that is done for a pod."""
 
 
+BeforeWrite = Callable[[str], None]
+"""Gets the path of a request. Raises to prevent it."""
+
+
 def host_and_port(server: str) -> str:
     """Host and port as in the server's URL, without a user."""
     return URL(server).authority.rpartition("@")[2]
@@ -53,7 +58,9 @@ class ConnectionPool:
         headers: tuple[tuple[str, str], ...],
         *,
         proxy: str | None = None,
+        before_write: BeforeWrite | None = None,
     ) -> None:
+        """`before_write` is called right before a request is sent that is not a GET."""
         url = URL(server)
         self._host = url.host or ""
         self._port = url.port or (80 if context is None else 443)
@@ -63,8 +70,10 @@ class ConnectionPool:
         self._proxy = None if proxy is None else Proxy(proxy)
         if self._proxy is not None and context is None:
             self._prefix = f"http://{self._authority}{self._prefix}"
+        self._before_write = before_write
         self._idle: list[_Connection] = []
         """A heap, oldest first."""
+        self._open: set[_Connection] = set()
         self._numbers = count()
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
@@ -104,7 +113,18 @@ class ConnectionPool:
                 return await connection.send(request, timeout)
             except StaleConnectionError:
                 connection = await self._connect()
+        if self._before_write is not None and method != "GET":
+            try:
+                self._before_write(path)
+            except BaseException:
+                connection.close()
+                raise
         return await connection.send(request, timeout)
+
+    def abort(self) -> None:
+        """Closes all connections at once. Requests that are under way raise UnreachableError."""
+        for connection in tuple(self._open):
+            connection.abort()
 
     async def close(self) -> None:
         """Closes idle connections now, and the others after their response."""
@@ -170,8 +190,13 @@ class ConnectionPool:
         if self._sweeper is None:
             self._sweep_later()
 
+    def opened(self, connection: _Connection) -> None:
+        """Takes note of a new connection."""
+        self._open.add(connection)
+
     def discard(self, connection: _Connection) -> None:
         """Removes a connection that was closed."""
+        self._open.discard(connection)
         if not self._closed and connection in self._idle:
             self._idle.remove(connection)
             heapify(self._idle)
@@ -240,12 +265,19 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Closes it without sending what is still in its buffer."""
+        self.open = False
+        if self._transport is not None:
+            self._transport.abort()
+
     # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.open = True
+        self._pool.opened(self)
 
     def eof_received(self) -> None:
         self._ended = True

@@ -37,6 +37,15 @@ WATCH_SECONDS: Final = (300, 600)
 SILENCE_SECONDS: Final = 80.0
 """After this long without data the server is asked whether it has moved on. Bookmarks come about every minute, but not for a
 kind that has not changed since the watch began."""
+FORCED_WATCH_SECONDS: Final = 3
+"""How long a watch lasts that is to show how far the server has got: it sends a bookmark two seconds before the end."""
+SMALL: Final = 1000
+"""Up to so many objects, a list is a faster way to reach a version."""
+NATURAL_SECONDS: Final = 0.1
+"""How long a busy watch may take to reach a version by itself."""
+_REACH_SECONDS: Final = 0.01
+_AGAIN_SECONDS: Final = 5.0
+"""After this long, progress is forced once more."""
 _REARM_SECONDS: Final = 1.0
 """How often, at most, arriving data moves the silence deadline."""
 _NO_SUCH_NAME: Final = "nobody"
@@ -91,6 +100,8 @@ class Reflector:
         self._http = http
         self._sink = sink
         self._relist_requested = False
+        self._forced = False
+        """Whether the next watch is to be short, because somebody waits for a version."""
         self._silence: asyncio.Timeout | None = None
         """The deadline of the watch that is being read."""
         self._deleted: set[str] | None = None
@@ -117,11 +128,32 @@ class Reflector:
             tasks.create_task(audit_for_ever(self), name=f"podwright audit of {self.resource.plural}")
             await self._list_and_watch()
 
+    async def reach(self, version: int) -> None:
+        """Returns once the sink has everything up to this resourceVersion. A quiet watch alone would show that only after a minute."""
+        waited = 0.0
+        while self.resource_version < version:
+            await asyncio.sleep(_REACH_SECONDS)
+            waited += _REACH_SECONDS
+            if waited >= NATURAL_SECONDS and self.resource_version < version:
+                waited = -_AGAIN_SECONDS
+                self._force_progress()
+
+    def _force_progress(self) -> None:
+        if len(self.known) <= SMALL:
+            self.request_relist()
+        else:
+            self._forced = True
+            self._interrupt()
+
     # For the audit
 
     def request_relist(self) -> None:
         """Ends the watch and lists again: the watch has missed events."""
         self._relist_requested = True
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        """Ends the watch that is being read, if there is one."""
         if self._silence is not None and not self._silence.expired():
             self._silence.reschedule(0.0)
 
@@ -225,16 +257,17 @@ class Reflector:
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._resource_version,
-            "timeoutSeconds": str(random.randrange(*WATCH_SECONDS)),
+            "timeoutSeconds": str(FORCED_WATCH_SECONDS if self._forced else random.randrange(*WATCH_SECONDS)),
         }
         compact_regularly(self)
+        self._forced = False
         self._partial_line = bytearray()
         async with self._http.stream(self.resource.collection, params) as response:
             opened, blind_since = clock(), self.blind_since
             self.blind_since = None
             try:
-                while not self._relist_requested and not await self._read_events(response):
-                    if not self._relist_requested and await self._is_behind():
+                while not self._is_interrupted and not await self._read_events(response):
+                    if not self._is_interrupted and await self._is_behind():
                         raise TimeoutError(f"nothing came for {SILENCE_SECONDS:g} s")
             finally:
                 lasted = clock() >= opened + QUICK_END_SECONDS
@@ -243,6 +276,10 @@ class Reflector:
                     self._reset_backoff()
         return lasted
 
+    @property
+    def _is_interrupted(self) -> bool:
+        return self._relist_requested or self._forced
+
     async def _read_events(self, response: aiohttp.ClientResponse) -> bool:
         """Handles arriving events. True at the end of the watch, False after a silence, which does not end the watch."""
         clock = asyncio.get_running_loop().time
@@ -250,7 +287,7 @@ class Reflector:
             async with asyncio.timeout(SILENCE_SECONDS) as silence:
                 self._silence, armed = silence, clock()
                 async for chunk in response.content.iter_any():
-                    if not self._relist_requested and clock() > armed + _REARM_SECONDS:
+                    if not self._is_interrupted and clock() > armed + _REARM_SECONDS:
                         armed = clock()
                         silence.reschedule(armed + SILENCE_SECONDS)
                     self._handle_chunk(chunk)

@@ -69,6 +69,10 @@ class Watches:
         """Whether one of the watches has an object of this key."""
         return any(key in reflector.known for reflector in self._reflectors.values())
 
+    async def reach(self, version: int) -> None:
+        """Returns when each has everything up to this resourceVersion."""
+        await asyncio.gather(*(reflector.reach(version) for reflector in tuple(self._reflectors.values())))
+
     async def wait_until_synced(self) -> None:
         """Returns when the first list of each that is required is complete."""
         await asyncio.gather(*(self._reflectors[name].synced.wait() for name in self.missing()))

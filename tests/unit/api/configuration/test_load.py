@@ -42,7 +42,7 @@ def test_the_smallest_file_is_the_default_scheduler():
     assert configuration.scheduler_names == ["default-scheduler"]
     assert profile.args == {}
     assert expand(profile.plugins, PLUGINS).weights["TaintToleration"] == 3
-    assert configuration.warnings == (ONE_REPLICA,)
+    assert configuration.warnings == ()
     election = configuration.settings.leader_election
     assert election.leader_elect
     assert (
@@ -50,7 +50,7 @@ def test_the_smallest_file_is_the_default_scheduler():
         election.seconds("renew_deadline"),
         election.seconds("retry_period"),
     ) == (15, 10, 2)
-    assert (election.resource_namespace, election.resource_name) == ("kube-system", "kube-scheduler")
+    assert (election.resource_namespace, election.resource_name) == ("", "")
 
 
 def test_each_profile_has_its_own_plugins_weights_and_args():
@@ -75,7 +75,6 @@ def test_each_profile_has_its_own_plugins_weights_and_args():
     assert second.args["NodeResourcesFit"].scoring_strategy.type == "MostAllocated"
 
 
-ONE_REPLICA = "leaderElection: this version has no leader election; run one replica"
 SHARED_FIELDS = {
     "leaderElection": {"leaderElect": True, "resourceName": "mine", "leaseDuration": "30s"},
     "clientConnection": {"kubeconfig": "/etc/kubeconfig", "qps": 50},
@@ -119,7 +118,7 @@ def test_the_single_profile_of_v1alpha1_gives_the_same_profile():
     latest = load_configuration(_file(**SHARED_FIELDS))
     assert older.profiles(PLUGINS, FEATURES) == latest.profiles(PLUGINS, FEATURES)
     assert older.settings.leader_election == latest.settings.leader_election
-    assert older.warnings == ("leaderElection.resourceLock: a Lease is used instead of 'endpoints'", ONE_REPLICA)
+    assert older.warnings == ("leaderElection.resourceLock: a Lease is used instead of 'endpoints'",)
 
 
 def test_args_may_name_the_version_of_the_file():
@@ -230,7 +229,6 @@ def test_fields_without_effect_are_named_once():
         )
     )
     assert [warning.partition(":")[0] for warning in configuration.warnings] == [
-        "leaderElection",
         "parallelism",
         "percentageOfNodesToScore",
         "profiles[0].percentageOfNodesToScore",

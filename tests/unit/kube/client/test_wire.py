@@ -49,12 +49,12 @@ class Server:
 
 
 @asynccontextmanager
-async def connected(*answers, headers=(("Authorization", "Bearer t"),), prefix=""):
+async def connected(*answers, headers=(("Authorization", "Bearer t"),), prefix="", **options):
     script = Server(answers)
     server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     script.port = port
-    pool = ConnectionPool(f"http://127.0.0.1:{port}{prefix}", None, headers)
+    pool = ConnectionPool(f"http://127.0.0.1:{port}{prefix}", None, headers, **options)
     try:
         yield pool, script
     finally:
@@ -434,3 +434,32 @@ async def test_a_closed_pool_makes_no_connection():
         await pool.close()
         with pytest.raises(UnreachableError, match="closed"):
             await send(pool)
+
+
+async def test_a_write_can_be_prevented_right_before_it_is_sent():
+    paths = []
+
+    def prevent(path):
+        paths.append(path)
+        raise UnreachableError("not now")
+
+    async with connected(plain(), plain(), before_write=prevent) as (pool, server):
+        await pool.send("GET", "/read", None, "", 1)
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            with pytest.raises(UnreachableError, match="not now"):
+                await pool.send(method, f"/{method}", b"{}", "application/json", 1)
+        await pool.send("GET", "/read", None, "", 1)
+        assert paths == ["/POST", "/PUT", "/PATCH", "/DELETE"]
+        assert [head.split()[0] for head, _ in server.requests] == [b"GET", b"GET"]
+
+
+async def test_abort_ends_requests_that_are_under_way():
+    async with connected(plain(), "wait", plain()) as (pool, server):
+        await pool.send("GET", "/", None, "", 1)
+        waiting = asyncio.create_task(pool.send("POST", "/", b"{}", "application/json", 60))
+        while len(server.requests) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        pool.abort()
+        with pytest.raises(UnreachableError):
+            await waiting
+        assert (await pool.send("POST", "/", b"{}", "application/json", 5)).status == 200

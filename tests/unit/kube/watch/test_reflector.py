@@ -358,3 +358,66 @@ class TestBlindness:
             since = reflector.blind_since
             await until(lambda: len(script.requests) > 3)
             assert reflector.blind_since in (None, since)
+
+
+# Reaching a version
+
+
+async def test_a_version_that_the_watch_has_passed_is_reached_at_once():
+    async with reflecting(page(version=9)) as (_, script, reflector):
+        await until(lambda: len(script.requests) == 2)
+        await reflector.reach(9)
+        assert len(script.requests) == 2
+
+
+async def test_a_busy_watch_reaches_a_version_by_itself(monkeypatch):
+    monkeypatch.setattr(module, "NATURAL_SECONDS", 60.0)
+    arrived = asyncio.Event()
+    watch = streams(event("ADDED", item("b", 12)), first=arrived.wait, then=forever)
+    async with reflecting(page(version=9), watch) as (sink, script, reflector):
+        await until(lambda: len(script.requests) == 2)
+        reaching = asyncio.create_task(reflector.reach(12))
+        await asyncio.sleep(0.02)
+        assert not reaching.done()
+        arrived.set()
+        await reaching
+        assert sink.objects == {"b": "12"}
+        assert len(script.requests) == 2
+
+
+async def test_a_quiet_watch_of_few_objects_lists_to_reach_a_version(monkeypatch):
+    monkeypatch.setattr(module, "NATURAL_SECONDS", 0.0)
+    watch, newer = streams(then=forever), page(item("b", 12), version=12)
+    async with reflecting(page(item("a", 1), version=9), watch, newer) as (sink, script, reflector):
+        await until(lambda: len(script.requests) == 2)
+        await reflector.reach(12)
+        assert sink.objects == {"b": "12"}
+        assert "watch" not in script.requests[2].query
+
+
+async def test_a_quiet_watch_of_many_objects_is_opened_again_to_get_a_bookmark(monkeypatch):
+    monkeypatch.setattr(module, "NATURAL_SECONDS", 0.0)
+    monkeypatch.setattr(module, "SMALL", 0)
+    watch, short = streams(then=forever), streams(event("BOOKMARK", item("", 12)))
+    async with reflecting(page(item("a", 1), version=9), watch, short) as (_, script, reflector):
+        await until(lambda: len(script.requests) == 2)
+        await reflector.reach(12)
+        await until(lambda: len(script.requests) == 4)
+        _, _, forced, after = script.requests
+        assert (forced.query["watch"], forced.query["resourceVersion"], forced.query["timeoutSeconds"]) == (
+            "1",
+            "9",
+            "3",
+        )
+        assert after.query["resourceVersion"] == "12"
+        assert int(after.query["timeoutSeconds"]) >= 300
+        assert reflector.list_count == 1
+
+
+async def test_a_version_is_reached_although_the_first_attempt_to_force_it_fails(monkeypatch):
+    monkeypatch.setattr(module, "NATURAL_SECONDS", 0.0)
+    watch, newer = streams(then=forever), page(version=12)
+    async with reflecting(page(version=9), watch, says(500), newer) as (_, script, reflector):
+        await until(lambda: len(script.requests) == 2)
+        await reflector.reach(12)
+        assert len(script.requests) >= 4

@@ -1,0 +1,141 @@
+"""Whether this process decides: with leader election, only while it holds the Lease; without it, always.
+
+A takeover is fenced. The former leader's last Bindings may not have reached our caches when we get the Lease, and a node would be filled
+twice (kubernetes/kubernetes#137308). So before the first decision the caches must have reached a resourceVersion that the API server
+named after the former leader's last write. A former leader that released its Lease had finished its writes, so that Lease's own version
+is enough.
+
+Requests that a leader sent right before its deadline, and that the network delays by more than `lease_duration` minus
+`renew_deadline`, are not fenced: they could arrive after the takeover. Bindings to a pod that has a node by then fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from podwright.api.configuration.schema import LeaderElection
+from podwright.kube.client.credentials import Source
+from podwright.kube.client.http import Http
+from podwright.kube.client.object_metadata import resource_version
+from podwright.kube.client.retry import retry_until_answered
+from podwright.kube.election.elector import ElectionTimes, Elector
+from podwright.kube.election.lease import Lease
+from podwright.kube.kinds import NODE
+
+log = logging.getLogger(__name__)
+
+DEFAULT_NAME: Final = "podwright"
+DEFAULT_NAMESPACE: Final = "kube-system"
+_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_REVIEWS: Final = ("/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/")
+"""Requests that change nothing, though they are not GETs."""
+
+
+class Reaching(Protocol):
+    """Caches that can tell when they have reached a resourceVersion."""
+
+    async def reach(self, version: int) -> None: ...
+
+
+class Leadership:
+    """See the module."""
+
+    def __init__(self, settings: LeaderElection, source: Source, *, identity: str) -> None:
+        """`identity`: what this process is called. No other process may be called the same."""
+        self.lost = asyncio.Event()
+        """Set when the Lease is lost. The process must end then: it may write nothing more."""
+        self._protected: Http | None = None
+        self._resets: set[asyncio.Task[None]] = set()
+        self._elector: Elector | None = None
+        if settings.leader_elect:
+            # The Lease has connections of its own: a burst of Bindings must not delay its renewal.
+            self._http = Http(source)
+            namespace = settings.resource_namespace or own_namespace()
+            times = ElectionTimes(
+                lease_duration=settings.seconds("lease_duration"),
+                renew_deadline=settings.seconds("renew_deadline"),
+                retry_period=settings.seconds("retry_period"),
+            )
+            lease = Lease(self._http, namespace=namespace, name=settings.resource_name or DEFAULT_NAME)
+            self._elector = Elector(lease, times, identity=identity, late=self._reset)
+
+    @property
+    def elected(self) -> bool:
+        """Whether there is leader election."""
+        return self._elector is not None
+
+    @property
+    def before_write(self) -> Callable[[str], None] | None:
+        """What has to be called with its path right before a request that is not a GET. It raises NotLeadingError."""
+        elector = self._elector
+        if elector is None:
+            return None
+
+        def check(path: str) -> None:
+            if not path.startswith(_REVIEWS):
+                elector.check()
+
+        return check
+
+    def protect(self, http: Http) -> None:
+        """Closes the connections of this client when a renewal fails: no request that is under way may outlive the deadline."""
+        self._protected = http
+
+    def _reset(self) -> None:
+        if self._protected is not None:
+            task = asyncio.create_task(self._protected.reset(), name="podwright reset of connections")
+            self._resets.add(task)
+            task.add_done_callback(self._resets.discard)
+
+    async def run(self) -> None:
+        """Takes the Lease and renews it until the task is cancelled."""
+        if self._elector is not None:
+            await self._elector.run()
+            self.lost.set()
+        await asyncio.Event().wait()
+
+    async def wait_until_leading(self) -> None:
+        """Returns when this process holds the Lease."""
+        if self._elector is not None:
+            await self._elector.leading.wait()
+
+    async def wait_until_current(self, http: Http, caches: Reaching) -> None:
+        """Returns when the caches have everything that the former leader wrote. Call it after `wait_until_leading`."""
+        if self._elector is None:
+            return
+        version = self._elector.fence
+        if version is None:
+            answer = await retry_until_answered(
+                "the API server", lambda: http.call("GET", NODE.collection, params={"limit": "1"})
+            )
+            version = resource_version(answer)
+        await caches.reach(version)
+        log.info("caches have reached resource version %d; this instance decides now", version)
+
+    def state(self) -> str:
+        """For people: whether this process leads, or who does. Empty without leader election."""
+        elector = self._elector
+        if elector is None:
+            return ""
+        if elector.may_write:
+            return f"leading by lease {elector.lease}"
+        return f"standing by; lease {elector.lease} is held by {elector.holder or 'nobody'}"
+
+    async def stop(self) -> None:
+        """Releases the Lease. `run` must have been cancelled, and all writes must have ended."""
+        if self._elector is not None:
+            await self._elector.release()
+            await self._http.close()
+
+
+def own_namespace() -> str:
+    """The namespace of the operator's pod; outside of a cluster, kube-system."""
+    try:
+        return os.environ.get("POD_NAMESPACE") or _NAMESPACE_FILE.read_text().strip() or DEFAULT_NAMESPACE
+    except OSError:
+        return DEFAULT_NAMESPACE

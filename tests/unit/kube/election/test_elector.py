@@ -1,0 +1,278 @@
+"""The elector: who gets the Lease, for how long, and what a leader may do. The Lease is in memory, the time is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+
+import pytest
+
+from podwright.kube.client.errors import ApiError, UnreachableError
+from podwright.kube.election.elector import ElectionTimes, Elector, NotLeadingError
+from podwright.kube.election.lease import LeaseRecord
+
+TIMES = ElectionTimes(lease_duration=15, renew_deadline=10, retry_period=0.01)
+"""A leader renews every 10 ms of real time; expiry and deadline are on the test's clock."""
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class LeaseInMemory:
+    """A Lease with the API server's optimistic concurrency. `down`: every request fails."""
+
+    def __init__(self):
+        self.record = None
+        self.version = 10
+        self.down = self.hidden = False
+        self.writes = []
+        self.changed = asyncio.Event()
+
+    def __str__(self):
+        return "ns/name"
+
+    def set(self, spec):
+        self.version += 1
+        raw = {"metadata": {"resourceVersion": str(self.version)}, "spec": spec}
+        self.record = None if spec is None else LeaseRecord.of(raw)
+        self.changed.set()
+        self.changed = asyncio.Event()
+        return self.record
+
+    async def read(self):
+        if self.down:
+            raise UnreachableError("down")
+        return self.record
+
+    async def write(self, spec, earlier):
+        if self.down:
+            raise UnreachableError("down")
+        if self.record is None and earlier is not None:
+            raise ApiError(404, "NotFound", "no such Lease")
+        if self.record is not None and (earlier is None or earlier.version != self.record.version):
+            raise ApiError(409, "Conflict", "someone was faster")
+        self.writes.append(spec)
+        return self.set({**({} if earlier is None else earlier.raw["spec"]), **spec})
+
+    async def changes(self, since, seconds):
+        if self.down or self.hidden:
+            raise ApiError(403, "Forbidden", "leases may not be watched")
+        seen = 0 if since is None else since.version
+        while True:
+            if self.version > seen:
+                seen = self.version
+                yield self.record
+            else:
+                await self.changed.wait()
+
+
+@pytest.fixture
+def lease():
+    return LeaseInMemory()
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+async def elect(lease, clock):
+    """Starts electors by name."""
+    tasks = []
+
+    def start(name, times=TIMES, **options):
+        elector = Elector(lease, times, identity=name, clock=clock, late=options.get("late", lambda: None))
+        tasks.append(asyncio.create_task(elector.run()))
+        return elector
+
+    yield start
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def soon(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+def held_by_another(seconds=15):
+    return {"holderIdentity": "another", "leaseDurationSeconds": seconds, "leaseTransitions": 4}
+
+
+async def test_an_absent_lease_is_created_and_needs_no_fence(elect, lease):
+    elector = elect("a")
+    await elector.leading.wait()
+    elector.check()
+    assert (lease.record.holder, lease.record.seconds, lease.record.transitions) == ("a", 15, 0)
+    assert elector.fence == 0
+
+
+async def test_a_released_lease_is_taken_and_its_version_is_the_fence(elect, lease):
+    released = lease.set({"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 4})
+    elector = elect("a")
+    await elector.leading.wait()
+    assert elector.fence == released.version
+    assert lease.record.transitions == 5
+
+
+async def test_a_lease_that_another_holds_is_left_alone_until_it_expires(elect, lease, clock):
+    lease.hidden = True  # it polls, and so looks at our clock often
+    lease.set(held_by_another())
+    elector = elect("a")
+    await soon(lambda: elector.holder == "another")
+    clock.now += 14.9
+    await asyncio.sleep(0.05)
+    assert not elector.leading.is_set()
+    with pytest.raises(NotLeadingError, match="another's"):
+        elector.check()
+    lease.set(held_by_another())  # renewed
+    await soon(lambda: elector.expires == clock.now + 15)
+    clock.now += 15.1
+    await elector.leading.wait()
+    assert elector.fence is None
+
+
+async def test_a_standby_tries_at_once_when_the_lease_is_released(elect, lease):
+    lease.set(held_by_another(3600))
+    elector = elect("a", dataclasses.replace(TIMES, retry_period=3600))
+    await soon(lambda: elector.holder == "another")
+    lease.set({**held_by_another(), "holderIdentity": ""})
+    await soon(elector.leading.is_set)
+
+
+async def test_a_standby_tries_at_once_when_the_lease_is_deleted(elect, lease):
+    lease.set(held_by_another(3600))
+    elector = elect("a", dataclasses.replace(TIMES, retry_period=3600))
+    await soon(lambda: elector.holder == "another")
+    lease.set(None)
+    await soon(elector.leading.is_set)
+
+
+async def test_a_standby_that_may_not_watch_polls(elect, lease):
+    lease.hidden = True
+    lease.set(held_by_another(3600))
+    elector = elect("a")
+    await soon(lambda: elector.holder == "another")
+    lease.set({**held_by_another(), "holderIdentity": ""})
+    await soon(elector.leading.is_set)
+
+
+async def test_one_of_many_gets_the_lease(elect, lease):
+    electors = [elect(f"e{i}") for i in range(10)]
+    await soon(lambda: any(elector.leading.is_set() for elector in electors))
+    await soon(lambda: all(elector.holder == lease.record.holder for elector in electors))
+    assert sum(elector.may_write for elector in electors) == 1
+    assert sum(elector.leading.is_set() for elector in electors) == 1
+
+
+async def test_a_leader_renews(elect, lease, clock):
+    elector = elect("a")
+    await elector.leading.wait()
+    for _ in range(5):
+        count = len(lease.writes)
+        clock.now += 9
+        elector.check()
+        await soon(lambda count=count: len(lease.writes) >= count + 2)
+    assert "acquireTime" not in lease.writes[-1]
+
+
+async def test_a_leader_may_write_until_its_deadline_only_and_ends_then(elect, lease, clock):
+    resets = []
+    elector = elect("a", late=lambda: resets.append(1))
+    await elector.leading.wait()
+    lease.down = True
+    await soon(lambda: resets)
+    clock.now += 9.9
+    elector.check()
+    clock.now += 0.2
+    with pytest.raises(NotLeadingError):
+        elector.check()
+    await elector.lost.wait()
+
+
+async def test_a_deadline_runs_from_the_beginning_of_the_renewal(elect, lease, clock):
+    elector = elect("a")
+    await elector.leading.wait()
+    write = lease.write
+
+    async def slow(spec, earlier):
+        record = await write(spec, earlier)
+        clock.now += 4
+        lease.down = True
+        return record
+
+    lease.write = slow
+    await soon(lambda: lease.down)
+    clock.now += 5.9
+    elector.check()
+    clock.now += 0.2
+    with pytest.raises(NotLeadingError):
+        elector.check()
+
+
+async def test_a_process_that_slept_may_write_nothing(elect, clock, lease):
+    elector = elect("a", dataclasses.replace(TIMES, retry_period=3600))
+    await elector.leading.wait()
+    clock.now += 60  # as after SIGSTOP and SIGCONT
+    with pytest.raises(NotLeadingError):
+        elector.check()
+
+
+async def test_a_lease_that_a_stranger_took_is_lost_at_once(elect, lease, caplog):
+    caplog.set_level(logging.INFO)
+    elector = elect("a")
+    await elector.leading.wait()
+    lease.set(held_by_another())
+    await elector.lost.wait()
+    assert not elector.may_write
+    assert "leader election lost: lease ns/name: another holds it" in caplog.text
+
+
+async def test_a_lease_that_someone_deleted_or_edited_is_written_again(elect, lease):
+    elector = elect("a")
+    await elector.leading.wait()
+    lease.set(None)
+    await soon(lambda: lease.record is not None and lease.record.holder == "a")
+    lease.set({**lease.record.raw["spec"], "leaseDurationSeconds": 99})
+    await soon(lambda: lease.record.seconds == 15)
+    elector.check()
+    assert not elector.lost.is_set()
+
+
+async def test_a_released_lease_is_free_at_once(elect, lease):
+    elector = elect("a", dataclasses.replace(TIMES, retry_period=3600))
+    await elector.leading.wait()
+    await elector.release()
+    assert (lease.record.holder, lease.record.seconds) == ("", 1)
+    with pytest.raises(NotLeadingError):
+        elector.check()
+    released = lease.record.version
+    second = elect("b")
+    await second.leading.wait()
+    assert second.fence == released
+
+
+async def test_a_standby_releases_nothing(elect, lease):
+    lease.set(held_by_another())
+    elector = elect("a")
+    await soon(lambda: elector.holder == "another")
+    await elector.release()
+    assert lease.record.holder == "another"
+
+
+async def test_a_standby_goes_on_while_the_api_server_is_gone(elect, lease, caplog):
+    lease.down = True
+    elector = elect("a")
+    await soon(lambda: "cannot reach lease ns/name: down" in caplog.text)
+    assert not elector.leading.is_set()
+    lease.down = False
+    await soon(elector.leading.is_set)

@@ -1,0 +1,103 @@
+"""Leadership in the runtime: what a standby may send, and what a new leader waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from podwright.api.configuration.schema import LeaderElection
+from podwright.kube.client.http import Http
+from podwright.kube.election.elector import NotLeadingError
+from podwright.kube.election.leadership import DEFAULT_NAMESPACE, Leadership, own_namespace
+from podwright.kube.kinds import NODE
+from support.http.kit import page, says, served, source_of
+
+ELECTED = LeaderElection(leader_elect=True, resource_namespace="ns")
+WRITE = "/api/v1/namespaces/default/pods/p/binding"
+
+
+class Caches:
+    def __init__(self):
+        self.reached = []
+
+    async def reach(self, version):
+        self.reached.append(version)
+
+
+@asynccontextmanager
+async def serving(*answers, **options):
+    async with served(*answers, **options) as (url, script):
+        http = Http(source_of(url))
+        try:
+            yield source_of(url), http, script
+        finally:
+            await http.close()
+
+
+def lease(holder="", version=7, seconds=1):
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds}
+    return {"metadata": {"name": "podwright", "namespace": "ns", "resourceVersion": str(version)}, "spec": spec}
+
+
+async def test_without_leader_election_everything_may_be_written_at_once():
+    async with serving() as (source, http, script):
+        leadership = Leadership(LeaderElection(leader_elect=False), source, identity="a")
+        caches = Caches()
+        assert leadership.before_write is None
+        await leadership.wait_until_leading()
+        await leadership.wait_until_current(http, caches)
+        assert (caches.reached, script.requests) == ([], [])
+        assert leadership.state() == ""
+
+
+async def test_a_standby_may_send_nothing_but_reviews():
+    async with serving() as (source, _http, _script):
+        leadership = Leadership(ELECTED, source, identity="a")
+        with pytest.raises(NotLeadingError, match="ns/podwright is not ours"):
+            leadership.before_write(WRITE)
+        leadership.before_write("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+        leadership.before_write("/apis/authentication.k8s.io/v1/tokenreviews")
+        assert leadership.state() == "standing by; lease ns/podwright is held by nobody"
+        await leadership.stop()
+
+
+async def test_a_leader_whose_predecessor_released_the_lease_waits_for_that_version():
+    async with serving(says(200, lease()), says(200, lease("a", 8)), default=says(200, lease("a", 9))) as (
+        source,
+        http,
+        script,
+    ):
+        leadership, caches = Leadership(ELECTED, source, identity="a"), Caches()
+        running = asyncio.create_task(leadership.run())
+        await leadership.wait_until_leading()
+        leadership.before_write(WRITE)
+        await leadership.wait_until_current(http, caches)
+        assert caches.reached == [7]
+        assert leadership.state() == "leading by lease ns/podwright"
+        running.cancel()
+        await leadership.stop()
+        assert script.requests[-1].method == "PUT"
+        with pytest.raises(NotLeadingError):
+            leadership.before_write(WRITE)
+
+
+async def test_a_leader_whose_predecessor_crashed_asks_the_api_server_for_a_version():
+    expired = lease("crashed", 7, seconds=0)
+    async with serving(says(200, expired), says(200, lease("a", 8)), page(version=50)) as (source, http, script):
+        leadership, caches = Leadership(ELECTED, source, identity="a"), Caches()
+        running = asyncio.create_task(leadership.run())
+        await leadership.wait_until_leading()
+        await leadership.wait_until_current(http, caches)
+        assert caches.reached == [50]
+        assert (script.requests[-1].path, script.requests[-1].query) == (NODE.collection, {"limit": "1"})
+        running.cancel()
+        await leadership.stop()
+
+
+def test_the_lease_is_in_the_namespace_of_the_operators_pod(monkeypatch):
+    monkeypatch.setenv("POD_NAMESPACE", "theirs")
+    assert own_namespace() == "theirs"
+    monkeypatch.delenv("POD_NAMESPACE")
+    assert own_namespace() == DEFAULT_NAMESPACE
