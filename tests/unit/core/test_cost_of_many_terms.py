@@ -18,6 +18,7 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.core.plugins.affinity.inter_pod_affinity import InterPodAffinity
 from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
+from podwright.core.state.podindex.matches import MAX_COUNTERS_PER_CLASS
 from podwright.simulator.world import World
 from support.costs.call_counts import calls_of
 from support.objects.builders import make_node, make_pod
@@ -143,6 +144,26 @@ def test_a_pod_with_many_terms_leaves_nothing_that_other_pods_pay_for(spec):
     decide(parse_pod(make_pod("large", labels={"app": "a"}, spec=spec(MANY))))
     coming_and_going()
     assert calls_of(coming_and_going) <= before + 40  # one row more, and not one counter for each term
+
+
+def test_many_pods_with_a_few_broad_terms_cost_other_pods_little():
+    world, decide = cluster()
+
+    def coming_and_going(number):
+        raw = make_pod("other", labels={"app": "b", "own": str(number)}, node="n3")
+        world.cache.set_pod(parse_pod(raw))
+        world.cache.remove_pod("default/other")
+
+    coming_and_going(0)
+    before = calls_of(lambda: coming_and_going(1))
+    for first in range(0, 480, 12):
+        terms = [{"weight": 1, "podAffinityTerm": term(number)} for number in range(first, first + 12)]
+        spec = {"affinity": {"podAffinity": {PREFERRED: terms}}}
+        decide(parse_pod(make_pod(f"broad-{first}", labels={"app": "a"}, spec=spec)))
+    coming_and_going(2)
+    counted = MAX_COUNTERS_PER_CLASS
+    assert len(world.cache.pods_index.matches) <= counted
+    assert calls_of(lambda: coming_and_going(3)) <= before + 40 * counted
 
 
 def in_own(number):

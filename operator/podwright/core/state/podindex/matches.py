@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -28,6 +29,11 @@ from podwright.core.state.podindex.tally import Tally, per_node_counts
 
 FEW_CLASSES: Final = 128
 """More classes than this are matched with a selector as columns, not one by one."""
+MAX_CANDIDATES: Final = 64
+MAX_COUNTERS_PER_CLASS: Final = 32
+"""A placed pod changes at most so many counters, and is compared with at most so many candidates. Pods with broad selectors would otherwise
+make each other pod expensive. The least recently used counters are dropped.
+"""
 UNUSED_CHANGES: Final = 4096
 """A counter is dropped after this many pods were added or removed since it was last used. Counting them costs more than a new counter."""
 
@@ -94,6 +100,7 @@ class MatchCounter:
 
 
 _Key = tuple[tuple[PodSelector, ...], bool]
+_used_at = attrgetter("used_at")
 
 
 def max_counters(nodes: int) -> int:
@@ -192,12 +199,22 @@ class MatchIndex:
         """The counters that count a class."""
         found = self._counters_of.get(pod_class)
         if found is None:
-            found = self._counters_of[pod_class] = tuple(
-                counter
-                for counter in self._by_selector.candidates(pod_class.namespace, pod_class.labels)
-                if counter.counts(pod_class, self._namespaces)
-            )
+            candidates = list(self._by_selector.candidates(pod_class.namespace, pod_class.labels))
+            candidates = self._most_recently_used(candidates, MAX_CANDIDATES)
+            counting = [counter for counter in candidates if counter.counts(pod_class, self._namespaces)]
+            found = tuple(self._most_recently_used(counting, MAX_COUNTERS_PER_CLASS))
+            self._counters_of[pod_class] = found
         return found
+
+    def _most_recently_used(self, counters: list[MatchCounter], most: int) -> list[MatchCounter]:
+        """So many of these counters. Drops the others."""
+        if len(counters) <= most:
+            return counters
+        counters.sort(key=_used_at)
+        for counter in counters[:-most]:
+            self._drop((counter.selectors, counter.exclude_terminating))
+        self._counters_of.clear()
+        return counters[-most:]
 
     # PlacementObserver
 

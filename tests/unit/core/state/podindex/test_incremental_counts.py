@@ -148,6 +148,7 @@ class Counts(RuleBasedStateMachine):
     unused = 4096
     candidates = 256
     few_selectors = 16
+    per_class = 32
 
     def __init__(self):
         super().__init__()
@@ -159,6 +160,8 @@ class Counts(RuleBasedStateMachine):
         patch.setattr(index, "COMBINE_THRESHOLD", self.threshold)
         patch.setattr(matches, "FEW_CLASSES", self.few_classes)
         patch.setattr(matches, "UNUSED_CHANGES", self.unused)
+        patch.setattr(matches, "MAX_CANDIDATES", 2 * self.per_class)
+        patch.setattr(matches, "MAX_COUNTERS_PER_CLASS", self.per_class)
         patch.setattr(pod_columns, "UNUSED_CHANGES", self.unused)
         patch.setattr(term_rows, "UNUSED_CHANGES", self.unused)
         patch.setattr(terms, "MANY_CANDIDATES", self.candidates)
@@ -276,13 +279,14 @@ class Counts(RuleBasedStateMachine):
 class CountsWithLowLimits(Counts):
     """The same with very low limits, so that counts are dropped and computed again, or not kept at all."""
 
-    counters = 2
+    counters = 5
     summed = 1
     threshold = 2
     few_classes = 0
     unused = 3
     candidates = 0
     few_selectors = 1
+    per_class = 1
 
 
 TestCounts = Counts.TestCase
