@@ -15,6 +15,8 @@ from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON
 
 PAGE_SIZE: Final = 500
+SLICE_SECONDS: Final = 0.005
+"""How long the objects of a page are handled before other tasks run: a page of the largest objects takes seconds."""
 
 
 async def list_pages(
@@ -42,11 +44,23 @@ async def list_pages(
         page_request.cancel()
 
 
+async def objects_of(page: Mapping[str, Any]) -> AsyncGenerator[Any]:
+    """The objects of a page. Other tasks run between two of them if the caller has needed SLICE_SECONDS since they last ran."""
+    clock = asyncio.get_running_loop().time
+    ends = clock() + SLICE_SECONDS
+    for raw in page.get("items") or ():
+        yield raw
+        if clock() >= ends:
+            await asyncio.sleep(0)
+            ends = clock() + SLICE_SECONDS
+
+
 async def list_objects(
     http: Http, path: str, params: Mapping[str, str] | None = None, accept: str = JSON
 ) -> AsyncIterator[Any]:
     """The objects of the list at `path`. Raises ClusterError."""
     async with aclosing(list_pages(http, path, params, accept)) as pages:
         async for page in pages:
-            for raw in page.get("items") or ():
-                yield raw
+            async with aclosing(objects_of(page)) as objects:
+                async for raw in objects:
+                    yield raw

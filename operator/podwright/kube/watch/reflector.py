@@ -25,7 +25,7 @@ from podwright.kube.client.http import Http
 from podwright.kube.client.json_text import loads
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.object_metadata import resource_version
-from podwright.kube.client.pages import list_pages
+from podwright.kube.client.pages import list_pages, objects_of
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import Resource
 from podwright.kube.watch.audit import audit_for_ever
@@ -224,7 +224,7 @@ class Reflector:
         before = self.held()
         async with aclosing(list_pages(self._http, self.resource.collection, self._selectors)) as pages:
             async for page in pages:
-                self._handle_page(page, listed)
+                await self._handle_page(page, listed)
                 version = page["metadata"]["resourceVersion"]
         for key in before - listed:
             self.known.pop(key, None)
@@ -234,12 +234,13 @@ class Reflector:
         self.list_count += 1
         self.synced.set()
 
-    def _handle_page(self, page: Mapping[str, Any], listed: set[str]) -> None:
-        for raw in page.get("items") or ():
-            try:
-                listed.add(self._put(raw))
-            except (KeyError, TypeError, AttributeError) as error:
-                self._log_invalid(raw, error)
+    async def _handle_page(self, page: Mapping[str, Any], listed: set[str]) -> None:
+        async with aclosing(objects_of(page)) as objects:
+            async for raw in objects:
+                try:
+                    listed.add(self._put(raw))
+                except (KeyError, TypeError, AttributeError) as error:
+                    self._log_invalid(raw, error)
 
     def _log_invalid(self, raw: object, error: Exception) -> None:
         """Logs each kind of problem once: without a name, items with the same problem are indistinguishable."""

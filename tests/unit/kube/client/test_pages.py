@@ -8,9 +8,10 @@ from contextlib import aclosing
 import pytest
 
 from podwright.kube.client import http as http_module
+from podwright.kube.client import pages as pages_module
 from podwright.kube.client.errors import ApiError
 from podwright.kube.client.media_types import METADATA_LIST
-from podwright.kube.client.pages import list_objects, list_pages
+from podwright.kube.client.pages import list_objects, list_pages, objects_of
 from support.http.kit import api, forever, page, says, without_pauses
 
 PODS = "/api/v1/pods"
@@ -74,3 +75,27 @@ async def test_a_caller_that_stops_early_leaves_no_request_behind():
                 break
         await asyncio.sleep(0)
         assert [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "podwright list"] == []
+
+
+@pytest.mark.parametrize(
+    "slice_seconds, turns",
+    [
+        pytest.param(0.0, 100, id="objects that take long"),
+        pytest.param(1_000.0, 0, id="objects that take no time"),
+    ],
+)
+async def test_other_tasks_run_while_a_page_is_handled(slice_seconds, turns, monkeypatch):
+    monkeypatch.setattr(pages_module, "SLICE_SECONDS", slice_seconds)
+    ticks = 0
+
+    async def answer_health_checks():
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0)
+            ticks += 1
+
+    other = asyncio.create_task(answer_health_checks())
+    await asyncio.sleep(0)
+    assert await collect(objects_of({"items": list(range(100))})) == list(range(100))
+    other.cancel()
+    assert ticks == turns
