@@ -1,0 +1,115 @@
+"""Fifty costly pods beside ordinary ones, on a real API server: the ordinary ones are bound meanwhile. Their delay is printed only."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from benchmarks.http_client import Api, connect
+
+from podwright.testing import ControlPlane, node, pod, wait_until
+from podwright.testing.objects import collection_path
+from support.control_plane import operator_process as kit
+from support.hostile import objects
+
+COSTLY = 50
+BEFORE = 50
+"""Ordinary pods that exist before the operator starts."""
+DURING = 200
+PER_SECOND = 20
+NODES = 300
+NAMES = tuple(f"node-{i}" for i in range(NODES))
+KINDS = (
+    objects.required_anti_affinity(1_000),
+    objects.preferred_affinity(1_000),
+    objects.spread_constraints(600),
+    objects.node_affinity_terms(3_000),
+    objects.preferred_node_terms(3_000),
+)
+
+
+@pytest.fixture
+def cluster(empty_cluster: ControlPlane) -> ControlPlane:
+    kit.install(empty_cluster)
+    empty_cluster.bulk.create(node(name, cpu="8") for name in NAMES)
+    return empty_cluster
+
+
+def costly_pods(namespace: str) -> Iterator[dict[str, Any]]:
+    for number, spec in zip(range(COSTLY), itertools.cycle(KINDS), strict=False):
+        yield pod(f"costly-{number}", namespace, scheduler="podwright", labels={"app": "costly"}, **spec)
+
+
+def ordinary(namespace: str, names: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        pod(name, namespace, scheduler="podwright", cpu="10m", memory="10Mi", labels={"app": name}) for name in names
+    ]
+
+
+@pytest.mark.slow
+async def test_ordinary_pods_are_bound_while_costly_pods_wait(cluster, namespace, table):
+    cluster.bulk.create(costly_pods(namespace))
+    before = [f"before-{number}" for number in range(BEFORE)]
+    cluster.bulk.create(ordinary(namespace, before))
+    with kit.running(cluster) as operator:
+        delays = await asyncio.wait_for(delays_of(cluster, namespace, operator, before), 120)
+        assert len(delays) == DURING
+        wait_until(lambda: undecided(cluster, namespace) == [], 180, "each costly pod is decided")
+        assert operator.process.alive
+        assert operator.get("/livez")[0] == 200
+        notes = [event["note"] for event in kit.events(cluster, namespace, "CostlyPod")]
+    assert len(notes) == COSTLY
+    assert all(note.startswith("plugin ") for note in notes)
+    delays.sort()
+    table.add(
+        f"{DURING} ordinary pods beside {COSTLY} costly ones, {NODES} nodes: from creation to Binding",
+        "",
+        "",
+        f"median {1000 * delays[DURING // 2]:.0f} ms, p99 {1000 * delays[DURING * 99 // 100 - 1]:.0f} ms",
+    )
+
+
+def undecided(cluster: ControlPlane, namespace: str) -> list[str]:
+    """The costly pods that are neither bound nor unschedulable."""
+    return [
+        raw["metadata"]["name"]
+        for raw in kit.pods(cluster, namespace)
+        if not raw["spec"].get("nodeName") and kit.condition(raw).get("reason") != "Unschedulable"
+    ]
+
+
+async def delays_of(
+    cluster: ControlPlane, namespace: str, operator: kit.Operator, before: Sequence[str]
+) -> list[float]:
+    """Waits until all ordinary pods are bound, and returns the delay of those that are created now, in seconds."""
+    names = [f"during-{number}" for number in range(DURING)]
+    created: dict[str, float] = {}
+    async with connect(cluster.kubeconfig) as api:
+        version = (await api.get("/api/v1/pods?limit=1"))["metadata"]["resourceVersion"]
+        watching = asyncio.create_task(bindings(api, namespace, version, names))
+        for body in ordinary(namespace, names):
+            started = time.monotonic()
+            assert await api.post(collection_path(body), body) == 201
+            created[body["metadata"]["name"]] = time.monotonic()
+            await asyncio.sleep(max(0.0, 1 / PER_SECOND - (time.monotonic() - started)))
+            assert operator.process.alive
+        bound = await watching
+    placed = {raw["metadata"]["name"] for raw in kit.pods(cluster, namespace) if raw["spec"].get("nodeName")}
+    assert placed >= {*before, *names}
+    return [max(0.0, bound[name] - created[name]) for name in names]
+
+
+async def bindings(api: Api, namespace: str, version: str, names: Sequence[str]) -> dict[str, float]:
+    """When each of these pods was bound."""
+    found: dict[str, float] = {}
+    async for event in api.watch(f"/api/v1/namespaces/{namespace}/pods?fieldSelector=spec.nodeName%21%3D", version):
+        name = event["object"]["metadata"]["name"]
+        if event["type"] == "ADDED" and name.startswith("during-"):
+            found[name] = time.monotonic()
+            if len(found) == len(names):
+                return found
+    raise AssertionError("a watch has no end")
