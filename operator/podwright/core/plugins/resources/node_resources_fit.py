@@ -262,7 +262,7 @@ class _FitFormula:
         few = self._few_offering()
         if few is not None:
             out[:] = False
-            out[[slot for slot in few if self.one(self._cache.node_at(slot))]] = True
+            out[self._among(few)] = True
             return
         self._compare(self._columns.all_rows(), out)
         table = self._table
@@ -288,6 +288,20 @@ class _FitFormula:
                 if slot in self._columns.oversized:
                     out[position] = self.one(self._cache.node_at(slot))
         return out
+
+    def _among(self, few: Collection[int]) -> list[int]:
+        """Those of the rows that have room."""
+        if self._columns.oversized:
+            return [slot for slot in few if self.one(self._cache.node_at(slot))]
+        slots = np.fromiter(few, np.intp, len(few))
+        enough = np.empty(len(few), np.bool_)
+        self._compare(self._columns.some(slots), enough)
+        fitting: list[int] = slots[enough].tolist()
+        for resource, amount in self._others.items():
+            if not fitting:
+                break
+            fitting = self._table.with_free(resource, amount, fitting)
+        return fitting
 
     def _few_offering(self) -> Collection[int] | None:
         """The rows that offer one of the resources, if they are few. No other rows have room."""

@@ -85,6 +85,11 @@ class ResourceColumns:
         """The rows of the nodes that offer a resource, if they are few; None if they are many."""
         return None if resource in self._columns else self._rare.get(resource, _NO_ROWS).keys()
 
+    def with_free(self, resource: str, amount: int, slots: Iterable[int]) -> list[int]:
+        """Those of the rows whose node offers the resource and has this amount of it free. `amount` is positive."""
+        offered, requested = self._offered, self._requested
+        return [slot for slot in slots if offered[slot].get(resource, 0) - requested[slot].get(resource, 0) >= amount]
+
     def _keep_view(self, kind: str, resource: str, column: Int64s) -> Int64s:
         view = self._views[kind, resource] = column[: len(self._offered)]
         view.flags.writeable = False

@@ -119,6 +119,10 @@ class NodeTable:
         """The slots of the nodes that offer a resource, if they are few (or none); None if they are many."""
         return self._resources.few_offering(resource)
 
+    def with_free(self, resource: str, amount: int, slots: Iterable[int]) -> list[int]:
+        """Those of the slots whose node offers the resource and has this amount of it free. `amount` is positive. For few slots."""
+        return self._resources.with_free(resource, amount, slots)
+
     @property
     def allowed_pods(self) -> Int64s:
         return self._resources.allocatable(PODS)

@@ -405,3 +405,54 @@ def test_the_row_cache_is_rebuilt_after_more_changes_than_the_log_holds():
         cache.remove_pod(later.uid)
     assert verdicts(plugin, waiting) == {"n0": "", "n1": "Insufficient cpu"}
     raw_scores(plugin, waiting)
+
+
+_rare = st.dictionaries(st.sampled_from([GPU, FPGA, "cpu", "example.com/none"]), st.sampled_from(["1", "2", "3"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 99), _rare), max_size=6),
+    st.lists(st.tuples(st.integers(0, 99), _rare), max_size=6),
+    st.lists(_rare, min_size=1, max_size=4),
+    st.booleans(),
+)
+def test_resources_that_few_nodes_offer_are_compared_as_on_one_node(offers, placed, wanted, oversized):
+    """`filter_all` agrees with `filter`, in its masks and in its explanations."""
+    offered = dict(offers)
+    cache = make_cache(
+        make_node(
+            f"n{i}",
+            allocatable={**ROOM, GPU: "0", **offered.get(i, {}), **({"memory": "8Ei"} if oversized and not i else {})},
+        )
+        for i in range(100)
+    )
+    plugin = build(NodeResourcesFit, cache)
+    state = CycleState()
+    for number, requests in enumerate(wanted):
+        pod = parse_pod(make_pod(f"pending{number}", requests=requests))
+        for placed_number, (node, more) in enumerate(placed[number::4]):
+            cache.set_pod(parse_pod(make_pod(f"p{number}-{placed_number}", node=f"n{node}", requests=more)))
+        result = plugin.filter_all(state, pod, cache.table)
+        codes, statuses = result.explain()
+        for slot in range(100):
+            status = plugin.filter(state, pod, cache.node_at(slot))
+            assert bool(result.ok[slot]) == (status is None)
+            if status is not None:
+                assert statuses[codes[slot]] == status
+
+
+def test_a_pod_with_thousands_of_resources_of_few_nodes_needs_no_columns():
+    names = [f"example.com/own-{i}" for i in range(2_000)]
+    many = dict.fromkeys(names, "2")
+    cache = make_cache([make_node("many", allocatable=many), *(make_node(f"n{i}") for i in range(100))])
+    plugin = build(NodeResourcesFit, cache)
+    fits = parse_pod(make_pod("fits", requests=dict.fromkeys(names, "2")))
+    assert plugin.filter_all(CycleState(), fits, cache.table).ok.sum() == 1
+    none = parse_pod(make_pod("none", requests={**dict.fromkeys(names, "1"), "example.com/unknown": "1"}))
+    result = plugin.filter_all(CycleState(), none, cache.table)
+    assert not result.ok.any()
+    codes, statuses = result.explain()
+    on_many = statuses[codes[cache.nodes["many"].slot]]
+    assert on_many.reasons == ("Insufficient example.com/unknown",)
+    assert len(statuses[codes[cache.nodes["n0"].slot]].reasons) == 2_001
