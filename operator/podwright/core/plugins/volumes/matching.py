@@ -21,10 +21,14 @@ from podwright.core.objects.volumes import (
     PersistentVolumeClaim,
     StorageCapacity,
     StorageClass,
+    VolumeAffinity,
     mapping_at,
 )
 from podwright.core.state.object_store import ObjectStore
 from podwright.core.state.volumes.volume_index import VolumeIndex
+
+_Ranked = tuple[int, PersistentVolume, bool]
+"""(rank by capacity, volume, whether the label under which it is indexed is all that it requires of a node)"""
 
 NO_MATCH: Final = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE: Final = "node(s) did not have enough free storage"
@@ -85,6 +89,13 @@ class MentionedValues:
         self._values: dict[str, set[str] | None] = {}
         """None: requirements on this label may tell any two values from each other."""
         self._order: tuple[str, ...] = ()
+        self._affinities: set[VolumeAffinity] = set()
+
+    def add_affinity(self, affinity: VolumeAffinity | None) -> None:
+        if affinity is not None and affinity not in self._affinities:
+            self._affinities.add(affinity)
+            for term in affinity.terms:
+                self.add(term)
 
     def add(self, requirements: Iterable[Requirement]) -> None:
         for requirement in requirements:
@@ -147,14 +158,6 @@ class Capacities:
         return None if found is None else found[1]
 
 
-class _Ranked(NamedTuple):
-    """A volume in the order of capacities. `certain`: the label under which it is indexed is all that it requires of a node."""
-
-    rank: int
-    volume: PersistentVolume
-    certain: bool
-
-
 class _Shelf:
     """The free volumes of one class for claims that differ in their request only, smallest first.
 
@@ -167,16 +170,16 @@ class _Shelf:
         self._by_label: dict[str, dict[str, list[_Ranked]]] = {}
         for rank, volume in enumerate(volumes):
             self._add(rank, volume)
-            _mention(volume, mentioned)
+            mentioned.add_affinity(volume.affinity)
 
     def best(self, request: int, labels: Labels, search: _Search) -> PersistentVolume | None:
         """The smallest volume for a claim on a node with these labels. None: no volume is left."""
         found: _Ranked | None = None
         for ranked in self._lists(labels):
             head = search.head(ranked, request, labels)
-            if head is not None and (found is None or head.rank < found.rank):
+            if head is not None and (found is None or head[0] < found[0]):
                 found = head
-        return None if found is None else found.volume
+        return None if found is None else found[1]
 
     def _lists(self, labels: Labels) -> Iterator[list[_Ranked]]:
         yield self._anywhere
@@ -190,12 +193,12 @@ class _Shelf:
         if len(terms) == 1:
             for requirement in terms[0]:
                 if requirement.operator == "In":
-                    entry = _Ranked(rank, volume, len(terms[0]) == 1)
+                    entry = (rank, volume, len(terms[0]) == 1)
                     by_value = self._by_label.setdefault(requirement.key, {})
                     for value in requirement.values:
                         by_value.setdefault(value, []).append(entry)
                     return
-        self._anywhere.append(_Ranked(rank, volume, volume.affinity is None))
+        self._anywhere.append((rank, volume, volume.affinity is None))
 
 
 class _Search:
@@ -255,7 +258,7 @@ class _Pool:
         claimed = self._claimed.get((claim.namespace, claim.name), ())
         for volume in (*claimed, *self._index.reserved(claim)):
             if claim.reserved_by(volume) and _fits_claim(claim, volume):
-                _mention(volume, self._mentioned)
+                self._mentioned.add_affinity(volume.affinity)
                 return _Wanted(claim, volume, None)
         kind = (claim.volume_mode, claim.attributes_class, claim.access_modes, claim.selector)
         shelf = self._shelves.get(kind)
@@ -365,11 +368,6 @@ _NO_MATCH: Final = Plan(reason=NO_MATCH)
 _NO_SPACE: Final = Plan(reason=NO_SPACE)
 
 
-def _mention(volume: PersistentVolume, mentioned: MentionedValues) -> None:
-    for term in () if volume.affinity is None else volume.affinity.terms:
-        mentioned.add(term)
-
-
 def _fits_claim(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
     """The conditions that also apply to the volume that is reserved for the claim."""
     return volume.capacity >= _request_of(claim) and _suits_claim(claim, volume)
@@ -401,7 +399,7 @@ def _capacity_of(volume: PersistentVolume) -> int:
 
 
 def _capacity_of_ranked(entry: _Ranked) -> int:
-    return entry.volume.capacity
+    return entry[1].capacity
 
 
 def _request_of(claim: PersistentVolumeClaim) -> int:

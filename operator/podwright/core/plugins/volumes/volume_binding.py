@@ -55,6 +55,8 @@ _OUT_OF_REACH: Final = "node(s) didn't match PersistentVolume's node affinity"
 _GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 _FEW_CLAIMS: Final = 8
+_FEW_VALUES: Final = 16
+"""Nodes are not grouped by the values that matter of a label with so few values."""
 _BOUND_REASONS: Final = ((), (_OUT_OF_REACH,), (_GONE,))
 _PLAN_REASONS: Final = ((), (NO_MATCH,), (NO_SPACE,))
 _ORDER: Final = (_OUT_OF_REACH, NO_MATCH, NO_SPACE, _GONE)
@@ -359,11 +361,14 @@ def _group(unbound: UnboundClaims, table: NodeTable) -> _Grouping:
         if not table.nodes_with_label(key):
             continue
         labels, values, mentioned = table.labels(key), table.label_values(key), unbound.mentioned.of(key)
-        matter = values if mentioned is None else mentioned & values.keys()
-        code_of = np.ones(len(values) + 1, np.int64)  # 1: a value that does not matter
-        code_of[ABSENT] = 0
-        code_of[[values[value] for value in matter]] = np.arange(2, 2 + len(matter))
-        combined = codes * (len(matter) + 2) + code_of[labels]
+        if mentioned is None or len(values) <= _FEW_VALUES:
+            combined = codes * (len(values) + 1) + (labels + 1)
+        else:
+            matter = mentioned & values.keys()
+            code_of = np.ones(len(values) + 1, np.int64)  # 1: a value that does not matter
+            code_of[ABSENT] = 0
+            code_of[[values[value] for value in matter]] = np.arange(2, 2 + len(matter))
+            combined = codes * (len(matter) + 2) + code_of[labels]
         _, codes = np.unique(combined, return_inverse=True)
     _, first, group_of = np.unique(codes * 2 + table.valid, return_index=True, return_inverse=True)
     nodes = [table.nodes[slot] for slot in first]
