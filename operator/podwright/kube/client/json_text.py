@@ -1,8 +1,7 @@
 """JSON as the API server sends it, however deeply it is nested.
 
-The API server accepts objects of ten thousand levels where a field may have any content, such as the args of a SchedulerPolicy or the
-opaque parameters of a ResourceClaim. orjson reads a thousand. One such object must not make a list, and all other objects in it,
-unreadable.
+The API server accepts objects of ten thousand levels where a field may have any content, such as the args of a SchedulerPolicy. orjson
+reads a thousand. One such object must not make a list, and all other objects in it, unreadable.
 """
 
 from __future__ import annotations
