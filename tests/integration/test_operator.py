@@ -234,7 +234,8 @@ def test_the_last_good_generation_stays_active_after_a_restart_of_the_operator(c
 def with_values(name, count):
     """A policy whose spec contains `count` values of 60 letters."""
     values = [f"v{i:059d}" for i in range(count)]
-    term = {"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": values}]}
+    parts = (values[i : i + 1_000] for i in range(0, count, 1_000))
+    term = {"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": part} for part in parts]}
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     config = [{"name": "NodeAffinity", "args": {"addedAffinity": affinity}}]
     return policy(
@@ -252,7 +253,7 @@ def test_a_large_policy_is_accepted_and_a_larger_one_refused_in_its_status(clust
             cluster.client.create(with_values(name, count))
             wait_until(lambda name=name: accepted(cluster, name), 20, f"policy {name} has a status")
         assert accepted(cluster, "large")["status"] == "True"
-        assert "spec: too large: 88" in accepted(cluster, "larger")["message"]
+        assert "spec: too large: it consists of more than 3000 values" in accepted(cluster, "larger")["message"]
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
