@@ -17,6 +17,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from yarl import URL
 
@@ -45,7 +46,7 @@ BeforeWrite = Callable[[str], None]
 
 def host_and_port(server: str) -> str:
     """Host and port as in the server's URL, without a user."""
-    return URL(server).authority.rpartition("@")[2]
+    return urlsplit(server).netloc.rpartition("@")[2]
 
 
 class ConnectionPool:

@@ -124,8 +124,8 @@ INITIALIZING = ApiError(429, "TooManyRequests", "storage is (re)initializing", r
     [
         pytest.param(UnreachableError("cut"), {"is_retryable", "is_retryable_write", "may_have_been_carried_out"}),
         pytest.param(UNAVAILABLE, {"is_retryable", "is_retryable_write", "may_have_been_carried_out"}),
-        pytest.param(THROTTLED, {"is_retryable", "is_retryable_write"}),
-        pytest.param(INITIALIZING, {"is_retryable", "is_retryable_write", "is_initializing"}),
+        pytest.param(THROTTLED, {"is_retryable", "is_retryable_write", "is_throttled"}),
+        pytest.param(INITIALIZING, {"is_retryable", "is_retryable_write", "is_initializing", "is_throttled"}),
         pytest.param(ApiError(409, "Conflict", ""), {"is_conflict", "is_retryable_write"}),
         pytest.param(ApiError(404, "NotFound", ""), {"is_not_found"}),
         pytest.param(ApiError(410, "Expired", ""), {"is_expired"}),
