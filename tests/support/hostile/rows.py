@@ -177,6 +177,3 @@ ROWS: Final = (
     Row("a pod with new labels, beside 1,000 policies", 1_000, _with_policies, "16.5 ms", live=False),
 )  # fmt: skip
 """`before` of rows with two figures: the first attempt / again."""
-
-UNMENDED: Final = frozenset[str]()
-"""Rows whose cost grows faster than the object."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 from podwright.core.framework.cluster_events import ANY, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.observer import Observer
 from podwright.core.objects.pod import PodInfo
+from podwright.core.queue.queued_pod import QueuedPod
 
 Hints = Mapping[str, Sequence[EventHint]]
 
@@ -67,23 +68,30 @@ class Hinting:
         """Drops cached registrations, which also hold hints of policies that were deleted."""
         self._matching.clear()
 
-    def helped(self, plugins: Iterable[str], pod: PodInfo, occurrence: Occurrence) -> set[str]:
-        """Those of the plugins whose hints say that the event may help the pod."""
+    def helped(self, plugins: Iterable[str], queued: QueuedPod, occurrence: Occurrence) -> set[str]:
+        """Those of the plugins whose hints say that the event may help the pod.
+
+        For a costly pod the hints are not called, because they would check all its terms at each event: any event for which there is a
+        hint may help it. The lane bounds how often it is retried.
+        """
         if occurrence.event.resource == ANY:
             return set(plugins)
+        pod = queued.pod
         hints = self._hints_of(pod)
+        if queued.cost is not None:
+            return {name for name in plugins if registered(hints, name, occurrence.event)}
         return {
             name
             for name in plugins
             if any(self._helps(name, hint, pod, occurrence) for hint in hints.get(name, ALWAYS))
         }
 
-    def label(self, plugins: Iterable[str], pod: PodInfo, occurrence: Occurrence) -> str:
+    def label(self, plugins: Iterable[str], queued: QueuedPod, occurrence: Occurrence) -> str:
         """The event's label. If the event combines several changes, the label of the first one that helps on its own."""
         parts = occurrence.event.parts
         if len(parts) > 1 and occurrence.event.resource != ANY:
             for part in parts:
-                if self.helped(plugins, pod, replace(occurrence, event=part)):
+                if self.helped(plugins, queued, replace(occurrence, event=part)):
                     return part.label
         return occurrence.event.label
 

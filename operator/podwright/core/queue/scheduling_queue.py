@@ -24,11 +24,12 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.active_pods import ActivePods
 from podwright.core.queue.backoff_pods import BackoffPods
 from podwright.core.queue.cost import estimate
-from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence, registered
+from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence
 from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
 from podwright.core.queue.room import RoomCheck, lacks_room, unchecked
 from podwright.core.queue.updates import pod_update
+from podwright.core.queue.waiting_pods import WaitingPods
 
 PODS_PER_PART: Final = 1000
 """How many pods are counted at once. That takes about a millisecond."""
@@ -69,9 +70,7 @@ class SchedulingQueue:
         self._pods: dict[str, QueuedPod] = {}
         self._active = ActivePods(clock)
         self._backoff = BackoffPods()
-        self._waiting: dict[str, QueuedPod] = {}
-        self._gated: dict[str, QueuedPod] = {}
-        self._buckets: dict[tuple[int, str], tuple[Hints, dict[str, QueuedPod]]] = {}
+        self._waiting = WaitingPods()
         self._in_flight = InFlight()
         self._next_flush = clock() + FLUSH_INTERVAL
         self.room_checks: Callable[[], RoomCheck] = lambda: unchecked
@@ -148,7 +147,7 @@ class SchedulingQueue:
         """The clock time at which `pop` may return a pod; None if only an event can change that."""
         now = self._clock()
         due = [time for time in (self._active.due(now), self._backoff.due(now)) if time is not None]
-        if self._waiting or self._gated:
+        if self._waiting:
             due.append(self._next_flush)
         return now if now in due else min(due, default=None)
 
@@ -249,7 +248,7 @@ class SchedulingQueue:
         for event, occurrences in self._in_flight.missed(queued.uid):
             concerned = self._hinting.registered_for(rejectors, queued.pod, event)
             for occurrence in occurrences if concerned else ():
-                if plugins := self._hinting.helped(concerned, queued.pod, occurrence):
+                if plugins := self._hinting.helped(concerned, queued, occurrence):
                     helped = True
                     at_once = _skips_backoff(queued, plugins, occurrence)
                     if at_once or not queued.pending_plugins:
@@ -274,7 +273,7 @@ class SchedulingQueue:
         self._record(event, before, after)
         occurrence = Occurrence(event, before, after)
         check = unchecked if event.resource == ANY else self.room_checks()
-        for queued in self._candidates(event):
+        for queued in self._waiting.candidates(event):
             if queued.uid == exclude or (up_to_priority is not None and queued.pod.priority > up_to_priority):
                 continue
             if not lacks_room(queued, check):
@@ -333,25 +332,23 @@ class SchedulingQueue:
         """
         self._record(EVERYTHING_CHANGED, None, None)
         occurrence = Occurrence(EVERYTHING_CHANGED, None, None)
-        for queued in (*self._waiting.values(), *self._gated.values()):
+        for queued in [*self._waiting]:
             if queued.hints is not None and self._hints_of(queued.pod) is not queued.hints:
                 self._requeue_if_helped(queued, occurrence)
             yield
 
     def compact(self) -> None:
         """Frees memory that pods needed which are gone."""
-        for container in (self._pods, self._waiting, self._gated, self._buckets):
-            shrink(container)
-        for _, pods in self._buckets.values():
-            shrink(pods)
+        shrink(self._pods)
+        self._waiting.compact()
 
     def counts(self) -> dict[str, int]:
         """The number of pods by queue, as in `scheduler_pending_pods`."""
         return {
             Place.ACTIVE.value: len(self._active),
             Place.BACKOFF.value: len(self._backoff),
-            Place.UNSCHEDULABLE.value: len(self._waiting),
-            Place.GATED.value: len(self._gated),
+            Place.UNSCHEDULABLE.value: self._waiting.unschedulable,
+            Place.GATED.value: self._waiting.gated,
         }
 
     def rejected_by(self) -> Iterator[Counter[tuple[str, str]]]:
@@ -393,7 +390,7 @@ class SchedulingQueue:
     def undecided(self, namespace: str) -> list[PodInfo]:
         """The namespace's pods that wait for an event or are in flight: those that `reconsider` can affect."""
         in_flight = (self._pods[uid] for uid in self._in_flight if uid in self._pods)
-        candidates = (*self._waiting.values(), *self._gated.values(), *in_flight)
+        candidates = (*self._waiting, *in_flight)
         return [queued.pod for queued in candidates if queued.pod.namespace == namespace]
 
     def uids(self) -> list[str]:
@@ -405,20 +402,11 @@ class SchedulingQueue:
 
     # Internals
 
-    def _candidates(self, event: ClusterEvent) -> list[QueuedPod]:
-        if event.resource == ANY:
-            return [*self._waiting.values(), *self._gated.values()]
-        found: dict[str, QueuedPod] = {}
-        for (_, plugin), (hints, pods) in self._buckets.items():
-            if pods and registered(hints, plugin, event):
-                found.update(pods)
-        return list(found.values())
-
     def _requeue_if_helped(self, queued: QueuedPod, occurrence: Occurrence) -> None:
         plugins = {*queued.rejectors, queued.gated_by} if queued.place is Place.GATED else queued.rejectors
-        helped = self._hinting.helped(plugins, queued.pod, occurrence)
+        helped = self._hinting.helped(plugins, queued, occurrence)
         if helped:
-            label = self._hinting.label(helped, queued.pod, occurrence)
+            label = self._hinting.label(helped, queued, occurrence)
             self._leave(queued)
             self._retry(queued, label, skip_backoff=_skips_backoff(queued, helped, occurrence))
 
@@ -462,31 +450,18 @@ class SchedulingQueue:
             self._observer.pod_queued(Place.UNSCHEDULABLE.value, event)
         queued.was_flushed = False  # a later retry will be due to an event
         queued.place = Place.GATED
-        self._gated[queued.uid] = queued
-        self._index(queued, {status.plugin, *queued.rejectors})
+        self._waiting.add(queued, {status.plugin, *queued.rejectors}, self._hints_of(queued.pod))
         return True
 
     def _wait(self, queued: QueuedPod) -> None:
         queued.place = Place.UNSCHEDULABLE
-        self._waiting[queued.uid] = queued
-        self._index(queued, queued.rejectors)
+        self._waiting.add(queued, queued.rejectors, self._hints_of(queued.pod))
         self._observer.pod_queued(Place.UNSCHEDULABLE.value, _ATTEMPT_FAILED)
-
-    def _index(self, queued: QueuedPod, plugins: Iterable[str]) -> None:
-        hints = queued.hints = self._hints_of(queued.pod)
-        for plugin in plugins:
-            key = (id(hints), plugin)
-            if key not in self._buckets:
-                self._buckets[key] = (hints, {})
-            pods = self._buckets[key][1]
-            pods[queued.uid] = queued
-            queued.buckets.append(pods)
 
     def _remove(self, uid: str) -> QueuedPod | None:
         queued = self._pods.pop(uid, None)
         if not self._pods:
-            for pods in (self._pods, self._waiting, self._gated):
-                pods.clear()  # an empty dict keeps the capacity that a burst needed
+            self._pods.clear()  # an empty dict keeps the capacity that a burst needed
         return queued
 
     def _leave(self, queued: QueuedPod) -> None:
@@ -494,12 +469,7 @@ class SchedulingQueue:
         uid = queued.uid
         self._active.remove(uid)
         self._backoff.remove(uid)
-        self._waiting.pop(uid, None)
-        self._gated.pop(uid, None)
-        for bucket in queued.buckets:
-            bucket.pop(uid, None)
-        queued.buckets.clear()
-        queued.hints = None
+        self._waiting.remove(queued)
 
     def _flush(self) -> None:
         now = self._clock()
@@ -507,9 +477,9 @@ class SchedulingQueue:
             self._activate(queued, _BACKOFF_COMPLETE)
         if now >= self._next_flush:
             self._next_flush = now + FLUSH_INTERVAL
-            self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket[1]}
+            self._waiting.drop_empty()
             self._hinting.clear()
-            for queued in [*self._waiting.values(), *self._gated.values()]:
+            for queued in [*self._waiting]:
                 if now - max(queued.timestamp, queued.flushed_at) > self._waits.max_unschedulable:
                     queued.flushed_at, queued.was_flushed = now, True
                     self._leave(queued)

@@ -8,7 +8,7 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.queue.active_pods import SHARE, START_SECONDS
 from support.hostile import objects
 from support.objects.builders import make_pod
-from support.queue.kit import Harness
+from support.queue.kit import NODE_ADDED, POD_GONE, Harness
 
 COSTLY = objects.required_anti_affinity(1_000)
 TIMES = 1 / SHARE - 1
@@ -193,3 +193,13 @@ def test_a_deleted_costly_pod_leaves_the_lane(h):
     h.costly("big")
     h.queue.delete("default/big")
     assert (h.take(), h.queue.costly) == (None, 0)
+
+
+def test_the_hints_of_a_costly_pod_are_not_called(h):
+    h.costly("big")
+    h.queue.reject(h.queue.pop(), ["Spread"])
+    h.queue.move(NODE_ADDED)
+    assert h.counts() == {"unschedulable": 1}
+    h.queue.move(POD_GONE, "no")
+    assert h.counts() == {"backoff": 1}
+    assert h.hinted == []

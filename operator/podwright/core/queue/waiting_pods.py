@@ -1,0 +1,82 @@
+"""WaitingPods: the unschedulable and the gated pods, found by the events for which the plugins that hold them have hints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from podwright.core.framework.cluster_events import ANY, ClusterEvent
+from podwright.core.objects.compaction import shrink
+from podwright.core.queue.hinting import Hints, registered
+from podwright.core.queue.queued_pod import Place, QueuedPod
+
+
+class WaitingPods:
+    """See the module. A pod's place says which of the two it is, and does not change while the pod is here."""
+
+    def __init__(self) -> None:
+        self._unschedulable: dict[str, QueuedPod] = {}
+        self._gated: dict[str, QueuedPod] = {}
+        self._buckets: dict[tuple[int, str], tuple[Hints, dict[str, QueuedPod]]] = {}
+
+    def add(self, queued: QueuedPod, plugins: Iterable[str], hints: Hints) -> None:
+        """Adds a pod that these plugins hold. `hints`: those of its policy."""
+        (self._gated if queued.place is Place.GATED else self._unschedulable)[queued.uid] = queued
+        queued.hints = hints
+        for plugin in plugins:
+            key = (id(hints), plugin)
+            if key not in self._buckets:
+                self._buckets[key] = (hints, {})
+            pods = self._buckets[key][1]
+            pods[queued.uid] = queued
+            queued.buckets.append(pods)
+
+    def remove(self, queued: QueuedPod) -> None:
+        """Removes a pod; one that is not here is not an error."""
+        self._unschedulable.pop(queued.uid, None)
+        self._gated.pop(queued.uid, None)
+        for bucket in queued.buckets:
+            bucket.pop(queued.uid, None)
+        queued.buckets.clear()
+        queued.hints = None
+        for pods in (self._unschedulable, self._gated):
+            if not pods:
+                pods.clear()  # an empty dict keeps the capacity that a burst needed
+
+    def candidates(self, event: ClusterEvent) -> list[QueuedPod]:
+        """The pods for which a plugin that holds them has a hint about this event."""
+        if event.resource == ANY:
+            return list(self)
+        found: dict[str, QueuedPod] = {}
+        for (_, plugin), (hints, pods) in self._buckets.items():
+            if pods and registered(hints, plugin, event):
+                found.update(pods)
+        return list(found.values())
+
+    @property
+    def unschedulable(self) -> int:
+        """The number of unschedulable pods."""
+        return len(self._unschedulable)
+
+    @property
+    def gated(self) -> int:
+        """The number of gated pods."""
+        return len(self._gated)
+
+    def drop_empty(self) -> None:
+        """Drops what belongs to hints of which no pod is left, which may be those of a deleted policy."""
+        self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket[1]}
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionaries needed when there were more pods."""
+        for container in (self._unschedulable, self._gated, self._buckets):
+            shrink(container)
+        for _, pods in self._buckets.values():
+            shrink(pods)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        """The unschedulable pods, then the gated ones."""
+        yield from self._unschedulable.values()
+        yield from self._gated.values()
+
+    def __len__(self) -> int:
+        return len(self._unschedulable) + len(self._gated)
