@@ -147,9 +147,11 @@ class SchedulingQueue:
         """The clock time at which `pop` may return a pod; None if only an event can change that."""
         now = self._clock()
         due = [time for time in (self._active.due(now), self._backoff.due(now)) if time is not None]
+        if now in due:
+            return now
         if self._waiting:
             due.append(self._next_flush)
-        return now if now in due else min(due, default=None)
+        return min(due, default=None)
 
     def done(self, uid: str) -> None:
         """Removes a pod whose attempt succeeded."""
