@@ -8,9 +8,9 @@ import pytest
 
 from support.hostile.waves import AT_ONCE, WAVES, Wave, roll, tide
 
-NODES = 300
+NODES = 500
 GROWTH = 1.2
-"""Memory in use afterwards may be this many times that before, which is about 1.5 megabytes."""
+"""Memory in use afterwards may be this many times that before, which is about two megabytes."""
 
 each_wave = pytest.mark.parametrize("wave", [pytest.param(wave, id=wave.name) for wave in WAVES])
 
