@@ -219,3 +219,13 @@ def host_ports(count: int) -> Spec:
 def containers(count: int) -> Spec:
     """Containers with different images."""
     return {"containers": [{"name": f"c-{i}", "image": f"registry.example/image-{i}:1"} for i in range(count)]}
+
+
+def disruption_budget(number: int) -> dict[str, Any]:
+    """A budget that selects every pod of its namespace, except those with one value of a label."""
+    expression = {"key": "app", "operator": "NotIn", "values": [f"v-{number}"]}
+    return {
+        "metadata": {"name": f"budget-{number}", "namespace": "default"},
+        "spec": {"selector": {"matchExpressions": [expression]}},
+        "status": {"disruptionsAllowed": 1},
+    }

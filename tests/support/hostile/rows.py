@@ -126,6 +126,19 @@ def _with_volume(size: int) -> Subject:
     return Subject(lambda _number: {"volumes": volumes}, prepare=prepare)
 
 
+def _beside_budgets(size: int) -> Subject:
+    """Preemption by pods that need a whole node, while each placed pod has this many disruption budgets."""
+    requests = {"containers": [{"name": "main", "image": "app", "resources": {"requests": {"cpu": "32"}}}]}
+    spec = {**requests, "priority": 1000, "nodeSelector": {FILLED: "true"}}
+
+    def prepare(rig: Rig, _nodes: int) -> None:
+        budgets = rig.engine.objects("PodDisruptionBudget")
+        for number in range(size):
+            budgets.put(objects.disruption_budget(number))
+
+    return Subject(lambda _number: spec, "preempts", prepare=prepare)
+
+
 def _with_policies(size: int) -> Subject:
     """Pods with labels of their own, which none of the policies selects."""
 
@@ -175,5 +188,6 @@ ROWS: Final = (
     Row("another toleration list, after 10,000 taints have gone", 10_000, _after_taints, "17 ms", live=False),
     Row("another toleration list, after 50,000 taints have gone", 50_000, _after_taints, "83 ms", live=False),
     Row("a pod with new labels, beside 1,000 policies", 1_000, _with_policies, "16.5 ms", live=False),
+    Row("preemption of pods with 10,000 disruption budgets", 10_000, _beside_budgets, "> 9 min", live=False),
 )  # fmt: skip
 """`before` of rows with two figures: the first attempt / again."""

@@ -4,6 +4,7 @@
     ├── ClusterTimeoutError   an object did not reach the awaited state in time (core/framework/interface.py)
     ├── ApiError              the API server refused the request: `status`, `reason`, `retry_after`
     └── UnreachableError      no response; a request that was sent may have been carried out
+        └── TooLongError      a response that is longer than this client reads
     ConfigError               no usable credentials: a file, an entry or a program is missing or wrong
     AccessError               a kind that the scheduler cannot work without is not served, or RBAC forbids it
 
@@ -29,6 +30,10 @@ class UnreachableError(ClusterError):
     """No response: a refused or broken connection, or a timeout. A request that was sent may have been carried out."""
 
 
+class TooLongError(UnreachableError):
+    """The response is longer than this client reads. The same request would fail again; a smaller page of a list may not."""
+
+
 class ConfigError(Exception):
     """No usable credentials: a file, an entry or a program is missing or wrong. The message says which."""
 
@@ -49,6 +54,8 @@ def retry_after(error: BaseException | None) -> float:
 
 def is_retryable(error: BaseException) -> bool:
     """Whether the same request may succeed later: no response, too many requests, or an error inside the server."""
+    if isinstance(error, TooLongError):
+        return False
     return isinstance(error, UnreachableError) or (
         isinstance(error, ApiError) and (error.status == 429 or error.status >= 500)
     )

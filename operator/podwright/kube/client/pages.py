@@ -11,10 +11,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
+from podwright.kube.client.errors import TooLongError
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON
 
 PAGE_SIZE: Final = 500
+SMALLER: Final = 4
+"""By how much a page becomes smaller after one that was too long."""
 SLICE_SECONDS: Final = 0.005
 """How long the objects of a page are handled before other tasks run: a page of the largest objects takes seconds."""
 
@@ -22,20 +25,31 @@ SLICE_SECONDS: Final = 0.005
 async def list_pages(
     http: Http, path: str, params: Mapping[str, str] | None = None, accept: str = JSON
 ) -> AsyncGenerator[Mapping[str, Any]]:
-    """The pages of the list at `path`, each as the server sent it. Each request is retried. Raises ClusterError."""
-    query = {**(params or {}), "limit": str(PAGE_SIZE)}
+    """The pages of the list at `path`, each as the server sent it. Each request is retried. Raises ClusterError.
 
-    def request(**token: str) -> asyncio.Task[Any]:
-        call = http.call_with_retries("GET", path, params=query | token, accept=accept)
+    A page of very large objects may be longer than the client reads. Then the rest of the list is read in smaller pages.
+    """
+    limit, token = PAGE_SIZE, ""
+
+    def request() -> asyncio.Task[Any]:
+        query = {**(params or {}), "limit": str(limit), **({"continue": token} if token else {})}
+        call = http.call_with_retries("GET", path, params=query, accept=accept)
         return asyncio.create_task(call, name="podwright list")
 
     page_request = request()
     try:
         while True:
-            page = await page_request
+            try:
+                page = await page_request
+            except TooLongError:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // SMALLER)
+                page_request = request()
+                continue
             token = page["metadata"].get("continue")
             if token:
-                page_request = request(**{"continue": token})
+                page_request = request()
                 await asyncio.sleep(0)  # sends the request before the caller handles this page
             yield page
             if not token:

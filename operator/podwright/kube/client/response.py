@@ -40,6 +40,10 @@ class ResponseError(ValueError):
     """The bytes are no response, or more than any response has. The text says why."""
 
 
+class ResponseTooLongError(ResponseError):
+    """The body is longer than BODY_LIMIT."""
+
+
 class ResponseReader:
     """Reads responses, one after the other. After an error or an `end` it must not be used again."""
 
@@ -87,7 +91,7 @@ class ResponseReader:
         """The answer, once it is complete. Raises ResponseError."""
         self._received += len(data)
         if self._received > BODY_LIMIT:
-            raise ResponseError("the response is too long")
+            raise ResponseTooLongError("the response is too long")
         buffer = self._buffer
         buffer += data
         if self._fields is None and not self._read_head():
@@ -174,7 +178,7 @@ class ResponseReader:
         if chunked and length is not None:
             raise ResponseError("a length beside chunks")
         if length is not None and length > BODY_LIMIT:
-            raise ResponseError("the response is too long")
+            raise ResponseTooLongError("the response is too long")
         tunnel = self._tunnel and status < 300
         self.keep = keep or tunnel
         if tunnel or status in (204, 304):
@@ -225,7 +229,7 @@ class ResponseReader:
             raise ResponseError(f"a malformed chunk size: {line[:40]!r}")
         size = int(found[1], 16)
         if size > BODY_LIMIT:
-            raise ResponseError("the response is too long")
+            raise ResponseTooLongError("the response is too long")
         return size, end + 2
 
     def _end_of_trailers(self, at: int) -> int:

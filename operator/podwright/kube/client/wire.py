@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 from yarl import URL
 
 from podwright.kube.client.answers import Answer
-from podwright.kube.client.errors import UnreachableError
+from podwright.kube.client.errors import TooLongError, UnreachableError
 from podwright.kube.client.media_types import JSON
-from podwright.kube.client.response import ResponseError, ResponseReader
+from podwright.kube.client.response import ResponseError, ResponseReader, ResponseTooLongError
 from podwright.kube.client.tunnel import Proxy
 
 CONNECT_SECONDS: Final = 10.0
@@ -305,6 +305,9 @@ class _Connection(asyncio.Protocol):
             return
         try:
             answer = self._reader.feed(data)
+        except ResponseTooLongError as error:
+            self._fail(str(error), TooLongError)
+            return
         except ResponseError as error:
             self._fail(f"not a valid response: {error}")
             return

@@ -9,7 +9,8 @@ import pytest
 
 from podwright.kube.client import http as http_module
 from podwright.kube.client import pages as pages_module
-from podwright.kube.client.errors import ApiError
+from podwright.kube.client import response as response_module
+from podwright.kube.client.errors import ApiError, TooLongError
 from podwright.kube.client.media_types import METADATA_LIST
 from podwright.kube.client.pages import list_objects, list_pages, objects_of
 from support.http.kit import api, forever, page, says, without_pauses
@@ -99,3 +100,25 @@ async def test_other_tasks_run_while_a_page_is_handled(slice_seconds, turns, mon
     assert await collect(objects_of({"items": list(range(100))})) == list(range(100))
     other.cancel()
     assert ticks == turns
+
+
+async def test_a_page_that_is_too_long_is_read_in_smaller_pages(monkeypatch):
+    monkeypatch.setattr(response_module, "BODY_LIMIT", 2_500)
+    large = ["x" * 1_500]
+    async with api(
+        page("a", following="1"), page(*large * 2, following="2"), page(*large, following="2"), page("b")
+    ) as (
+        http,
+        script,
+    ):
+        assert await collect(list_objects(http, PODS)) == ["a", *large, "b"]
+        asked = [(request.query["limit"], request.query.get("continue")) for request in script.requests]
+    assert asked == [("500", None), ("500", "1"), ("125", "1"), ("125", "2")]
+
+
+async def test_one_object_that_is_too_long_is_an_error(monkeypatch):
+    monkeypatch.setattr(response_module, "BODY_LIMIT", 1_000)
+    async with api(*(page("x" * 2_000) for _ in range(8))) as (http, script):
+        with pytest.raises(TooLongError, match="too long"):
+            await collect(list_objects(http, PODS))
+        assert [request.query["limit"] for request in script.requests] == ["500", "125", "31", "7", "1"]
