@@ -38,6 +38,7 @@ SAMPLE_SCHEDULER = f"""
 apiVersion: {GROUP}/v1alpha1
 kind: KubeSchedulerConfiguration
 schedulerName: sample-scheduler
+leaderElection: {{leaderElect: true, lockObjectName: sample-scheduler, lockObjectNamespace: kube-system}}
 plugins:
   preFilter: {{enabled: [{{name: sample-plugin}}]}}
   filter: {{enabled: [{{name: sample-plugin}}]}}
@@ -65,9 +66,32 @@ def configuration(file, own):
     return text
 
 
+@pytest.fixture
+def leases_granted(cluster):
+    """The right to a Lease of any name, which may not be watched: as in the RBAC that was published with the sample plugin."""
+    kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "leases", "namespace": "kube-system"}}
+    rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "list", "update"]}
+    role = {**kind, "kind": "Role", "rules": [rule]}
+    account = {"kind": "ServiceAccount", "namespace": kit.ACCOUNT[0], "name": kit.ACCOUNT[1]}
+    role_ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "leases"}
+    binding = {**kind, "kind": "RoleBinding", "roleRef": role_ref, "subjects": [account]}
+    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system"
+    for raw in (role, binding):
+        cluster.client.create(raw)
+    yield
+    for plural in ("rolebindings", "roles"):
+        cluster.client.request("DELETE", f"{path}/{plural}/leases")
+
+
 def nodes_of(cluster, namespace, scheduler):
     pods = [raw["spec"] for raw in kit.pods(cluster, namespace)]
     return [spec["nodeName"] for spec in pods if spec["schedulerName"] == scheduler]
+
+
+def holder(cluster):
+    """The holder of the Lease that the file names."""
+    lease = cluster.client.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/sample-scheduler")
+    return lease["spec"]["holderIdentity"]
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
@@ -94,6 +118,7 @@ def test_the_configuration_of_a_second_scheduler_works_as_it_is(cluster, namespa
     assert nodes_of(cluster, namespace, "custom-scheduler") in (["node-a"], ["node-b"])
 
 
+@pytest.mark.usefixtures("leases_granted")
 def test_the_configuration_of_the_sample_plugin_works_as_it_is(cluster, namespace, tmp_path):
     file = tmp_path / "scheduler.yaml"
     file.write_text(configuration("framework-sample-scheduler.yaml", SAMPLE_SCHEDULER))
@@ -101,4 +126,6 @@ def test_the_configuration_of_the_sample_plugin_works_as_it_is(cluster, namespac
         cluster.client.create(pod("ours", namespace=namespace, scheduler="sample-scheduler"))
         kit.wait_bound(cluster, namespace, 1)
         log = operator.log()
+        assert kit.decision(kit.pods(cluster, namespace)[0])["instance"] == holder(cluster)
+    assert holder(cluster) == "", "the Lease is released"
     assert f"PreFilter of pod {namespace}/ours: favorite_color #326CE5, favorite_number 7" in log

@@ -53,11 +53,13 @@ class PlainKopf:
         signal.raise_signal(signal.SIGTERM)
 
     async def stop(self) -> None:
-        """Stops the runtime, if there is one."""
+        """Stops the runtime, if there is one. Raises SystemExit if the Lease was lost."""
         if self._watching is not None:
             self._watching.cancel()
         if self._runtime is not None:
             await self._runtime.stop()
+            if self._runtime.leadership.lost.is_set():
+                raise SystemExit("Error: leader election lost")
 
 
 _operator: Final = PlainKopf()

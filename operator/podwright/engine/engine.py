@@ -308,9 +308,12 @@ class Engine:
         self._metrics.keep_profiles(self.policies.policy_set.scheduler_names)
         compact_all()
 
-    async def stop(self, grace: float) -> None:
-        """Waits at most `grace` seconds for the binding cycles in progress. `run` must have been cancelled."""
-        await self.binding_executor.drain(grace)
+    async def stop(self, grace: float) -> bool:
+        """Waits at most `grace` seconds for the binding cycles in progress. `run` must have been cancelled.
+
+        Returns whether all of them have ended by themselves.
+        """
+        return await self.binding_executor.drain(grace)
 
     def wake(self) -> None:
         """Wakes the loop: there may be a pod to schedule."""

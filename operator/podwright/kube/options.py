@@ -144,7 +144,8 @@ class Options:
     )
     leader_elect: bool | None = _option(
         SWITCH,
-        "Take a Lease before deciding, so that several instances can run, of which one decides. Default: what --config says, otherwise false.",
+        "Take a Lease before deciding, so that several instances can run, of which one decides. Default: with --config what the file says, "
+        "which is true if it says nothing; otherwise false.",
     )
     leader_elect_lease_duration: float | None = _option(
         DURATION,
@@ -155,6 +156,9 @@ class Options:
     )
     leader_elect_retry_period: float | None = _option(
         DURATION, "The pause between two renewals, and between two tries. Default: what --config says, otherwise 2s."
+    )
+    leader_elect_resource_lock: str | None = _option(
+        choice("leases"), "The kind of the lock. Only leases are possible."
     )
     leader_elect_resource_name: str | None = _option(
         NAME, "The name of the Lease. Default: what --config says, otherwise podwright."
@@ -267,8 +271,24 @@ class Options:
             raise OptionsError("tls-cert-file and tls-private-key-file must be given together")
         if self.config is not None:
             self._check_configuration(self.config)
-        for where, problem in self.leader_election.validate("leader-elect"):
-            raise OptionsError(f"{where}: {problem}")
+        self._check_leader_election(self.leader_election)
+
+    def _check_leader_election(self, election: LeaderElection) -> None:
+        for name in ("lease_duration", "renew_deadline", "retry_period"):
+            if getattr(self, f"leader_elect_{name}") == 0:
+                raise OptionsError(f"--leader-elect-{name.replace('_', '-')} must be greater than 0")
+        if not election.leader_elect:
+            return
+        lease, renew, retry = (election.lease_duration, election.renew_deadline, election.retry_period)
+        if election.seconds("lease_duration") <= election.seconds("renew_deadline"):
+            raise OptionsError(
+                f"--leader-elect-lease-duration ({lease}) must be greater than --leader-elect-renew-deadline ({renew})"
+            )
+        # client-go refuses the same: the pauses between tries are up to a fifth longer than the period.
+        if election.seconds("renew_deadline") <= 1.2 * election.seconds("retry_period"):
+            raise OptionsError(
+                f"--leader-elect-renew-deadline ({renew}) must be greater than 1.2 times --leader-elect-retry-period ({retry})"
+            )
 
     def _check_configuration(self, config: Configuration) -> None:
         for name, key in IN_CONFIGURATION.items():

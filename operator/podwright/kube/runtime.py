@@ -227,7 +227,7 @@ class Runtime:
         engine, watches = parts.engine, self.watches
         watches.start("nodes", NODE, engine.nodes)
         await retry_until_answered("pod groups", parts.pod_groups.discover)
-        watches.add(parts.pod_groups.reflectors)
+        watches.include(lambda: parts.pod_groups.reflectors)
         watches.start("assigned pods", POD, parts.group_phases.counting(engine.assigned), ASSIGNED_PODS)
         for resource in readable:
             watches.start(resource.plural, resource, engine.objects(resource.kind))
@@ -253,7 +253,7 @@ class Runtime:
 
     def _start_writers(self, parts: Parts) -> None:
         """The background tasks that write."""
-        self._writing = True
+        self._writing, parts.events.muted = True, False
         for name, work in (
             ("events", parts.events.run),
             ("pod statuses", parts.pod_status.run),
@@ -281,7 +281,7 @@ class Runtime:
         await self.leadership.wait_until_leading()
         if not self._writing:
             self._start_writers(parts)
-        await self.leadership.wait_until_current(self._http, self.watches)
+        await self.leadership.wait_until_current(self.watches)
         if self.kopf_watches_pods:
             await retry_until_answered("pending pods", parts.pending_audit.audit)
 
@@ -299,24 +299,29 @@ class Runtime:
         ends = loop.time() + self.options.grace
         if self._deciding is not None:
             await cancel([self._deciding])
+        finished = True
         if self._parts is not None and not self.leadership.lost.is_set():
-            await self._finish(self._parts, ends)
+            finished = await self._finish(self._parts, ends)
         if self._electing is not None:
             await cancel([self._electing])
-        await self.leadership.stop()
+        await self.leadership.stop(release=finished)
         await self._tasks.stop()
         await self.server.stop()
         for http in {self._http, *self._clients}:
             await http.close()
 
-    async def _finish(self, parts: Parts, ends: float) -> None:
+    async def _finish(self, parts: Parts, ends: float) -> bool:
+        """Whether all Bindings have ended: none was broken off, which the API server might still carry out."""
+        bound = True
         if self._started:
             seconds = binding_seconds(self.options.grace)
-            await asyncio.gather(parts.engine.stop(seconds), parts.evictor.finish(seconds))
+            bound, _ = await asyncio.gather(parts.engine.stop(seconds), parts.evictor.finish(seconds))
             parts.group_phases.finish()
         loop = asyncio.get_running_loop()
-        for flush in (parts.pod_status.flush, parts.group_status.flush, parts.events.flush):
-            await flush(max(0.1, ends - loop.time()))
+        if self._writing:
+            for flush in (parts.pod_status.flush, parts.group_status.flush, parts.events.flush):
+                await flush(max(0.1, ends - loop.time()))
+        return bound
 
 
 def _review_clients(options: Options, http: Http, metrics: Metrics) -> tuple[Http, Http]:

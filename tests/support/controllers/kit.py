@@ -36,6 +36,7 @@ class FakeRuntime:
         self.policies = FakePolicies(readable=readable)
         self.pending = Events()
         self.source = SimpleNamespace()
+        self.leadership = SimpleNamespace(lost=asyncio.Event())
         self.pending_selector = "spec.nodeName="
         self.crds_watchable = True
         self.calls: list[str] = []

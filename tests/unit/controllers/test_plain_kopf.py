@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import signal
 import subprocess
 import sys
 
@@ -49,6 +51,22 @@ async def test_an_error_that_a_retry_cannot_help_ends_the_process_with_one_line(
     with pytest.raises(SystemExit, match=f"^Error: {error}$"):
         await operator.start(kopf.OperatorSettings(), kopf.OperatorRegistry())
     await operator.stop()
+
+
+async def test_the_process_ends_when_the_lease_is_lost(monkeypatch):
+    record_handlers(monkeypatch)
+    runtime, signals, operator = FakeRuntime(), [], PlainKopf()
+    monkeypatch.setattr(plain_kopf, "Runtime", lambda _options: runtime)
+    monkeypatch.setattr(plain_kopf.signal, "raise_signal", signals.append)
+    await operator.start(kopf.OperatorSettings(), kopf.OperatorRegistry())
+    runtime.leadership.lost.set()
+    async with asyncio.timeout(5):
+        while not signals:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    assert signals == [signal.SIGTERM]
+    with pytest.raises(SystemExit, match="leader election lost"):
+        await operator.stop()
+    assert runtime.calls == ["start", "stop"]
 
 
 def test_kopf_run_ends_with_one_line():

@@ -57,6 +57,7 @@ WRITTEN = {
     "leader_elect_lease_duration": "30s",
     "leader_elect_renew_deadline": "20s",
     "leader_elect_retry_period": "1s500ms",
+    "leader_elect_resource_lock": "leases",
     "leader_elect_resource_name": "mine",
     "leader_elect_resource_namespace": "theirs",
 }
@@ -98,6 +99,7 @@ MEANT = Options(
     leader_elect_lease_duration=30.0,
     leader_elect_renew_deadline=20.0,
     leader_elect_retry_period=1.5,
+    leader_elect_resource_lock="leases",
     leader_elect_resource_name="mine",
     leader_elect_resource_namespace="theirs",
 )
@@ -389,10 +391,26 @@ def test_leader_election_can_be_switched_off_on_the_command_line(tmp_path, start
     assert not started[0].leader_election.leader_elect
 
 
-def test_times_of_leader_election_that_contradict_each_other_are_an_error(started):
-    done = CliRunner().invoke(main, ["run", "--leader-elect", "--leader-elect-lease-duration=10s"])
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        pytest.param(
+            ["--leader-elect-lease-duration=10s"],
+            "--leader-elect-lease-duration (10s) must be greater than --leader-elect-renew-deadline (10s)",
+            id="lease and deadline",
+        ),
+        pytest.param(
+            ["--leader-elect-retry-period=9s"],
+            "--leader-elect-renew-deadline (10s) must be greater than 1.2 times --leader-elect-retry-period (9s)",
+            id="deadline and retry period",
+        ),
+        pytest.param(
+            ["--leader-elect-retry-period=0s"], "--leader-elect-retry-period must be greater than 0", id="zero"
+        ),
+    ],
+)
+def test_times_of_leader_election_that_contradict_each_other_are_an_error(started, flags, problem):
+    done = CliRunner().invoke(main, ["run", "--leader-elect", *flags])
     assert done.exit_code == 2
-    assert "leader-elect.leaseDuration: Invalid value: 10s: must be greater than `RenewDeadline`" in " ".join(
-        done.output.replace('"', "").split()
-    )
+    assert problem in " ".join(done.output.replace("\u2502", " ").split())
     assert started == []

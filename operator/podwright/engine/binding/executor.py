@@ -283,17 +283,19 @@ class BindingExecutor:
         """Reads back the pods that the watch should have shown on their node by now. Call it regularly."""
         await self._unconfirmed.read_back_overdue()
 
-    async def drain(self, grace: float) -> None:
+    async def drain(self, grace: float) -> bool:
         """Waits at most `grace` seconds for the cycles in progress, then stops them. Pods that wait in Permit are stopped at once:
-        no further decision is made, so nothing is likely to allow them.
+        no further decision is made, so nothing is likely to allow them. Returns whether all cycles have ended by themselves.
         """
         for cycle in self._cycles:
             if cycle.waiting is not None and not cycle.waiting.allowed:
                 cycle.stop(SHUTDOWN)
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=grace)
+        ended = all(task.done() for task in self._tasks)
         for cycle in self._cycles:
             cycle.stop(SHUTDOWN)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        return ended

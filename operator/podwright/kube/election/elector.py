@@ -3,7 +3,8 @@
     standby ──Lease absent, released or expired──► leading ──no renewal within the deadline──► lost
                                                       └──SIGTERM──► released
 
-Terms and defaults are client-go's. A standby watches the Lease, and tries when it expires or is released. A leader may write for
+Terms and defaults are client-go's. A standby watches the Lease, and tries when it expires or is released. A Lease that was deleted is free
+only when its last holder's time is over: that holder does not know yet. A leader may write for
 `renew_deadline` after the beginning of its last renewal, and not a moment longer: `check` runs right before each request that writes. Another instance
 takes the Lease `lease_duration` after it has seen the last renewal, which is later. Time is CLOCK_BOOTTIME, which runs on while
 the process or the machine is suspended. What was lost is not regained: the process ends.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -64,23 +66,22 @@ class Elector:
     def __init__(
         self, lease: Lease, times: ElectionTimes, *, identity: str, clock: Clock = boot_time, late: Callable[[], None]
     ) -> None:
-        """`late` is called when a renewal fails: requests that are under way should not outlive the deadline."""
+        """`late` is called when a renewal fails and at the deadline: it must end all requests that are under way."""
         self.lease = lease
         self.identity = identity
         self.leading = asyncio.Event()
         self.lost = asyncio.Event()
-        self.fence: int | None = None
-        """Once leading: the resourceVersion that caches must have reached before the first decision. None: ask the API server for one."""
         self.holder = ""
         """Who holds the Lease, as far as we know."""
+        self.problem = ""
+        """Why the last request failed; empty if it did not."""
         self._times = times
         self._clock = clock
         self._late = late
         self._deadline = float("-inf")
         self._observed: LeaseRecord | None = None
-        self._observed_at = clock()
-        self._failed = False
-        """Whether the last request failed, so that the next one has to wait."""
+        self._taken_until = float("-inf")
+        """Until when the last holder that we have seen may write, on our clock. It does not matter that the Lease was deleted or edited."""
 
     # For requests, health and the log
 
@@ -101,13 +102,14 @@ class Elector:
     async def run(self) -> None:
         """Takes the Lease when that is possible, and renews it. Returns when it is lost."""
         log.info("attempting to acquire leader lease %s as %s", self.lease, self.identity)
-        while not await self._try(self._take):
+        while not await self._try(self._take, self._times.renew_deadline / 2):
             await self._wait_for_chance()
         log.info("successfully acquired lease %s", self.lease)
         self.leading.set()
-        while (left := self._deadline - self._clock()) > 0:
+        while (left := self._left_to_write) > 0:
             await asyncio.sleep(min(self._times.retry_period, left))
-            if not await self._try(self._renew):
+            # A renewal can be tried twice within the deadline.
+            if not await self._try(self._renew, min(self._times.renew_deadline / 2, self._left_to_write)):
                 self._late()
         self._deadline = float("-inf")
         owner = f"{self.holder} holds it" if self.holder not in ("", self.identity) else "it was not renewed in time"
@@ -115,48 +117,38 @@ class Elector:
         self.lost.set()
 
     async def release(self) -> None:
-        """Gives the Lease up, so that another instance need not wait until it expires. `run` must have been cancelled."""
-        if not self.may_write or self._observed is None:
-            return
-        self._deadline = float("-inf")
-        now = _timestamp()
-        spec = {
-            "holderIdentity": "",
-            "leaseDurationSeconds": RELEASED_SECONDS,
-            "acquireTime": now,
-            "renewTime": now,
-            "leaseTransitions": self._observed.transitions,
-        }
-        try:
-            async with asyncio.timeout(self._times.renew_deadline / 2):
-                await self.lease.write(spec, self._observed)
-        except (ClusterError, TimeoutError) as error:
-            log.warning("cannot release lease %s: %s", self.lease, error or "timeout")
-        else:
-            log.info("released lease %s", self.lease)
+        """Gives the Lease up, so that another instance need not wait until it expires.
 
-    # One request to the API server
+        `run` must have been cancelled, and no write may be under way.
+        """
+        if self.may_write:
+            self._deadline = float("-inf")
+            if await self._try(self._give_up, self._times.renew_deadline / 2):
+                log.info("released lease %s", self.lease)
 
-    async def _try(self, attempt: Callable[[], Awaitable[bool]]) -> bool:
-        """Whether it succeeded. It may take half of the renew deadline, so that a renewal can be tried twice."""
-        self._failed = True
+    # One request to the API server, or two
+
+    async def _try(self, attempt: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+        """Whether it succeeded within so many seconds."""
         try:
-            async with asyncio.timeout(self._times.renew_deadline / 2):
+            async with asyncio.timeout(seconds):
                 done = await attempt()
         except (ClusterError, TimeoutError) as error:
+            problem = str(error) or "no answer in time"
             if not is_conflict(error):
-                log.warning("cannot reach lease %s: %s", self.lease, error or "timeout")
+                log.warning("cannot reach lease %s: %s", self.lease, problem)
+            self.problem = problem
             return False
-        self._failed = False
+        self.problem = ""
         return done
 
     async def _take(self) -> bool:
         record = await self.lease.read()
         self._observe(record)
-        if record is not None and record.holder and self._clock() < self.expires:
+        ours = self.holder == self.identity  # the answer to our last try was lost
+        if not ours and self._clock() < self._taken_until:
             return False
-        self.fence = 0 if record is None else (None if record.holder else record.version)
-        transitions = 0 if record is None else record.transitions + 1
+        transitions = 0 if record is None else record.transitions + (not ours)
         await self._write({"acquireTime": _timestamp(), "leaseTransitions": transitions}, record)
         return True
 
@@ -174,64 +166,79 @@ class Elector:
             await self._write({"acquireTime": _timestamp()} if self._observed is None else {}, self._observed)
         return True
 
+    async def _give_up(self) -> bool:
+        now = _timestamp()
+        spec = {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS, "acquireTime": now, "renewTime": now}
+        record = await self.lease.read()  # a renewal that was cancelled may have been carried out
+        if record is not None and record.holder == self.identity:
+            await self.lease.write(spec, record)
+        return True
+
     async def _write(self, spec: Mapping[str, Any], earlier: LeaseRecord | None) -> None:
         begun = self._clock()
         own = {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": max(1, int(self._times.lease_duration)),
+            "leaseDurationSeconds": math.ceil(self._times.lease_duration),
             "renewTime": _timestamp(),
             **spec,
         }
         self._observe(await self.lease.write(own, earlier))
         self._deadline = begun + self._times.renew_deadline
 
-    # Standby
-
     @property
-    def expires(self) -> float:
-        """When the Lease that we have seen expires, on our clock, if it is not renewed."""
-        return self._observed_at + (0.0 if self._observed is None else self._observed.seconds)
+    def _left_to_write(self) -> float:
+        return max(0.0, self._deadline - self._clock())
+
+    # Standby
 
     def _observe(self, record: LeaseRecord | None) -> None:
         """Takes note of the Lease. Its own times are of another machine's clock, so only changes of it are timed."""
-        if (record is None) != (self._observed is None) or (
-            record is not None and self._observed is not None and record.version != self._observed.version
-        ):
-            self._observed_at = self._clock()
-        holder = "" if record is None else record.holder
-        if holder not in ("", self.holder, self.identity):
-            log.info("new leader elected: %s", holder)
-        self._observed, self.holder = record, holder
+        changed = record is not None and (self._observed is None or record.version != self._observed.version)
+        before, self.holder = self.holder, "" if record is None else record.holder
+        self._observed = record
+        if record is None or not changed or self.holder == self.identity:
+            return
+        if self.holder:
+            if self.holder != before:
+                log.info("new leader elected: %s", self.holder)
+            self._taken_until = self._clock() + record.seconds
+        elif record.seconds <= RELEASED_SECONDS:
+            self._taken_until = float("-inf")  # released by its holder, which writes nothing more
 
     async def _wait_for_chance(self) -> None:
-        """Returns when the Lease may be free: released, deleted or expired; or after the retry period if that cannot be seen."""
-        seen = False
-        if not self._failed:
+        """Returns when the Lease may be free: released or expired; or after the retry period if that cannot be seen."""
+        loop = asyncio.get_running_loop()
+        begun, seen = loop.time(), False
+        if not self.problem:
             try:
-                async with asyncio.timeout(self._left) as expiry:
-                    await self._watch(expiry)
-                seen = True
+                async with asyncio.timeout(self._left_to_wait) as expiry:
+                    seen = await self._watch(expiry)
             except TimeoutError:
                 seen = True
             except (ClusterError, aiohttp.ClientError, OSError, ValueError, KeyError) as error:
                 log.debug("cannot watch lease %s: %s", self.lease, error)
-        if not seen:
+        if not seen and self._left_to_wait > 0:
+            pause = self._times.retry_period * random.uniform(1.0, 1.2)
+            await asyncio.sleep(max(0.0, min(pause, begun + pause - loop.time())))
+        elif self.problem:
             await asyncio.sleep(self._times.retry_period * random.uniform(1.0, 1.2))
 
     @property
-    def _left(self) -> float:
-        """Seconds until the Lease that we have seen expires, if it is not renewed."""
-        return max(0.0, self.expires - self._clock())
+    def _left_to_wait(self) -> float:
+        """Seconds until the last holder may write no more, if it does not renew."""
+        return max(0.0, self._taken_until - self._clock())
 
-    async def _watch(self, expiry: asyncio.Timeout) -> None:
-        """Follows the Lease until it is free, or the server ends the watch. Each renewal moves `expiry`."""
+    async def _watch(self, expiry: asyncio.Timeout) -> bool:
+        """Follows the Lease until it is free. False if the server ends the watch first. Each renewal moves `expiry`."""
         loop = asyncio.get_running_loop()
         async with aclosing(self.lease.changes(self._observed, self._times.lease_duration)) as changes:
             async for record in changes:
                 self._observe(record)
-                if not self.holder:
-                    return
-                expiry.reschedule(loop.time() + self._left)
+                left = self._left_to_wait
+                if left <= 0:
+                    return True
+                expiry.reschedule(loop.time() + left)
+        return False
 
 
 def _timestamp() -> str:

@@ -2,11 +2,10 @@
 
 A takeover is fenced. The former leader's last Bindings may not have reached our caches when we get the Lease, and a node would be filled
 twice (kubernetes/kubernetes#137308). So before the first decision the caches must have reached a resourceVersion that the API server
-named after the former leader's last write. A former leader that released its Lease had finished its writes, so that Lease's own version
-is enough.
+named after we got the Lease.
 
 Requests that a leader sent right before its deadline, and that the network delays by more than `lease_duration` minus
-`renew_deadline`, are not fenced: they could arrive after the takeover. Bindings to a pod that has a node by then fail.
+`renew_deadline`, are not fenced: they could arrive after the takeover. A Binding of a pod that has a node by then fails.
 """
 
 from __future__ import annotations
@@ -51,6 +50,8 @@ class Leadership:
         """Set when the Lease is lost. The process must end then: it may write nothing more."""
         self._protected: Http | None = None
         self._resets: set[asyncio.Task[None]] = set()
+        self._fence: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._current = False
         self._elector: Elector | None = None
         if settings.leader_elect:
             # The Lease has connections of its own: a burst of Bindings must not delay its renewal.
@@ -95,26 +96,33 @@ class Leadership:
     async def run(self) -> None:
         """Takes the Lease and renews it until the task is cancelled."""
         if self._elector is not None:
-            await self._elector.run()
+            async with asyncio.TaskGroup() as tasks:
+                asking = tasks.create_task(self._ask_for_fence(self._elector), name="podwright fence")
+                await self._elector.run()
+                asking.cancel()
             self.lost.set()
         await asyncio.Event().wait()
+
+    async def _ask_for_fence(self, elector: Elector) -> None:
+        """Right away: at the start, lists that begin later than this have passed the fence already."""
+        await elector.leading.wait()
+        node = await retry_until_answered(
+            "the API server", lambda: self._http.call("GET", NODE.collection, params={"limit": "1"})
+        )
+        self._fence.set_result(resource_version(node))
 
     async def wait_until_leading(self) -> None:
         """Returns when this process holds the Lease."""
         if self._elector is not None:
             await self._elector.leading.wait()
 
-    async def wait_until_current(self, http: Http, caches: Reaching) -> None:
-        """Returns when the caches have everything that the former leader wrote. Call it after `wait_until_leading`."""
+    async def wait_until_current(self, caches: Reaching) -> None:
+        """Returns when this process leads, and the caches have everything that the former leader wrote."""
         if self._elector is None:
             return
-        version = self._elector.fence
-        if version is None:
-            answer = await retry_until_answered(
-                "the API server", lambda: http.call("GET", NODE.collection, params={"limit": "1"})
-            )
-            version = resource_version(answer)
+        version = await asyncio.shield(self._fence)
         await caches.reach(version)
+        self._current = True
         log.info("caches have reached resource version %d; this instance decides now", version)
 
     def state(self) -> str:
@@ -123,13 +131,15 @@ class Leadership:
         if elector is None:
             return ""
         if elector.may_write:
-            return f"leading by lease {elector.lease}"
-        return f"standing by; lease {elector.lease} is held by {elector.holder or 'nobody'}"
+            return f"leading by lease {elector.lease}" + ("" if self._current else "; its caches are not current yet")
+        problem = f"; the last request for it failed: {elector.problem}" if elector.problem else ""
+        return f"standing by; lease {elector.lease} is held by {elector.holder or 'nobody'}{problem}"
 
-    async def stop(self) -> None:
-        """Releases the Lease. `run` must have been cancelled, and all writes must have ended."""
+    async def stop(self, *, release: bool) -> None:
+        """`release`: gives the Lease up. Then no write may be under way. `run` must have been cancelled."""
         if self._elector is not None:
-            await self._elector.release()
+            if release:
+                await self._elector.release()
             await self._http.close()
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Final
 
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import Resource
 from podwright.kube.watch.reflector import Reflector, Sink
+
+log = logging.getLogger(__name__)
+
+ESSENTIAL: Final = ("nodes", "assigned pods", "pending pods")
+"""Without these, no decision can be right."""
+PATIENCE_SECONDS: Final = 10.0
 
 StartTask = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], asyncio.Task[None]]
 """(name, work) → a task that runs the work until it is cancelled."""
@@ -22,9 +29,10 @@ class Watches:
         self._start_task = start_task
         self._reflectors: dict[str, Reflector] = {}
         self._optional: set[str] = set()
+        self._others: Callable[[], Mapping[str, Reflector]] = dict
 
     def __contains__(self, name: str) -> bool:
-        return name in self._reflectors
+        return name in self._all()
 
     def start(
         self, name: str, resource: Resource, sink: Sink, field_selector: str = "", *, required: bool = True
@@ -39,40 +47,62 @@ class Watches:
         self._reflectors[name] = reflector
         self._start_task(name, reflector.run)
 
-    def add(self, reflectors: Mapping[str, Reflector]) -> None:
-        """Adds reflectors that are running already."""
-        self._reflectors.update(reflectors)
+    def include(self, others: Callable[[], Mapping[str, Reflector]]) -> None:
+        """Includes reflectors that someone else runs, and that may come and go."""
+        self._others = others
+
+    def _all(self) -> dict[str, Reflector]:
+        return {**self._reflectors, **self._others()}
 
     def missing(self, *, required: bool = True) -> list[str]:
         """The names of those whose first list is not complete, either of the required ones or of the others."""
         return [
             name
-            for name, reflector in self._reflectors.items()
+            for name, reflector in self._all().items()
             if not reflector.synced.is_set() and required == (name not in self._optional)
         ]
 
     @property
     def names(self) -> list[str]:
         """The names of all."""
-        return list(self._reflectors)
+        return list(self._all())
 
     def blind(self) -> dict[str, float]:
         """How many seconds ago the last watch ended, by the name of each that is synced and has none open."""
         now = asyncio.get_running_loop().time()
         return {
             name: now - reflector.blind_since
-            for name, reflector in self._reflectors.items()
+            for name, reflector in self._all().items()
             if reflector.synced.is_set() and reflector.blind_since is not None
         }
 
     def knows(self, key: str) -> bool:
         """Whether one of the watches has an object of this key."""
-        return any(key in reflector.known for reflector in self._reflectors.values())
+        return any(key in reflector.known for reflector in self._all().values())
 
     async def reach(self, version: int) -> None:
-        """Returns when each has everything up to this resourceVersion."""
-        await asyncio.gather(*(reflector.reach(version) for reflector in tuple(self._reflectors.values())))
+        """Returns when each has everything up to this resourceVersion.
+
+        It waits for nodes and pods as long as that takes. Other kinds may be forbidden or gone by now: they are waited for PATIENCE_SECONDS.
+        """
+        tasks = {name: asyncio.create_task(found.reach(version)) for name, found in self._all().items()}
+        try:
+            waited = 0.0
+            while waiting := sorted(name for name, task in tasks.items() if not task.done()):
+                await asyncio.wait([tasks[name] for name in waiting], timeout=PATIENCE_SECONDS)
+                late = [name for name in waiting if not tasks[name].done()]
+                if not late:
+                    return
+                waited += PATIENCE_SECONDS
+                log.warning("for %g s, the watches of %s have not reached version %d", waited, ", ".join(late), version)
+                for name in late:
+                    if name not in ESSENTIAL or name not in self._all():
+                        tasks.pop(name).cancel()
+        finally:
+            for task in tasks.values():
+                task.cancel()
 
     async def wait_until_synced(self) -> None:
         """Returns when the first list of each that is required is complete."""
-        await asyncio.gather(*(self._reflectors[name].synced.wait() for name in self.missing()))
+        found = self._all()
+        await asyncio.gather(*(found[name].synced.wait() for name in self.missing()))

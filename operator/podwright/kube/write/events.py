@@ -103,6 +103,8 @@ class EventRecorder:
         per_second: float = EVENTS_PER_SECOND,
         steady: Callable[[], float] | None = None,
     ) -> None:
+        self.muted = False
+        """Whether nothing is recorded. A standby leaves the events to the leader."""
         self._http = http
         self._clock = clock
         self._steady = steady or clock
@@ -131,6 +133,8 @@ class EventRecorder:
         related: PodInfo | Regarding | None = None,
         policy: str = "",
     ) -> None:
+        if self.muted:
+            return
         note = _shortened(note)
         if kind == "Normal":
             self._enqueue(_Post(self._body(regarding, kind, reason, action, note, related, policy)))

@@ -32,6 +32,7 @@ class LeaseInMemory:
         self.version = 10
         self.down = self.hidden = False
         self.writes = []
+        self.read_versions = []
         self.changed = asyncio.Event()
 
     def __str__(self):
@@ -48,6 +49,7 @@ class LeaseInMemory:
     async def read(self):
         if self.down:
             raise UnreachableError("down")
+        self.read_versions.append(self.version)
         return self.record
 
     async def write(self, spec, earlier):
@@ -104,23 +106,24 @@ async def soon(condition):
             await asyncio.sleep(0.001)
 
 
+RELEASED = {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 4}
+
+
 def held_by_another(seconds=15):
     return {"holderIdentity": "another", "leaseDurationSeconds": seconds, "leaseTransitions": 4}
 
 
-async def test_an_absent_lease_is_created_and_needs_no_fence(elect, lease):
+async def test_an_absent_lease_is_created(elect, lease):
     elector = elect("a")
     await elector.leading.wait()
     elector.check()
     assert (lease.record.holder, lease.record.seconds, lease.record.transitions) == ("a", 15, 0)
-    assert elector.fence == 0
 
 
-async def test_a_released_lease_is_taken_and_its_version_is_the_fence(elect, lease):
-    released = lease.set({"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 4})
+async def test_a_released_lease_is_taken(elect, lease):
+    lease.set({"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 4})
     elector = elect("a")
     await elector.leading.wait()
-    assert elector.fence == released.version
     assert lease.record.transitions == 5
 
 
@@ -134,27 +137,63 @@ async def test_a_lease_that_another_holds_is_left_alone_until_it_expires(elect, 
     assert not elector.leading.is_set()
     with pytest.raises(NotLeadingError, match="another's"):
         elector.check()
-    lease.set(held_by_another())  # renewed
-    await soon(lambda: elector.expires == clock.now + 15)
-    clock.now += 15.1
+    version = lease.set(held_by_another()).version  # renewed
+    await soon(lambda: lease.read_versions[-1] == version)
+    clock.now += 14.9
+    await asyncio.sleep(0.05)
+    assert not elector.leading.is_set()
+    clock.now += 0.2
     await elector.leading.wait()
-    assert elector.fence is None
 
 
 async def test_a_standby_tries_at_once_when_the_lease_is_released(elect, lease):
     lease.set(held_by_another(3600))
     elector = elect("a", dataclasses.replace(TIMES, retry_period=3600))
     await soon(lambda: elector.holder == "another")
-    lease.set({**held_by_another(), "holderIdentity": ""})
+    lease.set(RELEASED)
     await soon(elector.leading.is_set)
 
 
-async def test_a_standby_tries_at_once_when_the_lease_is_deleted(elect, lease):
-    lease.set(held_by_another(3600))
-    elector = elect("a", dataclasses.replace(TIMES, retry_period=3600))
+@pytest.mark.parametrize("spec", [None, {**RELEASED, "leaseDurationSeconds": 15}], ids=["deleted", "edited"])
+async def test_a_lease_that_someone_frees_by_hand_is_not_taken_before_its_holder_has_stopped(elect, lease, clock, spec):
+    lease.hidden = True  # it polls, and so looks at our clock often
+    lease.set(held_by_another())
+    elector = elect("a")
     await soon(lambda: elector.holder == "another")
-    lease.set(None)
+    lease.set(spec)
+    await soon(lambda: lease.read_versions[-1] == lease.version)
+    clock.now += 14.9
+    await asyncio.sleep(0.05)
+    assert not elector.leading.is_set()
+    clock.now += 0.2
     await soon(elector.leading.is_set)
+
+
+async def test_a_leader_whose_lease_is_deleted_stays_the_only_one(elect, lease):
+    first = elect("a")
+    await first.leading.wait()
+    second = elect("b")
+    await soon(lambda: second.holder == "a")
+    for _ in range(5):
+        lease.set(None)
+        await soon(lambda: lease.record is not None)
+        await asyncio.sleep(0.02)
+        assert (first.may_write, second.may_write) == (True, False)
+    assert not first.lost.is_set()
+
+
+async def test_a_lost_answer_to_the_request_that_takes_the_lease_costs_no_lease_duration(elect, lease):
+    write = lease.write
+
+    async def loses_the_answer(spec, earlier):
+        await write(spec, earlier)
+        lease.write = write
+        raise UnreachableError("the connection was lost")
+
+    lease.write = loses_the_answer
+    elector = elect("a")
+    await soon(elector.leading.is_set)
+    assert lease.record.holder == "a"
 
 
 async def test_a_standby_that_may_not_watch_polls(elect, lease):
@@ -162,7 +201,7 @@ async def test_a_standby_that_may_not_watch_polls(elect, lease):
     lease.set(held_by_another(3600))
     elector = elect("a")
     await soon(lambda: elector.holder == "another")
-    lease.set({**held_by_another(), "holderIdentity": ""})
+    lease.set(RELEASED)
     await soon(elector.leading.is_set)
 
 
@@ -255,10 +294,8 @@ async def test_a_released_lease_is_free_at_once(elect, lease):
     assert (lease.record.holder, lease.record.seconds) == ("", 1)
     with pytest.raises(NotLeadingError):
         elector.check()
-    released = lease.record.version
     second = elect("b")
     await second.leading.wait()
-    assert second.fence == released
 
 
 async def test_a_standby_releases_nothing(elect, lease):
@@ -276,3 +313,46 @@ async def test_a_standby_goes_on_while_the_api_server_is_gone(elect, lease, capl
     assert not elector.leading.is_set()
     lease.down = False
     await soon(elector.leading.is_set)
+
+
+async def test_a_renewal_that_hangs_ends_at_the_deadline_and_so_do_other_requests(lease, clock):
+    resets, times = [], ElectionTimes(lease_duration=2, renew_deadline=0.2, retry_period=0.05)
+    loop = asyncio.get_running_loop()
+    elector = Elector(lease, times, identity="a", clock=loop.time, late=lambda: resets.append(elector.may_write))
+    running = asyncio.create_task(elector.run())
+    await elector.leading.wait()
+
+    async def hangs(spec, earlier):
+        await asyncio.Event().wait()
+
+    lease.write = hangs
+    await elector.lost.wait()
+    assert resets[-1] is False, "the last reset comes at the deadline"
+    running.cancel()
+
+
+async def test_a_fraction_of_a_second_makes_the_lease_longer_than_the_deadline(elect, lease):
+    elector = elect("a", dataclasses.replace(TIMES, lease_duration=1.9, renew_deadline=1.8))
+    await elector.leading.wait()
+    assert lease.record.seconds == 2
+
+
+async def test_a_leader_releases_the_lease_although_its_last_renewal_was_cancelled(elect, lease):
+    elector = elect("a", dataclasses.replace(TIMES, retry_period=3600))
+    await elector.leading.wait()
+    lease.set({**lease.record.raw["spec"], "renewTime": "later"})  # carried out, but the answer never came
+    await elector.release()
+    assert lease.record.holder == ""
+
+
+async def test_a_watch_that_ends_at_once_is_followed_by_a_pause(elect, lease, monkeypatch):
+    async def ends(since, seconds):
+        return
+        yield
+
+    monkeypatch.setattr(lease, "changes", ends)
+    lease.set(held_by_another(3600))
+    elector = elect("a", dataclasses.replace(TIMES, retry_period=3600))
+    await soon(lambda: elector.holder == "another")
+    await asyncio.sleep(0.05)
+    assert len(lease.read_versions) == 1

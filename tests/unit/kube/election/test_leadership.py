@@ -42,12 +42,12 @@ def lease(holder="", version=7, seconds=1):
 
 
 async def test_without_leader_election_everything_may_be_written_at_once():
-    async with serving() as (source, http, script):
+    async with serving() as (source, _http, script):
         leadership = Leadership(LeaderElection(leader_elect=False), source, identity="a")
         caches = Caches()
         assert leadership.before_write is None
         await leadership.wait_until_leading()
-        await leadership.wait_until_current(http, caches)
+        await leadership.wait_until_current(caches)
         assert (caches.reached, script.requests) == ([], [])
         assert leadership.state() == ""
 
@@ -60,40 +60,50 @@ async def test_a_standby_may_send_nothing_but_reviews():
         leadership.before_write("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
         leadership.before_write("/apis/authentication.k8s.io/v1/tokenreviews")
         assert leadership.state() == "standing by; lease ns/podwright is held by nobody"
-        await leadership.stop()
+        await leadership.stop(release=True)
 
 
-async def test_a_leader_whose_predecessor_released_the_lease_waits_for_that_version():
-    async with serving(says(200, lease()), says(200, lease("a", 8)), default=says(200, lease("a", 9))) as (
-        source,
-        http,
-        script,
-    ):
+@pytest.mark.parametrize("before", [lease(), lease("crashed", 7, seconds=0)], ids=["released", "expired"])
+async def test_a_new_leader_waits_for_a_version_that_the_api_server_names_then(before):
+    answers = says(200, before), says(200, lease("a", 8)), page(version=50)
+    async with serving(*answers, default=says(200, lease("a", 9))) as (source, _http, script):
         leadership, caches = Leadership(ELECTED, source, identity="a"), Caches()
         running = asyncio.create_task(leadership.run())
         await leadership.wait_until_leading()
         leadership.before_write(WRITE)
-        await leadership.wait_until_current(http, caches)
-        assert caches.reached == [7]
+        assert leadership.state() == "leading by lease ns/podwright; its caches are not current yet"
+        await leadership.wait_until_current(caches)
+        assert caches.reached == [50]
+        asked = script.requests[2]
+        assert (asked.path, asked.query) == (NODE.collection, {"limit": "1"})
         assert leadership.state() == "leading by lease ns/podwright"
         running.cancel()
-        await leadership.stop()
+        await leadership.stop(release=True)
         assert script.requests[-1].method == "PUT"
         with pytest.raises(NotLeadingError):
             leadership.before_write(WRITE)
 
 
-async def test_a_leader_whose_predecessor_crashed_asks_the_api_server_for_a_version():
-    expired = lease("crashed", 7, seconds=0)
-    async with serving(says(200, expired), says(200, lease("a", 8)), page(version=50)) as (source, http, script):
-        leadership, caches = Leadership(ELECTED, source, identity="a"), Caches()
+async def test_the_lease_is_kept_until_it_expires_if_a_write_may_be_under_way():
+    answers = says(404), says(200, lease("a", 8)), page(version=50)
+    async with serving(*answers, default=says(200, lease("a", 9))) as (source, _http, script):
+        leadership = Leadership(ELECTED, source, identity="a")
         running = asyncio.create_task(leadership.run())
-        await leadership.wait_until_leading()
-        await leadership.wait_until_current(http, caches)
-        assert caches.reached == [50]
-        assert (script.requests[-1].path, script.requests[-1].query) == (NODE.collection, {"limit": "1"})
+        await leadership.wait_until_current(Caches())
         running.cancel()
-        await leadership.stop()
+        await leadership.stop(release=False)
+        assert [request.method for request in script.requests] == ["GET", "POST", "GET"]
+
+
+async def test_a_standby_says_why_it_cannot_lead():
+    async with serving(default=says(403)) as (source, _http, _script):
+        leadership = Leadership(ELECTED, source, identity="a")
+        running = asyncio.create_task(leadership.run())
+        async with asyncio.timeout(5):
+            while "the last request for it failed" not in leadership.state():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await leadership.stop(release=True)
 
 
 def test_the_lease_is_in_the_namespace_of_the_operators_pod(monkeypatch):
