@@ -4,68 +4,26 @@ from __future__ import annotations
 
 import gc
 import re
-import sys
 import weakref
-from types import MappingProxyType
 
 import pytest
 
 from podwright.api.compile import BUILT_IN
-from podwright.api.configuration.load import load_configuration
 from podwright.api.permissions import PolicySettings
 from podwright.api.policy_bounds import MAX_SPEC_BYTES
-from podwright.api.policy_set import PolicySet
-from podwright.api.scheduler_policy import parse_policy
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.features import Features
-from podwright.core.framework.profile import expand
-from podwright.core.objects.pod import parse_pod
-from support.engine.stand_ins import STAND_INS
-
-GOOD = {"strategy": {"type": "MostAllocated"}}
-BAD = {"strategy": {"type": "Best"}}
-NO_LABELS = MappingProxyType({})
-
-
-def policy(name, spec, generation=1, uid="u"):
-    return {"metadata": {"name": name, "generation": generation, "uid": f"{uid}-{name}"}, "spec": spec}
-
-
-def pod(labels=None, scheduler="podwright", namespace="default"):
-    return parse_pod(
-        {
-            "metadata": {"name": "p", "namespace": namespace, "uid": "1", "labels": labels or {}},
-            "spec": {"schedulerName": scheduler, "containers": [{"name": "c"}]},
-        }
-    )
-
-
-def nested(depth):
-    found = {}
-    for _ in range(depth):
-        found = {"podSelector": found}
-    return found
-
-
-def build(*raws, **options):
-    policies = PolicySet(STAND_INS, Features(), **options)
-    for raw in raws:
-        policies.apply(raw)
-    return policies
-
-
-def chosen(policies, a_pod=None, namespace_labels=NO_LABELS):
-    found = policies.select(a_pod or pod(), namespace_labels)
-    return None if found is None else found.name
-
-
-def select_pods(**labels):
-    return {"podSelector": {"matchLabels": labels}}
-
-
-def select_namespaces(**labels):
-    return {"namespaceSelector": {"matchLabels": labels}}
-
+from support.policies.policy_sets import (
+    BAD,
+    GOOD,
+    NO_LABELS,
+    build,
+    chosen,
+    nested,
+    pod,
+    policy,
+    select_namespaces,
+    select_pods,
+)
 
 # Which policy a pod gets
 
@@ -75,62 +33,6 @@ def test_without_policies_the_built_in_policy_serves_only_podwright():
     assert policies.scheduler_names == {"podwright"}
     assert chosen(policies) == BUILT_IN
     assert chosen(policies, pod(scheduler="default-scheduler")) is None
-
-
-class TestProfilesOfAConfiguration:
-    """The profiles of a configuration file are the built-in policies."""
-
-    FILE = b"""
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: first
-- schedulerName: second
-  plugins: {multiPoint: {disabled: [{name: NodePorts}]}}
-"""
-
-    @pytest.fixture
-    def policies(self):
-        return build(settings=PolicySettings(configuration=load_configuration(self.FILE)))
-
-    @staticmethod
-    def profile_of(policies, scheduler):
-        return expand(policies.select(pod(scheduler=scheduler), NO_LABELS).profile.plugins, STAND_INS)
-
-    def test_each_serves_its_own_scheduler_name(self, policies):
-        assert policies.scheduler_names == {"first", "second"}
-        assert "NodePorts" in self.profile_of(policies, "first").names
-        assert "NodePorts" not in self.profile_of(policies, "second").names
-        assert chosen(policies, pod(scheduler="podwright")) is None
-
-    def test_a_policy_stands_above_the_profile_of_its_scheduler_name(self, policies):
-        policies.apply(policy("a", {"schedulerName": "second", "match": select_pods(x="1")}))
-        assert chosen(policies, pod({"x": "1"}, scheduler="second")) == "a"
-        assert chosen(policies, pod({"x": "2"}, scheduler="second")) == BUILT_IN
-        assert "NodePorts" not in self.profile_of(policies, "second").names
-
-    def test_the_first_is_also_for_other_names_that_policies_serve(self, policies):
-        policies.apply(policy("a", {"schedulerName": "third", "match": select_pods(x="1")}))
-        assert chosen(policies, pod({"x": "1"}, scheduler="third")) == "a"
-        assert chosen(policies, pod({"x": "2"}, scheduler="third")) == BUILT_IN
-        assert self.profile_of(policies, "third") == self.profile_of(policies, "first")
-
-    def test_a_name_stays_served_when_its_policy_goes(self, policies):
-        policies.apply(policy("a", {"schedulerName": "second"}))
-        policies.remove("a")
-        assert policies.scheduler_names == {"first", "second"}
-        assert "NodePorts" not in self.profile_of(policies, "second").names
-
-    def test_a_policy_may_lack_the_filters_that_the_profile_of_its_name_lacks(self, policies):
-        lacking = {"strategy": {"type": "Custom"}, "plugins": {"multiPoint": {"disabled": [{"name": "NodePorts"}]}}}
-        assert policies.apply(policy("a", {"schedulerName": "second", **lacking})).accepted
-        assert policies.apply(policy("b", {"schedulerName": "first", **lacking})).reason == "NotAllowed"
-
-    def test_policies_may_serve_the_names_of_all_profiles(self):
-        settings = PolicySettings(configuration=load_configuration(self.FILE), allowed_scheduler_names=("other",))
-        policies = build(settings=settings)
-        assert policies.apply(policy("a", {"schedulerName": "second"})).accepted
-        assert policies.apply(policy("b", {"schedulerName": "third"})).reason == "NotAllowed"
 
 
 @pytest.mark.parametrize(
@@ -366,6 +268,18 @@ def test_only_a_policy_that_changes_what_decides_raises_the_version():
     assert policies.version == version + 1
 
 
+def test_neither_the_spec_nor_the_object_of_a_refused_policy_stays_in_memory():
+    class Kept(dict):
+        pass
+
+    spec = Kept(BAD, match=select_pods(x="1"))
+    policies, kept = build(policy("a", spec)), weakref.ref(spec)
+    del spec
+    gc.collect()
+    assert kept() is None
+    assert refusal(policies, X) == "a"
+
+
 # After a restart
 
 
@@ -482,125 +396,3 @@ def test_a_policy_that_fails_the_check_is_rejected():
     result = policies.apply(policy("a", {"strategy": {"type": "Random"}}, generation=2))
     assert (result.reason, result.active_generation) == ("Invalid", 1)
     assert "out of luck" in result.message
-
-
-# Size
-
-
-def terms(count, values=1):
-    """A policy whose added affinity has this many terms, each with this many values."""
-    expressions = [{"key": "k", "operator": "In", "values": [f"v{i}" for i in range(values)]}]
-    required = {"nodeSelectorTerms": [{"matchExpressions": expressions} for _ in range(count)]}
-    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
-    return policy("a", {"pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": affinity}}]})
-
-
-def deep(depth):
-    value = {}
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-@pytest.mark.parametrize(
-    ("spec", "problem"),
-    [
-        pytest.param({"x": [1] * 3_000}, "too large: it consists of more than 3000 values", id="many values"),
-        pytest.param(
-            {f"k{i}": 1 for i in range(3_000)}, "too large: it consists of more than 3000 values", id="many fields"
-        ),
-        pytest.param({"x": deep(33)}, "nested too deeply: the maximum is 32 levels", id="deep"),
-        pytest.param({"x": deep(100_000)}, "nested too deeply: the maximum is 32 levels", id="far too deep"),
-        pytest.param(
-            {"x": "\N{SNOWMAN}" * 45_000}, "too large: 135044 bytes of JSON, the maximum is 131072", id="one text"
-        ),
-        pytest.param(
-            {"x": "\ud800" * 131_073}, "too large: 131117 bytes of JSON, the maximum is 131072", id="lone surrogates"
-        ),
-    ],
-)
-def test_a_spec_that_is_too_large_is_refused(spec, problem):
-    result = build().apply(policy("a", {**GOOD, **spec}))
-    assert (result.accepted, result.message.partition(". ")[0]) == (False, f"spec: {problem}")
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        pytest.param(lambda n: {"x": [1] * n}, id="values"),
-        pytest.param(lambda n: {f"k{i}": 1 for i in range(n)}, id="fields"),
-        pytest.param(lambda n: {"match": select_pods(**{f"k{i}": "v" for i in range(n)})}, id="labels"),
-        pytest.param(lambda n: {"pluginConfig": [{"name": f"P{i}"} for i in range(n)]}, id="entries"),
-        pytest.param(lambda n: {"x": deep(n)}, id="levels"),
-    ],
-)
-def test_the_cost_of_a_refusal_does_not_grow_with_a_spec_that_is_far_too_large(spec):
-    def calls(count):
-        raw = policy("a", spec(count))
-        found = 0
-
-        def profile(_frame, event, _argument):
-            nonlocal found
-            found += event in ("call", "c_call")
-
-        policies, before = build(), sys.getprofile()
-        sys.setprofile(profile)
-        try:
-            assert not policies.apply(raw).accepted
-        finally:
-            sys.setprofile(before)
-        return found
-
-    assert calls(20_000) == calls(10_000)
-
-
-def test_a_value_that_is_repeated_many_times_costs_one_look_at_each():
-    def looks(count):
-        class Text(str):
-            __slots__ = ()
-            count = 0
-
-            def __eq__(self, other):
-                type(self).count += 1
-                return str.__eq__(self, other)
-
-            __hash__ = str.__hash__
-
-        values = [Text("v") for _ in range(count)]
-        expressions = [{"key": "k", "operator": "In", "values": values}]
-        assert not build().apply(policy("a", {"match": {"podSelector": {"matchExpressions": expressions}}})).accepted
-        return Text.count
-
-    assert looks(64) <= 64 * 4
-
-
-def test_a_message_names_only_the_first_problems_and_cuts_long_names():
-    result = build().apply(policy("a", {**{f"field{i:04}" + "x" * 5_000: 1 for i in range(20)}}))
-    assert "spec.field0009x" in result.message
-    assert "spec.field0010x" not in result.message
-    assert "and 10 more" in result.message
-    assert len(result.message) < 10_000
-
-
-def test_the_largest_policies_that_are_accepted():
-    assert parse_policy(terms(64, 40)).name == "a"
-    result = build().apply(terms(65))
-    assert "nodeSelectorTerms: too many: 65 entries, the maximum is 64" in result.message
-
-
-def test_a_plugin_of_a_user_may_have_args_of_the_same_names_and_other_types():
-    args = {"resources": "all", "shape": {"a": 1}, "defaultConstraints": 7, "addedAffinity": ["x"]}
-    parsed = parse_policy(policy("a", {"pluginConfig": [{"name": "Mine", "args": args}]}))
-    assert parsed.spec.plugin_config[0].args == args
-
-
-def test_neither_the_spec_nor_the_object_of_a_refused_policy_stays_in_memory():
-    class Kept(dict):
-        pass
-
-    spec = Kept(BAD, match=select_pods(x="1"))
-    policies, kept = build(policy("a", spec)), weakref.ref(spec)
-    del spec
-    gc.collect()
-    assert kept() is None
-    assert refusal(policies, X) == "a"

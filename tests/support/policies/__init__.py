@@ -1,0 +1,1 @@
+"""Policies and sets of policies, for tests of `podwright/api`."""
