@@ -50,6 +50,8 @@ class NodeDiagnosis:
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self.total = table.count
+        self.candidate_count = table.count
+        """How many rows are to be filtered."""
         self.stages: list[Stage] = []
         self.explicit: dict[int, Status] = {}
         self.pre_filter: Status | None = None
@@ -64,20 +66,13 @@ class NodeDiagnosis:
     def consider_only(self, slots: Iterable[int], absent: Status) -> None:
         """Only these rows are filtered; `absent` is the status of all others."""
         self.considered, self.absent = frozenset(slots), absent
+        self.candidate_count = len(self.considered)
 
-    @property
-    def candidates(self) -> Bools:
-        """bool[nodes]: the rows to filter."""
-        if self.considered is None:
-            return self._table.valid
+    def considered_rows(self, considered: frozenset[int]) -> Bools:
+        """`considered` as bool[nodes]."""
         rows = np.zeros(self._table.size, np.bool_)
-        rows[list(self.considered)] = True
+        rows[list(considered)] = True
         return rows
-
-    @property
-    def candidate_count(self) -> int:
-        """How many rows are to be filtered."""
-        return self.total if self.considered is None else len(self.considered)
 
     def reject_explicitly(self, statuses: Mapping[int, Status]) -> None:
         """The statuses of rows that were filtered by themselves."""

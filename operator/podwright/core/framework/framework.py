@@ -139,7 +139,8 @@ class Framework(BuiltPlugins):
         The rejections are added to the diagnosis as stages.
         """
         run = caller_of(state)
-        alive = diagnosis.candidates
+        considered = diagnosis.considered
+        alive = table.valid if considered is None else diagnosis.considered_rows(considered)
         count = diagnosis.candidate_count
         for plugin in self.filter_plugins:
             if plugin.name in state.skip_filter or not count:

@@ -8,7 +8,7 @@ structures with their bounds.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -65,57 +65,80 @@ def shrink(container: dict[Any, Any] | set[Any]) -> None:
         container.update(items)
 
 
+class _Generations(dict[K, V]):
+    """The young generation of a `RecentCache` as a dict, which looks a missing key up in the old one.
+
+    So finding a key of the young one is the dict's own lookup, which calls no Python function.
+    """
+
+    __slots__ = ("limit", "max_weight", "old", "old_weights", "weight", "weights")
+
+    def __init__(self, limit: int, max_weight: float) -> None:
+        super().__init__()
+        self.limit = limit
+        self.max_weight = max_weight
+        self.old: dict[K, V] = {}
+        self.weight = 0
+        self.weights: dict[K, int] = {}
+        """Of keys with a weight other than 0."""
+        self.old_weights: dict[K, int] = {}
+
+    def __missing__(self, key: K) -> V | None:
+        value = self.old.pop(key, None)
+        if value is not None:
+            self.add(key, value, self.old_weights.pop(key, 0))
+        return value
+
+    def add(self, key: K, value: V, weight: int) -> None:
+        if len(self) >= self.limit or self.weight + weight > self.max_weight:
+            self.turn_over()
+        self[key] = value
+        if weight:
+            self.weights[key] = weight
+            self.weight += weight
+
+    def drop(self, key: K) -> None:
+        self.old.pop(key, None)
+        self.old_weights.pop(key, None)
+        self.pop(key, None)
+        self.weight -= self.weights.pop(key, 0)
+
+    def turn_over(self) -> None:
+        """The young generation becomes the old one."""
+        self.old, self.old_weights = dict(self), self.weights
+        self.clear()
+        self.weight, self.weights = 0, {}
+
+
 class RecentCache(Generic[K, V]):
     """A cache that forgets what has not been used for a while, and what was used longest ago if it is full.
 
     It consists of two generations. What is used moves to the young one. When that is full, and at each compaction, it becomes the old
     one, and the former old one is dropped. So at least the last `limit` keys are kept, at most twice as many, and none longer than two
-    compactions after its last use. `max_weight` bounds the sum of weights in the same way.
+    compactions after its last use. `max_weight` bounds the sum of weights in the same way. Values are not None.
     """
 
-    __slots__ = ("__weakref__", "_limit", "_max_weight", "_old", "_weight", "_young")
+    __slots__ = ("__weakref__", "_generations", "get")
 
     def __init__(self, limit: int, max_weight: float = float("inf")) -> None:
-        self._limit = limit
-        self._max_weight = max_weight
-        self._young: dict[K, tuple[V, int]] = {}
-        self._old: dict[K, tuple[V, int]] = {}
-        self._weight = 0
-        compact_regularly(self)
-
-    def get(self, key: K) -> V | None:
+        self._generations: _Generations[K, V] = _Generations(limit, max_weight)
+        self.get: Callable[[K], V | None] = self._generations.__getitem__
         """The value of a key, which counts as used; None if it is unknown."""
-        entry = self._young.get(key)
-        if entry is None:
-            entry = self._old.pop(key, None)
-            if entry is None:
-                return None
-            self._add(key, entry)
-        return entry[0]
+        compact_regularly(self)
 
     def put(self, key: K, value: V, weight: int = 0) -> None:
         """Adds or replaces a value. One that is heavier than `max_weight` is not kept."""
-        self._old.pop(key, None)
-        before = self._young.pop(key, None)
-        if before is not None:
-            self._weight -= before[1]
-        if weight <= self._max_weight:
-            self._add(key, (value, weight))
+        self._generations.drop(key)
+        if weight <= self._generations.max_weight:
+            self._generations.add(key, value, weight)
 
     def clear(self) -> None:
-        self._young.clear()
-        self._old.clear()
-        self._weight = 0
+        for _ in range(2):
+            self._generations.turn_over()
 
     def compact(self) -> None:
         """Drops the old generation."""
-        self._old, self._young, self._weight = self._young, {}, 0
+        self._generations.turn_over()
 
     def __len__(self) -> int:
-        return len(self._young) + len(self._old)
-
-    def _add(self, key: K, entry: tuple[V, int]) -> None:
-        if len(self._young) >= self._limit or self._weight + entry[1] > self._max_weight:
-            self.compact()
-        self._young[key] = entry
-        self._weight += entry[1]
+        return len(self._generations) + len(self._generations.old)

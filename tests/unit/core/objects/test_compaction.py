@@ -52,6 +52,38 @@ class TestRecentCache:
         cache.put("a", 2, 11)
         assert cache.get("a") is None
 
+    def test_weights_still_count_after_a_key_was_found_in_the_old_generation(self):
+        cache = RecentCache(100, max_weight=10)
+        cache.put("a", 1, 6)
+        cache.compact()
+        assert cache.get("a") == 1
+        cache.put("b", 2, 6)
+        cache.put("c", 3, 6)
+        assert [cache.get(key) for key in ("c", "b", "a")] == [3, 2, None]
+
+    def test_nothing_is_left_after_it_was_cleared(self):
+        cache = RecentCache(3, max_weight=10)
+        for key in range(5):
+            cache.put(key, key, 2)
+        cache.clear()
+        assert len(cache) == 0
+        assert [cache.get(key) for key in range(5)] == [None] * 5
+        for key in range(3):
+            cache.put(key, key, 3)
+        assert len(cache) == 3
+
+    def test_a_key_of_the_young_generation_is_found_without_a_python_function(self):
+        cache = RecentCache(4)
+        cache.put("a", 1)
+        called = []
+        sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+        try:
+            found = cache.get("a")
+        finally:
+            sys.setprofile(None)
+        assert found == 1
+        assert called == []
+
     def test_it_is_compacted_with_everything_else(self):
         cache = RecentCache(4)
         cache.put("a", 1)

@@ -62,8 +62,9 @@ class ClusterCounts:
     @cached_property
     def anti_affinity(self) -> SumsByKey:
         """Pods that match a required anti-affinity term, by its topology key."""
-        if self._tallies is not None:
-            return {key: (sums,) for key, (sums, _) in self._tallies.items()}
+        tallies = self._tallies if self._terms.anti_affinity.many else None
+        if tallies is not None:
+            return {key: (sums,) for key, (sums, _) in tallies.items()}
         found: dict[str, list[Sums]] = {}
         for term in self.pod.pod_affinity.anti_required:
             counter = self.index.counter((PodSelector.of_term(term),))
@@ -79,6 +80,8 @@ class ClusterCounts:
     @cached_property
     def existing(self) -> SumsByKey:
         """Required anti-affinity terms of placed pods that match the pod, by topology key."""
+        if not self._existing:
+            return {}
         found: dict[str, list[Sums]] = {}
         for key, sums in self.index.sums_of_groups(self._existing):
             if sums.total:

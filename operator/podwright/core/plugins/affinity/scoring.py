@@ -74,7 +74,7 @@ def _contributions(
             counter = index.counter((PodSelector.of_term(term),))
             yield index.sums(counter, term.topology_key), term.topology_key, weight
     for groups, weight in ((matched.required, hard_weight), (matched.preferred, 1), (matched.anti_preferred, -1)):
-        if weight:
+        if weight and groups:
             for key, sums in index.sums_of_groups(groups):
                 yield sums, key, weight
 

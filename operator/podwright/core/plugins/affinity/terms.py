@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from podwright.core.objects.affinity import PodAffinity, PodAffinityTerm
 from podwright.core.objects.compaction import compact_regularly, shrink
@@ -18,19 +18,18 @@ from podwright.core.state.podindex import PodIndex, SelectorList
 
 
 class Terms:
-    """See the module. `keys`: the distinct topology keys, in the order of the terms."""
+    """See the module. `keys`: the distinct topology keys, in the order of the terms.
 
-    __slots__ = ("_selectors", "items", "keys")
+    `many`: the terms should be counted together. See `SelectorList`.
+    """
+
+    __slots__ = ("_selectors", "items", "keys", "many")
 
     def __init__(self, items: Sequence[PodAffinityTerm]) -> None:
         self.items = items
         self.keys = tuple(dict.fromkeys(term.topology_key for term in items))
         self._selectors = SelectorList([term.selector for term in items])
-
-    @property
-    def many(self) -> bool:
-        """Whether the terms should be counted together. See `SelectorList`."""
-        return self._selectors.many
+        self.many = self._selectors.many
 
     def selecting(self, labels: Labels) -> Sequence[PodAffinityTerm]:
         """The terms whose label selectors match, whatever the namespace."""
@@ -68,17 +67,19 @@ class _KnownTerms:
 
     def __init__(self) -> None:
         self._terms: WeakKeyDictionary[PodAffinity, OwnTerms] = WeakKeyDictionary()
+        self._by_reference: dict[ref[PodAffinity], OwnTerms] = self._terms.data  # type: ignore[attr-defined]
+        """The dict behind `_terms`. Each decision reads it, because that calls no Python function."""
         compact_regularly(self)
 
     def of(self, affinity: PodAffinity) -> OwnTerms:
-        terms = self._terms.get(affinity)
+        terms = self._by_reference.get(ref(affinity))
         if terms is None:
             terms = self._terms[affinity] = OwnTerms(affinity)
         return terms
 
     def compact(self) -> None:
         """Frees the memory that the dictionary needed when there were more affinities."""
-        shrink(self._terms.data)  # type: ignore[attr-defined]  # the dict of weak references, which has no other way to it
+        shrink(self._by_reference)
 
 
 own_terms: Final = _KnownTerms().of

@@ -259,7 +259,7 @@ class _FitFormula:
         self._others = amounts
 
     def all(self, out: Bools) -> None:
-        few = self._few_offering()
+        few = self._few_offering() if self._others else None
         if few is not None:
             out[:] = False
             out[self._among(few)] = True
@@ -272,13 +272,14 @@ class _FitFormula:
             out[slot] = self.one(self._cache.node_at(slot))
 
     def some(self, slots: Slots) -> Bools:
-        out = np.zeros(len(slots), np.bool_)
-        few = self._few_offering()
+        few = self._few_offering() if self._others else None
         if few is not None:
+            out = np.zeros(len(slots), np.bool_)
             for position, slot in enumerate(slots.tolist()):
                 if slot in few:
                     out[position] = self.one(self._cache.node_at(slot))
             return out
+        out = np.empty(len(slots), np.bool_)
         self._compare(self._columns.some(slots), out)
         table = self._table
         for resource, amount in self._others.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from podwright.core.framework.features import Features
 from podwright.core.objects.affinity import NO_SPREAD, SpreadConstraint, SpreadConstraints, interned_selector
@@ -61,19 +61,18 @@ class Constraints:
     own: bool
     keys: frozenset[str] = field(init=False)
     """The topology keys. One object, whose hash is computed once."""
+    many: bool = field(init=False)
+    """Whether the counters of matching pods should not be kept. See `SelectorList`."""
     _selectors: SelectorList = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_selectors", SelectorList([constraint.selector for constraint in self.items]))
+        selectors = SelectorList([constraint.selector for constraint in self.items])
+        object.__setattr__(self, "_selectors", selectors)
+        object.__setattr__(self, "many", selectors.many)
         object.__setattr__(self, "keys", frozenset(constraint.topology_key for constraint in self.items))
 
     def __bool__(self) -> bool:
         return bool(self.items)
-
-    @property
-    def many(self) -> bool:
-        """Whether the counters of matching pods should not be kept. See `SelectorList`."""
-        return self._selectors.many
 
     def matching(self, labels: Labels) -> Sequence[int]:
         """The positions of the constraints whose selectors match these labels."""
@@ -103,6 +102,8 @@ class Resolver:
         self._inclusion = features.enabled("NodeInclusionPolicyInPodTopologySpread")
         self._match_label_keys = features.enabled("MatchLabelKeysInPodTopologySpread")
         self._own: WeakKeyDictionary[SpreadConstraints, _Variants] = WeakKeyDictionary()
+        self._by_reference: dict[ref[SpreadConstraints], _Variants] = self._own.data  # type: ignore[attr-defined]
+        """The dict behind `_own`. Each decision reads it, because that calls no Python function."""
         self._selectors = DefaultSelectors(store)
         self._default_hard = tuple(c for c in args.constraints if c.when_unsatisfiable == "DoNotSchedule")
         self._default_soft = tuple(c for c in args.constraints if c.when_unsatisfiable == "ScheduleAnyway")
@@ -111,7 +112,7 @@ class Resolver:
 
     def compact(self) -> None:
         """Frees the memory that the dictionary needed when there were more lists of constraints."""
-        shrink(self._own.data)  # type: ignore[attr-defined]  # the dict of weak references, which has no other way to it
+        shrink(self._by_reference)
 
     def hard(self, pod: PodInfo) -> Constraints:
         """The constraints that filter nodes."""
@@ -126,10 +127,10 @@ class Resolver:
         return self._of_defaults(pod)[1] if self._default_soft else NONE
 
     def _of_pod(self, pod: PodInfo) -> _Both:
-        variants = self._own.get(pod.spread)
+        variants = self._by_reference.get(ref(pod.spread))
         if variants is None:
             variants = self._own[pod.spread] = _Variants(pod.spread, match_label_keys=self._match_label_keys)
-        labels = tuple((key, pod.labels[key]) for key in variants.keys if key in pod.labels)
+        labels = tuple([(key, pod.labels[key]) for key in variants.keys if key in pod.labels]) if variants.keys else ()
         both = variants.resolved.get(labels)
         if both is None:
             if len(variants.resolved) * len(pod.spread.items) >= _MAX_CACHED:

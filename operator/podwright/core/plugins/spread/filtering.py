@@ -69,7 +69,7 @@ class DomainSums:
         domains = self._index.domains(constraint.topology_key, eligibility)
         if not len(domains.ids):
             return Sums(None, domains)
-        return self._index.sums(self.counter(constraint), constraint.topology_key, eligibility)
+        return self._index.sums(self.counter(constraint), constraint.topology_key, eligibility, domains)
 
 
 class ClusterCounts:
@@ -87,7 +87,7 @@ class ClusterCounts:
     @cached_property
     def impossible(self) -> bool:
         """Whether no node has one of the keys. Then no node counts, so that nothing is skewed, and all nodes lack a label."""
-        return not all(map(self._index.any_node_has, self._keys))
+        return not self._keys <= self._index.label_keys
 
     @property
     def nodes(self) -> int:
@@ -98,20 +98,18 @@ class ClusterCounts:
     def sums(self) -> tuple[Sums, ...]:
         """Matching pods by domain, one for each constraint."""
         sums = DomainSums(self._index, self._pod, self._resolved)
-        return tuple(
-            sums.of(constraint, eligibility_of(self._pod, constraint, self._keys, compare=self._compare))
-            for constraint in self.constraints
-        )
+        pod, keys, compare = self._pod, self._keys, self._compare
+        return tuple([sums.of(c, eligibility_of(pod, c, keys, compare=compare)) for c in self.constraints])
 
     @cached_property
     def least(self) -> tuple[int, ...]:
         """For each constraint the least number of matching pods in a domain."""
-        return tuple(sums.least for sums in self.sums)
+        return tuple([sums.least for sums in self.sums])
 
     @cached_property
     def limits(self) -> tuple[int, ...]:
         """For each constraint the maximum number of matching pods in a domain that can take one more."""
-        return tuple(self.limit(i, least) for i, least in enumerate(self.least))
+        return tuple([self.limit(i, least) for i, least in enumerate(self.least)])
 
     def limit(self, i: int, least: int) -> int:
         """The limit of a constraint with this least number. With fewer domains than minDomains, the least number counts as 0."""
@@ -179,13 +177,14 @@ class PreFilterState:
             return self._reject_all()
         verdicts: list[tuple[Domains, Bools]] = []
         ok: Bools | None = None
+        limits = counted.limits
         for i, sums in enumerate(counted.sums):
-            domains, values = sums.domains, sums.values
+            domains, values, limit = sums.domains, sums.values, limits[i]
             if i in self._changes:
-                values = values.copy()
+                values, limit = values.copy(), self.limit(i)
                 for domain, delta in self._changes[i].items():
                     values[domain] += delta
-            fits = values <= self.limit(i)
+            fits = values <= limit
             fits[domains.count] = False
             verdicts.append((domains, fits))
             fit = fits[domains.of_node]

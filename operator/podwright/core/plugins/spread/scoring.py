@@ -105,7 +105,7 @@ class PreScoreState:
     @cached_property
     def _impossible(self) -> bool:
         """Whether no node has one of the keys."""
-        return not all(map(self._index.any_node_has, self._constraints.keys))
+        return not self._constraints.keys <= self._index.label_keys
 
     @cached_property
     def _domains(self) -> tuple[Domains, ...]:

@@ -358,7 +358,7 @@ def _group(unbound: UnboundClaims, table: NodeTable) -> _Grouping:
         return _Grouping(table.epoch, slots, plans)
     codes = np.zeros(table.size, np.int64)
     for key in unbound.mentioned.keys:
-        if not table.nodes_with_label(key):
+        if key not in table.label_keys:
             continue
         labels, values, mentioned = table.labels(key), table.label_values(key), unbound.mentioned.of(key)
         if mentioned is None or len(values) <= _FEW_VALUES:

@@ -88,6 +88,8 @@ class LabelColumns:
         self._columns: OrderedDict[str, _Column] = OrderedDict()
         self._nodes_with: dict[str, int] = {}
         """How many nodes have a label with this key."""
+        self.keys: Final = self._nodes_with.keys()
+        """The keys that any node has. Stays up to date."""
         self._absent: Int32s = np.full(0, ABSENT, np.int32)
 
     def ids(self, key: str) -> Int32s:
@@ -104,10 +106,6 @@ class LabelColumns:
         """The ids of the values, 0 to len - 1. Some may be of nodes that are gone."""
         column = self._column(key)
         return _NO_VALUES if column is None else column.values
-
-    def nodes_with(self, key: str) -> int:
-        """How many nodes have a label with this key."""
-        return self._nodes_with.get(key, 0)
 
     def has_column(self, key: str) -> bool:
         """Whether the key's column is there, so that reading it takes no pass over the nodes."""

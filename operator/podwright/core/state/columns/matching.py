@@ -85,7 +85,7 @@ def count_intolerable(taints: tuple[Taint, ...], tolerations: Tolerations, *, co
 
 
 def _affinity(table: NodeTable, affinity: NodeAffinity) -> Bools:
-    if not all(map(table.nodes_with_label, affinity.node_selector)):
+    if not affinity.node_selector.keys() <= table.label_keys:
         return np.zeros(table.size, np.bool_)
     terms = () if affinity.required is None else affinity.required.terms
     masks = RequirementMasks(table, (*affinity.node_selector, *_keys(terms)))

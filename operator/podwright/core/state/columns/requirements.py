@@ -55,7 +55,7 @@ class RequirementMasks:
 
     def __init__(self, table: NodeTable, keys: Iterable[str]) -> None:
         self._table = table
-        new = {key for key in keys if table.nodes_with_label(key) and not table.has_label_column(key)}
+        new = {key for key in keys if key in table.label_keys and not table.has_label_column(key)}
         self._sparse = _read(table, new) if len(new) > MAX_NEW_COLUMNS else {}
         self._numbers: dict[str, _Numbers] = {}
         self._name_numbers: _Numbers | None = None
@@ -63,7 +63,7 @@ class RequirementMasks:
     def of_label(self, requirement: Requirement) -> Mask:
         """The rows whose label meets the requirement."""
         key, operator = requirement.key, requirement.operator
-        if not self._table.nodes_with_label(key):
+        if key not in self._table.label_keys:
             return requirement.matches_value(None)
         ids, values = self._ids(key)
         match operator:

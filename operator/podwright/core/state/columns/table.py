@@ -49,8 +49,14 @@ class NodeTable:
         self._columns: dict[str, NDArray[Any]] = {}
         self._views: dict[str, NDArray[Any]] = {}
         self._taints = TaintSets()
+        self.taint_version = self._taints.version
+        """Rises whenever `taint_sets` changes."""
         self._labels = LabelColumns(self.nodes, self._capacity)
+        self.label_keys = self._labels.keys
+        """The keys of the labels that any node has. Stays up to date."""
         self._resources = ResourceColumns(self._capacity)
+        self.write_usage: Final = self._resources.write_requested
+        """(slot, resources): the node's pods request other amounts of these resources than before. Only for the cache."""
         for name, dtype in (("valid", np.bool_), ("unschedulable", np.bool_), ("taints", np.int32)):
             self._columns[name] = np.zeros(self._capacity, dtype)
         for name in ("scoring_cpu", "scoring_memory", "pods"):
@@ -81,11 +87,6 @@ class NodeTable:
     def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
         """The distinct taint lists of the nodes, and some empty ones."""
         return self._taints.lists
-
-    @property
-    def taint_version(self) -> int:
-        """Rises whenever `taint_sets` changes."""
-        return self._taints.version
 
     @property
     def pods(self) -> Int64s:
@@ -134,10 +135,6 @@ class NodeTable:
     def label_values(self, key: str) -> Mapping[str, int]:
         """The values of this label with their ids, 0 to len - 1. Some may be of nodes that are gone. Ids are valid until `epoch` changes."""
         return self._labels.values(key)
-
-    def nodes_with_label(self, key: str) -> int:
-        """How many nodes have a label with this key."""
-        return self._labels.nodes_with(key)
 
     def has_label_column(self, key: str) -> bool:
         """Whether `labels` can answer without reading all nodes."""
@@ -204,10 +201,6 @@ class NodeTable:
         self._holes.append(slot)
         self._changed(slot)
 
-    def write_usage(self, slot: int, resources: Iterable[str]) -> None:
-        """The node's pods request other amounts of these resources than before. Amounts are capped at the greatest int64."""
-        self._resources.write_requested(slot, resources)
-
     def set_counts(self, slot: int, pods: int, scoring_cpu: int, scoring_memory: int) -> None:
         self._columns["pods"][slot] = pods
         self._columns["scoring_cpu"][slot] = min(scoring_cpu, MAX_INT64)
@@ -234,6 +227,7 @@ class NodeTable:
         new = self._taints.renumber()
         if new is not None:
             self._columns["taints"][:] = new[self._columns["taints"]]
+        self.taint_version = self._taints.version
 
     def _changed(self, slot: int) -> None:
         self.epoch += 1

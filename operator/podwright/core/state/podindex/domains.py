@@ -174,7 +174,7 @@ class DomainCache:
         if cached is not None:
             self._cache.move_to_end((key, eligibility))
             return cached
-        if not self._table.nodes_with_label(key):
+        if key not in self._table.label_keys:
             return self._nowhere
         domains = self._base(key) if eligibility == ALL_WITH_KEY else self._restricted(key, eligibility)
         self._cache[key, eligibility] = domains
@@ -193,9 +193,12 @@ class DomainCache:
         rows = np.zeros(self._table.size, np.intp)
         return Domains(0, of_node=rows, counted=rows, empty=0)
 
-    def sums(self, counted: Countable, key: str, eligibility: Eligibility = ALL_WITH_KEY) -> Sums:
-        """The counts summed over the domains of a label key."""
-        domains = self.get(key, eligibility)
+    def sums(
+        self, counted: Countable, key: str, eligibility: Eligibility = ALL_WITH_KEY, domains: Domains | None = None
+    ) -> Sums:
+        """The counts summed over the domains of a label key. `domains`: these domains, if the caller has them already."""
+        if domains is None:
+            domains = self.get(key, eligibility)
         sums = counted.sums.get((key, eligibility))
         if sums is None or sums.domains is not domains:
             counted.sums.pop((key, eligibility), None)
@@ -244,7 +247,7 @@ class DomainCache:
 
     def _compute_eligible(self, eligibility: Eligibility) -> Bools:
         table = self._table
-        if not all(map(table.nodes_with_label, eligibility.keys)):
+        if not eligibility.keys <= table.label_keys:
             return np.zeros(table.size, np.bool_)
         eligible = table.valid
         for key in eligibility.keys:

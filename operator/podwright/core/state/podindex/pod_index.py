@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from podwright.core.objects.affinity import PodAffinityTerm
 from podwright.core.objects.pod import PodInfo
@@ -39,6 +39,8 @@ class PodIndex:
         self._namespaces = namespaces
         self._attach = attach
         self._domains = DomainCache(table, derived)
+        self.label_keys: Final = table.label_keys
+        """The keys of the labels that any node has. Stays up to date."""
 
     @cached_property
     def matches(self) -> MatchIndex:
@@ -73,7 +75,7 @@ class PodIndex:
         found = {}
         known: dict[frozenset[tuple[PodSelector, int]], Tally] = {}
         for key, weighted in by_key.items():
-            if self.any_node_has(key):
+            if key in self.label_keys:
                 selectors = _weights(weighted)
                 same = frozenset(selectors.items())
                 tally = known.get(same) or known.setdefault(same, self.matches.tally(selectors))
@@ -100,13 +102,15 @@ class PodIndex:
         """The domains of a label key."""
         return self._domains.get(key, eligibility)
 
-    def sums(self, counter: MatchCounter | Tally, key: str, eligibility: Eligibility = ALL_WITH_KEY) -> Sums:
-        """The counts summed over the domains of a label key."""
-        return self._domains.sums(counter, key, eligibility)
-
-    def any_node_has(self, key: str) -> bool:
-        """Whether any node has a label with this key."""
-        return self._table.nodes_with_label(key) > 0
+    def sums(
+        self,
+        counter: MatchCounter | Tally,
+        key: str,
+        eligibility: Eligibility = ALL_WITH_KEY,
+        domains: Domains | None = None,
+    ) -> Sums:
+        """The counts summed over the domains of a label key. `domains`: these domains, if the caller has them already."""
+        return self._domains.sums(counter, key, eligibility, domains)
 
     def sums_of_groups(self, groups: Groups) -> Iterator[tuple[str, Sums]]:
         """Pairs of a topology key and weights summed over its domains. Together they include the weights of all groups."""

@@ -135,7 +135,7 @@ class TermRows:
         """bool[topology keys]: whether any node has the label."""
         epoch, present = self._present
         if epoch != table.epoch or len(present) != len(self._keys):
-            present = np.array([table.nodes_with_label(key) > 0 for key in self._keys], np.bool_)
+            present = np.array([key in table.label_keys for key in self._keys], np.bool_)
             self._present = table.epoch, present
         return present
 

@@ -83,13 +83,6 @@ class TermGroup:
         """The namespaces by name, and the selector of further ones."""
         return self.key.namespaces, self.key.namespace_selector
 
-    def matches(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
-        """Whether the terms match a pod with these labels, in this namespace with these labels."""
-        key = self.key
-        if not key.selector.matches(labels):
-            return False
-        return namespace in key.namespaces or key.namespace_selector.matches(namespace_labels)
-
     def per_row(self, rows: int) -> tuple[Rows | None, Int32s]:
         """The slots that have such terms, all below `rows`, and the sums of their weights."""
         del rows
@@ -183,25 +176,28 @@ class TermIndex:
         if last is not None and last[1] is pod.labels and last[0] == pod.namespace:
             return last[2]
         namespace_labels = self._namespaces(pod.namespace) or _NO_LABELS
-        matched = self._matching_few(pod, namespace_labels)
+        matched = self._matching_few(pod.namespace, namespace_labels, pod.labels)
         if matched is None:
             matched = MatchedTerms(*self._as_rows().matching(pod.namespace, namespace_labels, pod.labels))
         self._last = (pod.namespace, pod.labels, matched)
         return matched
 
-    def _matching_few(self, pod: PodInfo, namespace_labels: Labels) -> MatchedTerms | None:
+    def _matching_few(self, namespace: str, namespace_labels: Labels, labels: Labels) -> MatchedTerms | None:
         """The groups that match, tried one by one; None if that takes too long."""
         index = self._by_selector
-        if len(index) > MANY_CANDIDATES and index.count_candidates(pod.namespace, pod.labels) > MANY_CANDIDATES:
+        if len(self._groups) > MANY_CANDIDATES and index.count_candidates(namespace, labels) > MANY_CANDIDATES:
             return None
         found: tuple[list[TermGroup], ...] = ([], [], [], [])
         requirements = 0
-        for group in index.candidates(pod.namespace, pod.labels):
-            requirements += len(group.selector.requirements)
+        for group in index.candidates(namespace, labels):
+            key = group.key
+            requirements += len(key.selector.requirements)
             if requirements > MANY_REQUIREMENTS:
                 return None
-            if group.matches(pod.namespace, namespace_labels, pod.labels):
-                found[group.kind].append(group)
+            if key.selector.matches(labels) and (
+                namespace in key.namespaces or key.namespace_selector.matches(namespace_labels)
+            ):
+                found[key.kind].append(group)
         return MatchedTerms(*map(tuple, found)) if any(found) else NO_TERMS
 
     def _as_rows(self) -> TermRows:
@@ -227,26 +223,29 @@ class TermIndex:
         if placed is None:
             placed = self._affinities[affinity] = self._add_affinity(affinity)
         placed.pods += 1
-        self._add(placed, slot, 1)
+        for group, weight in placed.terms:
+            group.add(slot, weight)
+        if self._rows is not None:
+            self._add_to_rows(self._rows, placed, slot, 1)
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
         affinity = pod.pod_affinity
         if affinity is NO_POD_AFFINITY:
             return
         placed = self._affinities[affinity]
-        self._add(placed, slot, -1)
+        for group, weight in placed.terms:
+            group.add(slot, -weight)
+        if self._rows is not None:
+            self._add_to_rows(self._rows, placed, slot, -1)
         placed.pods -= 1
         if not placed.pods:
             del self._affinities[affinity]
             self._remove_affinity(placed)
 
-    def _add(self, placed: _PlacedAffinity, slot: int, pods: int) -> None:
+    def _add_to_rows(self, rows: TermRows, placed: _PlacedAffinity, slot: int, pods: int) -> None:
         for group, weight in placed.terms:
-            group.add(slot, pods * weight)
-        if self._rows is not None:
-            for group, weight in placed.terms:
-                self._rows.add(group, slot, pods * weight)
-            self._drop_unused_rows()
+            rows.add(group, slot, pods * weight)
+        self._drop_unused_rows()
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
         """Does nothing, because terms are by row and independent of the node in it."""
