@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import kopf
 
+from podwright.controllers.listed_pods import response_class
 from podwright.controllers.missing_kinds import MissingKinds
 from podwright.kube.client.credentials import Credentials, Source
 from podwright.kube.client.errors import ApiError
@@ -22,10 +24,11 @@ REFUSED_SECONDS: Final = 10.0
 
 
 class KopfLogin:
-    """Makes sessions for Kopf."""
+    """Makes sessions for Kopf. `take_in` gets the raw pods of Kopf's lists, which Kopf does not get."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, take_in: Callable[[Mapping[str, Any]], None]) -> None:
         self._source = source
+        self._response_class = response_class(take_in)
         self._last_login = float("-inf")
         self._missing_kinds = MissingKinds([POLICY.collection])
 
@@ -38,7 +41,12 @@ class KopfLogin:
         credentials = await self._credentials()
         return kopf.AiohttpSession(
             server=credentials.server,
-            aiohttp_session=new_session(credentials, authenticated=True, middlewares=(self._missing_kinds,)),
+            aiohttp_session=new_session(
+                credentials,
+                authenticated=True,
+                middlewares=(self._missing_kinds,),
+                response_class=self._response_class,
+            ),
             default_namespace=credentials.namespace,
         )
 

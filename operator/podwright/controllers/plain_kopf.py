@@ -44,7 +44,7 @@ class PlainKopf:
             raise SystemExit(f"Error: {error}") from error
         self._watching = asyncio.create_task(self._end_when_lost(runtime), name="podwright end of leadership")
         configure(settings, runtime)
-        handlers.register_login(registry, KopfLogin(runtime.source))
+        handlers.register_login(registry, KopfLogin(runtime.source, runtime.pending.put_listed))
         handlers.register_watches(registry, runtime)
 
     @staticmethod

@@ -48,7 +48,7 @@ class ProtectedTasks(Collection["asyncio.Task[Any]"]):
 async def supervise(stop: asyncio.Event, runtime: Runtime) -> None:
     """Runs Kopf beside a runtime that has started, until `stop` is set."""
     asyncio.get_running_loop().set_exception_handler(handle_loop_error)
-    login = KopfLogin(runtime.source)
+    login = KopfLogin(runtime.source, runtime.pending.put_listed)
     appeared = runtime.policies.appeared
     if not runtime.kopf_watches_pods and not runtime.policies.readable:
         await _first_of(stop, appeared)

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import kopf
 import pytest
+
+from podwright.controllers import handlers
+from podwright.controllers.login import KopfLogin
+from podwright.controllers.settings import configure
+from podwright.kube.client.credentials import Credentials, Loaded, Source
+from podwright.kube.runtime import Runtime
 
 
 class Events:
-    """An intake that keeps the events."""
+    """An intake that keeps the events, and the objects of lists that Kopf does not get."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
+        self.listed: list[Any] = []
+
+    def put_listed(self, raw: Any) -> None:
+        self.listed.append(raw)
 
     def take_event(self, event: Any) -> None:
         self.events.append(event)
@@ -53,6 +65,38 @@ class FakeRuntime:
 
     async def stop(self) -> None:
         self.calls.append("stop")
+
+
+def login_to(url: str, take_in: Callable[[Any], None]) -> KopfLogin:
+    """Logs Kopf in to a server that asks for no credentials."""
+    return KopfLogin(Source(lambda _now: Loaded(Credentials(url, None, ())), lambda: 0.0), take_in)
+
+
+def served_kind(plural: str, kind: str, *, namespaced: bool = False) -> dict[str, Any]:
+    """A kind as discovery lists it."""
+    verbs = ["get", "list", "watch", "patch"]
+    return {"name": plural, "singularName": kind.lower(), "namespaced": namespaced, "kind": kind, "verbs": verbs}
+
+
+@asynccontextmanager
+async def running_kopf(runtime: FakeRuntime, login: KopfLogin) -> AsyncIterator[asyncio.Future[None]]:
+    """Runs Kopf with its settings and handlers, and yields what is done when Kopf has ended."""
+    settings, registry, stop = kopf.OperatorSettings(), kopf.OperatorRegistry(), asyncio.Event()
+    configure(settings, cast(Runtime, runtime))
+    handlers.register_login(registry, login)
+    handlers.register_watches(registry, cast(Runtime, runtime))
+    ignored = asyncio.all_tasks()
+    tasks = await kopf.spawn_tasks(
+        settings=settings, registry=registry, standalone=True, clusterwide=True, stop_flag=stop
+    )
+    running = asyncio.create_task(kopf.run_tasks(tasks, ignored=[*ignored]))
+    try:
+        yield running
+    finally:
+        # Not by `stop`: then Kopf waits 5 s for its watches.
+        for task in (running, *tasks):
+            task.cancel()
+        await asyncio.gather(running, *tasks, return_exceptions=True)
 
 
 @dataclass

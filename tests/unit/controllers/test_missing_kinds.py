@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import kopf
 import pytest
 
-from podwright.controllers import handlers, missing_kinds
-from podwright.controllers.login import KopfLogin
-from podwright.controllers.settings import configure
-from podwright.kube.client.credentials import Credentials, Loaded, Source
+from podwright.controllers import missing_kinds
 from podwright.kube.kinds import POLICY
-from support.controllers.kit import FakeRuntime
+from support.controllers.kit import FakeRuntime, login_to, running_kopf, served_kind
 from support.http.kit import forever, page, says, served, streams, without_pauses
-
-
-def kind(plural, kind):
-    verbs = ["get", "list", "watch", "patch"]
-    return {"name": plural, "singularName": kind.lower(), "namespaced": False, "kind": kind, "verbs": verbs}
 
 
 def group(name, version):
@@ -27,9 +18,9 @@ def group(name, version):
 
 DISCOVERY = {
     "/api": {"versions": ["v1"]},
-    "/api/v1": {"resources": [kind("namespaces", "Namespace")]},
+    "/api/v1": {"resources": [served_kind("namespaces", "Namespace")]},
     "/apis": {"groups": [group(POLICY.group, POLICY.version)]},
-    POLICY.root: {"resources": [kind(POLICY.plural, POLICY.kind)]},
+    POLICY.root: {"resources": [served_kind(POLICY.plural, POLICY.kind)]},
 }
 
 
@@ -38,8 +29,8 @@ def _no_pauses(monkeypatch):
     monkeypatch.setattr(missing_kinds, "RETRY", without_pauses(missing_kinds.RETRY))
 
 
-def login_to(url):
-    return KopfLogin(Source(lambda _now: Loaded(Credentials(url, None, ())), lambda: 0.0))
+def ignore(_raw):
+    pass
 
 
 def lines_of(caplog):
@@ -49,7 +40,7 @@ def lines_of(caplog):
 async def test_a_list_of_policies_waits_until_they_are_served_and_says_so_once(caplog):
     caplog.set_level("INFO")
     async with served(says(404), says(404), says(404), says(200), says(404), says(200)) as (url, script):
-        info = await login_to(url).session()
+        info = await login_to(url, ignore).session()
         for _ in range(2):
             response = await info.aiohttp_session.get(url + POLICY.collection)
             assert response.status == 200
@@ -64,7 +55,7 @@ async def test_a_list_of_policies_waits_until_they_are_served_and_says_so_once(c
 @pytest.mark.parametrize("path", ["/apis/podwright.dev/v1alpha1", f"{POLICY.collection}/one", "/api/v1/pods"])
 async def test_a_404_for_anything_else_is_an_answer(path):
     async with served(default=says(404)) as (url, script):
-        info = await login_to(url).session()
+        info = await login_to(url, ignore).session()
         assert (await info.aiohttp_session.get(url + path)).status == 404
         await info.aiohttp_session.close()
     assert len(script.requests) == 1
@@ -88,23 +79,11 @@ async def test_kopf_survives_that_policies_are_not_served_for_a_while(caplog):
         response.content_type = "application/json"
         return response
 
-    async with served(default=answer) as (url, _):
-        settings, registry, stop = kopf.OperatorSettings(), kopf.OperatorRegistry(), asyncio.Event()
-        configure(settings, runtime)
-        handlers.register_login(registry, login_to(url))
-        handlers.register_watches(registry, runtime)
-        ignored = asyncio.all_tasks()
-        tasks = await kopf.spawn_tasks(
-            settings=settings, registry=registry, standalone=True, clusterwide=True, stop_flag=stop
-        )
-        running = asyncio.create_task(kopf.run_tasks(tasks, ignored=[*ignored]))
+    async with served(default=answer) as (url, _), running_kopf(runtime, login_to(url, ignore)) as running:
         arrival = asyncio.create_task(arrived.wait())
         await asyncio.wait({running, arrival}, return_when=asyncio.FIRST_COMPLETED)
         ended = running.done()
-        # Not by `stop`: then Kopf waits 5 s for its watches.
-        for task in (arrival, running, *tasks):
-            task.cancel()
-        await asyncio.gather(arrival, running, *tasks, return_exceptions=True)
+        arrival.cancel()
     assert not ended
     assert [event["object"]["metadata"]["name"] for event in events] == ["one"]
     assert len([query for query in asked if "watch" not in query]) == 3

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
+from podwright.core.objects.versions import version_number
 from podwright.core.queue.cost import NODES, AttemptCost
 from podwright.engine.active_policies import ActivePolicies
 from podwright.engine.intake.foreign_pods import ForeignPods
@@ -65,13 +66,28 @@ class PendingPods(Stream):
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._report(raw, error)
 
+    def put_listed(self, raw: Raw) -> None:
+        """Takes in a pod from one of Kopf's lists, unless it is not ours or the queue has it at this version already.
+
+        Foreign pods are listed elsewhere: Kopf does not report when they leave.
+        """
+        if not self.is_ours(raw):
+            return
+        queued = self._queue.get(self.key(raw))
+        if queued is None or queued.pod.resource_version != _version(raw):
+            self.put(raw)
+
     def take_event(self, event: Raw) -> None:
-        """Takes a raw watch event in. Its type is None where a list brought the object."""
+        """Takes in an event of Kopf's watch. Kopf may deliver it late, after a list has brought a newer version of the pod."""
         raw = event["object"]
         if event["type"] == "DELETED":
             self.drop(self.key(raw), raw)
-        else:
+        elif not self._is_outdated(raw):
             self.put(raw)
+
+    def _is_outdated(self, raw: Raw) -> bool:
+        queued = self._queue.get(self.key(raw))
+        return queued is not None and version_number(_version(raw)) < version_number(queued.pod.resource_version)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
         if self._foreign_pods:
@@ -166,6 +182,10 @@ def _cost_note(cost: AttemptCost) -> str:
         f"plugin {cost.plugin} checks {cost.count:,} {cost.items}, so an attempt to schedule this pod takes about "
         f"{cost.seconds:.2g} s on {NODES:,} nodes. Such pods get at most a tenth of the scheduler's time, and others go first meanwhile."
     )
+
+
+def _version(raw: Raw) -> str:
+    return str(raw["metadata"].get("resourceVersion") or "")
 
 
 def _regarding(raw: Raw) -> Regarding:

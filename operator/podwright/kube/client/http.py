@@ -257,6 +257,7 @@ def new_session(
     *,
     authenticated: bool = False,
     middlewares: Sequence[aiohttp.ClientMiddlewareType] = (),
+    response_class: type[aiohttp.ClientResponse] = aiohttp.ClientResponse,
 ) -> aiohttp.ClientSession:
     """An aiohttp session with the credentials' TLS context. It sends their headers by default only if `authenticated`."""
     headers = CIMultiDict(credentials.headers if authenticated else ())
@@ -272,6 +273,7 @@ def new_session(
         proxy=credentials.proxy,
         trust_env=False,
         middlewares=middlewares,
+        response_class=response_class,
     )
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from podwright.core.objects.versions import version_number
+
 
 def resource_version(raw: Mapping[str, Any]) -> int:
-    """The resourceVersion of an object or a list; 0 if it is not a number.
-
-    Within a kind it grows, by the API's contract since Kubernetes 1.35.
-    """
-    version = str((raw.get("metadata") or {}).get("resourceVersion") or "")
-    return int(version) if version.isdecimal() else 0
+    """The resourceVersion of an object or a list; 0 if it is not a number."""
+    return version_number(str((raw.get("metadata") or {}).get("resourceVersion") or ""))
 
 
 def conditions_of(raw: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

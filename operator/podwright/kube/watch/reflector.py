@@ -20,6 +20,7 @@ import orjson
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.versions import version_number
 from podwright.kube.client.errors import ApiError, is_expired, status_of
 from podwright.kube.client.http import Http
 from podwright.kube.client.json_text import loads
@@ -160,7 +161,7 @@ class Reflector:
     @property
     def resource_version(self) -> int:
         """The version up to which the watch has sent events; 0 if that is not known."""
-        return int(self._resource_version) if self._resource_version.isdecimal() else 0
+        return version_number(self._resource_version)
 
     def held(self) -> set[str]:
         """The keys of all objects that are believed to exist."""
