@@ -63,3 +63,24 @@ def test_a_configuration_file_is_shown_without_the_keys_of_extenders():
     assert found["componentconfig"]["podMaxBackoffSeconds"] == 20
     assert found["componentconfig"]["clientConnection"]["kubeconfig"] == "/etc/scheduler.conf"
     assert "config" not in found["podwright"]["options"]
+
+
+def test_flags_are_shown_in_place_of_what_the_file_says():
+    config = load_configuration(
+        json.dumps(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "leaderElection": {"leaderElect": True, "leaseDuration": "40s", "resourceName": "file"},
+                "clientConnection": {"kubeconfig": "/etc/scheduler.conf", "qps": 7},
+            }
+        ).encode()
+    )
+    found = shown(Options(config=config))["componentconfig"]
+    elected = found["leaderElection"]
+    assert (elected["leaderElect"], elected["leaseDuration"], elected["resourceName"]) == (True, "40s", "file")
+    given = Options(config=config, leader_elect_lease_duration=30.0, leader_elect_resource_name="x", kubeconfig="/k")
+    found = shown(given)["componentconfig"]
+    assert found["leaderElection"] == elected | {"leaseDuration": "30s", "resourceName": "x"}
+    assert (found["clientConnection"]["kubeconfig"], found["clientConnection"]["qps"]) == ("/k", 7)
+    assert shown(Options(leader_elect=True))["componentconfig"]["leaderElection"]["leaderElect"] is True
