@@ -118,16 +118,22 @@ def client_context(issued: Issued | None = None, authority: str | None = None) -
 
 
 async def connect(
-    server: Server, context: ssl.SSLContext | None = None
+    server: Server, context: ssl.SSLContext | None = None, peer: str = "127.0.0.1"
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", server.ports[-1], ssl=context)
+    """Connects from this address, which must be this machine's own."""
+    return await asyncio.open_connection("127.0.0.1", server.ports[-1], ssl=context, local_addr=(peer, 0))
 
 
 async def get(
-    server: Server, path: str, *headers: str, method: str = "GET", context: ssl.SSLContext | None = None
+    server: Server,
+    path: str,
+    *headers: str,
+    method: str = "GET",
+    context: ssl.SSLContext | None = None,
+    peer: str = "127.0.0.1",
 ) -> tuple[int, dict[str, str], bytes]:
     """Status, headers by lower-case name, and body."""
-    reader, writer = await connect(server, context)
+    reader, writer = await connect(server, context, peer)
     try:
         lines = [f"{method} {path} HTTP/1.1", "Host: here", *headers]
         writer.write("\r\n".join([*lines, "", ""]).encode())

@@ -1,7 +1,7 @@
 """The gate of HTTPS: users show who they are by token or client certificate, and the API server says what they may read.
 
-Results are kept for some seconds, and clients cannot make the scheduler flood the API server: a peer has few reviews at a time, and
-waits after each that refuses it. Source: k8s.io/apiserver, DelegatingAuthenticationOptions and DelegatingAuthorizationOptions.
+Results are kept for some seconds, and clients cannot make the scheduler flood the API server: a peer has few requests under review at a
+time, waits for its turn when there are many, and waits after each review that refuses it. Source: k8s.io/apiserver, DelegatingAuthenticationOptions and DelegatingAuthorizationOptions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 
 V = TypeVar("V")
 
+_Turn = Callable[[], Awaitable[None]]
+"""Called before a review: see `_Turns.of`."""
+
 MASTERS: Final = "system:masters"
 """The group that may do everything; the API server need not be asked."""
 REVIEW_SECONDS: Final = 10.0
@@ -33,6 +37,8 @@ MOST_RESULTS: Final = 1024
 REVIEWS: Final = 32
 """How many requests are reviewed at once."""
 REVIEWS_OF_A_PEER: Final = 4
+TURN_SECONDS: Final = 5.0
+"""How long a request waits for its turn to be reviewed."""
 REFUSED_SECONDS: Final = 0.5
 """How long a client waits for the answer that a review has refused it."""
 
@@ -59,6 +65,51 @@ class Results(Generic[V]):
         self._kept[key] = (self._clock() + seconds, value)
 
 
+class _BusyError(Exception):
+    """Too many requests are being reviewed."""
+
+
+class _Turns:
+    """Bounds the requests under review, in all and of each peer. Whoever has waited longest is next."""
+
+    def __init__(self) -> None:
+        self._of = Counter[str]()
+        """Requests that are under review or wait for it, by peer."""
+        self._free = asyncio.Semaphore(REVIEWS)
+
+    @contextmanager
+    def of(self, peer: str) -> Iterator[_Turn]:
+        """Gives what a request of this peer calls before each review: the turn that the first call takes ends with the block.
+
+        The call raises _BusyError if the peer has too many, or if no turn comes in time.
+        """
+        with ExitStack() as taken:
+            mine = False
+
+            async def take() -> None:
+                nonlocal mine
+                if mine:
+                    return
+                if self._of[peer] >= REVIEWS_OF_A_PEER:
+                    raise _BusyError
+                mine = True
+                self._of[peer] += 1
+                taken.callback(self._end, peer)
+                try:
+                    async with asyncio.timeout(TURN_SECONDS):
+                        await self._free.acquire()
+                except TimeoutError:
+                    raise _BusyError from None
+                taken.callback(self._free.release)
+
+            yield take
+
+    def _end(self, peer: str) -> None:
+        self._of[peer] -= 1
+        if not self._of[peer]:
+            del self._of[peer]
+
+
 class DelegatedGate:
     """See the module. `clock` gives seconds and never steps back."""
 
@@ -70,22 +121,17 @@ class DelegatedGate:
         self._loop = loop
         self._users = Results[tuple[User | None]](clock)
         self._access = Results[bool](clock)
-        self._reviewed = Counter[str]()
-        """Requests under review, by peer."""
+        self._turns = _Turns()
 
     async def refusal(self, request: web.Request) -> web.StreamResponse | None:
         """See `Gate`."""
         if self._is_open(request.path):
             return None
-        peer = request.remote or ""
-        if self._reviewed[peer] >= REVIEWS_OF_A_PEER or self._reviewed.total() >= REVIEWS:
-            return _status(429, "TooManyRequests", "too many requests are being reviewed", {"Retry-After": "1"})
-        self._reviewed[peer] += 1
-        try:
-            return await self._reviewed_refusal(request)
-        finally:
-            self._reviewed[peer] -= 1
-            self._reviewed += Counter()  # drops zeros
+        with self._turns.of(request.remote or "") as turn:
+            try:
+                return await self._reviewed_refusal(request, turn)
+            except _BusyError:
+                return _status(429, "TooManyRequests", "too many requests are being reviewed", {"Retry-After": "1"})
 
     def _is_open(self, path: str) -> bool:
         return any(
@@ -93,9 +139,9 @@ class DelegatedGate:
             for allowed in self._options.authorization_always_allow_paths
         )
 
-    async def _reviewed_refusal(self, request: web.Request) -> web.StreamResponse | None:
+    async def _reviewed_refusal(self, request: web.Request, turn: _Turn) -> web.StreamResponse | None:
         try:
-            user = await self._user(request)
+            user = await self._user(request, turn)
         except FAILURES as error:
             log.warning("a token cannot be reviewed: %s", error or type(error).__name__)
             user = None
@@ -103,14 +149,14 @@ class DelegatedGate:
             return _status(401, "Unauthorized", "Unauthorized")
         verb = request.method.lower()
         try:
-            if MASTERS in user.groups or await self._allows(user, verb, request.path):
+            if MASTERS in user.groups or await self._allows(user, verb, request.path, turn):
                 return None
         except FAILURES as error:
             log.warning("access cannot be reviewed: %s", error or type(error).__name__)
             return _status(500, "InternalError", "access cannot be reviewed")
         return _status(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{request.path}"')
 
-    async def _user(self, request: web.Request) -> User | None:
+    async def _user(self, request: web.Request, turn: _Turn) -> User | None:
         """The user of the request; None if the request shows an invalid token. Raises FAILURES."""
         user = _certified_user(request)
         if user is not None:
@@ -123,17 +169,19 @@ class DelegatedGate:
         found = self._users.get(key)
         if found is not None:
             return found[0]
+        await turn()
         user = await self._loop.run(partial(self._delegation.user_of, token), REVIEW_SECONDS)
         self._users.put(key, (user,), self._options.authentication_token_webhook_cache_ttl)
         if user is None:
             await asyncio.sleep(REFUSED_SECONDS)
         return user
 
-    async def _allows(self, user: User, verb: str, path: str) -> bool:
+    async def _allows(self, user: User, verb: str, path: str, turn: _Turn) -> bool:
         key = (user.name, user.uid, user.groups, repr(sorted(user.extra.items())), verb, path)
         found = self._access.get(key)
         if found is not None:
             return found
+        await turn()
         allowed = await self._loop.run(partial(self._delegation.allows, user, verb, path), REVIEW_SECONDS)
         options = self._options
         self._access.put(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+from contextlib import asynccontextmanager
 
 import pytest
 
 from podwright.kube.client.errors import AccessError, UnreachableError
 from podwright.kube.serve import delegated_gate
-from podwright.kube.serve.delegated_gate import MOST_RESULTS, REVIEWS_OF_A_PEER, Results
+from podwright.kube.serve.delegated_gate import MOST_RESULTS, REVIEWS, REVIEWS_OF_A_PEER, Results
 from podwright.kube.serve.delegation import User
 from support.serve.certificates import Authority
 from support.serve.kit import Delegate, client_context, get, secure, serving, until
@@ -31,8 +33,8 @@ def delegate():
     return found
 
 
-async def ask(server, path, *headers, issued=None, method="GET"):
-    status, _, body = await get(server, path, *headers, method=method, context=client_context(issued))
+async def ask(server, path, *headers, issued=None, **others):
+    status, _, body = await get(server, path, *headers, context=client_context(issued), **others)
     return status, body
 
 
@@ -236,3 +238,50 @@ class TestReviews:
             delegate.held.set()
             assert {status for status, _ in await asyncio.gather(*waiting)} == {401}
             assert (await ask(server, "/metrics", BEARER))[0] == 200
+
+    async def test_results_that_are_kept_need_no_turn(self, delegate):
+        async with serving(delegate=delegate, **secure(authentication_skip_lookup=True)) as server:
+            expected = {BEARER: 200, "Authorization: Bearer other": 401, "Accept: */*": 403}
+            for header, status in expected.items():
+                assert (await ask(server, "/metrics", header))[0] == status
+            async with reviewing(delegate, server, ["127.0.0.1"]):
+                for header, status in expected.items():
+                    assert (await ask(server, "/metrics", header))[0] == status
+                assert (await ask(server, "/configz", BEARER))[0] == 429
+
+    async def test_a_peer_waits_for_its_turn_behind_many_peers(self, delegate):
+        async with serving(delegate=delegate, **secure(authentication_skip_lookup=True)) as server:
+            async with reviewing(delegate, server, OTHERS):
+                waiting = asyncio.create_task(ask(server, "/metrics", BEARER))
+                assert (await ask(server, "/livez"))[0] == 200
+                assert ("token", "secret") not in delegate.asked
+            assert (await waiting)[0] == 200
+
+    async def test_a_turn_that_does_not_come_is_not_awaited_for_ever(self, delegate, monkeypatch):
+        monkeypatch.setattr(delegated_gate, "TURN_SECONDS", 0.0)
+        async with serving(delegate=delegate, **secure(authentication_skip_lookup=True)) as server:
+            for _ in range(2):
+                async with reviewing(delegate, server, OTHERS):
+                    status, body = await ask(server, "/metrics", BEARER)
+                    assert (status, json.loads(body)["reason"]) == (429, "TooManyRequests")
+            assert (await ask(server, "/metrics", BEARER))[0] == 200
+
+
+OTHERS = [f"127.0.0.{2 + number}" for number in range(REVIEWS // REVIEWS_OF_A_PEER)]
+
+
+@asynccontextmanager
+async def reviewing(delegate, server, peers):
+    """Meanwhile, each of these peers has as many requests under review as it may have."""
+    delegate.held.clear()
+    before = len(delegate.asked)
+    tokens = itertools.count(before)
+    waiting = [
+        asyncio.create_task(ask(server, "/metrics", f"Authorization: Bearer {next(tokens)}", peer=peer))
+        for peer in peers
+        for _ in range(REVIEWS_OF_A_PEER)
+    ]
+    await until(lambda: len(delegate.asked) == before + len(waiting))
+    yield
+    delegate.held.set()
+    assert {status for status, _ in await asyncio.gather(*waiting)} == {401}
