@@ -1,8 +1,8 @@
 """One connection of a client: its limits in time, and the HTTP protocol that it carries.
 
 Each connection serves one request, so that the pace of accepting connections bounds the pace of requests too. It ends when a limit
-is reached, however the client behaves: the handshake and the head of the request must arrive in time, the client must read its
-answer, and all of it must end.
+is reached, however the client behaves: the handshake and the head of the request must arrive in time and be short, the client must
+read its answer, and all of it must end.
 """
 
 from __future__ import annotations
@@ -14,9 +14,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What clients may use of one port. `connections`: how many are open at once. All other numbers are in seconds."""
+    """What clients may use of one port: connections, bytes and seconds."""
 
     connections: int
+    """How many are open at once."""
+    request_bytes: int = 32 * 1024
+    """What a client may send on one connection. Most of it is a token, which can have some 10 KB."""
+    mean_bytes: int = 16 * 1024
+    """`connections` times this is what all clients together may have sent on the connections that are open. A peer that has sent less
+    than this never loses a connection because of others."""
     head_seconds: float = 10.0
     """Until the TLS handshake and the head of the request are complete."""
     stall_seconds: float = 10.0
@@ -25,18 +31,25 @@ class Limits:
     """Until everything is sent."""
 
 
+Received = Callable[[int], None]
+"""Gets the number of new bytes."""
+Ended = Callable[["Connection", str], None]
+"""Gets the limit that was reached, "" if none was."""
+
+
 class Connection(asyncio.Protocol):
     """See the module. Passes everything on to `http`. `ended` is called once, when it is over."""
 
-    def __init__(
-        self, peer: str, *, http: asyncio.Protocol, limits: Limits, ended: Callable[[Connection, str], None]
-    ) -> None:
-        """`ended` gets the limit that was reached, "" if none was."""
+    def __init__(self, peer: str, *, http: asyncio.Protocol, limits: Limits, received: Received, ended: Ended) -> None:
+        """`received` is called before `http` gets more bytes, and may drop this connection or others."""
         self.peer = peer
+        self.byte_count = 0
+        """How many bytes the client has sent for `http`."""
         self.answering = False
         """Whether the head of the request has arrived."""
         self.http = http
         self._limits = limits
+        self._received = received
         self._ended = ended
         self._opening: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
@@ -88,7 +101,22 @@ class Connection(asyncio.Protocol):
         self.http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self.http.data_received(data)
+        """Counts the bytes first: `http` keeps what it gets, and needs up to three times as much memory."""
+        if self._over:
+            return
+        if self.byte_count + len(data) > self._limits.request_bytes:
+            self._receive_no_more()
+            return
+        self.byte_count += len(data)
+        self._received(len(data))
+        if not self._over:
+            self.http.data_received(data)
+
+    def _receive_no_more(self) -> None:
+        if self.answering and self._transport is not None:
+            self._transport.pause_reading()  # it is a body, which nobody reads
+        else:
+            self.drop("size")
 
     def eof_received(self) -> bool | None:
         return self.http.eof_received()

@@ -1,7 +1,8 @@
 """A listening port whose clients cannot use up the process: connections are bounded, and accepting them is paced.
 
 When all connections are taken, a new one replaces the oldest of the peer that has most, so whoever holds many open keeps nobody else
-out. asyncio's own servers have no such limits, and log each of a hundred failures to accept with a traceback.
+out. The same holds for the bytes of requests. asyncio's own servers have no such limits, and log each of a hundred failures to accept
+with a traceback.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from podwright.kube.serve.connection import Connection, Limits
@@ -42,6 +43,8 @@ class Connections:
     def __init__(self) -> None:
         self._of: dict[str, dict[Connection, None]] = {}
         self.count = 0
+        self.byte_count = 0
+        """What the clients of the open connections have sent."""
 
     def add(self, connection: Connection) -> None:
         self._of.setdefault(connection.peer, {})[connection] = None
@@ -53,14 +56,28 @@ class Connections:
         if not mine:
             del self._of[connection.peer]
         self.count -= 1
+        self.byte_count -= connection.byte_count
 
     def all(self) -> list[Connection]:
         return [connection for mine in self._of.values() for connection in mine]
 
     def least_deserving(self) -> Connection:
         """Of the peer with most connections, the oldest whose request has not arrived; if all have, the oldest. There must be one."""
-        mine = max(self._of.values(), key=len)
-        return next((connection for connection in mine if not connection.answering), next(iter(mine)))
+        return _oldest([*max(self._of.values(), key=len)])
+
+    def greediest(self) -> Connection:
+        """Like `least_deserving`, of the peer that has sent most bytes, and of its connections that have sent any. There must be one."""
+        mine = max(self._of.values(), key=_bytes_of)
+        return _oldest([connection for connection in mine if connection.byte_count])
+
+
+def _bytes_of(connections: Iterable[Connection]) -> int:
+    return sum(connection.byte_count for connection in connections)
+
+
+def _oldest(connections: Sequence[Connection]) -> Connection:
+    """The first whose request has not arrived; if all have, the first."""
+    return next((connection for connection in connections if not connection.answering), connections[0])
 
 
 class Listener:
@@ -166,7 +183,7 @@ class Listener:
         if self._open.count >= self._limits.connections:
             self._open.least_deserving().drop("connections")
         http = self._http()
-        connection = Connection(peer, http=http, limits=self._limits, ended=self._ended)
+        connection = Connection(peer, http=http, limits=self._limits, received=self._received, ended=self._ended)
         self._open.add(connection)
         self._by_http[http] = connection
         opening = asyncio.create_task(self._connect(client, connection))
@@ -187,6 +204,11 @@ class Listener:
             ssl_handshake_timeout=seconds,
             ssl_shutdown_timeout=seconds,
         )
+
+    def _received(self, size: int) -> None:
+        self._open.byte_count += size
+        while self._open.byte_count > self._limits.connections * self._limits.mean_bytes:
+            self._open.greediest().drop("size")
 
     def _ended(self, connection: Connection, limit: str) -> None:
         self._open.remove(connection)

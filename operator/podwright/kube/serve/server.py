@@ -42,7 +42,7 @@ MOST_CONNECTIONS: Final = 256
 """On each port."""
 SHARE_OF_DESCRIPTORS: Final = 8
 """A port's clients get at most this part of the file descriptors. The rest is for the API client."""
-DROPPED: Final = ("connections", "descriptors", "handshake", "head", "stall", "total")
+DROPPED: Final = ("connections", "descriptors", "handshake", "head", "size", "stall", "total")
 """Why connections are dropped: the label `reason`."""
 _HEADERS: Final = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}
 _HTTP: Final[dict[str, Any]] = {

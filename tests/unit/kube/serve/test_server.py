@@ -221,6 +221,55 @@ class TestHostileClients:
             assert await text(server, "/livez") == (200, "ok")
             await hang_up(writer)
 
+    @pytest.mark.parametrize("size", [pytest.param(1, id="small pieces"), pytest.param(16, id="large pieces")])
+    async def test_a_request_that_is_too_long_is_dropped(self, size):
+        told = Told()
+        limits = Limits(connections=8)
+        async with serving(told, limits) as server:
+            reader, writer = await connect(server)
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: here\r\n")
+            for number in range(2 * limits.request_bytes // (size * 1024)):
+                writer.write(f"h{number}: ".encode() + b"\xff" * (size * 1024 - 100) + b"\r\n")
+            assert await closed(reader) == b""
+            await hang_up(writer)
+            assert told.dropped("size") == 1
+
+    async def test_long_requests_of_one_peer_do_not_drop_another_ones(self):
+        told = Told()
+        limits = Limits(connections=8)
+        token = "Authorization: Bearer " + "a" * 12_000
+        async with serving(told, limits) as server:
+            mine = await connect(server)
+            mine[1].write(b"GET /livez HTTP/1.1\r\nHost: here\r\n")
+            greedy = [await connect(server, peer="127.0.0.2") for _ in range(6)]
+            for _, writer in greedy:
+                writer.write(b"GET / HTTP/1.1\r\n" + 2 * (b"A: " + b"a" * 15_000 + b"\r\n"))
+            # Six of them have 180 KB, and all together may have 128 KiB.
+            await until(lambda: told.dropped("size") == 2)
+            assert await text(server, "/livez", token) == (200, "ok")
+            await until(lambda: server_connections(told) == 1 + 6 - 3)
+            assert told.dropped("size") == 3
+            mine[1].write(b"\r\n")
+            assert (await answer(mine[0]))[2] == b"ok"
+            await hang_up(mine[1], *(writer for _, writer in greedy))
+
+    async def test_the_peer_that_has_sent_most_loses_the_oldest_that_sent_anything(self):
+        connections = listener.Connections()
+        made = [
+            Held("a", byte_count=30),
+            Held("b"),
+            Held("b", byte_count=20, answering=True),
+            Held("b", byte_count=20),
+            Held("c"),
+        ]
+        for each in made:
+            connections.add(each)
+        connections.byte_count = 70
+        for expected, left in ((made[3], 50), (made[0], 20), (made[2], 0)):
+            assert connections.greediest() is expected
+            connections.remove(expected)
+            assert connections.byte_count == left
+
     async def test_all_of_a_connection_must_end(self):
         told = Told()
         async with serving(told, Limits(connections=8, total_seconds=0.05)) as server:
@@ -301,8 +350,8 @@ class TestHostileClients:
 
 
 class Held:
-    def __init__(self, peer, *, answering=False):
-        self.peer, self.answering = peer, answering
+    def __init__(self, peer, *, answering=False, byte_count=0):
+        self.peer, self.answering, self.byte_count = peer, answering, byte_count
 
 
 class Failing:
