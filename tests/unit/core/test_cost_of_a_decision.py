@@ -39,7 +39,7 @@ SHAPES = [
     pytest.param(plain, spread, Bound(381, 293, 15, 8), id="hard spread over zones and hosts"),
     pytest.param(plain, soft_spread, Bound(385, 294, 23, 41), id="soft spread over zones and hosts"),
     pytest.param(preferred_affinity, preferred_affinity, Bound(328, 256, 22, 40), id="preferred pod affinity"),
-    pytest.param(plain, required_anti_affinity, Bound(384, 309, 17, 25), id="required pod anti-affinity"),
+    pytest.param(plain, required_anti_affinity, Bound(375, 297, 17, 25), id="required pod anti-affinity"),
 ]
 
 

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from podwright.core.objects.affinity import NO_POD_AFFINITY, PodAffinity, PodAffinityTerm
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import RecentCache, compact_regularly, shrink
 from podwright.core.objects.node import Node
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import Labels, LabelSelector
 from podwright.core.state.podindex.domains import Int32s, Rows, Sums
 from podwright.core.state.podindex.pod_selector import NamespaceLabels
@@ -28,6 +28,8 @@ MAX_SUMMED: Final = 512
 """The number of groups whose sums over domains are cached."""
 COMBINE_THRESHOLD: Final = 32
 """If at least this many groups match one pod, those in fewer rows than this are summed together, without caching."""
+_MAX_MATCHED: Final = 128
+"""For so many different pods the matching groups are kept."""
 MANY_CANDIDATES: Final = 256
 MANY_REQUIREMENTS: Final = 1024
 """If more groups than this, or groups with more requirements, may match one pod, all groups are matched and summed as rows."""
@@ -155,6 +157,8 @@ class TermIndex:
         self._by_selector: SelectorIndex[TermGroup] = SelectorIndex()
         self._summed: OrderedDict[TermGroup, None] = OrderedDict()
         self._last: tuple[str, Labels, MatchedTerms] | None = None
+        self._matched: RecentCache[tuple[str, LabelSet], MatchedTerms] = RecentCache(_MAX_MATCHED // 2)
+        """By namespace and labels of a pod, if the groups were tried one by one. Valid until groups or namespaces change."""
         self._rows: TermRows | None = None
         compact_regularly(self)
 
@@ -163,7 +167,8 @@ class TermIndex:
         shrink(self._groups)
         shrink(self._affinities)
         self._by_selector.compact()
-        self._last = self._rows = None
+        self._rows = None
+        self._forget_matches()
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -175,12 +180,22 @@ class TermIndex:
         last = self._last
         if last is not None and last[1] is pod.labels and last[0] == pod.namespace:
             return last[2]
-        namespace_labels = self._namespaces(pod.namespace) or _NO_LABELS
-        matched = self._matching_few(pod.namespace, namespace_labels, pod.labels)
-        if matched is None:
-            matched = MatchedTerms(*self._as_rows().matching(pod.namespace, namespace_labels, pod.labels))
+        matched = self._matched.get((pod.namespace, pod.labels)) or self._match(pod.namespace, pod.labels)
         self._last = (pod.namespace, pod.labels, matched)
         return matched
+
+    def _match(self, namespace: str, labels: LabelSet) -> MatchedTerms:
+        namespace_labels = self._namespaces(namespace) or _NO_LABELS
+        matched = self._matching_few(namespace, namespace_labels, labels)
+        if matched is None:
+            return MatchedTerms(*self._as_rows().matching(namespace, namespace_labels, labels))
+        self._matched.put((namespace, labels), matched)
+        return matched
+
+    def _forget_matches(self) -> None:
+        self._last = None
+        if len(self._matched):
+            self._matched.clear()
 
     def _matching_few(self, namespace: str, namespace_labels: Labels, labels: Labels) -> MatchedTerms | None:
         """The groups that match, tried one by one; None if that takes too long."""
@@ -251,7 +266,7 @@ class TermIndex:
         """Does nothing, because terms are by row and independent of the node in it."""
 
     def namespace_set(self, _name: str, _labels: Mapping[str, str]) -> None:
-        self._last = None
+        self._forget_matches()
         if self._rows is not None:
             self._rows.namespaces_changed()
 
@@ -275,7 +290,7 @@ class TermIndex:
             self._by_selector.add(group, term.selector, next(iter(term.namespaces)) if single else None)
             if self._rows is not None:
                 self._rows.append(group)
-            self._last = None
+            self._forget_matches()
         return group
 
     def _remove_affinity(self, placed: _PlacedAffinity) -> None:
@@ -287,13 +302,13 @@ class TermIndex:
                 self._summed.pop(group, None)
                 if self._rows is not None:
                     self._rows.remove(group)
-                self._last = None
+                self._forget_matches()
         self._drop_unused_rows()
 
     def _drop_unused_rows(self) -> None:
         if self._rows is not None and self._rows.stale:
             self._rows = None
-            self._last = None
+            self._forget_matches()
 
 
 def terms_of(affinity: PodAffinity) -> Iterator[tuple[Kind, PodAffinityTerm]]:

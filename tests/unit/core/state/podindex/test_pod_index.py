@@ -243,6 +243,17 @@ def test_equal_terms_are_one_group():
     assert not any(cache.pods_index.matching_terms(pending(labels={"app": "z"})))
 
 
+def test_the_terms_that_match_pods_of_several_templates_are_found_once():
+    cache = make_cache([zoned("a", "z1")])
+    cache.set_pod(placed(1, spec=anti_affinity(ZONE, {"app": "x"})))
+    pods = [pending(labels={"app": "x", "template": str(number)}) for number in range(10)]
+    found = [cache.pods_index.matching_terms(pod) for pod in pods]
+    cache.set_pod(placed(2, spec=anti_affinity(ZONE, {"app": "x"})))
+    assert all(cache.pods_index.matching_terms(pod) is known for pod, known in zip(pods, found, strict=True))
+    cache.set_pod(placed(3, spec=anti_affinity(ZONE, {"template": "7"})))
+    assert [len(cache.pods_index.matching_terms(pod).anti_required) for pod in pods] == [1] * 7 + [2] + [1] * 2
+
+
 def test_the_terms_that_match_a_pod_follow_pods_and_namespaces():
     cache = make_cache([zoned("a", "z1")])
     pod = pending(labels={"app": "x"})
