@@ -346,7 +346,7 @@ class Engine:
 
     def schedule_one(self, queued: QueuedPod) -> None:
         """One attempt at a popped pod, or at its pod group. Never raises: an error is a failed attempt."""
-        started = self._sources.clock()
+        started, cpu_started = self._sources.clock(), self._sources.cpu()
         try:
             policy = self.policies.of(queued.pod)
             if policy is None:
@@ -365,7 +365,7 @@ class Engine:
                 observer = self.slow_plugins.observer_for(policy.compiled.name)
                 decision = schedule(policy.framework, self.cache, queued.pod, self._sources.below, observer=observer)
                 seconds = self._sources.clock() - started
-                queued.slow = seconds >= SLOW_SECONDS
+                queued.slow = seconds >= SLOW_SECONDS and self._sources.cpu() - cpu_started >= SLOW_SECONDS
                 self._metrics.observe(ALGORITHM_SECONDS, seconds)
                 if isinstance(decision, Placement):
                     self.binding_executor.start(queued, policy, decision, started)

@@ -20,10 +20,13 @@ from podwright.engine.slow_plugins import SlowPlugins
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Time and chance. `clock` never steps back; `wall` is seconds since the epoch; `below(n)`: a random 0 to n - 1."""
+    """Time and chance. `clock` never steps back; `wall` is seconds since the epoch; `cpu` is the CPU time in seconds of the thread that
+    decides; `below(n)`: a random 0 to n - 1.
+    """
 
     clock: Callable[[], float]
     wall: Callable[[], float]
+    cpu: Callable[[], float]
     below: Callable[[int], int]
 
 

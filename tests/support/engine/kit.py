@@ -132,6 +132,8 @@ class Rig:
         **options: Any,
     ) -> None:
         self.now = 1_000.0
+        self.stalled = 0.0
+        """For how long other processes had the CPU. That is part of `now`, but not of the CPU time."""
         self.clock: Callable[[], float] = lambda: self.now
         self.cluster = FakeCluster()
         self.recorder = FakeRecorder()
@@ -148,7 +150,9 @@ class Rig:
             groups=self.groups,
             metrics=metrics,
         )
-        sources = Sources(clock=self.steady, wall=lambda: self.now, below=lambda _n: 0)
+        sources = Sources(
+            clock=self.steady, wall=lambda: self.now, cpu=lambda: self.now - self.stalled, below=lambda _n: 0
+        )
         classes = {**PLUGINS, **(plugins or {})}
         self.engine = Engine(classes, Features(gates), self.ports, sources, EngineOptions(**options))
 

@@ -81,7 +81,7 @@ class Tide:
             groups=_Groups(),
             metrics=self.metrics,
         )
-        sources = Sources(clock=lambda: self.now, wall=lambda: self.now, below=lambda _n: 0)
+        sources = Sources(clock=lambda: self.now, wall=lambda: self.now, cpu=lambda: self.now, below=lambda _n: 0)
         self.engine = Engine(PLUGINS, Features(), ports, sources)
         for number in range(nodes):
             labels = {HOSTNAME: f"n{number}", "zone": f"z{number % 3}"}

@@ -17,7 +17,7 @@ UID = "default/web"
 
 def failures_of(rig):
     engine = rig.engine
-    sources = Sources(clock=lambda: rig.now, wall=lambda: rig.now, below=lambda _n: 0)
+    sources = Sources(clock=lambda: rig.now, wall=lambda: rig.now, cpu=lambda: rig.now, below=lambda _n: 0)
     state = EngineState(
         cache=engine.cache,
         queue=engine.queue,

@@ -24,17 +24,21 @@ class Timed(Plugin, FilterPlugin):
     name = "Timed"
     rig: Rig
     begun: list[tuple[str, float]]
+    stalls: float = 0.0
+    """For how long other processes have the CPU during each attempt."""
 
     def filter(self, _state, pod, node):
         if node.name == "a":
             self.begun.append((pod.name, self.rig.now))
+            self.rig.now += self.stalls
+            self.rig.stalled += self.stalls
             self.rig.now += float(pod.labels.get("seconds", 0))
         return unresolvable("no") if pod.labels.get("fits") == "no" else None
 
 
 def timed_rig(**options):
     rig = Rig({"Timed": Timed}, **options)
-    Timed.rig, Timed.begun = rig, []
+    Timed.rig, Timed.begun, Timed.stalls = rig, [], 0.0
     rig.node("a", allocatable={"cpu": "1000", "pods": "1000"})
     raw = custom_policy("filter", "Timed")
     raw["spec"]["schedulerName"] = OURS
@@ -156,6 +160,16 @@ async def test_a_pod_whose_attempt_was_slow_waits_in_the_lane_until_one_is_not()
     assert rig.engine.queue.costly == 0
 
 
+async def test_a_pod_is_not_slow_because_other_processes_had_the_cpu():
+    rig = timed_rig()
+    Timed.stalls = 0.5
+    rig.engine.pending.put(pod("unlucky", 0.05, labels={"fits": "no"}))
+    async with until_begun(rig, 1):
+        pass
+    rig.engine.queue.activate("default/unlucky")
+    assert rig.engine.queue.costly == 0
+
+
 def members(count, first=0, *, seconds=0.0, make=pod):
     return [make(f"m-{number}", seconds, spec=in_group()) for number in range(first, first + count)]
 
@@ -190,3 +204,33 @@ async def test_a_group_whose_attempt_took_long_waits_in_the_lane():
     for number in range(3):
         rig.engine.queue.activate(f"default/m-{number}")
     assert rig.engine.queue.costly == 3
+
+
+async def test_a_group_is_not_slow_because_other_processes_had_the_cpu():
+    rig = gang_rig(3)
+    Timed.stalls = 0.5
+    for raw in members(3):
+        raw["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "400"
+        rig.engine.pending.put(raw)
+    async with until_begun(rig, 3):
+        pass
+    for number in range(3):
+        rig.engine.queue.activate(f"default/m-{number}")
+    assert rig.engine.queue.costly == 0
+
+
+async def test_a_large_group_of_members_that_differ_waits_in_the_lane_before_its_first_attempt():
+    rig = gang_rig(150)
+    rig.engine.pending.put(costly("big-0", 1.0))
+    async with until_begun(rig, 1):
+        pass
+    for number in range(150):
+        spec = {**in_group(), **objects.required_anti_affinity(25)}
+        rig.engine.pending.put(pod(f"m-{number}", spec=spec, requests={"cpu": f"{number + 1}m"}))
+    rig.engine.pending.put(pod("small"))
+    Timed.begun.clear()
+    async with deciding(rig):
+        await settle()
+        assert names() == ["small"]
+        assert rig.engine.queue.costly == 150
+        assert rig.engine.queue.get("default/m-0").attempts == 0

@@ -1,8 +1,13 @@
 """ActivePods: the pods that are ready for an attempt, in the queue's order, with a lane for the costly ones.
 
 Attempts at costly pods get at most `SHARE` of the time: after one of a second, the lane is closed for nine seconds, and the other
-pods go first, whatever their order. While the lane is open, a costly pod takes its turn in the queue's order. So a costly pod waits for
-the costly pods before it and for the lane, but for no other pod that sorts after it.
+pods go first, whatever their order. While the lane is open, a costly pod takes its turn in the queue's order: it waits for no ordinary pod that
+sorts after it.
+
+Of the costly pods, every second turn goes to the one that has waited in the lane the longest. In the queue's order alone, one pod of high
+priority that is rejected again and again would keep all others out: its backoff is over before the lane opens. So a costly pod has its turn
+after twice as many attempts as there were pods in the lane when it came, at the latest. A pod that an ordinary pod precedes does not use
+such a turn, but goes to the end of the line, so that it holds up none behind it.
 
 Right after the start the lane is closed, until no other pod is active or `START_SECONDS` are over: the process first does the work that it
 was restarted for.
@@ -10,9 +15,11 @@ was restarted for.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.queue.heap import KeyedHeap
 from podwright.core.queue.queued_pod import QueuedPod
 
@@ -29,33 +36,74 @@ class ActivePods:
         self._clock = clock
         self._ordinary: KeyedHeap[QueuedPod] = KeyedHeap()
         self._costly: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._line: OrderedDict[str, tuple[Any, QueuedPod]] = OrderedDict()
+        """The costly pods and their ranks, by uid. The one that has waited the longest is the first."""
+        self._line_is_next = False
+        """Whether the next turn in the lane goes to the pod that has waited the longest."""
         self._opens_at: float | None = None
         """When the lane opens or has opened; None until it opens for the first time."""
         self._started_at: float | None = None
+        compact_regularly(self)
 
     def push(self, queued: QueuedPod, rank: Any) -> None:
         """Adds a pod, or gives it another rank. Its lane depends on whether it is costly now."""
-        heap, other = (self._costly, self._ordinary) if queued.costly else (self._ordinary, self._costly)
-        if other:
-            other.remove(queued.uid)
-        heap.push(queued.uid, rank, queued)
+        if queued.costly:
+            self._ordinary.remove(queued.uid)
+            self._costly.push(queued.uid, rank, queued)
+            self._line[queued.uid] = rank, queued
+        else:
+            if self._line:
+                self._leave_lane(queued.uid)
+            self._ordinary.push(queued.uid, rank, queued)
 
     def remove(self, uid: str) -> None:
         self._ordinary.remove(uid)
-        self._costly.remove(uid)
+        self._leave_lane(uid)
+
+    def _leave_lane(self, uid: str) -> None:
+        if self._costly.remove(uid) is None:
+            return
+        del self._line[uid]
+        if not self._line:
+            self.compact()
+
+    def compact(self) -> None:
+        """Frees the capacity that the line needed when it was longer."""
+        self._line = OrderedDict(self._line)
 
     def pop(self) -> QueuedPod | None:
         """Removes the pod whose turn it is, and returns it; None if there is none."""
         if self._opens_at is None:
             self._start()
-        heap = self._costly if self._costly and self._costly_goes_first() else self._ordinary
-        return heap.pop()
+        if not self._costly or not self._costly_goes_first():
+            return self._ordinary.pop()
+        queued = self._costly_first()
+        if queued is None:
+            return None
+        if self._line_is_next:
+            oldest = next(iter(self._line))
+            if oldest != queued.uid:
+                self._line.move_to_end(oldest)
+        self._line_is_next = not self._line_is_next
+        self._leave_lane(queued.uid)
+        return queued
 
     def first(self) -> QueuedPod | None:
         """The pod whose turn it is; None if there is none."""
-        heap = self._costly if self._costly and self._costly_goes_first() else self._ordinary
-        head = heap.peek()
+        if self._costly and self._costly_goes_first():
+            return self._costly_first()
+        head = self._ordinary.peek()
         return None if head is None else head[1]
+
+    def _costly_first(self) -> QueuedPod | None:
+        """The costly pod whose turn it is, if the lane's first pod goes before all ordinary ones."""
+        if self._line_is_next and self._line:
+            rank, oldest = next(iter(self._line.values()))
+            head = self._ordinary.peek()
+            if head is None or bool(rank < head[0]):
+                return oldest
+        first = self._costly.peek()
+        return None if first is None else first[1]
 
     def _costly_goes_first(self) -> bool:
         head, costly = self._ordinary.peek(), self._costly.peek()

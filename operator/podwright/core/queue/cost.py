@@ -7,7 +7,7 @@ turns out to be cheap hardly waits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,6 +25,9 @@ ORDINARY: Final = 32
 """A pod with at most this many items of each kind is never costly."""
 COSTLY_SECONDS: Final = 0.01
 """An attempt is costly from here on. Ordinary ones take about a millisecond."""
+COSTLY_GROUP_SECONDS: Final = 0.3
+"""An attempt at a pod group is costly from here on. With 5,000 full nodes, a gang of 20 to 100 members that may preempt takes 0.1 to 0.25
+seconds, also if each member has six pod affinity terms of its own; 1,000 such members take 1.9 seconds."""
 NODES: Final = 5_000
 """The number of nodes that the estimates are made for."""
 
@@ -67,13 +70,18 @@ _KINDS: Final = (
 )
 """In the order of `_counts`. Times as `make hostile` measures them on NODES nodes with twice as many placed pods, rounded up."""
 
+_MEMBER_SECONDS: Final = 50e-6
+"""For each member of a pod group that differs from the others, without its terms."""
+_PREEMPTING_MEMBER_SECONDS: Final = 500e-6
+"""The same if the member may preempt."""
+
 
 def estimate(pod: PodInfo) -> AttemptCost | None:
     """The cost of an attempt at the pod; None if it is ordinary."""
     counts = _counts(pod)
     if max(counts) <= ORDINARY:
         return None
-    preempts = pod.priority > 0 and pod.preemption_policy != "Never"
+    preempts = _preempts(pod)
     parts = [
         AttemptCost(count * kind.seconds * (kind.dry_run if preempts else 1.0), kind.plugin, count, kind.items)
         for kind, count in zip(_KINDS, counts, strict=True)
@@ -83,6 +91,33 @@ def estimate(pod: PodInfo) -> AttemptCost | None:
     if seconds < COSTLY_SECONDS:
         return None
     return replace(max(parts, key=lambda part: part.seconds), seconds=seconds)
+
+
+def is_costly_group(members: Iterable[PodInfo]) -> bool:
+    """Whether an attempt at these members of a pod group takes COSTLY_GROUP_SECONDS by estimate. Members with one spec are decided as one."""
+    differing = {
+        tuple(map(id, (pod.requests, pod.node_affinity, pod.pod_affinity, pod.spread, pod.tolerations))): pod
+        for pod in members
+    }
+    seconds = 0.0
+    for pod in differing.values():
+        seconds += _member_seconds(pod)
+        if seconds >= COSTLY_GROUP_SECONDS:
+            return True
+    return False
+
+
+def _member_seconds(pod: PodInfo) -> float:
+    preempts = _preempts(pod)
+    items = (
+        count * kind.seconds * (kind.dry_run if preempts else 1.0)
+        for kind, count in zip(_KINDS, _counts(pod), strict=True)
+    )
+    return (_PREEMPTING_MEMBER_SECONDS if preempts else _MEMBER_SECONDS) + sum(items)
+
+
+def _preempts(pod: PodInfo) -> bool:
+    return pod.priority > 0 and pod.preemption_policy != "Never"
 
 
 def _counts(pod: PodInfo) -> tuple[int, ...]:

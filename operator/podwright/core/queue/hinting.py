@@ -72,7 +72,7 @@ class Hinting:
         """Those of the plugins whose hints say that the event may help the pod.
 
         For a costly pod the hints are not called, because they would check all its terms at each event: any event for which there is a
-        hint may help it. The lane bounds how often it is retried.
+        hint may help it, after its backoff. The lane bounds how often it is retried.
         """
         if occurrence.event.resource == ANY:
             return set(plugins)
@@ -121,3 +121,13 @@ def _call(function: Callable[[PodInfo, Any, Any], Any], pod: PodInfo, occurrence
 def registered(hints: Hints, plugin: str, event: ClusterEvent) -> bool:
     """Whether the plugin has a hint for this event."""
     return any(hint.event.matches(event) for hint in hints.get(plugin, ALWAYS))
+
+
+def skips_backoff(queued: QueuedPod, helped: set[str], occurrence: Occurrence) -> bool:
+    """Whether a plugin that rejected the pod as Pending is helped by this event. Events that help every pod do not skip backoff.
+
+    Nor do other events for a costly pod whose hints are not called, because nothing says whether they help it.
+    """
+    if queued.cost is not None or occurrence.event.resource == ANY:
+        return False
+    return bool(helped & queued.pending_plugins)

@@ -72,7 +72,7 @@ class QueuedPod:
     """The estimated cost of an attempt; None for an ordinary pod."""
     cost_reported: bool = False
     slow: bool = False
-    """The last attempt at the pod, or at its group, took long."""
+    """The last attempt at the pod, or at its group, took much CPU time, or the next one at its group will."""
 
     def last_report(self, cause: Hashable) -> tuple[str, float]:
         """The text of the last event of this cause, and when it was recorded; ("", -inf) if there is none."""

@@ -24,7 +24,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.active_pods import ActivePods
 from podwright.core.queue.backoff_pods import BackoffPods
 from podwright.core.queue.cost import estimate
-from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence
+from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence, skips_backoff
 from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
 from podwright.core.queue.room import RoomCheck, lacks_room, unchecked
@@ -181,8 +181,12 @@ class SchedulingQueue:
             queued.timestamp = 0.0
             self._push(queued)
 
-    def wait_in_lane(self, queued: QueuedPod) -> None:
-        """Returns a popped pod without an attempt, because a member of its group is costly: it waits in the lane."""
+    def wait_in_lane(self, queued: QueuedPod, members: Iterable[QueuedPod]) -> None:
+        """Returns a popped pod without an attempt, because its group is costly: it and the active ones of these members wait in the lane."""
+        for member in members:
+            if member.place is Place.ACTIVE:
+                member.slow = True
+                self._push(member)
         self._in_flight.end(queued.uid)
         if self._pods.get(queued.uid) is queued:
             queued.attempts -= 1
@@ -252,7 +256,7 @@ class SchedulingQueue:
             for occurrence in occurrences if concerned else ():
                 if plugins := self._hinting.helped(concerned, queued, occurrence):
                     helped = True
-                    at_once = _skips_backoff(queued, plugins, occurrence)
+                    at_once = skips_backoff(queued, plugins, occurrence)
                     if at_once or not queued.pending_plugins:
                         return True, at_once
         return helped, False
@@ -410,7 +414,7 @@ class SchedulingQueue:
         if helped:
             label = self._hinting.label(helped, queued, occurrence)
             self._leave(queued)
-            self._retry(queued, label, skip_backoff=_skips_backoff(queued, helped, occurrence))
+            self._retry(queued, label, skip_backoff=skips_backoff(queued, helped, occurrence))
 
     def _start_attempt(self, queued: QueuedPod) -> QueuedPod:
         queued.place = Place.IN_FLIGHT
@@ -489,11 +493,6 @@ class SchedulingQueue:
 
     def _record(self, event: ClusterEvent, before: Any, after: Any, only: str = "") -> None:
         self._in_flight.record(Occurrence(event, before, after, only))
-
-
-def _skips_backoff(queued: QueuedPod, helped: set[str], occurrence: Occurrence) -> bool:
-    """Whether a plugin that rejected the pod as Pending is helped by this event. Events that help every pod do not skip backoff."""
-    return occurrence.event.resource != ANY and bool(helped & queued.pending_plugins)
 
 
 __all__ = ["DEFAULT_WAITS", "EVERYTHING_CHANGED", "QueuedPod", "RoomCheck", "SchedulingQueue", "Waits"]

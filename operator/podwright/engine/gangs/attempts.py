@@ -17,6 +17,7 @@ from podwright.core.gangs.plan import Planner, decide
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod
+from podwright.core.queue.cost import COSTLY_GROUP_SECONDS
 from podwright.core.queue.queued_pod import Place
 from podwright.engine.active_policies import ActivePolicies, ActivePolicy
 from podwright.engine.binding.executor import BindingExecutor
@@ -29,8 +30,6 @@ from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
 
-SLOW_SECONDS: Final = 1.0
-"""After an attempt of this length, the group waits in the lane of costly pods."""
 NOT_TOGETHER: Final = "another pod of the pod group could not be placed"
 
 
@@ -108,11 +107,12 @@ class Gangs:
         if policy.refusal and all(self._policies.of(member.pod) is policy for member in members):
             self._wait_for_policy(group, members, policy, started)
             return
+        cpu_started = self._sources.cpu()
         decision = self._decide(group, members, policy)
-        seconds = self._clock() - started
+        seconds, cpu_seconds = self._clock() - started, self._sources.cpu() - cpu_started
         self._metrics.observe(GROUP_ALGORITHM_SECONDS, seconds)
         for member in members:
-            member.slow = seconds >= SLOW_SECONDS
+            member.slow = cpu_seconds >= COSTLY_GROUP_SECONDS
         if isinstance(decision, GangPlacement):
             result = "scheduled" if self._placed(decision, members, policy, started) else "unschedulable"
         elif isinstance(decision, GangRejection):

@@ -13,6 +13,7 @@ from typing import Final
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod
+from podwright.core.queue.cost import is_costly_group
 from podwright.core.queue.queued_pod import Place
 from podwright.engine.failures import Failures
 from podwright.engine.state import EngineState
@@ -32,8 +33,8 @@ class GangMembers:
     def take(self, group: PodGroup, first: QueuedPod) -> Sequence[QueuedPod]:
         """The members to schedule now, `first` among them, in the order in which they were added; all are in flight.
 
-        Empty if the group backs off: then `first` backs off with it. Also empty if another member is costly: then `first` waits in
-        the lane of costly pods. Also requeues `first` if it is no longer a waiting member.
+        Empty if the group backs off: then `first` backs off with it. Also empty if another member is costly, or if the
+        members that were not tried yet are costly together: then they wait in the lane of costly pods. Also requeues `first` if it is no longer a waiting member.
         """
         now = self._clock()
         needed = group.min_count - self._cache.groups.placed(group.key)
@@ -47,8 +48,8 @@ class GangMembers:
         if slowest is not None:
             self._queue.back_off_with(first, slowest)
             return ()
-        if not first.costly and any(queued.costly for queued in due):
-            self._queue.wait_in_lane(first)
+        if not first.costly and _is_costly(due):
+            self._queue.wait_in_lane(first, due)
             return ()
         return self._take_all(due, first)
 
@@ -107,6 +108,13 @@ class GangMembers:
 def _was_tried(queued: QueuedPod) -> bool:
     """Whether an attempt at the pod, or at its group, has failed before."""
     return bool(queued.rejections or queued.errors)
+
+
+def _is_costly(due: Sequence[QueuedPod]) -> bool:
+    """Whether these members of a group belong in the lane: one of them does, or all those together that were not tried yet."""
+    if any(queued.costly for queued in due):
+        return True
+    return is_costly_group(queued.pod for queued in due if not _was_tried(queued))
 
 
 def _longest_backoff(queued: Sequence[QueuedPod]) -> QueuedPod | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import parse_pod
 from podwright.core.queue.active_pods import SHARE, START_SECONDS
 from support.hostile import objects
@@ -203,3 +204,88 @@ def test_the_hints_of_a_costly_pod_are_not_called(h):
     h.queue.move(POD_GONE, "no")
     assert h.counts() == {"backoff": 1}
     assert h.hinted == []
+
+
+def rejected_again_and_again(h, attempts, *, seconds=1.2):
+    """The names of the costly pods in the order of their attempts. All are rejected; each waits for an event and for its backoff."""
+    names = []
+    while len(names) < attempts:
+        queued = h.queue.pop()
+        if queued is None:
+            h.clock.now += 0.25
+            h.queue.activate_all()
+            continue
+        h.clock.now += seconds
+        h.queue.costly_attempt_took(seconds)
+        h.queue.reject(queued, ["Fit"])
+        names.append(queued.pod.name)
+    return names
+
+
+@pytest.mark.parametrize("others", [1, 5, 20])
+def test_pods_of_higher_priority_that_are_retried_for_ever_do_not_keep_a_costly_pod_out(h, others):
+    for number in range(others):
+        h.costly(f"big-{number}", priority=1000)
+    h.clock.now += 1
+    h.costly("modest")
+    h.costly("modest-too")
+    names = rejected_again_and_again(h, 10 * (others + 2))
+    longest = 2 * (others + 2)
+    for start in range(len(names) - longest + 1):
+        assert {"modest", "modest-too"} <= set(names[start : start + longest])
+
+
+def test_new_costly_pods_of_higher_priority_do_not_keep_one_out(h):
+    h.costly("modest")
+    taken = []
+    for number in range(4):
+        h.costly(f"new-{number}", priority=1000)
+        h.clock.now += TIMES
+        taken.append(h.take())
+    assert taken == ["new-0", "modest", "new-1", "new-2"]
+
+
+def test_an_update_does_not_cost_a_costly_pod_its_place(h):
+    h.costly("modest")
+    h.costly("important-1", priority=10)
+    h.costly("important-2", priority=10)
+    h.costly("modest", labels={"new": "label"})
+    assert h.take() == "important-1"
+    h.clock.now += TIMES
+    assert h.take() == "modest"
+
+
+def test_a_costly_pod_that_ordinary_pods_precede_does_not_hold_up_those_behind_it(h):
+    h.costly("low")
+    h.clock.now += 1
+    h.costly("middle", priority=50)
+    for number in range(4):
+        h.costly(f"high-{number}", priority=100)
+    taken = []
+    for _ in range(4):
+        h.clock.now += TIMES
+        h.add("ordinary", priority=10)
+        taken.append(h.take())
+    assert taken == ["high-0", "high-1", "high-2", "middle"]
+    assert h.all() == ["ordinary"]
+    h.clock.now += TIMES
+    assert h.take() == "high-3"
+    h.clock.now += TIMES
+    assert h.take() == "low"
+
+
+def test_an_event_does_not_end_the_backoff_of_a_costly_pod_that_was_rejected_as_pending(h):
+    h.costly("big")
+    h.queue.reject(h.queue.pop(), (), pending=["Wait"])
+    h.queue.move(NODE_ADDED)
+    assert h.counts() == {"backoff": 1}
+
+
+def test_compaction_keeps_the_order_of_the_lane(h):
+    h.costly("modest")
+    h.costly("important-1", priority=10)
+    h.costly("important-2", priority=10)
+    assert h.take() == "important-1"
+    compact_all()
+    h.clock.now += TIMES
+    assert h.take() == "modest"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.objects.pod import parse_pod
-from podwright.core.queue.cost import ORDINARY, estimate
+from podwright.core.queue.cost import ORDINARY, estimate, is_costly_group
 from support.hostile import objects
 from support.objects.builders import make_pod
 
@@ -61,3 +61,35 @@ def test_the_parts_of_a_pod_add_up_and_the_largest_is_named():
     found = cost(spec)
     assert (found.plugin, found.count) == ("InterPodAffinity", 400)
     assert found.seconds > cost(objects.required_anti_affinity(400)).seconds
+
+
+def group(count, terms, *, alike=False, **options):
+    """Whether the group of that many members is costly. Each has that many pod affinity terms."""
+    return is_costly_group(
+        parse_pod(make_pod(f"m-{n}", spec=_terms(0 if alike else n, terms), labels={"index": str(n)}, **options))
+        for n in range(count)
+    )
+
+
+def _terms(owner, count):
+    terms = [
+        {"topologyKey": "zone", "labelSelector": {"matchLabels": {f"key-{i}": f"value-{owner}"}}} for i in range(count)
+    ]
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+
+@pytest.mark.parametrize("count", [20, 100])
+@pytest.mark.parametrize("terms", [0, 2, 6])
+def test_ordinary_gangs_are_not_costly(count, terms):
+    assert not group(count, terms, priority=1000)
+
+
+def test_a_gang_of_many_members_that_are_alike_is_not_costly():
+    assert not group(1_000, 6, alike=True, priority=1000)
+
+
+def test_members_with_terms_of_their_own_make_a_gang_costly_together():
+    assert group(1_000, 6)
+    assert group(1_000, 1, priority=1000)
+    assert group(300, 30, priority=1000)
+    assert not group(300, 3)
