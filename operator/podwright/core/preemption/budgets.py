@@ -162,8 +162,12 @@ class Budgets:
         left = self._left.get(pod.namespace)
         if left is None:
             left = self._left[pod.namespace] = budgets.allowed.copy()
+        # As in kube-scheduler, the budgets after the first violated one do not count the pod. Often that is the very first one.
+        if left[rows[0]] <= 0:
+            left[rows[0]] -= 1
+            return True
         used_up = np.flatnonzero(left[rows] <= 0)
-        if len(used_up):  # as in kube-scheduler, the budgets after the first violated one do not count the pod
+        if len(used_up):
             left[rows[: used_up[0] + 1]] -= 1
             return True
         left[rows] -= 1

@@ -115,3 +115,12 @@ def test_what_is_kept_about_the_labels_of_pods_is_bounded():
             for each in pods:
                 Budgets(rules).violations([each])
         assert evaluated.call_count >= 40
+
+
+def test_a_pod_that_violates_the_first_budget_is_not_compared_with_all_others():
+    with counted_elements() as elements:
+        rules = BudgetRules([budget(f"b{i}", 0, not_in=f"v{i}") for i in range(1_000)])
+        Budgets(rules).violations([pod("one", app="a")])
+        elements.clear()
+        assert Budgets(rules).violations([pod(f"p{i}", app="a") for i in range(50)]) == 50
+    assert sum(elements) < 10_000
