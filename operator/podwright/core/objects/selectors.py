@@ -97,6 +97,11 @@ class LabelSelector:
         return not self.requirements and not self.nothing
 
 
+def values_of(selector: LabelSelector) -> int:
+    """The number of values in all requirements of a selector."""
+    return sum(len(requirement.values) for requirement in selector.requirements)
+
+
 NOTHING: Final = LabelSelector((), nothing=True)
 EVERYTHING: Final = LabelSelector(())
 

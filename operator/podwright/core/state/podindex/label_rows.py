@@ -44,7 +44,10 @@ class _Key:
 
     def rows_with(self, values: frozenset[str]) -> Int32s:
         known = self._values
-        wanted = [known[value] for value in values if value in known]
+        if len(known) < len(values):
+            wanted = [number for value, number in known.items() if value in values]
+        else:
+            wanted = [known[value] for value in values if value in known]
         if not wanted:
             return _NO_ROWS
         rows, numbers = self._columns()

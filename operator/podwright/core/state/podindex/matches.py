@@ -7,6 +7,7 @@ each counter equals a recount over all placed pods.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import chain
@@ -29,6 +30,8 @@ from podwright.core.state.podindex.tally import Tally, per_node_counts
 
 FEW_CLASSES: Final = 128
 """More classes than this are matched with a selector as columns, not one by one."""
+FEW_PLACES: Final = 1024
+"""Classes in more rows than this are matched as columns, too, if many selectors share these: one pass over all pods takes as long."""
 MAX_CANDIDATES: Final = 64
 MAX_COUNTERS_PER_CLASS: Final = 32
 """A placed pod changes at most so many counters, and is compared with at most so many candidates. Pods with broad selectors would otherwise
@@ -128,7 +131,7 @@ class MatchIndex:
         key = (selectors, exclude_terminating)
         counter = self._counters.get(key)
         if counter is None:
-            counter = self._keep(key, self.count(selectors, exclude_terminating=exclude_terminating))
+            counter = self._keep(key, self._count(selectors, exclude_terminating=exclude_terminating))
         else:
             self._counters.move_to_end(key)
         counter.used_at = self._placed.version
@@ -136,13 +139,20 @@ class MatchIndex:
         return counter
 
     def count(self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool = False) -> MatchCounter:
-        """The same as `counter`, but it is not kept: valid until the next pod is added or removed."""
+        """The same as `counter`, but it is not kept: valid until the next pod is added or removed. For one of many."""
+        return self._count(selectors, exclude_terminating=exclude_terminating, most_places=FEW_PLACES)
+
+    def _count(
+        self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool, most_places: int = sys.maxsize
+    ) -> MatchCounter:
+        """A new counter. Matches one by one at most FEW_CLASSES candidates, in at most `most_places` rows of the node table."""
         counter = MatchCounter(selectors, exclude_terminating, rows=self._table.size)
         if len(selectors) > FEW_CLASSES:
             self._count_as_columns(counter)
             return counter
         candidates = self._placed.candidates(self._namespaces_of(selectors[0]), selectors[0].selector)
-        if sum(map(len, candidates)) > FEW_CLASSES:
+        few = sum(map(len, candidates)) <= FEW_CLASSES
+        if not few or sum(len(each.at) for each in chain.from_iterable(candidates)) > most_places:
             self._count_as_columns(counter)
             return counter
         for pod_class in chain.from_iterable(candidates):

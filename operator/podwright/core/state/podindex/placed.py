@@ -146,10 +146,11 @@ class PlacedPods:
 
 
 def _smallest_candidates(namespace: _Namespace, selector: LabelSelector) -> Sequence[Collection[PodClass]]:
+    """Does not look up more values than there are classes, because it is faster to try the classes."""
     best: list[Collection[PodClass]] = [namespace.not_terminating.values(), namespace.terminating.values()]
     least = sum(map(len, best))
     for requirement in selector.requirements:
-        if requirement.operator == "In":
+        if requirement.operator == "In" and len(requirement.values) <= least:
             found = [namespace.with_pair((requirement.key, value)) for value in requirement.values]
             size = sum(map(len, found))
             if size < least:

@@ -7,12 +7,15 @@ the pod. Invariant: every selector that matches a pod is among its candidates. A
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from podwright.core.objects.compaction import shrink
 from podwright.core.objects.selectors import Labels, LabelSelector
 
 T = TypeVar("T", bound=Hashable)
+
+MANY_VALUES: Final = 128
+"""A requirement with more values than this is indexed under its key only. A bucket for each value would take more time than it saves."""
 
 _BucketKey = tuple[str | None, str, str | None]
 """(namespace or None for all, label key or "" for all, label value or None for all)"""
@@ -31,15 +34,23 @@ class SelectorIndex(Generic[T]):
     def __len__(self) -> int:
         return len(self._keys_by_item)
 
-    def add(self, item: T, selector: LabelSelector, namespace: str | None) -> None:
-        """Adds an item. `namespace` None: pods of all namespaces. Ignores the nil selector, and an item that was added before."""
+    def add(self, item: T, selector: LabelSelector, namespace: str | None) -> int:
+        """Adds an item. `namespace` None: pods of all namespaces. Ignores the nil selector, and an item that was added before.
+
+        Returns the most items that are indexed under one of its labels, this one included: all of them are candidates for the same
+        pods. 0 if the item was ignored.
+        """
         if selector.nothing or item in self._keys_by_item:
-            return
+            return 0
+        most = 0
         keys = self._choose_keys(selector, namespace)
         self._keys_by_item[item] = keys
         for key in keys:
-            self._buckets.setdefault(key, {})[item] = None
+            bucket = self._buckets.setdefault(key, {})
+            bucket[item] = None
+            most = max(most, len(bucket))
         self._items_by_namespace[namespace] = self._items_by_namespace.get(namespace, 0) + 1
+        return most
 
     def remove(self, item: T) -> None:
         """Removes an item. An unknown item is not an error."""
@@ -88,12 +99,13 @@ class SelectorIndex(Generic[T]):
         best: tuple[_BucketKey, ...] = ((namespace, "", None),)
         least = -1
         for requirement in selector.requirements:
-            if requirement.operator == "In":
+            many = len(requirement.values) > MANY_VALUES
+            if requirement.operator == "In" and not many:
                 keys: tuple[_BucketKey, ...] = tuple(
                     (namespace, requirement.key, value) for value in requirement.values
                 )
                 shared = sum(len(self._buckets.get(key, ())) for key in keys)
-            elif requirement.operator == "Exists" and least < 0:
+            elif requirement.operator in ("In", "Exists") and least < 0:
                 keys, shared = ((namespace, requirement.key, None),), 1 << 30
             else:
                 continue

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.objects.selectors import Labels, LabelSelector
+from podwright.core.objects.selectors import Labels, LabelSelector, values_of
 
 Rows = NDArray[np.intp]
 Int32s = NDArray[np.int32]
@@ -22,6 +22,7 @@ Int32s = NDArray[np.int32]
 _NEVER: Final = 1 << 30
 MANY_SELECTORS: Final = 16
 MANY_REQUIREMENTS: Final = 48
+MANY_VALUES: Final = 1024
 
 
 class _Changes:
@@ -46,6 +47,26 @@ class _Changes:
         np.add.at(unmet, rows, by)
 
 
+_Change = _Changes | int
+"""A single change is the row for 1, and ~row for -1. Most labels have only one, and a `_Changes` takes several times the memory."""
+
+
+def _note(known: _Change | None, row: int, by: int) -> _Change:
+    """What is known of a label, and a further change."""
+    if known is None:
+        return row if by > 0 else ~row
+    if isinstance(known, int):
+        changes = _Changes()
+        changes.append(*_row_and_change(known))
+        known = changes
+    known.append(row, by)
+    return known
+
+
+def _row_and_change(change: int) -> tuple[int, int]:
+    return (change, 1) if change >= 0 else (~change, -1)
+
+
 class SelectorRows:
     """See the module. Rows are only appended; a removed row never matches."""
 
@@ -53,8 +74,8 @@ class SelectorRows:
 
     def __init__(self) -> None:
         self._unmet = array("i")
-        self._by_key: dict[str, _Changes] = {}
-        self._by_pair: dict[tuple[str, str], _Changes] = {}
+        self._by_key: dict[str, _Change] = {}
+        self._by_pair: dict[tuple[str, str], _Change] = {}
 
     def __len__(self) -> int:
         """The number of rows, including removed ones."""
@@ -68,10 +89,11 @@ class SelectorRows:
             by = 1 if operator in ("NotIn", "DoesNotExist") else -1
             unmet += by < 0
             if operator in ("In", "NotIn"):
+                by_pair = self._by_pair
                 for value in requirement.values:
-                    self._by_pair.setdefault((key, value), _Changes()).append(row, by)
+                    by_pair[key, value] = _note(by_pair.get((key, value)), row, by)
             else:
-                self._by_key.setdefault(key, _Changes()).append(row, by)
+                self._by_key[key] = _note(self._by_key.get(key), row, by)
         self._unmet.append(unmet)
         return row
 
@@ -83,28 +105,33 @@ class SelectorRows:
         unmet = np.array(self._unmet, np.int32)
         for pair in labels.items():
             for changes in (self._by_key.get(pair[0]), self._by_pair.get(pair)):
-                if changes is not None:
+                if isinstance(changes, _Changes):
                     changes.apply(unmet)
+                elif changes is not None:
+                    row, by = _row_and_change(changes)
+                    unmet[row] += by
         return np.flatnonzero(unmet == 0)
 
 
 class SelectorList:
     """A fixed list of selectors, such as those of one pod's terms. Many are evaluated as rows, which are built on first use.
 
-    `many`: there are so many, or they have so many requirements, that they should be evaluated together, and their counts not be kept.
+    `many`: there are so many, or they have so many requirements or values, that they should be counted together, and their counts not
+    be kept.
     """
 
-    __slots__ = ("_rows", "_selectors", "many")
+    __slots__ = ("_as_rows", "_rows", "_selectors", "many")
 
     def __init__(self, selectors: Sequence[LabelSelector]) -> None:
         self._selectors = selectors
         self._rows: SelectorRows | None = None
         requirements = sum(len(selector.requirements) for selector in selectors)
-        self.many = len(selectors) > MANY_SELECTORS or requirements > MANY_REQUIREMENTS
+        self._as_rows = len(selectors) > MANY_SELECTORS or requirements > MANY_REQUIREMENTS
+        self.many = self._as_rows or sum(map(values_of, selectors)) > MANY_VALUES
 
     def matching(self, labels: Labels) -> Sequence[int]:
         """The positions of the selectors that match these labels, in ascending order."""
-        if not self.many:
+        if not self._as_rows:
             return [i for i, selector in enumerate(self._selectors) if selector.matches(labels)]
         if self._rows is None:
             self._rows = SelectorRows()

@@ -23,6 +23,10 @@ Int64s = NDArray[np.int64]
 
 UNUSED_CHANGES: Final = 1024
 """The rows are dropped if this many weights, and this many for each row, have changed since they were last used."""
+WASTE: Final = 4
+"""A compaction drops the rows if terms that are gone take more than a quarter of what the others take. So building them takes time in
+proportion to what has changed.
+"""
 _MAX_NAMESPACES: Final = 64
 
 
@@ -91,10 +95,11 @@ class TermRows:
         self._entry_columns: tuple[NDArray[np.int32], NDArray[np.int32], Int64s] | None = None
         self._present: tuple[int, Bools] = -1, np.zeros(0, np.bool_)
         self._groups = 0
+        self._live = 0
+        """The number of pairs of a group and a slot in which it has a weight: so many entries would be enough."""
         self._changes = 0
         for group in groups:
             self.append(group)
-        self._first_entries = len(self._entries[0])
 
     # Reading
 
@@ -165,8 +170,10 @@ class TermRows:
         self._selectors.remove(group.row)
 
     def add(self, group: Group, slot: int, delta: int) -> None:
-        """The weight of a group in a row of the node table has changed."""
+        """The weight of a group in a row of the node table has changed, to what `group.at` says."""
         self._changes += 1
+        weight = group.at.get(slot, 0)
+        self._live += (weight != 0) - (weight != delta)
         rows, slots, weights = self._entries
         rows.append(group.row)
         slots.append(slot)
@@ -178,10 +185,18 @@ class TermRows:
         self._in_scope.clear()
 
     @property
+    def wasteful(self) -> bool:
+        """Whether so much of it is of terms that are gone that its memory is worth the time to build it anew."""
+        return (
+            len(self._selectors) > self._groups + self._groups // WASTE
+            or len(self._entries[0]) > self._live + self._live // WASTE
+        )
+
+    @property
     def stale(self) -> bool:
         """Whether it should be dropped, because nobody uses it or most of it is of terms that are gone."""
         return (
             self._changes > UNUSED_CHANGES + 16 * len(self._selectors)
             or len(self._selectors) > UNUSED_CHANGES + 2 * self._groups
-            or len(self._entries[0]) > UNUSED_CHANGES + 2 * self._first_entries
+            or len(self._entries[0]) > UNUSED_CHANGES + 2 * self._live
         )

@@ -167,7 +167,8 @@ class TermIndex:
         shrink(self._groups)
         shrink(self._affinities)
         self._by_selector.compact()
-        self._rows = None
+        if self._rows is not None and self._rows.wasteful:
+            self._rows = None
         self._forget_matches()
 
     def __len__(self) -> int:
@@ -287,9 +288,11 @@ class TermIndex:
         if group is None:
             group = self._groups[key] = TermGroup(key)
             single = len(term.namespaces) == 1 and term.namespace_selector.nothing
-            self._by_selector.add(group, term.selector, next(iter(term.namespaces)) if single else None)
+            most = self._by_selector.add(group, term.selector, next(iter(term.namespaces)) if single else None)
             if self._rows is not None:
                 self._rows.append(group)
+            elif most > MANY_CANDIDATES:
+                self._as_rows()  # The next decision needs them. It should not wait while thousands of terms are added at once.
             self._forget_matches()
         return group
 

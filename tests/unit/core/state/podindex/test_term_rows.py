@@ -1,7 +1,9 @@
 """TermRows: the affinity terms of placed pods, where very many may match one pod."""
 
+from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import parse_pod
-from podwright.core.state.podindex.term_rows import GroupRows
+from podwright.core.state.podindex import terms
+from podwright.core.state.podindex.term_rows import GroupRows, TermRows
 from podwright.core.state.podindex.terms import MANY_CANDIDATES
 from support.costs.call_counts import calls_of
 from support.objects.builders import make_node, make_pod
@@ -77,3 +79,65 @@ def test_more_terms_of_a_placed_pod_do_not_cause_more_calls():
         return calls_of(lambda: totals(cache, app="a"))
 
     assert calls(10 * MANY) <= calls(MANY) + 10
+
+
+def builds_of(cache, monkeypatch):
+    """Attaches the index, and collects the numbers of groups from which rows are built from now on."""
+    totals(cache, app="a")
+    built = []
+
+    def build(groups, kinds):
+        built.append(len(groups))
+        return TermRows(groups, kinds)
+
+    monkeypatch.setattr(terms, "TermRows", build)
+    return built
+
+
+def test_rows_are_built_while_terms_are_added_and_survive_compactions(monkeypatch):
+    cache = zones()
+    built = builds_of(cache, monkeypatch)
+    cache.set_pod(placed("p", "n0", broad(10 * MANY)))
+    assert built == [MANY_CANDIDATES + 1]
+    for name in "qrs":
+        compact_all()
+        cache.set_pod(placed(name, "n1", broad(50, offset=10 * MANY)))
+        cache.remove_pod(f"default/{name}")
+        assert totals(cache, app="a") == {ZONE: (10 * MANY, [10 * MANY, 0, 0])}
+    assert len(built) == 1
+
+
+def test_a_decision_after_a_compaction_costs_the_same_with_more_terms():
+    def calls(count):
+        cache = zones()
+        cache.set_pod(placed("p", "n0", broad(count)))
+        totals(cache, app="first")
+        compact_all()
+        return calls_of(lambda: totals(cache, app="a"))
+
+    assert calls(10 * MANY) <= calls(MANY) + 10
+
+
+def test_a_compaction_drops_rows_of_which_most_are_gone(monkeypatch):
+    cache = zones()
+    built = builds_of(cache, monkeypatch)
+    for number, name in enumerate("abcd"):
+        cache.set_pod(placed(name, "n0", broad(MANY, offset=number * MANY)))
+    for name in "ab":
+        cache.remove_pod(f"default/{name}")
+    totals(cache, app="a")
+    assert built == [MANY_CANDIDATES + 1]
+    compact_all()
+    assert totals(cache, app="a") == {ZONE: (2 * MANY, [2 * MANY, 0, 0])}
+    assert built == [MANY_CANDIDATES + 1, 2 * MANY]
+
+
+def test_a_compaction_drops_weights_that_have_changed_often(monkeypatch):
+    cache = zones()
+    built = builds_of(cache, monkeypatch)
+    cache.set_pod(placed("p", "n0", broad(MANY)))
+    cache.set_pod(placed("q", "n1", broad(MANY)))
+    cache.remove_pod("default/q")
+    compact_all()
+    assert totals(cache, app="a") == {ZONE: (MANY, [MANY, 0, 0])}
+    assert built == [MANY_CANDIDATES + 1, MANY]
