@@ -7,8 +7,9 @@ turns out to be cheap hardly waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from podwright.core.objects.affinity import (
@@ -19,7 +20,7 @@ from podwright.core.objects.affinity import (
     PodAffinityTerm,
 )
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.selectors import LabelSelector
+from podwright.core.objects.selectors import LabelSelector, Requirement, values_of
 
 ORDINARY: Final = 32
 """A pod with at most this many items of each kind is never costly."""
@@ -58,9 +59,12 @@ class _Kind:
 _KINDS: Final = (
     _Kind("InterPodAffinity", "pod affinity and anti-affinity terms", 100e-6, 3.0),
     _Kind("InterPodAffinity", "label requirements of pod affinity terms", 5e-6, 3.0),
+    _Kind("InterPodAffinity", "label values and namespaces of pod affinity terms", 0.5e-6, 3.0),
     _Kind("PodTopologySpread", "topology spread constraints", 100e-6, 3.0),
     _Kind("PodTopologySpread", "label requirements of topology spread constraints", 5e-6, 3.0),
+    _Kind("PodTopologySpread", "label values of topology spread constraints", 0.5e-6, 3.0),
     _Kind("NodeAffinity", "node selector keys and node affinity requirements", 10e-6),
+    _Kind("NodeAffinity", "values of node affinity requirements", 0.5e-6),
     _Kind("TaintToleration", "tolerations", 5e-6),
     _Kind("NodeResourcesFit", "requested resources", 5e-6),
     _Kind("NodePorts", "host ports", 5e-6),
@@ -128,9 +132,12 @@ def _counts(pod: PodInfo) -> tuple[int, ...]:
         sum(_labels(term.selector, term.namespace_selector) for group in _terms(affinity) for term in group)
         if terms
         else 0,
+        sum(map(_values_and_namespaces, chain.from_iterable(_terms(affinity)))) if terms else 0,
         len(spread),
         sum(_labels(constraint.selector) for constraint in spread),
-        0 if nodes is NO_NODE_AFFINITY else _node_requirements(nodes),
+        sum(values_of(constraint.selector) for constraint in spread),
+        0 if nodes is NO_NODE_AFFINITY else len(nodes.node_selector) + sum(1 for _ in _node_requirements(nodes)),
+        0 if nodes is NO_NODE_AFFINITY else sum(len(each.values) for each in _node_requirements(nodes)),
         len(pod.tolerations.items),
         len(pod.requests.amounts),
         len(pod.ports),
@@ -148,7 +155,11 @@ def _labels(*selectors: LabelSelector) -> int:
     return sum(len(selector.requirements) for selector in selectors)
 
 
-def _node_requirements(affinity: NodeAffinity) -> int:
+def _values_and_namespaces(term: PodAffinityTerm) -> int:
+    return values_of(term.selector) + values_of(term.namespace_selector) + len(term.namespaces)
+
+
+def _node_requirements(affinity: NodeAffinity) -> Iterator[Requirement]:
     terms = () if affinity.required is None else affinity.required.terms
     both = (*terms, *(term for _, term in affinity.preferred))
-    return len(affinity.node_selector) + sum(len(term.expressions) + len(term.fields) for term in both)
+    return chain.from_iterable((*term.expressions, *term.fields) for term in both)

@@ -49,6 +49,35 @@ def test_the_label_requirements_of_one_term_count():
     assert (found.plugin, found.count) == ("InterPodAffinity", 5_000)
 
 
+MANY_VALUES = [f"v{i}" for i in range(50_000)]
+SELECTOR = {"matchExpressions": [{"key": "app", "operator": "In", "values": MANY_VALUES}]}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+OF_TERMS = ("InterPodAffinity", "label values and namespaces of pod affinity terms")
+
+
+@pytest.mark.parametrize(
+    "spec, reason",
+    [
+        ({"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone", "labelSelector": SELECTOR}]}}}, OF_TERMS),
+        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone", "namespaceSelector": SELECTOR}]}}}, OF_TERMS),
+        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone", "namespaces": MANY_VALUES}]}}}, OF_TERMS),
+        (
+            {"topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": SELECTOR}]},
+            ("PodTopologySpread", "label values of topology spread constraints"),
+        ),
+        (
+            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [SELECTOR]}}}},
+            ("NodeAffinity", "values of node affinity requirements"),
+        ),
+    ],
+    ids=["labels", "namespace labels", "namespaces", "spread", "nodes"],
+)  # fmt: skip
+def test_the_values_of_one_requirement_count(spec, reason):
+    found = cost(spec)
+    assert (found.plugin, found.items) == reason
+    assert 0 <= found.count - len(MANY_VALUES) <= 1  # a term without namespaces has that of its pod
+
+
 def test_a_pod_that_may_preempt_costs_more():
     spec = objects.required_anti_affinity(100)
     alone = cost(spec).seconds
