@@ -146,7 +146,8 @@ class PolicySet:
         except Exception as error:  # noqa: BLE001 -- plugins validate their args, and may raise anything
             accepted, reason = False, error.reason if isinstance(error, PolicyError) else "Invalid"
             active, consequence = self._fallback(known, raw)
-            message = f"{_problem(error)}. {consequence}."
+            problem = _problem(error)
+            message = f"{problem}{'' if problem.endswith('?') else '.'} {consequence}."
         active_generation = None if active is None else active.policy.generation
         result = ApplyResult(
             name=name,

@@ -340,7 +340,9 @@ class PolicySpec:
     )
     match: Match = field(
         default=Match(),
-        metadata=describe("Narrows the policy to some of those pods. All selectors given must match."),
+        metadata=describe(
+            "Narrows the policy to some of the pods with its schedulerName. All selectors given must match."
+        ),
     )
     precedence: int = field(
         default=0,

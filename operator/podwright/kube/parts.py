@@ -147,6 +147,15 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     )
 
 
+def check_profiles(options: Options, classes: Classes) -> None:
+    """Raises RegistryError for a profile of the configuration file that these plugins cannot be: before the Lease is taken."""
+    if options.config is not None:
+        try:
+            options.config.profiles(classes, Features({**AUTOMATIC, **options.feature_gates}))
+        except ProfileError as error:
+            raise RegistryError([f"--config: {error}"]) from error
+
+
 def enabled_features(options: Options, server_minor: int | None) -> Features:
     """The feature gates that are on. Those that are set but have no effect are logged."""
     features = Features({**AUTOMATIC, **options.feature_gates}, server_minor)

@@ -35,7 +35,7 @@ from podwright.kube.descriptors import raise_descriptor_limit
 from podwright.kube.election.leadership import Leadership
 from podwright.kube.kinds import CRD, NODE, POD, REQUIRED, STORED, Resource
 from podwright.kube.options import Options
-from podwright.kube.parts import Base, Parts, build_parts
+from podwright.kube.parts import Base, Parts, build_parts, check_profiles
 from podwright.kube.policies import PolicyController
 from podwright.kube.serve.checks import Note, Problems
 from podwright.kube.serve.configz import configuration
@@ -78,6 +78,7 @@ class Runtime:
         self._plugin_files = PluginFiles(plugin_dirs)
         classes = load_plugins(plugin_dirs)
         self._plugin_files.add(classes.values())
+        check_profiles(options, classes)
         self._base = Base(
             options=options,
             classes=classes,

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from podwright.api.configuration.load import load_configuration
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import parse_pod
@@ -15,7 +16,7 @@ from podwright.engine.instance import UNNAMED
 from podwright.engine.metrics.metrics import Metrics
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.options import Options
-from podwright.kube.parts import Base, build_parts, enabled_features
+from podwright.kube.parts import Base, build_parts, check_profiles, enabled_features
 from podwright.kube.watch.watches import Watches
 from support.http.kit import api
 from support.objects.builders import make_pod
@@ -77,3 +78,30 @@ async def test_a_built_in_policy_that_cannot_be_built_is_an_error_of_the_plugins
     async with base() as given:
         with pytest.raises(RegistryError, match="the built-in policy cannot be built"):
             build_parts(given, 37)
+
+
+@pytest.mark.parametrize(
+    ("profile", "problem"),
+    [
+        pytest.param("{schedulerName: a}", "", id="a valid profile"),
+        pytest.param(
+            "{plugins: {score: {enabled: [{name: Nope}]}}}",
+            "--config: profiles[0].plugins.score.enabled: plugin 'Nope' does not exist",
+            id="a plugin that does not exist",
+        ),
+        pytest.param(
+            "{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrateg: {}}}]}",
+            "--config: profiles[0].pluginConfig[0].args.scoringStrateg: unknown field",
+            id="args with a typo",
+        ),
+    ],
+)
+def test_the_profiles_of_a_configuration_file_are_checked_before_anything_starts(profile, problem):
+    text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{profile}]\n"
+    options = Options(config=load_configuration(text.encode()), leader_elect=False)
+    if not problem:
+        check_profiles(options, PLUGINS)
+        return
+    with pytest.raises(RegistryError) as caught:
+        check_profiles(options, PLUGINS)
+    assert str(caught.value).startswith(problem)

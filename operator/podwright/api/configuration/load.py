@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,7 @@ class Configuration:
     def unused_args(self, classes: Mapping[str, type[Any]]) -> Sequence[str]:
         """Warnings for args that no plugin uses. kube-scheduler ignores them silently."""
         return [
-            f"profiles[{i}].pluginConfig[{j}]: no plugin {entry.name!r} takes args"
+            f"profiles[{i}].pluginConfig[{j}]: {_why_unused(entry.name, classes)}; its args are ignored"
             for i, configured in enumerate(self.settings.profiles)
             for j, entry in enumerate(configured.plugin_config)
             if not _takes_args(entry.name, classes)
@@ -67,6 +68,13 @@ def load_configuration(content: bytes) -> Configuration:
 
 def _takes_args(name: str, classes: Mapping[str, type[Any]]) -> bool:
     return getattr(classes.get(name), "args_type", None) is not None
+
+
+def _why_unused(name: str, classes: Mapping[str, type[Any]]) -> str:
+    if name in classes:
+        return f"plugin {name!r} takes no args"
+    close = difflib.get_close_matches(name, classes, n=1)
+    return f"plugin {name!r} does not exist" + (f" (did you mean {close[0]!r}?)" if close else "")
 
 
 def _decoded_args(

@@ -225,7 +225,12 @@ def test_fields_without_effect_are_named_once():
             percentageOfNodesToScore=50,
             clientConnection={"qps": 5, "contentType": "application/json"},
             delayCacheUntilActive=True,
-            profiles=[{"percentageOfNodesToScore": 10, "pluginConfig": [{"name": "NodeName", "args": {"x": 1}}]}],
+            profiles=[
+                {
+                    "percentageOfNodesToScore": 10,
+                    "pluginConfig": [{"name": "NodeName", "args": {"x": 1}}, {"name": "NodeResourceFit", "args": {}}],
+                }
+            ],
         )
     )
     assert [warning.partition(":")[0] for warning in configuration.warnings] == [
@@ -236,7 +241,10 @@ def test_fields_without_effect_are_named_once():
         "clientConnection.contentType and acceptContentTypes",
         "delayCacheUntilActive",
     ]
-    assert configuration.unused_args(PLUGINS) == ["profiles[0].pluginConfig[0]: no plugin 'NodeName' takes args"]
+    assert configuration.unused_args(PLUGINS) == [
+        "profiles[0].pluginConfig[0]: plugin 'NodeName' takes no args; its args are ignored",
+        "profiles[0].pluginConfig[1]: plugin 'NodeResourceFit' does not exist (did you mean 'NodeResourcesFit'?); its args are ignored",
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
