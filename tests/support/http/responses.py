@@ -362,6 +362,38 @@ def _connections() -> list[Case]:
     ]
 
 
+def _blanks() -> list[Case]:
+    """Values with blanks in the middle or at the end, in lines of as many bytes as are allowed."""
+
+    def line(start: bytes, end: bytes) -> bytes:
+        blanks = limits.LINE_LIMIT - len(start) - len(end)
+        return start + (b" \t" * blanks)[:blanks] + end
+
+    def case(start: bytes, end: bytes, name: str, *, keep: bool) -> Case:
+        return Case(f"blanks up to the limit {name}", sized(b"hi", line(start, end)), 200, b"hi", keep=keep)
+
+    return [
+        case(b"Connection:", b"", "and no option", keep=KEPT),
+        case(b"Connection: a", b"b", "within an option", keep=KEPT),
+        case(b"Connection: close", b"", "after an option", keep=CLOSED),
+        case(b"Connection:", b"close", "before an option", keep=CLOSED),
+        case(b"Connection: a,", b"close", "between options", keep=CLOSED),
+        case(b"Retry-After: 1", b"2", "within a delay", keep=KEPT),
+        Case(
+            "blanks up to the limit within a length",
+            head(line(b"Content-Length: 1", b"2")) + b"hi",
+            error="malformed length",
+        ),
+        Case("blanks up to the limit after a length", head(line(b"Content-Length: 2", b"")) + b"hi", 200, b"hi"),
+        Case(
+            "blanks up to the limit within an encoding",
+            head(line(b"Transfer-Encoding: chunked", b"x")) + b"2\r\nhi\r\n0\r\n\r\n",
+            error="unknown transfer encoding",
+        ),
+        Case("blanks up to the limit in a trailer", chunked(end=line(b"0\r\nX: a", b"b\r\n\r\n")), 200, b""),
+    ]
+
+
 def _interim() -> list[Case]:
     def interim(code: int, *fields: bytes) -> bytes:
         return head(*fields, start=b"HTTP/1.1 %d Wait" % code)
@@ -402,6 +434,7 @@ CORPUS: list[Case] = [
     *_trailers(),
     *_fields(),
     *_connections(),
+    *_blanks(),
     *_interim(),
 ]
 

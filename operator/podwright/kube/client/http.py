@@ -100,8 +100,7 @@ class Http:
     ) -> Any:
         """Sends an object and returns the parsed response. Raises ApiError and UnreachableError."""
         data = None if body is None else orjson.dumps(body)
-        target = f"{path}?{URL.build(query=dict(params)).raw_query_string}" if params else path
-        return (await self.send(method, target, data, content_type, accept)).json()
+        return (await self.send(method, _target(path, params), data, content_type, accept)).json()
 
     async def call_with_retries(
         self,
@@ -116,6 +115,15 @@ class Http:
         Without it, work of many requests, such as a list in pages, would never finish where one request in ten fails.
         """
         return await READ_RETRY.run(lambda: self.call(method, path, body, params=params, accept=accept))
+
+    async def page(self, path: str, params: Mapping[str, str], accept: str = JSON) -> tuple[Any, int]:
+        """A part of a list, and how many bytes of JSON it had. Retried, and raises, as `call_with_retries`."""
+
+        async def once() -> tuple[Any, int]:
+            answer = await self.send("GET", _target(path, params), accept=accept)
+            return answer.json(), len(answer.body)
+
+        return await READ_RETRY.run(once)
 
     @asynccontextmanager
     async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -272,9 +280,13 @@ def new_session(
         trace_configs=[redirects],
         proxy=credentials.proxy,
         trust_env=False,
-        middlewares=middlewares,
+        middlewares=(*middlewares, _hide_urls),
         response_class=response_class,
     )
+
+
+def _target(path: str, params: Mapping[str, str] | None) -> str:
+    return f"{path}?{URL.build(query=dict(params)).raw_query_string}" if params else path
 
 
 def _unreachable(error: BaseException) -> UnreachableError:
@@ -288,6 +300,17 @@ async def _error_body(response: aiohttp.ClientResponse) -> bytes:
             return await response.content.read(ERROR_BYTES)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise _unreachable(error) from error
+
+
+async def _hide_urls(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """A refusal by a proxy, and a malformed response, as an error without the URL: that of a proxy may contain a password."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientResponseError as error:
+        problem = f"HTTP {error.status} {error.message}"
+    raise aiohttp.ClientConnectionError(
+        f"no valid response from the server or its proxy: {problem}"
+    )  # without the first as its context
 
 
 async def _refuse_redirect(_session: object, _context: object, params: aiohttp.TraceRequestRedirectParams) -> None:

@@ -20,15 +20,19 @@ LINE_LIMIT: Final = 1 << 14
 HEADERS_LIMIT: Final = 256
 CHUNK_LINE_LIMIT: Final = 1 << 10
 """Bytes of the line before a chunk, with its extensions."""
-BODY_LIMIT: Final = 1 << 28
-"""Bytes of a response, with its head and chunk lines. A page of 500 objects of half a megabyte fits."""
+BODY_LIMIT: Final = 1 << 25
+"""Bytes of a response, with its head and chunk lines. The largest object fits: the API server takes 3 MiB of JSON, and writes six bytes
+for some characters. What does not fit into a page of a list is read in smaller pages (`pages`).
+"""
 
 _END: Final = b"\r\n\r\n"
 _FIELDS: Final = rb"(?:[-!#$%&'*+.^_`|~0-9A-Za-z]++:[\t -~\x80-\xff]*+\r\n)*+"
 _HEAD: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: [\t -~\x80-\xff]*+)?\r\n" + _FIELDS)
 _TRAILERS: Final = re.compile(_FIELDS)
-_FRAMING: Final = re.compile(rb"\r\n(content-length|transfer-encoding|connection):[\t ]*([^\r]*?)[\t ]*(?=\r)")
-_RETRY_AFTER: Final = re.compile(rb"\r\nretry-after:[\t ]*([^\r]*?)[\t ]*(?=\r)")
+# Every repetition is possessive, so that no line is read twice. Blanks around a value are stripped afterwards.
+_FRAMING: Final = re.compile(rb"\r\n(content-length|transfer-encoding|connection):([^\r]*+)")
+_RETRY_AFTER: Final = re.compile(rb"\r\nretry-after:([^\r]*+)")
+_BLANKS: Final = b"\t "
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t -~\x80-\xff]*+|[\t ]*+)")
 
@@ -100,7 +104,9 @@ class ResponseReader:
         if length >= 0:
             if len(buffer) < length:
                 return None
-            return self._finish(bytes(buffer[:length]), clean=len(buffer) == length)
+            with memoryview(buffer) as view:
+                body = bytes(view[:length])  # a slice of the buffer would be one more copy
+            return self._finish(body, clean=len(buffer) == length)
         if length == _CHUNKED and self._read_chunks():
             return self._finish(bytes(self._body), clean=not buffer)
         return None
@@ -118,7 +124,7 @@ class ResponseReader:
         assert fields is not None
         status, retry_after = int(fields[9:12]), None
         if status >= 400 and (found := _RETRY_AFTER.search(fields)) is not None:
-            retry_after = retry_after_seconds(found[1].decode("latin-1"))
+            retry_after = retry_after_seconds(found[1].strip(_BLANKS).decode("latin-1"))
         self.keep = self.keep and clean
         self._reset()
         return Answer(status, body, retry_after)
@@ -162,7 +168,8 @@ class ResponseReader:
         _check_lines(fields)
         self._fields = fields
         length, chunked, keep = None, False, version == 1
-        for name, value in _FRAMING.findall(fields):
+        for name, text in _FRAMING.findall(fields):
+            value = text.strip(_BLANKS)
             if name == b"content-length":
                 if length is not None:
                     raise ResponseError("two lengths")
@@ -206,7 +213,8 @@ class ResponseReader:
                     end = at + self._chunk
                     if buffer[end : end + 2] != b"\r\n":
                         raise ResponseError("a chunk is longer than its size")
-                    self._body += buffer[at:end]
+                    with memoryview(buffer) as view:
+                        self._body += view[at:end]
                     at, self._chunk = end + 2, -1
             end = self._end_of_trailers(at)
             if end < 0:

@@ -327,5 +327,6 @@ class _Connection(asyncio.Protocol):
     def _fail(self, problem: str, kind: type[UnreachableError] = UnreachableError) -> None:
         waiter, self._waiter = self._waiter, None
         self.close()
+        self._reader = ResponseReader()  # frees the part of a response that it has read
         if waiter is not None and not waiter.done():
             waiter.set_exception(kind(problem))

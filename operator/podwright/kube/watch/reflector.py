@@ -227,6 +227,7 @@ class Reflector:
             async for page in pages:
                 await self._handle_page(page, listed)
                 version = page["metadata"]["resourceVersion"]
+                del page  # before the next one comes
         for key in before - listed:
             self.known.pop(key, None)
             self._sink.drop(key, None)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
+import weakref
 from contextlib import aclosing
 
+import orjson
 import pytest
+from aiohttp import web
 
 from podwright.kube.client import http as http_module
 from podwright.kube.client import pages as pages_module
@@ -41,11 +45,11 @@ async def test_the_next_page_is_requested_before_the_caller_handles_the_one_befo
     journal = []
 
     class Pages:
-        async def call_with_retries(self, _method, _path, params, accept):
+        async def page(self, _path, params, _accept):
             token = params.get("continue", "first")
             journal.append(f"request {token}")
             following = {"first": "second", "second": None}[token]
-            return {"metadata": {"continue": following}, "items": [token]}
+            return {"metadata": {"continue": following}, "items": [token]}, 100
 
     async for raw in list_objects(Pages(), PODS):
         journal.append(f"handle {raw}")  # noqa: PERF401 -- the order of the journal is what is tested
@@ -113,7 +117,7 @@ async def test_a_page_that_is_too_long_is_read_in_smaller_pages(monkeypatch):
     ):
         assert await collect(list_objects(http, PODS)) == ["a", *large, "b"]
         asked = [(request.query["limit"], request.query.get("continue")) for request in script.requests]
-    assert asked == [("500", None), ("500", "1"), ("125", "1"), ("125", "2")]
+    assert asked == [("500", None), ("500", "1"), ("125", "1"), ("250", "2")]
 
 
 async def test_one_object_that_is_too_long_is_an_error(monkeypatch):
@@ -122,3 +126,91 @@ async def test_one_object_that_is_too_long_is_an_error(monkeypatch):
         with pytest.raises(TooLongError, match="too long"):
             await collect(list_objects(http, PODS))
         assert [request.query["limit"] for request in script.requests] == ["500", "125", "31", "7", "1"]
+
+
+async def test_the_page_after_a_large_one_is_requested_once_that_is_handled_and_gone():
+    journal, alive = [], weakref.WeakSet()
+
+    class Page(dict):
+        __hash__ = object.__hash__
+
+    class Pages:
+        async def page(self, _path, params, _accept):
+            token = params.get("continue", "first")
+            journal.append(f"request {token}, {len(alive)} in memory")
+            page = Page(metadata={"continue": {"first": "second", "second": ""}[token]}, items=[token])
+            alive.add(page)
+            return page, pages_module.PAGE_BYTES + 1
+
+    async for raw in list_objects(Pages(), PODS):
+        journal.append(f"handle {raw}")  # noqa: PERF401 -- the order of the journal is what is tested
+    assert journal == ["request first, 0 in memory", "handle first", "request second, 0 in memory", "handle second"]
+
+
+@pytest.mark.parametrize(
+    ("pages", "limits"),
+    [
+        pytest.param([(500, 100)] * 4, ["500"] * 4, id="small objects"),
+        pytest.param([(500, 10_000), (250, 10_000), (250, 10_000)], ["500", "400", "400"], id="larger ones"),
+        pytest.param([(1, 9_000_000), (1, 3_000_000), (1, 100)], ["500", "1", "1"], id="one to a page"),
+        pytest.param(
+            [(4, 2_000_000), *[(1, 10)] * 9],
+            ["500", "2", *["4", "8", "16", "32", "64", "128", "256", "500"]],
+            id="one wave",
+        ),
+        pytest.param([(4, 2_000_000), (0, 10), (1, 10)], ["500", "2", "4"], id="an empty page"),
+    ],
+)
+async def test_pages_become_smaller_with_the_size_of_their_objects_and_slowly_larger_again(pages, limits, monkeypatch):
+    monkeypatch.setattr(pages_module, "PAGE_BYTES", 4_000_000)
+    asked = []
+
+    class Pages:
+        async def page(self, _path, params, _accept):
+            number = len(asked)
+            count, size = pages[number]
+            asked.append(params["limit"])
+            more = {"continue": "more"} if number + 1 < len(pages) else {}
+            return {"metadata": more, "items": [0] * count}, max(1, count) * size
+
+    await collect(list_objects(Pages(), PODS))
+    assert asked == limits
+
+
+LARGEST = orjson.dumps({"args": ["x" * (1 << 20)] * 9})
+"""9 MB. A pod of 1.5 MB in etcd has as much JSON if each character is written with six bytes."""
+
+
+def serving_the_largest(count):
+    """Answers requests for pages of a list of the largest objects, without ever holding a whole page."""
+
+    async def serve(request):
+        start = int(request.query.get("continue", "0"))
+        end = min(count, start + int(request.query["limit"]))
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"metadata":{"continue":"%b"},"items":[' % (b"%d" % end if end < count else b""))
+        for number in range(start, end):
+            for at in range(0, len(LARGEST), 1 << 18):
+                await response.write(LARGEST[at : at + (1 << 18)])
+            await response.write(b"," if number + 1 < end else b"]}")
+        return response
+
+    return serve
+
+
+async def peak_of_a_list(count):
+    """Bytes that Python needs at most for a list of the largest objects."""
+    async with api(default=serving_the_largest(count)) as (http, _):
+        tracemalloc.start()
+        try:
+            assert [len(raw["args"]) async for raw in list_objects(http, PODS)] == [9] * count
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+
+async def test_a_list_of_the_largest_objects_needs_little_more_memory_than_one_of_them():
+    one, many = await peak_of_a_list(1), await peak_of_a_list(40)
+    assert many < 1.2 * one
+    assert many < 160 << 20, "the parser reserves twelve bytes for each byte of JSON, and does not use most of them"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 
 import pytest
 
@@ -55,6 +56,16 @@ def compare(data: bytes) -> Reading:
     elif not theirs.error:
         assert any(part in ours.error for part in STRICTER), (data, ours.error)
     return ours
+
+
+def test_no_pattern_can_read_a_part_of_a_response_in_two_ways():
+    """A repetition that gives back what it has matched makes a pattern's cost grow with the square of a line."""
+    patterns = [value.pattern for value in vars(module).values() if isinstance(value, re.Pattern)]
+    assert len(patterns) > 5
+    for pattern in patterns:
+        plain = re.sub(rb"\\.|\[[^\]]*\]", b"x", pattern)
+        repetitions = re.findall(rb"(?:[*+]|\{[0-9]*,\})[+?]?", plain)
+        assert all(repetition.endswith(b"+") and len(repetition) > 1 for repetition in repetitions), pattern
 
 
 PIECES = (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import traceback
 
+import aiohttp
 import pytest
 
 from podwright.kube.client.credentials import Credentials, Loaded, Source
 from podwright.kube.client.errors import UnreachableError
-from podwright.kube.client.http import Http
+from podwright.kube.client.http import Http, new_session
 from podwright.kube.client.tls import tls_context
 from support.http.recording import Recorded, RecordingServers, create_certificates
 
@@ -95,3 +97,49 @@ async def test_a_proxy_that_does_not_connect_is_an_unreachable_server(certificat
         await http.call("GET", "/probe")
     await http.close()
     server.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"HTTP/1.1 407 Authenticate\r\nContent-Length: 0\r\n\r\n", id="a refusal"),
+        pytest.param(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", id="no server"),
+        pytest.param(b"SSH-2.0-OpenSSH\r\n\r\n", id="not HTTP"),
+        pytest.param(b"", id="nothing"),
+    ],
+)
+async def test_no_error_of_a_proxy_shows_its_password(certificates, answer):
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    proxy = f"http://alice:s3cret@127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    http = http_through(proxy, "https://api.test", certificates)
+    context = tls_context((certificates / "ca.crt").read_text(), None, None, where=("c", "u"))
+    errors = []
+    for attempt in (http.call("GET", "/probe"), streamed(http), asked_by_kopf(proxy, context)):
+        with pytest.raises((UnreachableError, aiohttp.ClientConnectionError)) as caught:
+            await attempt
+        errors.append(caught.value)
+    await http.close()
+    server.close()
+    for error in errors:
+        shown = "".join((str(error), repr(error), *traceback.format_exception(error)))
+        assert "s3cret" not in shown
+        assert "alice" not in shown
+    if answer.startswith(b"HTTP"):
+        assert [answer[9:12].decode() in str(error) for error in errors] == [True] * 3
+
+
+async def streamed(http):
+    async with http.stream("/probe", {}):
+        pass
+
+
+async def asked_by_kopf(proxy, context):
+    """A request in a session like that of Kopf."""
+    credentials = Credentials("https://api.test", context, TOKEN, proxy=proxy)
+    async with new_session(credentials, authenticated=True) as session, session.get("https://api.test/probe"):
+        pass
