@@ -6,6 +6,7 @@ attempt: tests compare these.
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Callable
@@ -38,7 +39,9 @@ class HostileCluster:
     """A cluster with evenly placed pods on nine tenths of its nodes, for one subject."""
 
     def __init__(self, subject: Subject, nodes: int = NODES, placed: int = PLACED) -> None:
-        SPEC_CACHE.clear()  # so that no attempt finds its spec parsed
+        # So that no attempt finds its spec parsed, or its labels and selectors interned by a former cluster.
+        SPEC_CACHE.clear()
+        gc.collect()
         self.rig = Rig()
         self.subject = subject
         self._number = 0
@@ -119,7 +122,8 @@ def _lines(run: Callable[[], None]) -> int:
         nonlocal count
         count += event == "c_call"
 
-    tracing, profiling = sys.gettrace(), sys.getprofile()
+    tracing, profiling, collects = sys.gettrace(), sys.getprofile(), gc.isenabled()
+    gc.disable()  # a collection would run the callbacks of others' weak references
     sys.settrace(trace)
     sys.setprofile(profile)
     try:
@@ -127,6 +131,8 @@ def _lines(run: Callable[[], None]) -> int:
     finally:
         sys.setprofile(profiling)
         sys.settrace(tracing)
+        if collects:
+            gc.enable()
     return count
 
 
