@@ -224,8 +224,18 @@ class Restarting:
         self.way = way
         self.requests = 0
         self.connections = 0
+        self.running = set()
 
     async def __call__(self, reader, writer):
+        self.running.add(asyncio.current_task())
+        try:
+            await self._serve(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the client closed the connection
+        finally:
+            writer.close()
+
+    async def _serve(self, reader, writer):
         self.connections += 1
         await self._read(reader)
         writer.write(plain(b"%d" % self.connections))
@@ -235,8 +245,6 @@ class Restarting:
             await asyncio.sleep(0.01)
         if self.way == "reset":
             resets(writer)
-        else:
-            writer.close()
 
     async def _read(self, reader):
         head = await reader.readuntil(b"\r\n\r\n")
@@ -255,6 +263,8 @@ async def restarting(way):
     yield pool, script
     await pool.close()
     server.close()
+    await asyncio.gather(*script.running)
+    await asyncio.sleep(0.01)
 
 
 async def get(pool):
