@@ -48,7 +48,7 @@ def install(cluster: ControlPlane, base: Path = BASE) -> Installed:
     return Installed(
         (deployment["metadata"]["namespace"], pod["serviceAccountName"]),
         tuple(arguments[arguments.index("run") + 1 :]),
-        {variable["name"]: variable["value"] for variable in container.get("env", ())},
+        {variable["name"]: variable["value"] for variable in container.get("env", ()) if "value" in variable},
     )
 
 
