@@ -109,7 +109,8 @@ class Leadership:
         node = await retry_until_answered(
             "the API server", lambda: self._http.call("GET", NODE.collection, params={"limit": "1"})
         )
-        self._fence.set_result(resource_version(node))
+        if not self._fence.done():  # the task may be restarted
+            self._fence.set_result(resource_version(node))
 
     async def wait_until_leading(self) -> None:
         """Returns when this process holds the Lease."""
