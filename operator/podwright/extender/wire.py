@@ -1,0 +1,336 @@
+"""The messages between a scheduler and its extenders, as k8s.io/kube-scheduler/extender/v1 defines them.
+
+One dataclass per message. `encode` writes any of them; `decode_…` reads one, from bytes that anybody may have written: it returns the message or
+raises GoJSONError, in time linear in the bytes. Who reads them from a connection bounds their size first. Both sides of the protocol use
+this module: client.py and server.py. Pods and nodes stay raw objects here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from podwright.extender.go_json import (
+    GoJSONError,
+    int64,
+    list_of,
+    map_of,
+    mismatch,
+    raw_object,
+    read,
+    string,
+    struct,
+)
+
+__all__ = [
+    "MAX_EXTENDER_PRIORITY",
+    "BindingArgs",
+    "BindingResult",
+    "ExtenderArgs",
+    "FilterResult",
+    "GoJSONError",
+    "HostPriority",
+    "HostPriorityList",
+    "MetaVictims",
+    "PreemptionArgs",
+    "PreemptionResult",
+    "Victims",
+    "decode_args",
+    "decode_binding_args",
+    "decode_binding_result",
+    "decode_filter_result",
+    "decode_host_priorities",
+    "decode_preemption_args",
+    "decode_preemption_result",
+    "encode",
+]
+
+MAX_EXTENDER_PRIORITY: Final = 10
+"""The greatest score that an extender should give. Source: `MaxExtenderPriority`."""
+
+RawObject = Mapping[str, Any] | orjson.Fragment
+"""A Kubernetes object, or its JSON, which is written as it is. Decoded messages hold mappings only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderArgs:
+    """What `filter` and `prioritize` are asked. Of `nodes` and `node_names` one is None: `node_names` is set with nodeCacheCapable."""
+
+    pod: RawObject | None
+    nodes: Sequence[RawObject] | None = None
+    node_names: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterResult:
+    """The answer of `filter`: the nodes kept, and why others were not. The failed ones map node names to messages."""
+
+    nodes: Sequence[RawObject] | None = None
+    node_names: Sequence[str] | None = None
+    failed_nodes: Mapping[str, str]
+    failed_and_unresolvable_nodes: Mapping[str, str]
+    """Nodes on which preemption would not help either. They take precedence over `failed_nodes`."""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostPriority:
+    """The score of one node."""
+
+    host: str
+    score: int
+
+
+HostPriorityList = tuple[HostPriority, ...]
+"""The answer of `prioritize`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """The pods to evict from one node, most important first."""
+
+    pods: Sequence[RawObject]
+    num_pdb_violations: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetaVictims:
+    """The uids of the pods to evict from one node, most important first."""
+
+    uids: Sequence[str]
+    num_pdb_violations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionArgs:
+    """What `preempt` is asked: the victims by node name. `meta_victims` is set with nodeCacheCapable, otherwise `victims` is."""
+
+    pod: RawObject | None
+    victims: Mapping[str, Victims] | None = None
+    meta_victims: Mapping[str, MetaVictims] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionResult:
+    """The answer of `preempt`: the nodes kept, and their victims."""
+
+    meta_victims: Mapping[str, MetaVictims]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindingArgs:
+    """What `bind` is asked to do."""
+
+    pod_name: str
+    pod_namespace: str
+    pod_uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class BindingResult:
+    """The answer of `bind`. An empty error means success."""
+
+    error: str = ""
+
+
+Message = (
+    ExtenderArgs | FilterResult | HostPriorityList | PreemptionArgs | PreemptionResult | BindingArgs | BindingResult
+)
+
+
+# Writing
+
+
+def encode(message: Message) -> bytes:
+    """The message as JSON, as Go writes it. Raises orjson.JSONEncodeError if a raw object in it cannot be written."""
+    return orjson.dumps(_plain(message))
+
+
+def _plain(message: Message) -> Any:
+    match message:
+        case ExtenderArgs():
+            return {"Pod": message.pod, "Nodes": _node_list(message.nodes), "NodeNames": message.node_names}
+        case FilterResult():
+            return {
+                "Nodes": _node_list(message.nodes),
+                "NodeNames": message.node_names,
+                "FailedNodes": message.failed_nodes,
+                "FailedAndUnresolvableNodes": message.failed_and_unresolvable_nodes,
+                "Error": message.error,
+            }
+        case PreemptionArgs():
+            victims, meta = message.victims, message.meta_victims
+            full = None if victims is None else {node: _plain_victims(each) for node, each in victims.items()}
+            return {
+                "Pod": message.pod,
+                "NodeNameToVictims": full,
+                "NodeNameToMetaVictims": None if meta is None else _plain_meta(meta),
+            }
+        case PreemptionResult():
+            return {"NodeNameToMetaVictims": _plain_meta(message.meta_victims)}
+        case BindingArgs():
+            return {
+                "PodName": message.pod_name,
+                "PodNamespace": message.pod_namespace,
+                "PodUID": message.pod_uid,
+                "Node": message.node,
+            }
+        case BindingResult():
+            return {"Error": message.error}
+        case _:
+            return [{"Host": each.host, "Score": each.score} for each in message]
+
+
+def _node_list(nodes: Sequence[RawObject] | None) -> Any:
+    return None if nodes is None else {"metadata": {}, "items": nodes}
+
+
+def _plain_victims(victims: Victims) -> Any:
+    return {"Pods": victims.pods, "NumPDBViolations": victims.num_pdb_violations}
+
+
+def _plain_meta(victims: Mapping[str, MetaVictims]) -> Any:
+    return {
+        node: {"Pods": [{"UID": uid} for uid in each.uids], "NumPDBViolations": each.num_pdb_violations}
+        for node, each in victims.items()
+    }
+
+
+# Reading
+
+
+def decode_args(body: bytes) -> ExtenderArgs:
+    """Raises GoJSONError."""
+    found = struct(
+        read(body),
+        "",
+        "ExtenderArgs",
+        {"Pod": raw_object("v1.Pod"), "Nodes": _read_node_list, "NodeNames": _NAMES},
+    )
+    return ExtenderArgs(pod=found["Pod"], nodes=found["Nodes"], node_names=found["NodeNames"])
+
+
+def decode_filter_result(body: bytes) -> FilterResult:
+    """Raises GoJSONError."""
+    found = struct(
+        read(body),
+        "",
+        "ExtenderFilterResult",
+        {
+            "Nodes": _read_node_list,
+            "NodeNames": _NAMES,
+            "FailedNodes": _FAILED,
+            "FailedAndUnresolvableNodes": _FAILED,
+            "Error": string,
+        },
+    )
+    return FilterResult(
+        nodes=found["Nodes"],
+        node_names=found["NodeNames"],
+        failed_nodes=found["FailedNodes"],
+        failed_and_unresolvable_nodes=found["FailedAndUnresolvableNodes"],
+        error=found["Error"],
+    )
+
+
+def decode_host_priorities(body: bytes) -> HostPriorityList:
+    """Raises GoJSONError."""
+    return list_of(_read_host_priority, "v1.HostPriorityList")(read(body), "") or ()
+
+
+def decode_preemption_args(body: bytes) -> PreemptionArgs:
+    """Raises GoJSONError. A map that is missing is None."""
+    value = read(body)
+    found = struct(
+        value,
+        "",
+        "ExtenderPreemptionArgs",
+        {
+            "Pod": raw_object("v1.Pod"),
+            "NodeNameToVictims": _or_none(map_of(_read_victims, "map[string]*v1.Victims")),
+            "NodeNameToMetaVictims": _or_none(_META_VICTIMS),
+        },
+    )
+    victims, meta = found["NodeNameToVictims"], found["NodeNameToMetaVictims"]
+    return PreemptionArgs(pod=found["Pod"], victims=victims, meta_victims=meta)
+
+
+def decode_preemption_result(body: bytes) -> PreemptionResult:
+    """Raises GoJSONError."""
+    found = struct(read(body), "", "ExtenderPreemptionResult", {"NodeNameToMetaVictims": _META_VICTIMS})
+    return PreemptionResult(found["NodeNameToMetaVictims"])
+
+
+def decode_binding_args(body: bytes) -> BindingArgs:
+    """Raises GoJSONError."""
+    fields = dict.fromkeys(("PodName", "PodNamespace", "PodUID", "Node"), string)
+    found = struct(read(body), "", "ExtenderBindingArgs", fields)
+    return BindingArgs(
+        pod_name=found["PodName"], pod_namespace=found["PodNamespace"], pod_uid=found["PodUID"], node=found["Node"]
+    )
+
+
+def decode_binding_result(body: bytes) -> BindingResult:
+    """Raises GoJSONError."""
+    return BindingResult(struct(read(body), "", "ExtenderBindingResult", {"Error": string})["Error"])
+
+
+def _or_none(reader: Any) -> Any:
+    return lambda value, where: None if value is None else reader(value, where)
+
+
+def _item(value: Any, where: str) -> Mapping[str, Any]:
+    return raw_object("v1.Node")(value, where) or {}
+
+
+def _pod_item(value: Any, where: str) -> Mapping[str, Any]:
+    return raw_object("v1.Pod")(value, where) or {}
+
+
+_NAMES: Final = list_of(string, "[]string")
+_FAILED: Final = map_of(string, "v1.FailedNodesMap")
+_ITEMS: Final = list_of(_item, "[]v1.Node")
+_PODS: Final = list_of(_pod_item, "[]*v1.Pod")
+
+
+def _read_node_list(value: Any, where: str) -> tuple[Mapping[str, Any], ...] | None:
+    if value is None:
+        return None
+    items: tuple[Mapping[str, Any], ...] | None = struct(value, where, "NodeList", {"items": _ITEMS})["items"]
+    return items or ()
+
+
+def _read_host_priority(value: Any, where: str) -> HostPriority:
+    if type(value) is dict and len(value) == 2:  # as Go writes it: a tenth of the time
+        host, score = value.get("Host"), value.get("Score")
+        if type(host) is str and host.isascii() and type(score) is int and score.bit_length() < 64:
+            return HostPriority(host, score)
+    found = struct(value, where, "HostPriority", {"Host": string, "Score": int64})
+    return HostPriority(found["Host"], found["Score"])
+
+
+def _read_victims(value: Any, where: str) -> Victims:
+    found = struct(value, where, "Victims", {"Pods": _PODS, "NumPDBViolations": int64})
+    return Victims(found["Pods"] or (), found["NumPDBViolations"])
+
+
+def _read_uid(value: Any, where: str) -> str:
+    uid: str = struct(value, where, "MetaPod", {"UID": string})["UID"]
+    return uid
+
+
+_UIDS: Final = list_of(_read_uid, "[]*v1.MetaPod")
+
+
+def _read_meta_victims(value: Any, where: str) -> MetaVictims:
+    if value is None:  # the Go type is a pointer, which whoever uses it does not expect to be nil
+        raise mismatch({}, where, "v1.MetaVictims")
+    found = struct(value, where, "MetaVictims", {"Pods": _UIDS, "NumPDBViolations": int64})
+    return MetaVictims(found["Pods"] or (), found["NumPDBViolations"])
+
+
+_META_VICTIMS: Final = map_of(_read_meta_victims, "map[string]*v1.MetaVictims")
