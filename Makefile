@@ -3,6 +3,10 @@ SHELL := /bin/bash
 PYTHON ?= $(shell ./.ci/find-python)
 VENV ?= .venv
 BIN := $(VENV)/bin
+# The version of Kubernetes for all commands that start a control plane: make test KUBERNETES=1.35.4, or 1.35
+ifdef KUBERNETES
+export KUBERNETES_VERSION := $(KUBERNETES)
+endif
 
 .PHONY: help venv lock run demo cluster test test-fast lint format crds verify bench bench-core
 
@@ -21,8 +25,8 @@ lock: ## pin all dependencies again (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev --group build -o requirements-dev.lock
 
-test: venv ## run all tests, on a real etcd and kube-apiserver
-	$(BIN)/python -m pytest
+test: venv ## run all tests, on a real etcd and kube-apiserver (KUBERNETES=1.35: of that version, as in all that start them)
+	$(BIN)/python -m pytest $(ARGS)
 
 test-fast: venv ## run the tests that need no control plane
 	$(BIN)/python -m pytest -m "not control_plane and not slow" -q

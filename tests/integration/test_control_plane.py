@@ -21,6 +21,7 @@ from podwright.testing import (
     pod,
     wait_until,
 )
+from support.gangs.pod_groups import NEEDS_WORKLOAD_API, SERVING_GROUPS, WORKLOAD
 
 
 def running(pid: int) -> bool:
@@ -159,12 +160,10 @@ class TestComponents:
 
 
 class TestOptions:
+    @NEEDS_WORKLOAD_API
     def test_feature_gates_and_api_versions_can_be_enabled(self, binaries):
-        versions = {"scheduling.k8s.io/v1beta1": True}
-        with ControlPlane(
-            binaries=binaries, feature_gates={"GenericWorkload": True}, runtime_config=versions
-        ) as cluster:
-            served = cluster.client.get("/apis/scheduling.k8s.io/v1beta1")["resources"]
+        with ControlPlane(binaries=binaries, **SERVING_GROUPS) as cluster:
+            served = cluster.client.get(f"/apis/{WORKLOAD}")["resources"]
             assert "podgroups" in {resource["name"] for resource in served}
             cluster.start_scheduler()
 

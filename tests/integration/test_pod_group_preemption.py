@@ -8,15 +8,16 @@ import pytest
 
 from podwright.testing import Binaries, ControlPlane, pod, wait_until
 from support.control_plane import operator_process as kit
-from support.gangs.pod_groups import GATES, WORKLOAD, Case
+from support.gangs.pod_groups import NEEDS_WORKLOAD_API, SERVING_GROUPS, Case
 
+pytestmark = NEEDS_WORKLOAD_API
 NO_GRACE_PERIOD = {"terminationGracePeriodSeconds": 0}
 
 
 @pytest.fixture(scope="module")
 def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
     """A control plane with the Workload API and with Podwright installed."""
-    with ControlPlane(binaries=binaries, feature_gates=GATES, runtime_config={WORKLOAD: True}) as cluster:
+    with ControlPlane(binaries=binaries, **SERVING_GROUPS) as cluster:
         kit.install(cluster)
         priority = {"metadata": {"name": "eager"}, "value": 1000, "preemptionPolicy": "PreemptLowerPriority"}
         cluster.client.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **priority})

@@ -9,16 +9,26 @@ import pytest
 
 from podwright.testing import Binaries, ControlPlane, node, pod, wait_until
 from support.control_plane import operator_process as kit
-from support.gangs.pod_groups import GATES, OURS, WORKLOAD, ZONE, Case, install_crd, status_and_reason
+from support.gangs.pod_groups import (
+    ALL,
+    NEEDS_WORKLOAD_API,
+    OURS,
+    SERVING_GROUPS,
+    WORKLOAD,
+    ZONE,
+    Case,
+    install_crd,
+    status_and_reason,
+)
 
+pytestmark = NEEDS_WORKLOAD_API
 EXAMPLES = kit.CHECKOUT / "manifests" / "examples" / "gangs"
 
 
 @pytest.fixture(scope="module")
 def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
     """A control plane with the Workload API and with Podwright, but without the custom PodGroup."""
-    versions = {WORKLOAD: True}
-    with ControlPlane(binaries=binaries, feature_gates=GATES, runtime_config=versions) as cluster:
+    with ControlPlane(binaries=binaries, **SERVING_GROUPS) as cluster:
         kit.install(cluster)
         for name, value, policy in (("meek", 0, "Never"), ("eager", 1000, "PreemptLowerPriority")):
             priority = {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
@@ -237,7 +247,7 @@ def test_a_group_with_disruption_mode_all_is_preempted_as_a_whole(case):
     case.nodes(2)
     victims = {"terminationGracePeriodSeconds": 0}
     with kit.running(case.cluster):
-        group = case.group("low", 3, disruptionMode={"all": {}})
+        group = case.group("low", 3, disruptionMode=ALL)
         case.members("low", range(3), **victims)
         case.wait_placed("low", 3)
         urgent = pod("urgent", case.namespace, scheduler=OURS, cpu="2", memory=None, priorityClassName="eager")
@@ -254,13 +264,15 @@ def test_a_group_with_disruption_mode_all_is_preempted_as_a_whole(case):
 def test_the_workload_api_example_is_placed(case):
     case.nodes(1, cpu="8")
     with kit.running(case.cluster):
-        case.cluster.kubectl("apply", "-n", case.namespace, "-f", str(EXAMPLES / "workload-gang.yaml"))
+        example = (EXAMPLES / "workload-gang.yaml").read_text().replace("scheduling.k8s.io/v1beta1", WORKLOAD)
+        case.cluster.kubectl("apply", "-n", case.namespace, "-f", "-", stdin=example)
         case.wait_placed("pair", 2)
 
 
+@pytest.mark.kubernetes(37, "two versions of PodGroups")
 def test_an_alpha_version_of_the_workload_api_suffices(binaries):
     version = "scheduling.k8s.io/v1alpha3"
-    with ControlPlane(binaries=binaries, feature_gates=GATES, runtime_config={version: True}) as cluster:
+    with ControlPlane(binaries=binaries, **{**SERVING_GROUPS, "runtime_config": {version: True}}) as cluster:
         kit.install(cluster)
         case = Case(cluster, "default")
         case.nodes(1)

@@ -10,7 +10,8 @@ from podwright.testing.control_plane import DEFAULT_CONTROLLERS, ControlPlane, K
 from podwright.testing.objects import node, pod
 from podwright.testing.processes import Process, ProcessError
 from podwright.testing.servers import Options, Server
-from podwright.testing.versions import Versions
+from podwright.testing.versions import VersionError, Versions
+from podwright.testing.workload_api import WorkloadApi, workload_api
 
 __all__ = [
     "DEFAULT_CONTROLLERS",
@@ -25,8 +26,11 @@ __all__ = [
     "Process",
     "ProcessError",
     "Server",
+    "VersionError",
     "Versions",
+    "WorkloadApi",
     "node",
     "pod",
     "wait_until",
+    "workload_api",
 ]

@@ -12,7 +12,7 @@ from podwright.testing.build import BuildError
 from podwright.testing.control_plane import ControlPlane
 from podwright.testing.objects import node
 from podwright.testing.processes import Process, ProcessError
-from podwright.testing.versions import PROGRAMS
+from podwright.testing.versions import PROGRAMS, VersionError
 
 _COMPONENTS = ("scheduler", "controllers", "kwok")
 
@@ -82,5 +82,5 @@ def _interrupt(_signal: int, _frame: object) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (BinariesMissingError, BuildError, ProcessError) as error:
+    except (BinariesMissingError, BuildError, ProcessError, VersionError) as error:
         sys.exit(f"error: {error}")

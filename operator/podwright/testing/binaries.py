@@ -1,7 +1,7 @@
 """Finds the control plane's programs on this machine.
 
-It searches `KUBEBUILDER_ASSETS` (any version), then `PATH` (only the pinned minor version, because a distribution's
-kubectl can be years old), then the cache. Last, it builds the program with Go. Read `build` next.
+It searches `KUBEBUILDER_ASSETS` (any version, unless the environment chooses one), then `PATH` (only the same minor version, because a
+distribution's kubectl can be years old), then the cache. Last, it builds the program with Go. Read `build` next.
 """
 
 import os
@@ -52,14 +52,17 @@ class Binaries:
             )
 
     def _search(self, program: Program) -> Path | None:
-        if (assets := os.environ.get("KUBEBUILDER_ASSETS")) and builder.complete(
-            path := Path(assets) / program.name, program
-        ):
-            return path
-        installed = shutil.which(program.name)
-        if installed and builder.complete(path := Path(installed), program):
-            version = program.version_of(path)
-            if version and same_minor(version, self.versions.of(program.family)):
+        assets = os.environ.get("KUBEBUILDER_ASSETS")
+        if assets and builder.complete(path := Path(assets) / program.name, program):
+            chosen = program.family in self.versions.chosen
+            if not chosen or self._is_wanted(path, program):
                 return path
+        installed = shutil.which(program.name)
+        if installed and builder.complete(path := Path(installed), program) and self._is_wanted(path, program):
+            return path
         path = builder.family_folder(program.family, self.versions) / program.name
         return path if builder.complete(path, program) else None
+
+    def _is_wanted(self, path: Path, program: Program) -> bool:
+        version = program.version_of(path)
+        return version is not None and same_minor(version, self.versions.of(program.family))

@@ -1,7 +1,7 @@
 """The programs of the control plane, and their pinned versions.
 
-The environment variables `KUBERNETES_VERSION` (for example 1.36.2), `ETCD_VERSION` and `KWOK_VERSION` override the
-versions. Read `binaries` next, which finds the programs.
+The environment variables `KUBERNETES_VERSION` (for example 1.36.3, or 1.36 for the release of that minor version in RELEASES),
+`ETCD_VERSION` and `KWOK_VERSION` override the versions. Read `binaries` next, which finds the programs.
 """
 
 import os
@@ -10,37 +10,62 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 Family = Literal["kubernetes", "etcd", "kwok"]
+
+RELEASES: Final = ("1.34.4", "1.35.4", "1.36.3", "1.37.0")
+"""The releases of Kubernetes with which Podwright is tested, oldest first: one of each supported minor version. The last is the default."""
 
 _VERSION = re.compile(r"v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)")
 
 
+class VersionError(ValueError):
+    """The environment asks for a version that cannot be one. The message names the variable."""
+
+
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The version of each family of programs, without a leading `v`."""
+    """The version of each family of programs, without a leading `v`. `chosen`: the families whose version the environment gives."""
 
-    kubernetes: str = "1.37.0"
+    kubernetes: str = RELEASES[-1]
     etcd: str = "3.6.12"
     kwok: str = "0.8.0"
+    chosen: frozenset[Family] = frozenset()
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> "Versions":
-        """The pinned versions, with the overrides of the environment."""
+        """The pinned versions, with the overrides of the environment. Raises VersionError."""
         environ = os.environ if environ is None else environ
         chosen = {
-            family: environ[variable].removeprefix("v")
+            family: _chosen(family, variable, environ[variable].strip())
             for family, variable in _VARIABLES.items()
             if environ.get(variable)
         }
-        return cls(**chosen)
+        return cls(**chosen, chosen=frozenset(chosen))
 
     def of(self, family: Family) -> str:
         return {"kubernetes": self.kubernetes, "etcd": self.etcd, "kwok": self.kwok}[family]
 
+    @property
+    def kubernetes_minor(self) -> int:
+        """The minor version of Kubernetes, 36 for 1.36.3."""
+        return int(self.kubernetes.split(".")[1])
 
-_VARIABLES = {"kubernetes": "KUBERNETES_VERSION", "etcd": "ETCD_VERSION", "kwok": "KWOK_VERSION"}
+
+_VARIABLES: Mapping[Family, str] = {"kubernetes": "KUBERNETES_VERSION", "etcd": "ETCD_VERSION", "kwok": "KWOK_VERSION"}
+
+
+def _chosen(family: Family, variable: str, text: str) -> str:
+    if family == "kubernetes":
+        for release in RELEASES:
+            if text.removeprefix("v") == release.rpartition(".")[0]:
+                return release
+    found = _VERSION.fullmatch(text)
+    if found is None:
+        example = ", for example 1.36.3" if family == "kubernetes" else ""
+        raise VersionError(f"{variable}: {text!r} is not a version{example}")
+    return found.group(1)
 
 
 @dataclass(frozen=True, slots=True)

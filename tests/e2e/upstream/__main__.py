@@ -8,7 +8,7 @@ from tests.e2e.upstream.cluster import SCHEDULERS
 from tests.e2e.upstream.specs import LEFT_OUT, MINIMUM, SLOW
 from tests.e2e.upstream.suite import Result, Verdict, build, run
 
-from podwright.testing import Binaries, BinariesMissingError, BuildError, ProcessError
+from podwright.testing import Binaries, BinariesMissingError, BuildError, ProcessError, VersionError
 
 
 @click.command()
@@ -55,7 +55,7 @@ def main(
 def _run(
     scheduler: str, binaries: Binaries, focus: Iterable[str], left_out: Iterable[str], pod_groups: bool
 ) -> list[Result]:
-    click.echo(f"=== {scheduler}")
+    click.echo(f"=== {scheduler} on Kubernetes {binaries.versions.kubernetes}")
     results = run(scheduler, binaries, focus, left_out, _print_result, pod_groups=pod_groups)
     seconds = sum(result.seconds for result in results)
     click.echo(f"{scheduler}: {sum(result.passed for result in results)} of {len(results)} passed in {seconds:.0f} s")
@@ -83,5 +83,5 @@ def _print_result(result: Result) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (BinariesMissingError, BuildError, ProcessError) as error:
+    except (BinariesMissingError, BuildError, ProcessError, VersionError) as error:
         sys.exit(f"error: {error}")

@@ -12,15 +12,13 @@ from typing import Any
 import yaml
 
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
-from podwright.testing import Binaries, ControlPlane, node, wait_until
+from podwright.testing import Binaries, ControlPlane, node, wait_until, workload_api
 from support.control_plane import operator_process
 
 SCHEDULERS = ("kube-scheduler", "podwright")
 NODES = 3
 _SYSTEM_PODS = ("kube-proxy", "fluentd-elasticsearch", "node-problem-detector")
 """The specs consider the cluster unhealthy, and wait a minute, unless each node runs a pod of each."""
-_WORKLOAD_GATES = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
-_WORKLOAD_API = {"scheduling.k8s.io/v1beta1": True}
 _MORE_STAGES = Path(__file__).with_name("kubelet.yaml")
 _NOT_DELETED_BY_KWOK = (
     {"key": ".spec.containers.[].lifecycle.preStop", "operator": "DoesNotExist"},
@@ -33,9 +31,13 @@ Json = dict[str, Any]
 
 @contextmanager
 def cluster(scheduler: str, binaries: Binaries | None = None, *, pod_groups: bool = True) -> Iterator[ControlPlane]:
-    """A running cluster whose default scheduler is one of SCHEDULERS. With `pod_groups`, it serves Kubernetes' Workload API."""
-    gates = {"feature_gates": _WORKLOAD_GATES, "runtime_config": _WORKLOAD_API} if pod_groups else {}
-    with ControlPlane(binaries=binaries, disabled_admission=(), **gates) as control_plane:
+    """A running cluster whose default scheduler is one of SCHEDULERS.
+
+    With `pod_groups`, it serves Kubernetes' Workload API, if its version has it.
+    """
+    binaries = binaries or Binaries()
+    api = workload_api(binaries.versions.kubernetes_minor) if pod_groups else None
+    with ControlPlane(binaries=binaries, disabled_admission=(), **(api.options if api else {})) as control_plane:
         flags = [f"--root-ca-file={control_plane.certificate_authority}"]
         control_plane.start_controller_manager(["*"], flags)
         stages = control_plane.folder / "stages.yaml"

@@ -15,7 +15,7 @@ from typing import Self
 from tests.e2e.upstream.cluster import NODES, cluster
 from tests.e2e.upstream.specs import LEFT_OUT, POD_GROUPS
 
-from podwright.testing import Binaries, ControlPlane, Process, ProcessError
+from podwright.testing import Binaries, ControlPlane, Process, ProcessError, workload_api
 from podwright.testing.build import build_test
 
 MAIN = Path(__file__).with_name("scheduling_test.go")
@@ -106,9 +106,11 @@ def run(
     """Runs the specs on a new cluster with this default scheduler.
 
     `focus` and `without` are parts of the names of specs to run (by default all) and to leave out. `report` is called as
-    each spec ends. Without `pod_groups`, the cluster has no pod groups, and their specs do not run. Raises ProcessError.
+    each spec ends. Without `pod_groups`, or if this version of Kubernetes has none, the cluster has no pod groups, and their
+    specs do not run. Raises ProcessError.
     """
     program = build(binaries)
+    pod_groups = pod_groups and workload_api(binaries.versions.kubernetes_minor) is not None
     with cluster(scheduler, binaries, pod_groups=pod_groups) as control_plane:
         process = control_plane.start_process("specs", [program, *_flags(control_plane, focus, without, pod_groups)])
         results = []

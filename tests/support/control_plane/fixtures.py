@@ -3,6 +3,8 @@
 `control_plane` is one cluster for the whole run, `empty_cluster` the same cluster without nodes, workloads and policies, `namespace`
 a new namespace in it. Tests that use one of them are marked `control_plane`. Missing programs are built before the first test,
 outside its time limit. Without the programs and without Go, these tests are skipped; in CI (`CI=true`) they fail.
+
+`KUBERNETES_VERSION` chooses the version of the cluster. A test marked `kubernetes(36, "what it needs")` is skipped before 1.36.
 """
 
 import os
@@ -11,7 +13,16 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from podwright.testing import ApiError, Binaries, BinariesMissingError, BuildError, Client, ControlPlane
+from podwright.testing import (
+    ApiError,
+    Binaries,
+    BinariesMissingError,
+    BuildError,
+    Client,
+    ControlPlane,
+    VersionError,
+    Versions,
+)
 from podwright.testing.versions import PROGRAMS
 
 _BINARIES = pytest.StashKey[Binaries]()
@@ -30,10 +41,25 @@ _FORCED = {"gracePeriodSeconds": "0"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the control plane, before `-m` selects."""
+    """Mark the tests that use the control plane, before `-m` selects. Skip those that need a newer one."""
+    versions = _versions()
     for item in items:
         if _FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.control_plane)
+        if (needed := item.get_closest_marker("kubernetes")) and versions.kubernetes_minor < needed.args[0]:
+            item.add_marker(pytest.mark.skip(f"Kubernetes {versions.kubernetes} does not have {needed.args[1]}"))
+
+
+def pytest_report_header() -> str:
+    """Name the version of the control plane."""
+    return f"control plane: Kubernetes {_versions().kubernetes}"
+
+
+def _versions() -> Versions:
+    try:
+        return Versions.from_environ()
+    except VersionError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from podwright.testing import ControlPlane, node, pod, wait_until
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from podwright.testing import ControlPlane, Versions, node, pod, wait_until, workload_api
 from support.control_plane import operator_process as kit
 
 OURS = "podwright"
 ZONE = "topology.kubernetes.io/zone"
 LABEL = "scheduling.x-k8s.io/pod-group"
-GATES = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
 CRD = kit.CHECKOUT / "crds" / "gangs"
 SERVED = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
-WORKLOAD = "scheduling.k8s.io/v1beta1"
+_API = workload_api(Versions.from_environ().kubernetes_minor)
+WORKLOAD = _API.version if _API else ""
+"""The version of the Workload API; empty if this version of Kubernetes has no PodGroups."""
+SERVING_GROUPS: Mapping[str, Any] = _API.options if _API else {}
+"""The fields of a control plane's options that make it serve PodGroups."""
+NEEDS_WORKLOAD_API = pytest.mark.kubernetes(36, "PodGroups")
+CONDITION = "PodGroupScheduled" if WORKLOAD.endswith("/v1alpha2") else "PodGroupInitiallyScheduled"
+ALL = "PodGroup" if WORKLOAD.endswith("/v1alpha2") else {"all": {}}
+"""The disruption mode in which preemption evicts all members or none."""
 PLUGINS = "scheduling.x-k8s.io/v1alpha1"
 
 
@@ -84,7 +96,7 @@ class Case:
         assert self.places(group) == []
 
     def condition(self, group: dict) -> dict:
-        return kit.condition(self.cluster.client.read(group), "PodGroupInitiallyScheduled")
+        return kit.condition(self.cluster.client.read(group), CONDITION)
 
     def wait_condition(self, group: dict, status: str, reason: str) -> str:
         """Waits for this status and reason, and returns the condition's message."""

@@ -38,6 +38,23 @@ def test_the_assets_folder_comes_first_at_any_version(machine, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("printed", "accepted"),
+    [
+        pytest.param("Kubernetes v1.35.4", True, id="of the chosen version"),
+        pytest.param("Kubernetes v1.37.0", False, id="of another version"),
+    ],
+)
+def test_a_chosen_version_rejects_other_versions_in_the_assets_folder(machine, monkeypatch, printed, accepted):
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(machine / "assets"))
+    monkeypatch.setenv("KUBERNETES_VERSION", "1.35.4")
+    asset = install(machine / "assets" / "kube-apiserver", printed)
+    built = install(machine / "cache" / "kubernetes-1.35.4" / "kube-apiserver", "Kubernetes v1.35.4")
+    assert Binaries().find("kube-apiserver") == (asset if accepted else built)
+    etcd = install(machine / "assets" / "etcd", "etcd Version: 3.5.0")
+    assert Binaries().find("etcd") == etcd
+
+
+@pytest.mark.parametrize(
     "output, accepted",
     [
         pytest.param("Client Version: v1.37.0", True, id="the pinned version"),

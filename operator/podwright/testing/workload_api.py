@@ -1,0 +1,38 @@
+"""Which versions of Kubernetes have PodGroups, and how a control plane serves them: `ControlPlane(**api.options)`.
+
+They are off by default. Sources: `kube_features.go` of each release, and the published `k8s.io/api`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadApi:
+    """The PodGroups of Kubernetes' Workload API. `version`: the newest that is served, for example `scheduling.k8s.io/v1beta1`."""
+
+    version: str
+    feature_gates: tuple[str, ...]
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The fields of `Options` that make a control plane serve them."""
+        return {
+            "feature_gates": dict.fromkeys(self.feature_gates, True),
+            "runtime_config": {self.version: True},
+        }
+
+
+_BY_MINOR: Mapping[int, WorkloadApi] = {
+    36: WorkloadApi(
+        "scheduling.k8s.io/v1alpha2",
+        ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"),
+    ),
+    37: WorkloadApi("scheduling.k8s.io/v1beta1", ("GenericWorkload", "TopologyAwareWorkloadScheduling")),
+}
+
+
+def workload_api(minor: int) -> WorkloadApi | None:
+    """The Workload API of this minor version of Kubernetes; None before 1.36, which has no PodGroups."""
+    return _BY_MINOR.get(min(minor, max(_BY_MINOR)))
