@@ -58,7 +58,7 @@ def _flag(option: Option) -> click.Option:
 
 @click.command(params=[_flag(option) for option in OPTIONS])
 def run(**values: Any) -> None:
-    """Schedule pods until SIGTERM or SIGINT.
+    """Schedule pods until SIGTERM, SIGINT or SIGQUIT.
 
     Each option can also be set by an environment variable: PODWRIGHT_POD_INTAKE for --pod-intake, PODWRIGHT_PLUGIN_DIRS for --plugin-dir.
     """

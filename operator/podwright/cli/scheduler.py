@@ -1,7 +1,7 @@
 """The process of `podwright run`: starts the runtime first, then Kopf beside it.
 
 Kopf watches policies, and pending pods with `--pod-intake=kopf`. Importing it takes as long as the rest of the start. With
-`--pod-intake=watch` it therefore starts only after the first burst of decisions; the runtime lists policies before the first decision.
+`--pod-intake=watch` it therefore starts only after the first burst of decisions, or at once on a standby; the runtime lists policies before the first decision.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LeadershipLostError(Exception):
 
 
 async def run(options: Options) -> None:
-    """Runs until SIGTERM or SIGINT.
+    """Runs until SIGTERM, SIGINT or SIGQUIT.
 
     Raises ConfigError, AccessError, RegistryError and OSError if it cannot start, and LeadershipLostError when another instance may lead.
     """
@@ -89,9 +89,16 @@ async def _run_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
 
 
 async def _wait_for_first_burst(stop: asyncio.Event, runtime: Runtime) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(FIRST_BURST_SECONDS):
-            await runtime.engine.first_idle.wait()
+    """A standby does not wait: the import must not fall into its takeover."""
+    standby = asyncio.create_task(runtime.leadership.wait_until_standing_by(), name="podwright wait")
+    idle = asyncio.create_task(runtime.engine.first_idle.wait(), name="podwright wait")
+    done, pending = await asyncio.wait(
+        {standby, idle}, timeout=FIRST_BURST_SECONDS, return_when=asyncio.FIRST_COMPLETED
+    )
+    for task in pending:
+        task.cancel()
+    if standby in done:
+        return
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SETTLE_SECONDS):
             await stop.wait()

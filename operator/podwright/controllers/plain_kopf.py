@@ -42,6 +42,8 @@ class PlainKopf:
             await asyncio.sleep(0)  # Kopf's tasks begin, or Python warns that they never did
             # Kopf would retry the start after an ordinary error, and end with its own traceback after a permanent one.
             raise SystemExit(f"Error: {error}") from error
+        # Kopf itself ends with SIGTERM and SIGINT only.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGQUIT, signal.raise_signal, signal.SIGTERM)
         self._watching = asyncio.create_task(self._end_when_lost(runtime), name="podwright end of leadership")
         configure(settings, runtime)
         handlers.register_login(registry, KopfLogin(runtime.source, runtime.pending.put_listed))

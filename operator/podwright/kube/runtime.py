@@ -69,7 +69,7 @@ class Runtime:
         self.source = credentials.load(options.kubeconfig_file, options.context, time.time, time.monotonic)
         metrics = Metrics(time.monotonic)
         instance = new_instance(socket.gethostname(), options.pod_uid)
-        self.leadership = Leadership(options.leader_election, self.source, identity=instance.id)
+        self.leadership = Leadership(options.leader_election, self.source, identity=instance.id, metrics=metrics)
         self._http = Http(self.source, metrics, before_write=self.leadership.before_write)
         self.leadership.protect(self._http)
         self._tasks = BackgroundTasks(restarted=self.task_restarted)

@@ -69,6 +69,20 @@ async def test_the_process_ends_when_the_lease_is_lost(monkeypatch):
     assert runtime.calls == ["start", "stop"]
 
 
+async def test_sigquit_ends_kopf_in_order(monkeypatch):
+    record_handlers(monkeypatch)
+    signals, operator, send = [], PlainKopf(), signal.raise_signal
+    monkeypatch.setattr(plain_kopf, "Runtime", lambda _options: FakeRuntime())
+    monkeypatch.setattr(plain_kopf.signal, "raise_signal", signals.append)
+    await operator.start(kopf.OperatorSettings(), kopf.OperatorRegistry())
+    send(signal.SIGQUIT)
+    async with asyncio.timeout(5):
+        while not signals:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    assert signals == [signal.SIGTERM]
+    await operator.stop()
+
+
 def test_kopf_run_ends_with_one_line():
     """With Kopf itself, in a process of its own."""
     command = [sys.executable, "-m", "kopf", "run", "--all-namespaces", "-m", "podwright.controllers"]

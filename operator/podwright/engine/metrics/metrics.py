@@ -197,6 +197,17 @@ CLIENT_REQUEST_SECONDS: Final = Histogram(
     (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
 )
 
+# Leader election
+
+LEADER_ELECTION_STATUS: Final = Gauge(
+    "leader_election_master_status",
+    "1 while this instance leads by the Lease of this name, 0 while it stands by.",
+    ("name",),
+)
+LEADER_ELECTION_SLOW_PATH: Final = Counter(
+    "leader_election_slowpath", "Renewals of the Lease of this name that had to read it first.", ("name",)
+)
+
 # The process
 
 EVENTS_DROPPED: Final = Counter("podwright_events_dropped", "Events that were not posted: too many waited.")

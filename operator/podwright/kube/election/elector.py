@@ -64,9 +64,19 @@ class Elector:
     """See the module. `leading` and `lost` are set once."""
 
     def __init__(
-        self, lease: Lease, times: ElectionTimes, *, identity: str, clock: Clock = boot_time, late: Callable[[], None]
+        self,
+        lease: Lease,
+        times: ElectionTimes,
+        *,
+        identity: str,
+        clock: Clock = boot_time,
+        late: Callable[[], None],
+        slow_path: Callable[[], None],
     ) -> None:
-        """`late` is called when a renewal fails and at the deadline: it must end all requests that are under way."""
+        """`late` is called when a renewal fails and at the deadline: it must end all requests that are under way.
+
+        `slow_path` is called when a renewal has to read the Lease first, because someone else has written or deleted it.
+        """
         self.lease = lease
         self.identity = identity
         self.leading = asyncio.Event()
@@ -75,9 +85,12 @@ class Elector:
         """Who holds the Lease, as far as we know."""
         self.problem = ""
         """Why the last request failed; empty if it did not."""
+        self.standing_by = asyncio.Event()
+        """Set when the first try did not get the Lease."""
         self._times = times
         self._clock = clock
         self._late = late
+        self._slow_path = slow_path
         self._deadline = float("-inf")
         self._observed: LeaseRecord | None = None
         self._taken_until = float("-inf")
@@ -103,6 +116,7 @@ class Elector:
         """Takes the Lease when that is possible, and renews it. Returns when it is lost."""
         log.info("attempting to acquire leader lease %s as %s", self.lease, self.identity)
         while not await self._try(self._take, self._times.renew_deadline / 2):
+            self.standing_by.set()
             await self._wait_for_chance()
         log.info("successfully acquired lease %s", self.lease)
         self.leading.set()
@@ -158,21 +172,31 @@ class Elector:
         except ClusterError as error:
             if not is_conflict(error) and status_of(error) != 404:
                 raise
-            # Someone has written or deleted the Lease.
             self._observe(await self.lease.read())
             if self.holder not in ("", self.identity):
                 self._deadline = float("-inf")
                 return False
+            what = "deleted" if self._observed is None else "changed"
+            log.warning("someone has %s lease %s, which is ours; writing it again", what, self.lease)
+            self._slow_path()
             await self._write({"acquireTime": _timestamp()} if self._observed is None else {}, self._observed)
         return True
 
     async def _give_up(self) -> bool:
         now = _timestamp()
         spec = {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS, "acquireTime": now, "renewTime": now}
-        record = await self.lease.read()  # a renewal that was cancelled may have been carried out
-        if record is not None and record.holder == self.identity:
-            await self.lease.write(spec, record)
-        return True
+        while True:
+            record = await self.lease.read()
+            if record is None or record.holder != self.identity:
+                return True
+            try:
+                await self.lease.write(spec, record)
+            except ClusterError as error:
+                # A renewal that was cancelled can still be carried out between the two requests.
+                if not is_conflict(error) and status_of(error) != 404:
+                    raise
+            else:
+                return True
 
     async def _write(self, spec: Mapping[str, Any], earlier: LeaseRecord | None) -> None:
         begun = self._clock()

@@ -14,10 +14,12 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from podwright.api.configuration.schema import LeaderElection
+from podwright.engine.metrics.metrics import LEADER_ELECTION_SLOW_PATH, LEADER_ELECTION_STATUS, Metrics
 from podwright.kube.client.credentials import Source
 from podwright.kube.client.http import Http
 from podwright.kube.client.object_metadata import resource_version
@@ -44,7 +46,7 @@ class Reaching(Protocol):
 class Leadership:
     """See the module."""
 
-    def __init__(self, settings: LeaderElection, source: Source, *, identity: str) -> None:
+    def __init__(self, settings: LeaderElection, source: Source, *, identity: str, metrics: Metrics) -> None:
         """`identity`: what this process is called. No other process may be called the same."""
         self.lost = asyncio.Event()
         """Set when the Lease is lost. The process must end then: it may write nothing more."""
@@ -63,7 +65,10 @@ class Leadership:
                 retry_period=settings.seconds("retry_period"),
             )
             lease = Lease(self._http, namespace=namespace, name=settings.resource_name or DEFAULT_NAME)
-            self._elector = Elector(lease, times, identity=identity, late=self._reset)
+            slow_path = partial(metrics.count, LEADER_ELECTION_SLOW_PATH, lease.name)
+            elector = Elector(lease, times, identity=identity, late=self._reset, slow_path=slow_path)
+            metrics.compute(LEADER_ELECTION_STATUS, lambda: {(lease.name,): elector.may_write})
+            self._elector = elector
 
     @property
     def elected(self) -> bool:
@@ -111,6 +116,10 @@ class Leadership:
         )
         if not self._fence.done():  # the task may be restarted
             self._fence.set_result(resource_version(node))
+
+    async def wait_until_standing_by(self) -> None:
+        """Returns when another instance leads at the start. Never, if this one leads at once."""
+        await (asyncio.Event() if self._elector is None else self._elector.standing_by).wait()
 
     async def wait_until_leading(self) -> None:
         """Returns when this process holds the Lease."""

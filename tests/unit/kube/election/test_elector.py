@@ -16,6 +16,10 @@ TIMES = ElectionTimes(lease_duration=15, renew_deadline=10, retry_period=0.01)
 """A leader renews every 10 ms of real time; expiry and deadline are on the test's clock."""
 
 
+def nothing():
+    pass
+
+
 class Clock:
     def __init__(self):
         self.now = 1000.0
@@ -90,7 +94,8 @@ async def elect(lease, clock):
     tasks = []
 
     def start(name, times=TIMES, **options):
-        elector = Elector(lease, times, identity=name, clock=clock, late=options.get("late", lambda: None))
+        hooks = {"late": nothing, "slow_path": nothing, **options}
+        elector = Elector(lease, times, identity=name, clock=clock, **hooks)
         tasks.append(asyncio.create_task(elector.run()))
         return elector
 
@@ -276,15 +281,21 @@ async def test_a_lease_that_a_stranger_took_is_lost_at_once(elect, lease, caplog
     assert "leader election lost: lease ns/name: another holds it" in caplog.text
 
 
-async def test_a_lease_that_someone_deleted_or_edited_is_written_again(elect, lease):
-    elector = elect("a")
+async def test_a_lease_that_someone_deleted_or_edited_is_written_again(elect, lease, caplog):
+    slow = []
+    elector = elect("a", slow_path=lambda: slow.append(1))
     await elector.leading.wait()
+    await soon(lambda: len(lease.writes) > 2)
+    assert slow == [], "renewals do not read the Lease"
     lease.set(None)
     await soon(lambda: lease.record is not None and lease.record.holder == "a")
+    assert "someone has deleted lease ns/name, which is ours; writing it again" in caplog.text
     lease.set({**lease.record.raw["spec"], "leaseDurationSeconds": 99})
     await soon(lambda: lease.record.seconds == 15)
+    assert "someone has changed lease ns/name, which is ours; writing it again" in caplog.text
     elector.check()
     assert not elector.lost.is_set()
+    assert len(slow) == 2
 
 
 async def test_a_released_lease_is_free_at_once(elect, lease):
@@ -318,7 +329,11 @@ async def test_a_standby_goes_on_while_the_api_server_is_gone(elect, lease, capl
 async def test_a_renewal_that_hangs_ends_at_the_deadline_and_so_do_other_requests(lease, clock):
     resets, times = [], ElectionTimes(lease_duration=2, renew_deadline=0.2, retry_period=0.05)
     loop = asyncio.get_running_loop()
-    elector = Elector(lease, times, identity="a", clock=loop.time, late=lambda: resets.append(elector.may_write))
+
+    def late():
+        resets.append(elector.may_write)
+
+    elector = Elector(lease, times, identity="a", clock=loop.time, late=late, slow_path=nothing)
     running = asyncio.create_task(elector.run())
     await elector.leading.wait()
 
@@ -343,6 +358,30 @@ async def test_a_leader_releases_the_lease_although_its_last_renewal_was_cancell
     lease.set({**lease.record.raw["spec"], "renewTime": "later"})  # carried out, but the answer never came
     await elector.release()
     assert lease.record.holder == ""
+
+
+async def test_a_lease_is_released_although_a_cancelled_renewal_is_carried_out_meanwhile(elect, lease):
+    elector = elect("a", dataclasses.replace(TIMES, retry_period=3600))
+    await elector.leading.wait()
+    read, reads = lease.read, []
+
+    async def is_renewed_afterwards():
+        reads.append(await read())
+        if len(reads) == 1:
+            lease.set({**lease.record.raw["spec"], "renewTime": "later"})
+        return reads[-1]
+
+    lease.read = is_renewed_afterwards
+    await elector.release()
+    assert (lease.record.holder, len(reads)) == ("", 2)
+
+
+async def test_only_an_instance_that_does_not_lead_at_once_stands_by(elect, lease):
+    first = elect("a")
+    await first.leading.wait()
+    second = elect("b")
+    await second.standing_by.wait()
+    assert not first.standing_by.is_set()
 
 
 async def test_a_watch_that_ends_at_once_is_followed_by_a_pause(elect, lease, monkeypatch):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from time import monotonic
 
 import pytest
+from prometheus_client import generate_latest
 
 from podwright.api.configuration.schema import LeaderElection
+from podwright.engine.metrics.metrics import Metrics
 from podwright.kube.client.http import Http
 from podwright.kube.election.elector import NotLeadingError
 from podwright.kube.election.leadership import DEFAULT_NAMESPACE, Leadership, own_namespace
@@ -43,7 +46,7 @@ def lease(holder="", version=7, seconds=1):
 
 async def test_without_leader_election_everything_may_be_written_at_once():
     async with serving() as (source, _http, script):
-        leadership = Leadership(LeaderElection(leader_elect=False), source, identity="a")
+        leadership = Leadership(LeaderElection(leader_elect=False), source, identity="a", metrics=Metrics(monotonic))
         caches = Caches()
         assert leadership.before_write is None
         await leadership.wait_until_leading()
@@ -54,7 +57,7 @@ async def test_without_leader_election_everything_may_be_written_at_once():
 
 async def test_a_standby_may_send_nothing_but_reviews():
     async with serving() as (source, _http, _script):
-        leadership = Leadership(ELECTED, source, identity="a")
+        leadership = Leadership(ELECTED, source, identity="a", metrics=Metrics(monotonic))
         with pytest.raises(NotLeadingError, match="ns/podwright is not ours"):
             leadership.before_write(WRITE)
         leadership.before_write("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
@@ -67,7 +70,7 @@ async def test_a_standby_may_send_nothing_but_reviews():
 async def test_a_new_leader_waits_for_a_version_that_the_api_server_names_then(before):
     answers = says(200, before), says(200, lease("a", 8)), page(version=50)
     async with serving(*answers, default=says(200, lease("a", 9))) as (source, _http, script):
-        leadership, caches = Leadership(ELECTED, source, identity="a"), Caches()
+        leadership, caches = Leadership(ELECTED, source, identity="a", metrics=Metrics(monotonic)), Caches()
         running = asyncio.create_task(leadership.run())
         await leadership.wait_until_leading()
         leadership.before_write(WRITE)
@@ -84,10 +87,37 @@ async def test_a_new_leader_waits_for_a_version_that_the_api_server_names_then(b
             leadership.before_write(WRITE)
 
 
+async def test_metrics_say_who_leads_and_which_renewals_had_to_read_the_lease():
+    metrics = Metrics(monotonic)
+    status = lambda: metrics.registry.get_sample_value("leader_election_master_status", {"name": "podwright"})  # noqa: E731
+    slow = lambda: metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "podwright"})  # noqa: E731
+    fast = LeaderElection(leader_elect=True, resource_namespace="ns", retry_period="10ms")
+    answers = says(404), says(200, lease("a", 8)), page(version=50), says(409), says(200, lease("a", 9))
+    async with serving(*answers, default=says(200, lease("a", 10))) as (source, _http, _script):
+        leadership = Leadership(fast, source, identity="a", metrics=metrics)
+        assert (status(), slow()) == (0, None)
+        running = asyncio.create_task(leadership.run())
+        await leadership.wait_until_leading()
+        async with asyncio.timeout(5):
+            while slow() is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert (status(), slow()) == (1, 1)
+        running.cancel()
+        await leadership.stop(release=True)
+        assert status() == 0
+
+
+async def test_without_leader_election_there_is_no_status_to_scrape():
+    metrics = Metrics(monotonic)
+    async with serving() as (source, _http, _script):
+        Leadership(LeaderElection(leader_elect=False), source, identity="a", metrics=metrics)
+    assert "leader_election_master_status{" not in generate_latest(metrics.registry).decode()
+
+
 async def test_the_lease_is_kept_until_it_expires_if_a_write_may_be_under_way():
     answers = says(404), says(200, lease("a", 8)), page(version=50)
     async with serving(*answers, default=says(200, lease("a", 9))) as (source, _http, script):
-        leadership = Leadership(ELECTED, source, identity="a")
+        leadership = Leadership(ELECTED, source, identity="a", metrics=Metrics(monotonic))
         running = asyncio.create_task(leadership.run())
         await leadership.wait_until_current(Caches())
         running.cancel()
@@ -97,7 +127,7 @@ async def test_the_lease_is_kept_until_it_expires_if_a_write_may_be_under_way():
 
 async def test_a_standby_says_why_it_cannot_lead():
     async with serving(default=says(403)) as (source, _http, _script):
-        leadership = Leadership(ELECTED, source, identity="a")
+        leadership = Leadership(ELECTED, source, identity="a", metrics=Metrics(monotonic))
         running = asyncio.create_task(leadership.run())
         async with asyncio.timeout(5):
             while "the last request for it failed" not in leadership.state():  # noqa: ASYNC110
