@@ -48,7 +48,11 @@ def install(cluster: ControlPlane, base: Path = BASE) -> Installed:
     return Installed(
         (deployment["metadata"]["namespace"], pod["serviceAccountName"]),
         tuple(arguments[arguments.index("run") + 1 :]),
-        {variable["name"]: variable["value"] for variable in container.get("env", ()) if "value" in variable},
+        {
+            **{variable["name"]: variable["value"] for variable in container.get("env", ()) if "value" in variable},
+            # A pod knows its namespace.
+            "PODWRIGHT_LEADER_ELECT_RESOURCE_NAMESPACE": deployment["metadata"]["namespace"],
+        },
     )
 
 

@@ -56,7 +56,8 @@ def test_the_command_line_of_the_deployment_works_as_its_service_account(cluster
     cluster.client.create(node("only"))
     kubeconfig = cluster.service_account_kubeconfig(*kit.ACCOUNT)
     port = free_port()
-    process = cluster.start_process("deployed", kit.deployed_command(port), {"KUBECONFIG": str(kubeconfig)})
+    environ = {"KUBECONFIG": str(kubeconfig), **kit.POD_ENVIRON}
+    process = cluster.start_process("deployed", kit.deployed_command(port), environ)
     operator = kit.Operator(process, port, scheme="https")
     try:
         kit.wait_ready(operator)

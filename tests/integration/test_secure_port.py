@@ -49,10 +49,11 @@ def reader(cluster):
 
 @pytest.fixture(scope="module")
 def secured(cluster):
-    """An operator with the command line and the rights of manifests/base."""
+    """An operator with the command line and the rights of manifests/base, but alone: a leader would end without the API server."""
     port = free_port()
     kubeconfig = cluster.service_account_kubeconfig(*kit.ACCOUNT)
-    process = cluster.start_process("secured", kit.deployed_command(port), {"KUBECONFIG": str(kubeconfig)})
+    command = [*kit.deployed_command(port), "--leader-elect=false"]
+    process = cluster.start_process("secured", command, {"KUBECONFIG": str(kubeconfig)})
     operator = kit.Operator(process, port, scheme="https")
     kit.wait_ready(operator)
     yield operator
