@@ -1,157 +1,109 @@
-"""Two instances with leader election, of which the leading one is killed, suspended, terminated or cut off, while pods are created.
+"""Several instances with leader election. The leading one is killed, suspended, terminated or cut off, or its clock or its Lease is changed,
+while pods are created.
 
-The election's times are short, so that a round takes seconds. The slow test injects 52 faults.
+The election's times are short, so that a round takes seconds. The slow tests inject 56 faults.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from podwright.testing import wait_until
-from support.control_plane import operator_process as kit
+from support.faults import leaders
 from support.faults.arena import Arena
-from support.faults.proxy import FaultProxy, everything
-
-LEASE_SECONDS = 4
-ELECTION = (
-    "--leader-elect",
-    f"--leader-elect-lease-duration={LEASE_SECONDS}s",
-    "--leader-elect-renew-deadline=3s",
-    "--leader-elect-retry-period=500ms",
-    f"--leader-elect-resource-namespace={kit.ACCOUNT[0]}",
+from support.faults.leaders import (
+    CLOCKS_STEPPED,
+    CUT_OFF,
+    CUT_OFF_FROM_LEASE,
+    DELETED,
+    GIVEN_AWAY,
+    KILL,
+    LEASE_SECONDS,
+    PACKING,
+    QUIT,
+    SUSPEND,
+    SUSPEND_FOR_LONG,
+    TERMINATE,
+    Fault,
 )
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{kit.ACCOUNT[0]}/leases/podwright"
+
 PODS_PER_SECOND = 20
-SECONDS_PER_ROUND = 10
-
-
-@dataclass
-class Pair:
-    """Two operators, each behind a proxy of its own."""
-
-    arena: Arena
-    proxies: list[FaultProxy]
-    intake: str
-    operators: list[kit.Operator] = field(default_factory=list)
-
-    def start(self, place: int) -> kit.Operator:
-        name = f"operator-{place}-{time.monotonic_ns()}"
-        return self.arena.start(self.proxies[place], *ELECTION, f"--pod-intake={self.intake}", name=name)
-
-    @property
-    def holder(self) -> str:
-        return str(self.arena.cluster.client.get(LEASE)["spec"].get("holderIdentity") or "")
-
-    def leader(self) -> int:
-        """The place of the operator that holds the Lease."""
-
-        def found() -> list[int]:
-            holder = self.holder
-            return [i for i, operator in enumerate(self.operators) if holder and f" as {holder}" in operator.log()]
-
-        wait_until(found, 30, "one of the operators holds the Lease")
-        return found()[0]
-
-    def takeover(self, fault: Callable[[int], None]) -> float:
-        """Injects a fault into the leader, and waits until the other one binds. Returns the seconds from one to the other."""
-        place = self.leader()
-        standby = self.operators[1 - place]
-        began = time.monotonic()
-        fault(place)
-        decided = "this instance decides now"
-        wait_until(lambda: decided in standby.log(), LEASE_SECONDS + 30, "the standby has taken over")
-        since = time.monotonic()
-        wait_until(lambda: self.arena.ledger.last_binding_at() > since, 30, "the new leader binds")
-        return min(b.at for b in list(self.arena.ledger.bindings.values()) if b.at > since) - began
-
-
-@contextmanager
-def pair(arena: Arena, intake: str) -> Iterator[Pair]:
-    with ExitStack() as stack:
-        proxies = [stack.enter_context(FaultProxy(arena.cluster)) for _ in range(2)]
-        found = Pair(arena, proxies, intake)
-        try:
-            found.operators = [found.start(0), found.start(1)]
-            yield found
-        finally:
-            for operator in found.operators:
-                if operator.process.alive:
-                    os.kill(operator.process.pid, signal.SIGCONT)
-                    operator.process.stop(30)
-
-
-def kill(pair: Pair, place: int) -> None:
-    os.kill(pair.operators[place].process.pid, signal.SIGKILL)
-    pair.operators[place].process.wait(10)
-
-
-def terminate(pair: Pair, place: int) -> None:
-    os.kill(pair.operators[place].process.pid, signal.SIGTERM)
-
-
-def suspend(pair: Pair, place: int) -> None:
-    os.kill(pair.operators[place].process.pid, signal.SIGSTOP)
-
-
-def cut_off(pair: Pair, place: int) -> None:
-    pair.proxies[place].hold(everything)
-
-
-def recover(pair: Pair, place: int) -> int | None:
-    """Undoes the fault, and waits for the end of the former leader. Returns its exit status."""
-    process = pair.operators[place].process
-    os.kill(process.pid, signal.SIGCONT) if process.alive else None
-    pair.proxies[place].release()
-    process.wait(30)
-    return process.returncode
-
-
-Fault = Callable[[Pair, int], None]
-STATUSES: dict[Fault, int] = {kill: -signal.SIGKILL, terminate: 0, suspend: 1, cut_off: 1}
-"""The exit status of a leader after each fault."""
+BURST = 3_000
 
 
 @pytest.mark.parametrize(
-    ("faults", "intake"),
+    ("faults", "count", "intake"),
     [
-        pytest.param([suspend, terminate], "watch", id="suspended, then terminated"),
-        pytest.param([cut_off, kill], "kopf", id="cut off from the API server, then killed"),
+        pytest.param([SUSPEND, TERMINATE], 2, "watch", id="suspended, then terminated"),
+        pytest.param([CUT_OFF, KILL], 2, "kopf", id="cut off from the API server, then killed"),
+        pytest.param(
+            [CLOCKS_STEPPED, DELETED, CUT_OFF_FROM_LEASE],
+            3,
+            "watch",
+            id="of three: clocks stepped, Lease deleted, then cut off from the Lease",
+        ),
     ],
 )
-def test_the_other_instance_takes_over_when_the_leader_is(arena: Arena, faults: list[Fault], intake: str) -> None:
-    take_over(arena, faults, intake)
+def test_another_instance_takes_over_only_when_the_leader_is(
+    arena: Arena, tmp_path: Path, faults: Sequence[Fault], count: int, intake: str
+) -> None:
+    take_over(arena, tmp_path, faults, count, intake)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_the_other_instance_takes_over_52_times(arena: Arena) -> None:
-    take_over(arena, [*STATUSES] * 13, "watch")
+def test_another_of_three_instances_takes_over_44_times(arena: Arena, tmp_path: Path) -> None:
+    each = [KILL, TERMINATE, SUSPEND, CUT_OFF, CLOCKS_STEPPED, QUIT, CUT_OFF_FROM_LEASE, DELETED, KILL, GIVEN_AWAY]
+    take_over(arena, tmp_path, [*each * 4, SUSPEND_FOR_LONG, TERMINATE, SUSPEND_FOR_LONG, CLOCKS_STEPPED], 3, "watch")
 
 
-def take_over(arena: Arena, faults: list[Fault], intake: str) -> None:
-    count = PODS_PER_SECOND * SECONDS_PER_ROUND * len(faults)
-    arena.nodes(count // 16 + 1, pods="18")
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+def test_another_instance_takes_over_6_times_with_3000_pods_under_way(
+    arena: Arena, tmp_path: Path, intake: str
+) -> None:
+    arena.nodes(BURST // 18 + 1)
+    arena.cluster.apply(PACKING)
     seconds: dict[str, list[float]] = {}
-    with pair(arena, intake) as both, arena.creating_pods(count, PODS_PER_SECOND):
-        wait_until(lambda: arena.bound() > 10, 60, "pods are under way")
-        for fault in faults:
-            place = both.leader()
-            seconds.setdefault(fault.__name__, []).append(both.takeover(lambda at, fault=fault: fault(both, at)))
-            assert recover(both, place) == STATUSES[fault], both.operators[place].process.log_tail(40)
-            both.operators[place] = both.start(place)
-        arena.wait_bound(count, 120)
-        arena.wait_settled()
+    with leaders.instances(arena, tmp_path, 2, intake) as among:
+        for fault in [KILL, TERMINATE, CUT_OFF] * 2:
+            creating = threading.Thread(target=arena.pods, args=(BURST,))
+            creating.start()
+            wait_until(lambda: arena.bound() >= BURST // 5, 120, "pods are under way")
+            found = leaders.undergo(among, fault)
+            assert found is not None
+            seconds.setdefault(fault.name, []).append(found)
+            creating.join()
+            arena.wait_bound(BURST, 180)
+            arena.wait_settled()
+            arena.verify()
+            assert among.interleaved() == []
+            arena.delete_pods()
+            arena.ledger.forget_deleted()
+    arena.report(lease_in_seconds=LEASE_SECONDS, pods=BURST, **leaders.distribution(seconds))
+
+
+def take_over(arena: Arena, folder: Path, faults: Sequence[Fault], count: int, intake: str) -> None:
+    arena.nodes(len(faults) * 40)
+    arena.cluster.apply(PACKING)
+    seconds: dict[str, list[float]] = {}
+    with leaders.instances(arena, folder, count, intake) as among:
+        assert (
+            sum(operator.metric("leader_election_master_status", name="podwright") for operator in among.operators) == 1
+        )
+        with leaders.steady_pods(arena, PODS_PER_SECOND):
+            wait_until(lambda: arena.bound() > 10, 60, "pods are under way")
+            for fault in faults:
+                if (found := leaders.undergo(among, fault)) is not None:
+                    if not seconds:
+                        assert among.imports_since_the_takeover() == []
+                    seconds.setdefault(fault.name, []).append(found)
+        arena.wait_settled(120)
         arena.verify()
-    times = {name: ", ".join(f"{each:.1f}" for each in sorted(found)) for name, found in seconds.items()}
-    arena.report(
-        lease_in_seconds=LEASE_SECONDS,
-        pods=count,
-        **{f"seconds_to_first_binding_after_{k}": v for k, v in times.items()},
-    )
+        assert among.interleaved() == []
+    arena.report(lease_in_seconds=LEASE_SECONDS, instances=count, pods=arena.bound(), **leaders.distribution(seconds))

@@ -68,7 +68,7 @@ class Operator:
     def ready(self) -> bool:
         return self.get("/readyz")[0] == 200
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """The sum of a metric's samples with these labels; 0 without a response."""
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
         lines = self.get("/metrics")[1].splitlines()

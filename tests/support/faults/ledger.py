@@ -2,7 +2,7 @@
 
 `Ledger` records when each pod got its node and what each node could hold at that time. Afterwards it answers: was a pod moved, and was
 a pod bound to a node that the scheduler had to know was full, tainted or deleted. `pods_that_would_fit` finds pods that wait without reason.
-The ledger uses nothing of Podwright's cache or queue; only the core's parsers.
+The ledger uses nothing of Podwright's cache or queue; only its parsers.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import yaml
 
 from podwright.core.objects.node import Node, parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.engine.decision_annotation import decided_by
 from podwright.testing import ControlPlane
 from support.faults.machine_delay import MachineDelay
 
@@ -32,13 +33,17 @@ NOTICE_SECONDS: float = 1.0
 
 @dataclass(frozen=True)
 class Binding:
-    """A pod got its node. `at`: seconds of the monotonic clock; `version`: the resourceVersion of the pod with its node."""
+    """A pod got its node. `at`: seconds of the monotonic clock; `version`: the resourceVersion of the pod with its node.
+
+    `instance`: the instance of Podwright that decided, from the pod's annotation; empty for other schedulers.
+    """
 
     pod: PodInfo
     node_name: str
     at: float
     version: int
     scheduler: str
+    instance: str
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,8 @@ class Ledger:
             return
         if known is None:
             version = int(raw["metadata"]["resourceVersion"])
-            self.bindings[uid] = Binding(parse_pod(raw), node, now, version, raw["spec"]["schedulerName"])
+            scheduler = raw["spec"]["schedulerName"]
+            self.bindings[uid] = Binding(parse_pod(raw), node, now, version, scheduler, decided_by(raw))
         elif known.node_name != node:
             self.moved.append(f"{known.pod.key}: {known.node_name} -> {node}")
 

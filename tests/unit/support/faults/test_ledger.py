@@ -34,7 +34,7 @@ class History:
     def bind(self, name: str, node_name: str = "n", scheduler: str = OURS, later: float = APART) -> None:
         pod = parse_pod(make_pod(name, uid=name))
         at, version = self._next(later)
-        self.ledger.bindings[name] = Binding(pod, node_name, at, version, scheduler)
+        self.ledger.bindings[name] = Binding(pod, node_name, at, version, scheduler, "")
 
     def delete_pod(self, name: str) -> None:
         self.ledger.deleted_at[name], _ = self._next()

@@ -1,0 +1,273 @@
+"""Several instances with leader election, each behind a proxy of its own and with a wall clock of its own, and what can happen to the leader.
+
+To add a fault, add a function of (Instances, place) and a `Fault` with it to the table that should have it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from podwright.testing import ApiError, wait_until
+from support.control_plane import operator_process as kit
+from support.faults.arena import OURS, Arena
+from support.faults.proxy import FaultProxy, everything
+from support.faults.stepping_clock import SteppingClock
+
+LEASE_SECONDS = 4
+ELECTION = (
+    "--leader-elect",
+    f"--leader-elect-lease-duration={LEASE_SECONDS}s",
+    "--leader-elect-renew-deadline=3s",
+    "--leader-elect-retry-period=500ms",
+    f"--leader-elect-resource-namespace={kit.ACCOUNT[0]}",
+)
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{kit.ACCOUNT[0]}/leases/podwright"
+ACQUIRED = "successfully acquired lease"
+DAY, BACK = 86_400, -2_400
+SUSPENSION_SECONDS = 60
+
+
+@dataclass
+class Instances:
+    """Operators of which one leads. `places` number them; an operator that has ended is replaced at its place."""
+
+    arena: Arena
+    proxies: Sequence[FaultProxy]
+    clocks: Sequence[SteppingClock]
+    intake: str
+    operators: list[kit.Operator] = field(default_factory=list)
+
+    def start(self, place: int, *, ready: bool = True) -> kit.Operator:
+        """Start an operator at this place. Its log has a line for each import."""
+        name = f"operator-{place}-{time.monotonic_ns()}"
+        environ = {**self.clocks[place].environ, "PYTHONPROFILEIMPORTTIME": "1"}
+        return self.arena.start(
+            self.proxies[place], *ELECTION, f"--pod-intake={self.intake}", name=name, environ=environ, ready=ready
+        )
+
+    def start_all(self) -> None:
+        """Start one at each place, all at the same time."""
+        self.operators = [self.start(place, ready=False) for place in range(len(self.proxies))]
+        for operator in self.operators:
+            kit.wait_ready(operator)
+
+    @property
+    def holder(self) -> str:
+        """The identity in the Lease; empty if there is no Lease."""
+        with suppress(ApiError):
+            return str(self.arena.cluster.client.get(LEASE)["spec"].get("holderIdentity") or "")
+        return ""
+
+    def leader(self) -> int:
+        """The place of the operator that holds the Lease."""
+
+        def found() -> list[int]:
+            holder = self.holder
+            return [i for i, operator in enumerate(self.operators) if holder and f" as {holder}" in operator.log()]
+
+        wait_until(found, 30, "one of the operators holds the Lease")
+        return found()[0]
+
+    def first_binding(self, instance: str) -> float | None:
+        """When this instance bound its first pod, on the ledger's clock."""
+        found = [binding.at for binding in list(self.arena.ledger.bindings.values()) if binding.instance == instance]
+        return min(found, default=None)
+
+    def takeover(self, fault: Fault, place: int) -> float:
+        """Inject a fault into the leader, and wait until another instance binds. Returns the seconds from one to the other."""
+        former = self.holder
+        began = time.monotonic()
+        fault.inject(self, place)
+
+        def successor() -> bool:
+            holder = self.holder
+            return bool(holder) and holder != former and self.first_binding(holder) is not None
+
+        wait_until(successor, LEASE_SECONDS + 60, f"another instance binds after: {fault.name}")
+        first = self.first_binding(self.holder)
+        assert first is not None
+        return first - began
+
+    def undisturbed(self, fault: Fault, place: int) -> None:
+        """Inject a fault that must not end the leadership, and wait until it would have, and the leader has bound another pod."""
+        holder = self.holder
+        fault.inject(self, place)
+        time.sleep(LEASE_SECONDS + 1)
+        since = time.monotonic()
+        wait_until(lambda: self.arena.ledger.last_binding_at() > since, 30, "the leader goes on")
+        assert self.holder == holder
+
+    def imports_since_the_takeover(self) -> list[str]:
+        """What the leader has imported since it got the Lease."""
+        _, _, since = self.operators[self.leader()].log().partition(ACQUIRED)
+        return [line for line in since.splitlines() if line.startswith("import time:")]
+
+    def interleaved(self) -> list[str]:
+        """Bindings by an instance after the first one by its successor. Two instances have decided at the same time, if there are any."""
+        spans: dict[str, list[int]] = {}
+        for binding in list(self.arena.ledger.bindings.values()):
+            if binding.instance:
+                spans.setdefault(binding.instance, []).append(binding.version)
+        ordered = sorted(spans.items(), key=lambda span: min(span[1]))
+        return [
+            f"{one} bound until version {max(versions)}, {other} from {min(later)} on"
+            for (one, versions), (other, later) in itertools.pairwise(ordered)
+            if max(versions) > min(later)
+        ]
+
+
+@contextmanager
+def instances(arena: Arena, folder: Path, count: int, intake: str) -> Iterator[Instances]:
+    """`count` instances, started at once."""
+    with ExitStack() as stack:
+        proxies = [stack.enter_context(FaultProxy(arena.cluster)) for _ in range(count)]
+        clocks = []
+        for place in range(count):
+            (at := folder / f"clock-{place}").mkdir()
+            clocks.append(SteppingClock(at))
+        found = Instances(arena, proxies, clocks, intake)
+        try:
+            found.start_all()
+            yield found
+        finally:
+            for proxy in proxies:
+                proxy.release()
+            for operator in found.operators:
+                if operator.process.alive:
+                    os.kill(operator.process.pid, signal.SIGCONT)
+                    operator.process.stop(30)
+
+
+PACKING = {
+    "apiVersion": "podwright.dev/v1alpha1",
+    "kind": "SchedulerPolicy",
+    "metadata": {"name": "packing"},
+    "spec": {"schedulerName": OURS, "strategy": {"type": "MostAllocated"}},
+}
+"""Nodes are filled one after the other, so a leader that misses a Binding over-commits one."""
+
+
+@contextmanager
+def steady_pods(arena: Arena, rate: float) -> Iterator[None]:
+    """Create about `rate` pods per second until the block ends."""
+    stop = threading.Event()
+
+    def create() -> None:
+        for number in itertools.count():
+            body = arena.pod(f"p{number}")
+            arena.retry(lambda body=body: arena.cluster.client.create(body))
+            if stop.wait(1 / rate):
+                break
+        arena.cluster.client.close()
+
+    thread = threading.Thread(target=create, name="creating pods")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+# Faults
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`status`: the exit status of the leader afterwards, or None if it must go on leading."""
+
+    name: str
+    inject: Callable[[Instances, int], None]
+    status: int | None
+    lasts: float = 0.0
+    """For how many seconds at least, before it is undone."""
+
+
+def send(number: signal.Signals) -> Callable[[Instances, int], None]:
+    return lambda among, place: os.kill(among.operators[place].process.pid, number)
+
+
+def cut_off(among: Instances, place: int) -> None:
+    among.proxies[place].hold(everything)
+
+
+def cut_off_from_the_lease(among: Instances, place: int) -> None:
+    """The leader could still bind pods."""
+    among.proxies[place].hold(is_lease)
+
+
+def is_lease(method: str, path: str) -> bool:
+    return path.startswith("/apis/coordination.k8s.io/")
+
+
+def step_clocks(among: Instances, place: int) -> None:
+    """The leader's wall clock steps ahead, the others' step back; the next time they step the other way."""
+    for other, clock in enumerate(among.clocks):
+        clock.step(-clock.ahead or (DAY if other == place else BACK))
+
+
+def delete_the_lease(among: Instances, place: int) -> None:
+    among.arena.cluster.client.request("DELETE", LEASE)
+
+
+def give_the_lease_away(among: Instances, place: int) -> None:
+    """The stranger never renews it."""
+    client = among.arena.cluster.client
+
+    def given() -> bool:
+        lease = client.get(LEASE)
+        lease["spec"]["holderIdentity"] = "a stranger"
+        return client.raw("PUT", LEASE, lease)[0] == 200  # the leader may renew it in between
+
+    wait_until(given, 10, "the Lease is given away")
+
+
+KILL = Fault("kill -9", send(signal.SIGKILL), -signal.SIGKILL)
+TERMINATE = Fault("SIGTERM", send(signal.SIGTERM), 0)
+QUIT = Fault("SIGQUIT", send(signal.SIGQUIT), 0)
+SUSPEND = Fault("SIGSTOP", send(signal.SIGSTOP), 1)
+SUSPEND_FOR_LONG = Fault("SIGSTOP for a minute", send(signal.SIGSTOP), 1, SUSPENSION_SECONDS)
+CUT_OFF = Fault("cut off from the API server", cut_off, 1)
+CUT_OFF_FROM_LEASE = Fault("cut off from the Lease alone", cut_off_from_the_lease, 1)
+GIVEN_AWAY = Fault("Lease given to a stranger", give_the_lease_away, 1)
+CLOCKS_STEPPED = Fault("clocks stepped", step_clocks, None)
+DELETED = Fault("Lease deleted", delete_the_lease, None)
+
+
+def undergo(among: Instances, fault: Fault) -> float | None:
+    """One round: the fault, and what has to follow from it. Returns the seconds to the first Binding of another leader, if there has to be one."""
+    place = among.leader()
+    if fault.status is None:
+        among.undisturbed(fault, place)
+        return None
+    began = time.monotonic()
+    seconds = among.takeover(fault, place)
+    time.sleep(max(0.0, began + fault.lasts - time.monotonic()))
+    process = among.operators[place].process
+    if process.alive:
+        os.kill(process.pid, signal.SIGCONT)
+    process.wait(30)
+    assert process.returncode == fault.status, process.log_tail(40)
+    among.proxies[place].release()
+    among.operators[place] = among.start(place)
+    return seconds
+
+
+def distribution(seconds: Mapping[str, Sequence[float]]) -> dict[str, str]:
+    """For the figures: minimum, median, 90th percentile and maximum for each fault."""
+    texts = {}
+    for name, found in seconds.items():
+        deciles = statistics.quantiles(found, n=10, method="inclusive") if len(found) > 1 else [found[0]] * 9
+        texts[f"seconds_to_first_binding_after_{name}"] = (
+            f"{min(found):.2f}/{deciles[4]:.2f}/{deciles[8]:.2f}/{max(found):.2f} ({len(found)} rounds)"
+        )
+    return texts
