@@ -16,9 +16,10 @@ from podwright import __version__
 COMMANDS: Final[Mapping[str, str]] = {
     "demo": "podwright.cli.demo",
     "evaluate": "podwright.cli.evaluate",
+    "kube-scheduler": "podwright.cli.kube_scheduler",
     "run": "podwright.cli.run",
 }
-"""Subcommands and their modules. In the module, the click command has the name of the subcommand."""
+"""Subcommands and their modules. In the module, the click command has the name of the subcommand, with `_` for `-`."""
 
 
 class _LazyGroup(click.Group):
@@ -27,7 +28,7 @@ class _LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS and cmd_name not in self.commands:
-            self.add_command(getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name))
+            self.add_command(getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name.replace("-", "_")))
         return super().get_command(ctx, cmd_name)
 
 

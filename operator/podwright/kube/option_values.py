@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from podwright.api.configuration.load import Configuration, load_configuration
 from podwright.api.scheduler_policy import SCHEDULER_NAME as SCHEDULER_NAME_FORM
 from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.features import GATES
 from podwright.core.framework.profile import ProfileError
+from podwright.core.objects.quantity import parse_quantity, round_up
 
 TLS_13_SUITES: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 """They are always on, as in Go."""
@@ -48,6 +50,12 @@ TLS_12_SUITES: Final[Mapping[str, str]] = {
     "TLS_RSA_WITH_RC4_128_SHA": "RC4-SHA",
 }
 """OpenSSL's names of cipher suites by the names that kube-scheduler takes."""
+OLDEST_MINOR: Final = 34
+NEWEST_MINOR: Final = 37
+"""The versions of Kubernetes 1 whose behaviour kube-scheduler 1.37 can emulate."""
+_ON: Final = ("true", "t", "1")
+_OFF: Final = ("false", "f", "0")
+"""Source: Go's documentation, strconv.ParseBool."""
 _NAME_PATTERN: Final = re.compile(r"[a-z0-9.*-]+")
 
 
@@ -57,10 +65,14 @@ class OptionsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """`parse` makes the value of its text, or raises OptionsError; `placeholder` stands for the text in `--help`."""
+    """`parse` makes the value of its text, or raises OptionsError; `placeholder` stands for the text in `--help`.
+
+    `joined`: the value of a flag that is given several times is that of all texts with commas between them.
+    """
 
     placeholder: str
     parse: Callable[[str], Any]
+    joined: bool = False
 
 
 def choice(*names: str, any_case: bool = False) -> ValueType:
@@ -98,9 +110,9 @@ def _scheduler_name(text: str) -> str:
 
 
 def _switch(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
+    if text.lower() not in _ON and text.lower() not in _OFF:
         raise OptionsError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"
+    return text.lower() in _ON
 
 
 def _scheduler_names(text: str) -> tuple[str, ...]:
@@ -193,16 +205,77 @@ def _cipher_suites(text: str) -> tuple[str, ...]:
     return names
 
 
+def _server(text: str) -> str:
+    url = text if "://" in text else f"http://{text}"
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise OptionsError(f"{text!r} is not the URL of a server")
+    return url.rstrip("/")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",")) if text.strip() else ()
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise OptionsError(f"{text!r} is not a whole number") from error
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise OptionsError(f"{text!r} is not a number") from error
+
+
+def _quantity(text: str) -> int:
+    try:
+        return round_up(parse_quantity(text, ""))
+    except ValueError as error:
+        raise OptionsError(f"{text!r} is not a quantity such as 512 or 4Ki") from error
+
+
+def _minor(text: str) -> int:
+    """The minor version of `1.36` or `kube=1.36`."""
+    component, _, version = text.rpartition("=")
+    if component not in ("", "kube"):
+        raise OptionsError(f"component not registered: {component}")
+    major, _, minor = version.removeprefix("v").partition(".")
+    if major != "1" or not minor.isdecimal() or not OLDEST_MINOR <= int(minor) <= NEWEST_MINOR:
+        raise OptionsError(f"{version!r} is not a version from 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}")
+    return int(minor)
+
+
+def _previous_minor(text: str) -> str:
+    previous = f"1.{NEWEST_MINOR - 1}"
+    if text not in ("", previous):
+        raise OptionsError(
+            f"must be omitted or have the value {previous!r}; only the previous minor version is allowed"
+        )
+    return text
+
+
 NAME: Final = ValueType("NAME", str)
+SERVER: Final = ValueType("URL", _server)
+NAMES: Final = ValueType("NAME,…", _names, joined=True)
+WHOLE: Final = ValueType("NUMBER", _whole)
+NUMBER: Final = ValueType("NUMBER", _number)
+QUANTITY: Final = ValueType("QUANTITY", _quantity)
+MINOR: Final = ValueType("VERSION", _minor)
+"""The minor version of Kubernetes 1."""
+PREVIOUS_MINOR: Final = ValueType("VERSION", _previous_minor)
 CONFIGURATION: Final = ValueType("FILE", _configuration)
 """A KubeSchedulerConfiguration, read from its file."""
 FILE: Final = ValueType("FILE", str)
 DIRECTORY: Final = ValueType("DIRECTORY", _directory)
 """An existing directory."""
 SCHEDULER_NAME: Final = ValueType("NAME", _scheduler_name)
-SCHEDULER_NAMES: Final = ValueType("NAME,…", _scheduler_names)
+SCHEDULER_NAMES: Final = ValueType("NAME,…", _scheduler_names, joined=True)
 """Patterns of scheduler names."""
-FEATURE_GATES: Final = ValueType("NAME=true|false,…", parse_feature_gates)
+FEATURE_GATES: Final = ValueType("NAME=true|false,…", parse_feature_gates, joined=True)
 SWITCH: Final = ValueType("[true|false]", _switch)
 """On or off. The flag alone means true."""
 POSITIVE: Final = ValueType("NUMBER", _positive)
@@ -213,8 +286,8 @@ DURATION: Final = ValueType("DURATION", _duration)
 """Seconds, written as Go writes a duration: `5m`, `1m30s`."""
 PORT: Final = ValueType("PORT", _port)
 IP_ADDRESS: Final = ValueType("IP", _ip_address)
-PATHS: Final = ValueType("PATH,…", _paths)
-CIPHER_SUITES: Final = ValueType("NAME,…", _cipher_suites)
+PATHS: Final = ValueType("PATH,…", _paths, joined=True)
+CIPHER_SUITES: Final = ValueType("NAME,…", _cipher_suites, joined=True)
 """Names that kube-scheduler takes for `--tls-cipher-suites`."""
 ADDRESS: Final = ValueType("[HOST]:PORT", _address)
 """(host, port); the host is empty for all addresses."""

@@ -1,14 +1,15 @@
-"""The options of a scheduler process. Each is defined once, as a field of `Options`.
+"""The options of a scheduler process. Each is defined once, as a field of `Options` or of its parts.
 
-From the definition follow the flag of `podwright run` (`cli/run.py`), the environment variable (also under plain `kopf run`), the help
-text, and the page docs/options.md. To add an option, add a field and run `make options`.
+From the definition follow the flag of `podwright run` and of `podwright kube-scheduler` (`cli/flags.py`), the environment variable (also
+under plain `kopf run`), the help text, and the page docs/options.md. To add an option, add a field and run `make options`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Final
 
 from podwright.api.configuration.load import Configuration
@@ -17,30 +18,37 @@ from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.framework.durations import format_duration
+from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 from podwright.core.queue import Waits
+from podwright.kube.option_definitions import Option, definition, option
 from podwright.kube.option_values import (
     ADDRESS,
-    CIPHER_SUITES,
     CONFIGURATION,
     DIRECTORY,
     DURATION,
     FEATURE_GATES,
     FILE,
-    IP_ADDRESS,
+    MINOR,
     NAME,
-    PATHS,
-    PORT,
+    NEWEST_MINOR,
     POSITIVE,
     SCHEDULER_NAME,
     SCHEDULER_NAMES,
     SECONDS,
+    SERVER,
     SWITCH,
     OptionsError,
-    ValueType,
     choice,
 )
+from podwright.kube.serving_options import ServingOptions
+from podwright.kube.unused_options import UnusedOptions
 
-PREFIX: Final = "PODWRIGHT_"
+SYSTEM_NAMESPACE: Final = "kube-system"
+PODWRIGHT_LEASE: Final = "podwright"
+"""The name of the Lease of `podwright run`."""
+KUBE_SCHEDULER_LEASE: Final = ("kube-scheduler", SYSTEM_NAMESPACE)
+"""The name of kube-scheduler's Lease, and its namespace."""
+_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 IN_CONFIGURATION: Final[Mapping[str, str]] = {
     "scheduler_name": "profiles[].schedulerName",
     "queue_sort": "profiles[].plugins.queueSort",
@@ -50,214 +58,116 @@ IN_CONFIGURATION: Final[Mapping[str, str]] = {
 """Options for which a configuration file has a field, which replaces them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """The definition of one option.
+@dataclass(frozen=True, kw_only=True)
+class Options(ServingOptions, UnusedOptions):
+    """The values of all options. Raises OptionsError for values that contradict each other.
 
-    `default`: the value as a user would write it, None for none. `repeatable`: the flag can be given several times, and the variable
-    is a list separated by `os.pathsep`; the value is a tuple. `under_kopf`: False if plain `kopf run` has a flag of its own for it.
+    `as_kube_scheduler`: the process takes kube-scheduler's place, as `podwright kube-scheduler`.
     """
 
-    name: str
-    type: ValueType
-    default: str | None
-    help: str
-    flag: str
-    repeatable: bool
-    under_kopf: bool
+    as_kube_scheduler: bool = False
 
-    @property
-    def variable(self) -> str:
-        """The environment variable."""
-        return PREFIX + self.name.upper()
-
-    def parse(self, text: str) -> Any:
-        """The value of a variable's text. Raises OptionsError, which names the variable."""
-        try:
-            if self.repeatable:
-                return tuple(self.type.parse(part) for part in text.split(os.pathsep) if part)
-            return self.type.parse(text)
-        except OptionsError as error:
-            raise OptionsError(f"{self.variable}: {error}") from error
-
-
-def _option(
-    type: ValueType,  # noqa: A002
-    help: str,  # noqa: A002
-    *,
-    default: str | None = None,
-    flag: str = "",
-    repeatable: bool = False,
-    under_kopf: bool = True,
-) -> Any:
-    """A field of Options. `flag` is only needed where it is not the field's name."""
-    parts = {
-        "type": type,
-        "help": help,
-        "default": default,
-        "flag": flag,
-        "repeatable": repeatable,
-        "under_kopf": under_kopf,
-    }
-
-    def value() -> Any:
-        if default is None:
-            return () if repeatable else None
-        return type.parse(default)
-
-    return field(default_factory=value, metadata=parts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The values of all options. Raises OptionsError for values that contradict each other."""
-
-    kubeconfig: str | None = _option(
+    kubeconfig: str | None = option(
         FILE, "The kubeconfig file. Default: KUBECONFIG, ~/.kube/config, or the service account of the pod."
     )
-    config: Configuration | None = _option(  # noqa: RUF009 -- a field, as the others
+    config: Configuration | None = option(  # noqa: RUF009 -- a field, as the others
         CONFIGURATION,
         "A KubeSchedulerConfiguration file (v1, v1beta3, v1beta2 or v1alpha1). Its profiles become built-in policies.",
     )
-    context: str | None = _option(NAME, "The context of the kubeconfig. Default: the current context.")
-    scheduler_name: str = _option(
+    master: str | None = option(SERVER, "The URL of the API server, instead of the one in the kubeconfig.")
+    write_config_to: str | None = option(
+        FILE,
+        "Write the configuration that is in use to this file, as a KubeSchedulerConfiguration, and exit.",
+        under_kopf=False,
+    )
+    context: str | None = option(NAME, "The context of the kubeconfig. Default: the current context.")
+    scheduler_name: str = option(
         SCHEDULER_NAME,
         "The schedulerName that the built-in policy serves.",
         default=PODWRIGHT_SCHEDULER_NAME,
+        as_kube_scheduler=KUBERNETES_DEFAULT_SCHEDULER_NAME,
     )
-    allowed_scheduler_names: tuple[str, ...] = _option(
+    allowed_scheduler_names: tuple[str, ...] = option(
         SCHEDULER_NAMES,
         "The scheduler names that policies may serve, besides --scheduler-name. * stands for any text, but default-scheduler must "
         "be listed by its name.",
         default=ANY_NAME,
     )
-    allow_unsafe_policies: bool = _option(
+    allow_unsafe_policies: bool = option(
         SWITCH,
         "Let policies disable the filters that keep pods off nodes where they cannot run, and ignore resources.",
         default="false",
     )
-    when_policy_is_bad: str = _option(
+    when_policy_is_bad: str = option(
         choice(WAIT, "default"),
         "What becomes of the pods of a policy of which no generation was accepted: they wait, or the next policy that matches decides, in "
         "the end the built-in default.",
         default=WAIT,
     )
-    leader_elect: bool | None = _option(
+    leader_elect: bool | None = option(
         SWITCH,
         "Take a Lease before deciding, so that several instances can run, of which one decides. Default: with --config what the file says, "
-        "which is true if it says nothing; otherwise false.",
+        "which is true if it says nothing; otherwise false. kube-scheduler: true.",
     )
-    leader_elect_lease_duration: float | None = _option(
+    leader_elect_lease_duration: float | None = option(
         DURATION,
         "After this time without a renewal, another instance takes the Lease. Default: what --config says, otherwise 15s.",
     )
-    leader_elect_renew_deadline: float | None = _option(
+    leader_elect_renew_deadline: float | None = option(
         DURATION, "A leader that cannot renew the Lease for this long ends. Default: what --config says, otherwise 10s."
     )
-    leader_elect_retry_period: float | None = _option(
+    leader_elect_retry_period: float | None = option(
         DURATION, "The pause between two renewals, and between two tries. Default: what --config says, otherwise 2s."
     )
-    leader_elect_resource_lock: str | None = _option(
-        choice("leases"), "The kind of the lock. Only leases are possible."
+    leader_elect_resource_lock: str | None = option(choice("leases"), "The kind of the lock. Only leases are possible.")
+    leader_elect_resource_name: str | None = option(
+        NAME, "The name of the Lease. Default: what --config says, otherwise podwright. kube-scheduler: kube-scheduler."
     )
-    leader_elect_resource_name: str | None = _option(
-        NAME, "The name of the Lease. Default: what --config says, otherwise podwright."
-    )
-    leader_elect_resource_namespace: str | None = _option(
+    leader_elect_resource_namespace: str | None = option(
         NAME,
-        "The namespace of the Lease. Default: what --config says, otherwise that of the operator's pod, or kube-system.",
+        "The namespace of the Lease. Default: what --config says, otherwise that of the operator's pod, or kube-system. kube-scheduler: "
+        "kube-system.",
     )
-    pod_intake: str = _option(
+    pod_intake: str = option(
         choice("kopf", "watch"),
         "Where pending pods come from: Kopf's handlers, or Podwright's own watch.",
         default="kopf",
+        as_kube_scheduler="watch",
     )
-    feature_gates: Mapping[str, bool] = _option(FEATURE_GATES, "Feature gates, named as in kube-scheduler.", default="")
-    plugin_dirs: tuple[str, ...] = _option(
+    feature_gates: Mapping[str, bool] = option(FEATURE_GATES, "Feature gates, named as in kube-scheduler.", default="")
+    emulated_version: int | None = option(
+        MINOR,
+        "The version of Kubernetes, 1.34 to 1.37, whose feature gates are on, if it is older than the API server.",
+    )
+    plugin_dirs: tuple[str, ...] = option(
         DIRECTORY, "A directory of plugin files (*.py). Can be repeated.", flag="--plugin-dir", repeatable=True
     )
-    queue_sort: str = _option(
+    queue_sort: str = option(
         NAME, "The QueueSort plugin. There is one queue, so it is the same for all policies.", default=QUEUE_SORT
     )
-    pod_initial_backoff_seconds: int = _option(
+    pod_initial_backoff_seconds: int = option(
         POSITIVE, "Backoff after a pod's first failed attempt. It doubles with each further failure.", default="1"
     )
-    pod_max_backoff_seconds: int = _option(POSITIVE, "The longest backoff.", default="10")
-    pod_max_in_unschedulable_pods_duration: float = _option(
+    pod_max_backoff_seconds: int = option(POSITIVE, "The longest backoff.", default="10")
+    pod_max_in_unschedulable_pods_duration: float = option(
         DURATION, "An unschedulable pod that no event has helped is tried again after this time.", default="5m"
     )
-    health_address: tuple[str, int] | None = _option(
+    health_address: tuple[str, int] | None = option(
         ADDRESS,
         "Where to serve health over plain HTTP; to clients on the same machine also metrics and /configz. Default: not served.",
     )
-    bind_address: str = _option(
-        IP_ADDRESS,
-        "The address for --secure-port. An unspecified one stands for all addresses.",
-        default="0.0.0.0",  # noqa: S104 -- as kube-scheduler
-    )
-    secure_port: int = _option(
-        PORT,
-        "Where to serve health, metrics and /configz over HTTPS, with authentication and authorization. 0: not served.",
-        default="0",
-    )
-    cert_dir: str | None = _option(
-        FILE,
-        "The directory of the certificate for --secure-port, kube-scheduler.crt and kube-scheduler.key. If it has none, a self-signed "
-        "one is written there. Default: a self-signed one, in memory.",
-    )
-    tls_cert_file: str | None = _option(
-        FILE, "The certificate for --secure-port, followed by those of its issuers. Read again when it changes."
-    )
-    tls_private_key_file: str | None = _option(FILE, "The private key of --tls-cert-file.")
-    tls_min_version: str = _option(
-        choice("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
-        "The oldest version of TLS for --secure-port. TLS 1.0 and 1.1 are never used.",
-        default="VersionTLS12",
-    )
-    tls_cipher_suites: tuple[str, ...] = _option(
-        CIPHER_SUITES, "The cipher suites of TLS 1.2 for --secure-port. Default: those of OpenSSL.", default=""
-    )
-    client_ca_file: str | None = _option(
-        FILE,
-        "The issuers of client certificates that authenticate users of --secure-port. Default: those of the cluster, in the "
-        "ConfigMap kube-system/extension-apiserver-authentication.",
-    )
-    authentication_kubeconfig: str | None = _option(
-        FILE, "The kubeconfig for TokenReviews and the lookup of client CAs. Default: the same as for everything else."
-    )
-    authentication_skip_lookup: bool = _option(SWITCH, "Do not look up the cluster's client CAs.", default="false")
-    authentication_tolerate_lookup_failure: bool = _option(
-        SWITCH, "Start even if the cluster's client CAs cannot be looked up.", default="true"
-    )
-    authentication_token_webhook_cache_ttl: float = _option(
-        DURATION, "How long the result of a TokenReview is used.", default="10s"
-    )
-    authorization_kubeconfig: str | None = _option(
-        FILE, "The kubeconfig for SubjectAccessReviews. Default: the same as for everything else."
-    )
-    authorization_always_allow_paths: tuple[str, ...] = _option(
-        PATHS,
-        "The paths of --secure-port that everybody may read. A final * stands for any text.",
-        default="/healthz,/readyz,/livez",
-    )
-    authorization_webhook_cache_authorized_ttl: float = _option(
-        DURATION, "How long a SubjectAccessReview that allowed a request is used.", default="10s"
-    )
-    authorization_webhook_cache_unauthorized_ttl: float = _option(
-        DURATION, "How long a SubjectAccessReview that refused a request is used.", default="10s"
-    )
-    pod_uid: str = _option(
+    pod_uid: str = option(
         NAME,
         "The uid of the pod in which this process runs, from the downward API. Some events then regard its Deployment.",
         default="",
     )
-    grace: float = _option(
+    grace: float = option(
         SECONDS,
         "Time for bindings and evictions in progress after SIGTERM. Its last 3 seconds, at most half of it, are reserved for events "
         "and statuses.",
         default="20",
     )
-    log_level: str = _option(
+    log_level: str = option(
         choice("debug", "info", "warning", "error", any_case=True),
         "Log messages of this level and above.",
         default="info",
@@ -267,8 +177,11 @@ class Options:
     def __post_init__(self) -> None:
         if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
             raise OptionsError("pod-max-backoff-seconds must not be less than pod-initial-backoff-seconds")
-        if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
-            raise OptionsError("tls-cert-file and tls-private-key-file must be given together")
+        self.check_serving()
+        if self.min_compatibility_version is not None and self.min_compatibility_version > (
+            self.emulated_version or NEWEST_MINOR
+        ):
+            raise OptionsError("--min-compatibility-version must not be greater than --emulated-version")
         if self.config is not None:
             self._check_configuration(self.config)
         self._check_leader_election(self.leader_election)
@@ -293,7 +206,8 @@ class Options:
     def _check_configuration(self, config: Configuration) -> None:
         for name, key in IN_CONFIGURATION.items():
             (own,) = (option for option in OPTIONS if option.name == name)
-            if own.default is not None and getattr(self, name) != own.type.parse(own.default):
+            default = own.as_kube_scheduler if self.as_kube_scheduler else own.default
+            if default is not None and getattr(self, name) != own.type.parse(default):
                 raise OptionsError(f"{own.flag} and --config contradict each other: write it into the file, as {key}")
         if config.settings.extenders:
             raise OptionsError("--config: extenders: this version cannot call extenders")
@@ -312,21 +226,42 @@ class Options:
 
     @property
     def leader_election(self) -> LeaderElection:
-        """The file's settings, with the flags that were given instead."""
-        configured = LeaderElection(leader_elect=False) if self.config is None else self.config.settings.leader_election
+        """The file's settings, with the flags that were given instead, and with the default name of the Lease."""
+        configured = (
+            LeaderElection(leader_elect=self.as_kube_scheduler)
+            if self.config is None
+            else self.config.settings.leader_election
+        )
         given: dict[str, Any] = {"leader_elect": self.leader_elect}
         for name in ("lease_duration", "renew_deadline", "retry_period"):
             seconds = getattr(self, f"leader_elect_{name}")
             given[name] = None if seconds is None else format_duration(seconds)
-        for name in ("resource_name", "resource_namespace"):
-            given[name] = getattr(self, f"leader_elect_{name}")
+        defaults = KUBE_SCHEDULER_LEASE if self.as_kube_scheduler else (PODWRIGHT_LEASE, own_namespace())
+        for name, default in zip(("resource_name", "resource_namespace"), defaults, strict=True):
+            given[name] = getattr(self, f"leader_elect_{name}") or getattr(configured, name) or default
         return replace(configured, **{name: value for name, value in given.items() if value is not None})
 
     @property
     def kubeconfig_file(self) -> str | None:
-        """The kubeconfig file: the flag wins over the configuration, as with kube-scheduler's --kubeconfig and --master."""
-        configured = None if self.config is None else self.config.settings.client_connection.kubeconfig
-        return self.kubeconfig or configured or None
+        """The kubeconfig file. That of the configuration file wins, as with kube-scheduler, which never uses --kubeconfig then."""
+        if self.config is None:
+            return self.kubeconfig or None
+        return (
+            self.config.settings.client_connection.kubeconfig
+            or (None if self.as_kube_scheduler else self.kubeconfig)
+            or None
+        )
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """What was given and has no effect, with the reason."""
+        for each in OPTIONS:
+            if warning := each.warning(getattr(self, each.name)):
+                yield warning
+        yield from self.serving_warnings
+        if self.kubeconfig and self.kubeconfig_file != self.kubeconfig:
+            rest = ", also if it is empty" if self.as_kube_scheduler else ""
+            yield f"--kubeconfig has no effect: clientConnection.kubeconfig of --config counts{rest}"
 
     @property
     def waits(self) -> Waits:
@@ -345,9 +280,20 @@ class Options:
         return cls(**{option.name: option.parse(text) for option, text in texts.items() if text})
 
 
-def _definition(name: str, parts: Mapping[str, Any]) -> Option:
-    return Option(name=name, **{**parts, "flag": parts["flag"] or f"--{name.replace('_', '-')}"})
+def _position(option: Option) -> tuple[bool, bool]:
+    """Options of the scheduler first, then those of its server, then those without effect."""
+    return (bool(option.no_effect), option.name in {each.name for each in fields(ServingOptions)})
 
 
-OPTIONS: Final = tuple(_definition(each.name, each.metadata) for each in fields(Options))
+OPTIONS: Final = tuple(
+    sorted((definition(each.name, each.metadata) for each in fields(Options) if each.metadata), key=_position)
+)
 """The definitions of all options, in the order of `--help`."""
+
+
+def own_namespace() -> str:
+    """The namespace of the operator's pod; outside of a cluster, kube-system."""
+    try:
+        return os.environ.get("POD_NAMESPACE") or _NAMESPACE_FILE.read_text().strip() or SYSTEM_NAMESPACE
+    except OSError:
+        return SYSTEM_NAMESPACE

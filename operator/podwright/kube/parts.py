@@ -83,6 +83,8 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
 
     # What the engine needs
     features = enabled_features(base.options, server_minor)
+    for warning in base.options.warnings:
+        log.warning("%s", warning)
     _log_configuration(base.options.config, base.classes)
     sources = Sources(clock=time.monotonic, wall=wall, cpu=time.thread_time, below=_random_below(random.Random()))
     events = EventRecorder(http, clock=wall, dropped=lambda: metrics.count(EVENTS_DROPPED), steady=time.monotonic)
@@ -158,13 +160,14 @@ def check_profiles(options: Options, classes: Classes) -> None:
 
 def enabled_features(options: Options, server_minor: int | None) -> Features:
     """The feature gates that are on. Those that are set but have no effect are logged."""
-    features = Features({**AUTOMATIC, **options.feature_gates}, server_minor)
+    minors = [minor for minor in (server_minor, options.emulated_version) if minor is not None]
+    features = Features({**AUTOMATIC, **options.feature_gates}, min(minors, default=None))
     if features.without_effect:
         log.warning("these feature gates have no effect in this version: %s", ", ".join(features.without_effect))
     if features.lacking:
         log.info(
             "these feature gates are off because Kubernetes 1.%s does not support them: %s",
-            server_minor,
+            min(minors),
             ", ".join(features.lacking),
         )
     return features

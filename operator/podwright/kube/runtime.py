@@ -66,7 +66,9 @@ class Runtime:
     def __init__(self, options: Options) -> None:
         """Raises ConfigError for unusable credentials and RegistryError for plugins that cannot be loaded."""
         self.options = options
-        self.source = credentials.load(options.kubeconfig_file, options.context, time.time, time.monotonic)
+        self.source = credentials.load(
+            options.kubeconfig_file, options.context, time.time, time.monotonic, server=options.master
+        )
         metrics = Metrics(time.monotonic)
         instance = new_instance(socket.gethostname(), options.pod_uid)
         self.leadership = Leadership(options.leader_election, self.source, identity=instance.id, metrics=metrics)

@@ -11,16 +11,38 @@ from click.testing import CliRunner
 from podwright import __version__
 from podwright.api.configuration.schema import LeaderElection
 from podwright.cli import options_page
+from podwright.cli.kube_scheduler import kube_scheduler
 from podwright.cli.main import main
 from podwright.cli.run import run
 from podwright.core.queue import Waits
 from podwright.kube.option_values import OptionsError, parse_feature_gates
-from podwright.kube.options import IN_CONFIGURATION, OPTIONS, Options
+from podwright.kube.options import IN_CONFIGURATION, OPTIONS, SYSTEM_NAMESPACE, Options, own_namespace
 
 FOLDERS = (str(Path(__file__).parent), str(Path(__file__).parent / "watch"))
 
 WRITTEN = {
     "kubeconfig": "k",
+    "master": "https://192.0.2.1:6443/",
+    "emulated_version": "kube=1.36",
+    "permit_port_sharing": "t",
+    "disable_http2_serving": "true",
+    "http2_max_streams_per_connection": "9",
+    "permit_address_sharing": "true",
+    "profiling": "false",
+    "contention_profiling": "0",
+    "kube_api_qps": "7.5",
+    "kube_api_burst": "20",
+    "kube_api_content_type": "application/json",
+    "min_compatibility_version": "1.35",
+    "allow_metric_labels": "metric1,label1='v1,v2'",
+    "allow_metric_labels_manifest": "labels.yaml",
+    "disabled_metrics": "one, two",
+    "show_hidden_metrics_for_version": "1.36",
+    "log_flush_frequency": "5s",
+    "log_json_info_buffer_size": "4Ki",
+    "log_json_split_stream": "false",
+    "log_text_info_buffer_size": "0",
+    "log_text_split_stream": "true",
     "context": "c",
     "pod_intake": "watch",
     "scheduler_name": "mine",
@@ -64,6 +86,27 @@ WRITTEN = {
 """A value for each option, as a user writes it."""
 MEANT = Options(
     kubeconfig="k",
+    master="https://192.0.2.1:6443",
+    emulated_version=36,
+    permit_port_sharing=True,
+    disable_http2_serving=True,
+    http2_max_streams_per_connection=9,
+    permit_address_sharing=True,
+    profiling=False,
+    contention_profiling=False,
+    kube_api_qps=7.5,
+    kube_api_burst=20,
+    kube_api_content_type="application/json",
+    min_compatibility_version=35,
+    allow_metric_labels="metric1,label1='v1,v2'",
+    allow_metric_labels_manifest="labels.yaml",
+    disabled_metrics=("one", "two"),
+    show_hidden_metrics_for_version="1.36",
+    log_flush_frequency=5.0,
+    log_json_info_buffer_size=4096,
+    log_json_split_stream=False,
+    log_text_info_buffer_size=0,
+    log_text_split_stream=True,
     context="c",
     pod_intake="watch",
     scheduler_name="mine",
@@ -105,8 +148,9 @@ MEANT = Options(
 )
 
 
-SAMPLED = [option for option in OPTIONS if option.name != "config"]
-"""All options but --config, which contradicts some of them."""
+NOT_SAMPLED = ("config", "write_config_to")
+"""--config contradicts other options, and --write-config-to starts nothing."""
+SAMPLED = [option for option in OPTIONS if option.name not in NOT_SAMPLED]
 CONFIGURATION = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -151,7 +195,7 @@ def variables():
 
 
 def test_every_option_has_a_sample_here():
-    assert [option.name for option in OPTIONS if option.name not in WRITTEN] == ["config"]
+    assert {option.name for option in OPTIONS} - WRITTEN.keys() == {*NOT_SAMPLED}
 
 
 def test_flags_and_variables_mean_the_same(started):
@@ -186,7 +230,9 @@ def test_defaults_are_the_same_everywhere(started):
 
 
 def test_flags_are_those_of_the_definitions():
-    assert [parameter.opts for parameter in run.params] == [[option.flag] for option in OPTIONS]
+    own = [parameter.opts for parameter in run.params if parameter.expose_value]
+    assert own == [[*filter(None, (option.flag, option.short))] for option in OPTIONS]
+    assert [parameter.opts for parameter in kube_scheduler.params] == [parameter.opts for parameter in run.params]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--check"], ["--help"]], ids=" ".join)
@@ -244,7 +290,7 @@ def test_invalid_values_are_rejected_by_flag_and_by_variable(name, text, problem
     with pytest.raises(OptionsError, match=f"{option.variable}: {problem}"):
         Options.from_environment({option.variable: text})
     done = CliRunner().invoke(main, ["run", f"{option.flag}={text}"])
-    assert done.exit_code == 2
+    assert done.exit_code == 1
     assert f"Invalid value for '{option.flag}': {problem}" in done.output
 
 
@@ -269,7 +315,7 @@ def test_a_kubeconfig_that_does_not_exist_ends_the_start():
 
 def test_a_missing_plugin_directory_is_reported_before_the_kubeconfig_is_read():
     done = CliRunner().invoke(main, ["run", "--kubeconfig=/no/such/file", "--plugin-dir=/no/such/folder"])
-    assert done.exit_code == 2
+    assert done.exit_code == 1
     assert "'/no/such/folder' is not a directory" in done.output
     assert "/no/such/file" not in done.output
 
@@ -321,16 +367,31 @@ def test_a_configuration_file_sets_profiles_backoffs_and_the_kubeconfig(configur
     assert options.kubeconfig_file == "from-the-file"
 
 
-def test_the_flag_wins_over_the_kubeconfig_of_the_file(configuration, started):
-    CliRunner().invoke(main, ["run", f"--config={configuration}", "--kubeconfig=from-the-flag"])
-    assert [options.kubeconfig_file for options in started] == ["from-the-flag"]
+@pytest.mark.parametrize("command", ["run", "kube-scheduler"])
+def test_the_kubeconfig_of_the_file_wins_over_the_flag(configuration, started, command):
+    CliRunner().invoke(main, [command, f"--config={configuration}", "--kubeconfig=from-the-flag"])
+    assert [options.kubeconfig_file for options in started] == ["from-the-file"]
+    assert [*started[0].warnings] == [
+        "--kubeconfig has no effect: clientConnection.kubeconfig of --config counts, also if it is empty"
+        if command == "kube-scheduler"
+        else "--kubeconfig has no effect: clientConnection.kubeconfig of --config counts"
+    ]
+
+
+@pytest.mark.parametrize(("command", "expected"), [("run", "from-the-flag"), ("kube-scheduler", None)])
+def test_a_file_without_a_kubeconfig(tmp_path, started, command, expected):
+    """kube-scheduler never uses the flag beside a file."""
+    file = tmp_path / "scheduler.yaml"
+    file.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    CliRunner().invoke(main, [command, f"--config={file}", "--kubeconfig=from-the-flag"])
+    assert [options.kubeconfig_file for options in started] == [expected]
 
 
 @pytest.mark.parametrize("name", IN_CONFIGURATION)
 def test_a_flag_that_the_file_replaces_contradicts_it(configuration, started, name):
     (option,) = (each for each in OPTIONS if each.name == name)
     done = CliRunner().invoke(main, ["run", f"--config={configuration}", f"{option.flag}={WRITTEN[name]}"])
-    assert done.exit_code == 2
+    assert done.exit_code == 1
     problem = f"{option.flag} and --config contradict each other: write it into the file, as {IN_CONFIGURATION[name]}"
     assert problem in " ".join(done.output.split())
     assert started == []
@@ -353,7 +414,7 @@ def test_an_invalid_configuration_file_ends_the_start_with_its_field(tmp_path, s
     path = tmp_path / "scheduler.yaml"
     path.write_text(f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{text}\n")
     done = CliRunner().invoke(main, ["run", f"--config={path}"])
-    assert done.exit_code == 2
+    assert done.exit_code == 1
     assert problem in " ".join(done.output.split())
     assert started == []
 
@@ -411,6 +472,13 @@ def test_leader_election_can_be_switched_off_on_the_command_line(tmp_path, start
 )
 def test_times_of_leader_election_that_contradict_each_other_are_an_error(started, flags, problem):
     done = CliRunner().invoke(main, ["run", "--leader-elect", *flags])
-    assert done.exit_code == 2
+    assert done.exit_code == 1
     assert problem in " ".join(done.output.replace("\u2502", " ").split())
     assert started == []
+
+
+def test_the_lease_is_in_the_namespace_of_the_operators_pod(monkeypatch):
+    monkeypatch.setenv("POD_NAMESPACE", "theirs")
+    assert own_namespace() == "theirs"
+    monkeypatch.delenv("POD_NAMESPACE")
+    assert own_namespace() == SYSTEM_NAMESPACE

@@ -192,14 +192,22 @@ def load(
     context: str | None,
     clock: Callable[[], float],
     steady: Callable[[], float] | None = None,
+    *,
+    server: str | None = None,
 ) -> Source:
     """Credentials from a kubeconfig (the given one, `KUBECONFIG`, or ~/.kube/config), else from the pod's service account.
 
-    Raises ConfigError if neither exists.
+    `server`: the URL of the API server, instead of the one in the kubeconfig. Without a kubeconfig, it gets no credentials.
+
+    Raises ConfigError if neither exists, and if the kubeconfig cannot be used.
     """
     paths = find_kubeconfig(kubeconfig)
     if paths:
-        return Source(lambda now: _from_kubeconfig(read_kubeconfig(paths, context), now), clock, steady=steady)
+        read_kubeconfig(paths, context, server)
+        return Source(lambda now: _from_kubeconfig(read_kubeconfig(paths, context, server), now), clock, steady=steady)
+    if server:
+        bare = KubeConfig(server=server, namespace="default", cluster_where="--master", user_where="--master")
+        return Source(lambda now: _from_kubeconfig(bare, now), clock, steady=steady)
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return in_cluster(clock, steady=steady)
     raise ConfigError(

@@ -11,7 +11,7 @@ import base64
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -66,8 +66,8 @@ def find_kubeconfig(given: str | None) -> list[Path]:
     return [path for path in paths if path.exists()]
 
 
-def read_kubeconfig(paths: Sequence[Path], context: str | None = None) -> KubeConfig:
-    """Reads the named context, or the current one. Raises ConfigError."""
+def read_kubeconfig(paths: Sequence[Path], context: str | None = None, server: str | None = None) -> KubeConfig:
+    """Reads the named context, or the current one. `server`: the URL that replaces its server's. Raises ConfigError."""
     files = [read_file(path) for path in paths]
     name = context or next((file.current_context for file in files if file.current_context), None)
     listed = ", ".join(map(str, paths))
@@ -77,6 +77,8 @@ def read_kubeconfig(paths: Sequence[Path], context: str | None = None) -> KubeCo
     if not chosen.cluster:
         raise ConfigError(f"{chosen.where}.cluster: is not set")
     cluster = _entry(files, lambda file: file.clusters, chosen.cluster, f"{chosen.where}.cluster")
+    if server:
+        cluster = replace(cluster, server=server, tls_server_name="")
     user = User(where=chosen.where, folder=Path())
     if chosen.user:
         user = _entry(files, lambda file: file.users, chosen.user, f"{chosen.where}.user")

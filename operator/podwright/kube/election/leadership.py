@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Final, Protocol
 
 from podwright.api.configuration.schema import LeaderElection
@@ -30,9 +28,6 @@ from podwright.kube.kinds import NODE
 
 log = logging.getLogger(__name__)
 
-DEFAULT_NAME: Final = "podwright"
-DEFAULT_NAMESPACE: Final = "kube-system"
-_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _REVIEWS: Final = ("/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/")
 """Requests that change nothing, though they are not GETs."""
 
@@ -58,13 +53,12 @@ class Leadership:
         if settings.leader_elect:
             # The Lease has connections of its own: a burst of Bindings must not delay its renewal.
             self._http = Http(source)
-            namespace = settings.resource_namespace or own_namespace()
             times = ElectionTimes(
                 lease_duration=settings.seconds("lease_duration"),
                 renew_deadline=settings.seconds("renew_deadline"),
                 retry_period=settings.seconds("retry_period"),
             )
-            lease = Lease(self._http, namespace=namespace, name=settings.resource_name or DEFAULT_NAME)
+            lease = Lease(self._http, namespace=settings.resource_namespace, name=settings.resource_name)
             slow_path = partial(metrics.count, LEADER_ELECTION_SLOW_PATH, lease.name)
             elector = Elector(lease, times, identity=identity, late=self._reset, slow_path=slow_path)
             metrics.compute(LEADER_ELECTION_STATUS, lambda: {(lease.name,): elector.may_write})
@@ -151,11 +145,3 @@ class Leadership:
             if release:
                 await self._elector.release()
             await self._http.close()
-
-
-def own_namespace() -> str:
-    """The namespace of the operator's pod; outside of a cluster, kube-system."""
-    try:
-        return os.environ.get("POD_NAMESPACE") or _NAMESPACE_FILE.read_text().strip() or DEFAULT_NAMESPACE
-    except OSError:
-        return DEFAULT_NAMESPACE

@@ -19,22 +19,27 @@ _SECRET: Final = ("certData", "keyData")
 """Fields of extenders that are left out."""
 
 
+def component_configuration(options: Options, built_in: Sequence[CompiledPolicy]) -> Mapping[str, Any]:
+    """The configuration in use, as a KubeSchedulerConfiguration v1 with all defaults."""
+    settings = SchedulerConfiguration() if options.config is None else options.config.settings
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        **encode(settings),
+        "leaderElection": encode(options.leader_election),
+        "clientConnection": {**encode(settings.client_connection), "kubeconfig": options.kubeconfig_file or ""},
+        "podInitialBackoffSeconds": int(options.waits.initial_backoff),
+        "podMaxBackoffSeconds": int(options.waits.max_backoff),
+        "profiles": [_profile(policy.profile) for policy in built_in],
+    }
+
+
 def configuration(
     options: Options, built_in: Sequence[CompiledPolicy], active: Sequence[CompiledPolicy]
 ) -> Mapping[str, Any]:
     """The answer of /configz, as JSON values. `active`: the active SchedulerPolicies."""
-    settings = SchedulerConfiguration() if options.config is None else options.config.settings
     return {
-        "componentconfig": {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            **_without_secrets(encode(settings)),
-            "leaderElection": encode(options.leader_election),
-            "clientConnection": {**encode(settings.client_connection), "kubeconfig": options.kubeconfig_file or ""},
-            "podInitialBackoffSeconds": int(options.waits.initial_backoff),
-            "podMaxBackoffSeconds": int(options.waits.max_backoff),
-            "profiles": [_profile(policy.profile) for policy in built_in],
-        },
+        "componentconfig": _without_secrets(component_configuration(options, built_in)),
         "podwright": {
             # The file of --config is above.
             "options": {

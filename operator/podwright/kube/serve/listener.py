@@ -14,6 +14,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from podwright.kube.serve.connection import Connection, Limits
@@ -116,9 +117,12 @@ class Listener:
     def connection_count(self) -> int:
         return self._open.count
 
-    def open(self, host: str, port: int) -> None:
-        """Listens: on all addresses if `host` is empty, on a free port if `port` is 0. Raises OSError."""
-        self._socket = _listening(host, port)
+    def open(self, host: str, port: int, *, shared: bool = False) -> None:
+        """Listens: on all addresses if `host` is empty, on a free port if `port` is 0. Raises OSError.
+
+        `shared`: others may listen on the port, too, if they also say so.
+        """
+        self._socket = _listening(host, port, shared=shared)
         self._socket.setblocking(False)
         self._listen()
 
@@ -223,10 +227,11 @@ def accept(listening: socket.socket) -> tuple[socket.socket, tuple[str, int]]:
     return client, address
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listening(host: str, port: int, *, shared: bool) -> socket.socket:
+    create = partial(socket.create_server, backlog=BACKLOG, reuse_port=shared)
     if host in ("", "0.0.0.0", "::"):  # noqa: S104 -- asked for
         if socket.has_dualstack_ipv6():
-            return socket.create_server(("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
-        return socket.create_server(("", port), backlog=BACKLOG)
+            return create(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        return create(("", port))
     ((family, _, _, _, address), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    return create(address[:2], family=family)

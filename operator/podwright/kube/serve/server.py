@@ -156,7 +156,7 @@ class Server:
         limits = self._limits or default_limits(descriptor_limit())
         listener = Listener(server, limits, context=context, dropped=self._count_dropped)
         try:
-            listener.open(*address)
+            listener.open(*address, shared=context is not None and self._options.permit_port_sharing)
         except OSError as error:
             await runner.cleanup()
             reason = os.strerror(error.errno) if error.errno else str(error)

@@ -13,11 +13,11 @@ from podwright.api.configuration.schema import LeaderElection
 from podwright.engine.metrics.metrics import Metrics
 from podwright.kube.client.http import Http
 from podwright.kube.election.elector import NotLeadingError
-from podwright.kube.election.leadership import DEFAULT_NAMESPACE, Leadership, own_namespace
+from podwright.kube.election.leadership import Leadership
 from podwright.kube.kinds import NODE
 from support.http.kit import page, says, served, source_of
 
-ELECTED = LeaderElection(leader_elect=True, resource_namespace="ns")
+ELECTED = LeaderElection(leader_elect=True, resource_name="podwright", resource_namespace="ns")
 WRITE = "/api/v1/namespaces/default/pods/p/binding"
 
 
@@ -91,7 +91,7 @@ async def test_metrics_say_who_leads_and_which_renewals_had_to_read_the_lease():
     metrics = Metrics(monotonic)
     status = lambda: metrics.registry.get_sample_value("leader_election_master_status", {"name": "podwright"})  # noqa: E731
     slow = lambda: metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "podwright"})  # noqa: E731
-    fast = LeaderElection(leader_elect=True, resource_namespace="ns", retry_period="10ms")
+    fast = LeaderElection(leader_elect=True, resource_name="podwright", resource_namespace="ns", retry_period="10ms")
     answers = says(404), says(200, lease("a", 8)), page(version=50), says(409), says(200, lease("a", 9))
     async with serving(*answers, default=says(200, lease("a", 10))) as (source, _http, _script):
         leadership = Leadership(fast, source, identity="a", metrics=metrics)
@@ -134,10 +134,3 @@ async def test_a_standby_says_why_it_cannot_lead():
                 await asyncio.sleep(0.01)
         running.cancel()
         await leadership.stop(release=True)
-
-
-def test_the_lease_is_in_the_namespace_of_the_operators_pod(monkeypatch):
-    monkeypatch.setenv("POD_NAMESPACE", "theirs")
-    assert own_namespace() == "theirs"
-    monkeypatch.delenv("POD_NAMESPACE")
-    assert own_namespace() == DEFAULT_NAMESPACE

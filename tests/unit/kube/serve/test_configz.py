@@ -79,8 +79,14 @@ def test_flags_are_shown_in_place_of_what_the_file_says():
     found = shown(Options(config=config))["componentconfig"]
     elected = found["leaderElection"]
     assert (elected["leaderElect"], elected["leaseDuration"], elected["resourceName"]) == (True, "40s", "file")
-    given = Options(config=config, leader_elect_lease_duration=30.0, leader_elect_resource_name="x", kubeconfig="/k")
+    given = Options(config=config, leader_elect_lease_duration=30.0, leader_elect_resource_name="x", secure_port=1)
     found = shown(given)["componentconfig"]
     assert found["leaderElection"] == elected | {"leaseDuration": "30s", "resourceName": "x"}
-    assert (found["clientConnection"]["kubeconfig"], found["clientConnection"]["qps"]) == ("/k", 7)
-    assert shown(Options(leader_elect=True))["componentconfig"]["leaderElection"]["leaderElect"] is True
+    assert (found["clientConnection"]["kubeconfig"], found["clientConnection"]["qps"]) == ("/etc/scheduler.conf", 7)
+    assert shown(Options(kubeconfig="/k"))["componentconfig"]["clientConnection"]["kubeconfig"] == "/k"
+    elected = shown(Options(leader_elect=True))["componentconfig"]["leaderElection"]
+    assert (elected["leaderElect"], elected["resourceName"], elected["resourceNamespace"]) == (
+        True,
+        "podwright",
+        "kube-system",
+    )

@@ -1,0 +1,98 @@
+"""The options of the server of health and metrics, and of who may read what there, with kube-scheduler's names and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from podwright.kube.option_definitions import option
+from podwright.kube.option_values import (
+    CIPHER_SUITES,
+    DURATION,
+    FILE,
+    IP_ADDRESS,
+    PATHS,
+    PORT,
+    SWITCH,
+    OptionsError,
+    choice,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingOptions:
+    """See the module."""
+
+    bind_address: str = option(
+        IP_ADDRESS,
+        "The address for --secure-port. An unspecified one stands for all addresses.",
+        default="0.0.0.0",  # noqa: S104 -- as kube-scheduler
+    )
+    secure_port: int = option(
+        PORT,
+        "Where to serve health, metrics and /configz over HTTPS, with authentication and authorization. 0: not served.",
+        default="0",
+        as_kube_scheduler="10259",
+    )
+    permit_port_sharing: bool = option(
+        SWITCH, "Let other processes listen on --secure-port too (SO_REUSEPORT).", default="false"
+    )
+    cert_dir: str | None = option(
+        FILE,
+        "The directory of the certificate for --secure-port, kube-scheduler.crt and kube-scheduler.key. If it has none, a self-signed "
+        "one is written there. Default: a self-signed one, in memory.",
+    )
+    tls_cert_file: str | None = option(
+        FILE, "The certificate for --secure-port, followed by those of its issuers. Read again when it changes."
+    )
+    tls_private_key_file: str | None = option(FILE, "The private key of --tls-cert-file.")
+    tls_min_version: str = option(
+        choice("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
+        "The oldest version of TLS for --secure-port. TLS 1.0 and 1.1 are never used.",
+        default="VersionTLS12",
+    )
+    tls_cipher_suites: tuple[str, ...] = option(
+        CIPHER_SUITES, "The cipher suites of TLS 1.2 for --secure-port. Default: those of OpenSSL.", default=""
+    )
+    client_ca_file: str | None = option(
+        FILE,
+        "The issuers of client certificates that authenticate users of --secure-port. Default: those of the cluster, in the "
+        "ConfigMap kube-system/extension-apiserver-authentication.",
+    )
+    authentication_kubeconfig: str | None = option(
+        FILE, "The kubeconfig for TokenReviews and the lookup of client CAs. Default: the same as for everything else."
+    )
+    authentication_skip_lookup: bool = option(SWITCH, "Do not look up the cluster's client CAs.", default="false")
+    authentication_tolerate_lookup_failure: bool = option(
+        SWITCH, "Start even if the cluster's client CAs cannot be looked up.", default="true"
+    )
+    authentication_token_webhook_cache_ttl: float = option(
+        DURATION, "How long the result of a TokenReview is used.", default="10s"
+    )
+    authorization_kubeconfig: str | None = option(
+        FILE, "The kubeconfig for SubjectAccessReviews. Default: the same as for everything else."
+    )
+    authorization_always_allow_paths: tuple[str, ...] = option(
+        PATHS,
+        "The paths of --secure-port that everybody may read. A final * stands for any text.",
+        default="/healthz,/readyz,/livez",
+    )
+    authorization_webhook_cache_authorized_ttl: float = option(
+        DURATION, "How long a SubjectAccessReview that allowed a request is used.", default="10s"
+    )
+    authorization_webhook_cache_unauthorized_ttl: float = option(
+        DURATION, "How long a SubjectAccessReview that refused a request is used.", default="10s"
+    )
+
+    @property
+    def serving_warnings(self) -> Iterator[str]:
+        """What has no effect as it was given."""
+        if self.tls_min_version in ("VersionTLS10", "VersionTLS11"):
+            yield f"--tls-min-version={self.tls_min_version} has no effect: TLS 1.0 and 1.1 are never used"
+        if self.cert_dir and self.tls_cert_file is not None:
+            yield "--cert-dir has no effect: --tls-cert-file and --tls-private-key-file are used"
+
+    def check_serving(self) -> None:
+        """Raises OptionsError for values that contradict each other."""
+        if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
+            raise OptionsError("tls-cert-file and tls-private-key-file must be given together")
