@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from podwright.api.compile import Classes
 from podwright.api.configuration.load import Configuration
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.features import AUTOMATIC, Features
+from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import PodInfo
@@ -159,18 +159,31 @@ def check_profiles(options: Options, classes: Classes) -> None:
 
 
 def enabled_features(options: Options, server_minor: int | None) -> Features:
-    """The feature gates that are on. Those that are set but have no effect are logged."""
+    """The feature gates that are on. Logs those that are set but have no effect, and what the API server's version lacks."""
     minors = [minor for minor in (server_minor, options.emulated_version) if minor is not None]
     features = Features({**AUTOMATIC, **options.feature_gates}, min(minors, default=None))
     if features.without_effect:
         log.warning("these feature gates have no effect in this version: %s", ", ".join(features.without_effect))
-    if features.lacking:
-        log.info(
-            "these feature gates are off because Kubernetes 1.%s does not support them: %s",
-            min(minors),
-            ", ".join(features.lacking),
-        )
+    if minors:
+        _log_version(min(minors), features)
     return features
+
+
+def _log_version(minor: int, features: Features) -> None:
+    """Logs what differs from Kubernetes 1.37, in one line."""
+    if not OLDEST_MINOR <= minor <= NEWEST_MINOR:
+        log.warning(
+            "Podwright is not tested with Kubernetes 1.%d, but with 1.%d to 1.%d", minor, OLDEST_MINOR, NEWEST_MINOR
+        )
+    differences = []
+    if features.off_by_version:
+        differences.append(
+            f"these feature gates are off, as in its kube-scheduler: {', '.join(features.off_by_version)}"
+        )
+    if features.missing_api:
+        differences.append(f"its API does not have by default: {', '.join(features.missing_api)}")
+    if differences:
+        log.info("Kubernetes 1.%d: %s", minor, "; ".join(differences))
 
 
 def _log_configuration(config: Configuration | None, classes: Classes) -> None:

@@ -193,6 +193,34 @@ def test_unknown_feature_gates_are_rejected():
     assert "neither true nor false" in run("--feature-gates", "ImageVolume", stdin=lines(CASE)).stderr
 
 
+@pytest.mark.parametrize(
+    ("version", "best"),
+    [
+        pytest.param("1.37", [], id="1.37: the driver is missing on the node"),
+        pytest.param("1.36.3", ["a"], id="1.36 does not ask"),
+    ],
+)
+def test_the_feature_gates_are_those_of_the_given_version_of_kubernetes(version, best):
+    driver = {"metadata": {"name": "csi"}, "spec": {"preventPodSchedulingIfMissing": True}}
+    volume = {"metadata": {"name": "pv"}, "spec": {"csi": {"driver": "csi", "volumeHandle": "1"}}}
+    claim = {
+        "metadata": {"name": "data", "namespace": "default", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+    }
+    claim["spec"] = {"volumeName": "pv"}
+    asking = make_pod("p")
+    asking["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    objects = {"csiDrivers": [driver], "persistentVolumes": [volume], "persistentVolumeClaims": [claim]}
+    case = {**CASE, "pod": asking, **objects}
+    result = run("--kubernetes-version", version, stdin=lines(case))
+    assert json.loads(result.stdout)["expect"].get("best", []) == best
+
+
+def test_a_version_of_kubernetes_that_is_not_supported_is_rejected():
+    result = run("--kubernetes-version", "1.33", stdin=lines(CASE))
+    assert result.exit_code == 1
+    assert "--kubernetes-version: '1.33' is not a version of Kubernetes from 1.34 to 1.37" in result.stderr
+
+
 POD = "kind: Pod\nmetadata: {name: p}\n"
 
 

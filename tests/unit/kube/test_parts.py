@@ -54,11 +54,28 @@ def test_gates_without_effect_are_logged(gates, warnings, caplog):
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == warnings
 
 
-def test_gates_that_the_server_does_not_support_are_off_and_logged(caplog):
+@pytest.mark.parametrize(
+    ("minor", "lines"),
+    [
+        pytest.param(None, [], id="the server reports no version"),
+        pytest.param(37, [], id="the newest"),
+        pytest.param(
+            36,
+            [
+                ("Kubernetes 1.36: these feature gates are off, as in its kube-scheduler: "
+                 "StorageCapacityScoring, VolumeLimitScaling; "
+                 "its API does not have by default: CSIDriver.spec.preventPodSchedulingIfMissing")
+            ],
+            id="an older one",
+        ),
+        pytest.param(38, ["Podwright is not tested with Kubernetes 1.38, but with 1.34 to 1.37"], id="newer than the newest"),
+    ],
+)  # fmt: skip
+def test_what_the_version_of_the_server_lacks_is_logged_in_one_line(minor, lines, caplog):
     caplog.set_level("INFO")
-    features = enabled_features(Options(), 34)
-    assert not features.enabled("NodeDeclaredFeatures")
-    assert "Kubernetes 1.34 does not support them" in caplog.text
+    features = enabled_features(Options(), minor)
+    assert [record.getMessage() for record in caplog.records] == lines
+    assert features.enabled("StorageCapacityScoring") == (minor != 36)
 
 
 async def test_pods_wait_as_long_as_the_options_say():

@@ -1,10 +1,18 @@
-"""Feature gates, with kube-scheduler's names and the defaults of Kubernetes 1.37."""
+"""Feature gates, with kube-scheduler's names and the defaults of Kubernetes 1.37 or of an older API server.
+
+Source: `pkg/features/kube_features.go` of each minor version. docs/kubernetes-versions.md has what else differs between them.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+
+NEWEST_MINOR: Final = 37
+OLDEST_MINOR: Final = 34
+"""The minor versions of Kubernetes 1 whose defaults are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +24,10 @@ class Gate:
     """False: Podwright accepts the gate and ignores it. It behaves as the default says."""
     automatic: bool = False
     """On if the API server serves what the gate needs, unless the user turns it off."""
-    needs_minor: int = 0
-    """The first minor version of Kubernetes 1 whose API server has, by default, what the gate needs.
-
-    0: 1.34, the oldest supported version, has it. Source: the Kubernetes documentation, "Feature Gates".
-    """
+    since: int = OLDEST_MINOR
+    """The first minor version of Kubernetes 1, from 1.34, that has the gate on by default, or has it at all if it is off in 1.37."""
+    api: tuple[str, ...] = ()
+    """The kinds, and fields as Kind.path, that Podwright reads and an API server before that version does not have by default."""
 
 
 GATES: Final[Mapping[str, Gate]] = {
@@ -30,23 +37,25 @@ GATES: Final[Mapping[str, Gate]] = {
     "MatchLabelKeysInPodAffinity": Gate(True, has_effect=False),
     "PodLevelResources": Gate(True, has_effect=False),
     "InPlacePodVerticalScaling": Gate(True),
-    "InPlacePodLevelResourcesVerticalScaling": Gate(True, has_effect=False, needs_minor=36),
-    "ImageVolume": Gate(True, has_effect=False, needs_minor=35),
+    "InPlacePodLevelResourcesVerticalScaling": Gate(
+        True, has_effect=False, since=36, api=("Pod.status.resources", "Pod.status.allocatedResources")
+    ),
+    "ImageVolume": Gate(True, has_effect=False, since=35, api=("Pod.spec.volumes.image",)),
     "DynamicResourceAllocation": Gate(True),
-    "NodeDeclaredFeatures": Gate(True, needs_minor=36),
+    "NodeDeclaredFeatures": Gate(True, since=36, api=("Node.status.declaredFeatures",)),
     "SchedulerAsyncPreemption": Gate(True),
-    "OpportunisticBatching": Gate(True, has_effect=False),
-    "NominatedNodeNameForExpectation": Gate(True, needs_minor=35),
-    "StorageCapacityScoring": Gate(True),
-    "VolumeLimitScaling": Gate(True, needs_minor=37),
-    "TaintTolerationComparisonOperators": Gate(False),
-    "GenericWorkload": Gate(False, automatic=True),
-    "TopologyAwareWorkloadScheduling": Gate(False, automatic=True),
+    "OpportunisticBatching": Gate(True, has_effect=False, since=35),
+    "NominatedNodeNameForExpectation": Gate(True, since=35),
+    "StorageCapacityScoring": Gate(True, since=37),
+    "VolumeLimitScaling": Gate(True, since=37, api=("CSIDriver.spec.preventPodSchedulingIfMissing",)),
+    "TaintTolerationComparisonOperators": Gate(False, since=35),
+    "GenericWorkload": Gate(False, automatic=True, since=36, api=("Pod.spec.schedulingGroup", "PodGroup")),
+    "TopologyAwareWorkloadScheduling": Gate(False, automatic=True, since=36),
     "DRANodeAllocatableResources": Gate(False, has_effect=False),
     "SchedulerAsyncAPICalls": Gate(False, has_effect=False),
     "SchedulerPreQueueingHints": Gate(False, has_effect=False),
     "InPlacePodVerticalScalingSchedulerPreemption": Gate(False, has_effect=False),
-    "DRAExtendedResource": Gate(True, has_effect=False),
+    "DRAExtendedResource": Gate(True, has_effect=False, since=36, api=("DeviceClass.spec.extendedResourceName",)),
     "InterPodAffinityHostnameFastPath": Gate(False, has_effect=False),
 }
 
@@ -54,11 +63,19 @@ AUTOMATIC: Final[Mapping[str, bool]] = {name: True for name, gate in GATES.items
 """Overrides that turn on the automatic gates; put the user's overrides after them."""
 
 
+def minor_version(text: str) -> int:
+    """The minor version in a version of Kubernetes such as 1.35, 1.35.4 or v1.35.4. Raises ValueError if it is none from 1.34 to 1.37."""
+    found = re.fullmatch(r"v?1\.(\d{1,3})(\.\d.*)?", text)
+    if found is None or not OLDEST_MINOR <= int(found[1]) <= NEWEST_MINOR:
+        raise ValueError(f"{text!r} is not a version of Kubernetes from 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}")
+    return int(found[1])
+
+
 class Features:
     """Which gates are on.
 
-    `overrides` are the user's; an unknown gate among them raises KeyError. `server_minor` is the minor version of the API
-    server (None: 1.37 or later): gates that need a newer one are off unless overridden.
+    `overrides` are the user's; an unknown gate among them raises KeyError. The others have the defaults of the minor version
+    `server_minor` of Kubernetes 1; None: 1.37.
     """
 
     def __init__(self, overrides: Mapping[str, bool] | None = None, server_minor: int | None = None) -> None:
@@ -66,18 +83,22 @@ class Features:
         unknown = sorted(set(overrides) - set(GATES))
         if unknown:
             raise KeyError(f"unknown feature gate: {', '.join(unknown)}")
-        self.lacking: tuple[str, ...] = tuple(
-            name
-            for name, gate in GATES.items()
-            if server_minor is not None and server_minor < gate.needs_minor and name not in overrides
+        minor = NEWEST_MINOR if server_minor is None else server_minor
+        later = {name: gate for name, gate in GATES.items() if minor < gate.since}
+        self.off_by_version: tuple[str, ...] = tuple(
+            name for name, gate in later.items() if gate.default and gate.has_effect and name not in overrides
         )
-        """The gates that are off because the API server is too old for them."""
+        """The gates that are on in 1.37, and off because they are off by default in this version."""
+        self.missing_api: tuple[str, ...] = tuple(
+            sorted(item for name, gate in later.items() if gate.automatic or name not in overrides for item in gate.api)
+        )
+        """The kinds, and fields as Kind.path, that Podwright reads and an API server of this version does not have by default."""
         self.without_effect: tuple[str, ...] = tuple(
             name for name, on in overrides.items() if not GATES[name].has_effect and on != GATES[name].default
         )
         """Overrides that change nothing because Podwright ignores the gate."""
-        defaults = {name: gate.default for name, gate in GATES.items()}
-        self._on = defaults | dict.fromkeys(self.lacking, False) | dict(overrides)
+        defaults = {name: gate.default and name not in later for name, gate in GATES.items()}
+        self._on = defaults | dict(overrides)
 
     def enabled(self, name: str) -> bool:
         """Raises KeyError for an unknown gate."""

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 import podwright.core
-from podwright.core.framework.features import GATES, Features
+from podwright.core.framework.features import AUTOMATIC, GATES, NEWEST_MINOR, OLDEST_MINOR, Features, minor_version
 
 
 def test_gates_have_the_defaults_of_1_37_unless_overridden():
@@ -11,7 +11,7 @@ def test_gates_have_the_defaults_of_1_37_unless_overridden():
     assert features.enabled("VolumeLimitScaling")
     assert features.enabled("GenericWorkload")
     assert not features.enabled("ImageVolume")
-    assert features.lacking == ()
+    assert features.off_by_version == features.missing_api == ()
 
 
 def test_an_unknown_gate_is_refused_by_name():
@@ -19,23 +19,56 @@ def test_an_unknown_gate_is_refused_by_name():
         Features({"Nonsense": True})
 
 
+IN_37 = {"StorageCapacityScoring", "VolumeLimitScaling"}
+IN_36 = {"NodeDeclaredFeatures"}
+IN_35 = {"NominatedNodeNameForExpectation"}
+CSI = "CSIDriver.spec.preventPodSchedulingIfMissing"
+
+
 @pytest.mark.parametrize(
-    "minor, lacking",
+    ("minor", "off", "some_missing", "some_present"),
     [
-        pytest.param(37, set(), id="1.37 has everything"),
-        pytest.param(36, {"VolumeLimitScaling"}, id="1.36"),
-        pytest.param(35, {"VolumeLimitScaling", "NodeDeclaredFeatures", "InPlacePodLevelResourcesVerticalScaling"}, id="1.35"),
-        pytest.param(34, {name for name, gate in GATES.items() if gate.needs_minor}, id="1.34, the oldest supported"),
+        pytest.param(None, set(), set(), {CSI}, id="no API server: 1.37"),
+        pytest.param(38, set(), set(), {CSI}, id="newer than 1.37"),
+        pytest.param(37, set(), set(), {CSI}, id="1.37 has everything"),
+        pytest.param(36, IN_37, {CSI}, {"PodGroup", "Node.status.declaredFeatures"}, id="1.36"),
+        pytest.param(35, IN_37 | IN_36, {"PodGroup", "Node.status.declaredFeatures"}, {"Pod.spec.volumes.image"}, id="1.35"),
+        pytest.param(34, IN_37 | IN_36 | IN_35, {CSI, "Pod.spec.volumes.image"}, set(), id="1.34, the oldest supported"),
     ],
 )  # fmt: skip
-def test_gates_that_an_older_api_server_lacks_are_off_and_listed(minor, lacking):
-    features = Features(server_minor=minor)
-    assert set(features.lacking) == lacking
-    assert {name for name, gate in GATES.items() if gate.default and not features.enabled(name)} == lacking
+def test_gates_have_the_defaults_of_an_older_version(minor, off, some_missing, some_present):
+    features = Features(AUTOMATIC, minor)
+    assert set(features.off_by_version) == off
+    assert not any(features.enabled(name) for name in off)
+    assert some_missing <= set(features.missing_api)
+    assert not some_present & set(features.missing_api)
+
+
+def test_gates_that_are_on_in_1_37_are_off_before_their_version_even_if_they_have_no_effect():
+    for minor in range(OLDEST_MINOR, NEWEST_MINOR + 1):
+        features = Features(server_minor=minor)
+        for name, gate in GATES.items():
+            assert features.enabled(name) == (gate.default and minor >= gate.since)
+
+
+@pytest.mark.parametrize(
+    ("text", "minor"), [("1.34", 34), ("v1.35.4", 35), ("1.36.3", 36), ("1.37.0-rc.1", 37), ("v1.34.4+k3s1", 34)]
+)
+def test_versions_are_given_with_or_without_a_patch(text, minor):
+    assert minor_version(text) == minor
+
+
+@pytest.mark.parametrize("text", ["", "1", "34", "1.33", "1.38.0", "2.35", "1.35x", "1.35.x", "latest"])
+def test_what_is_no_supported_version_is_rejected(text):
+    with pytest.raises(ValueError, match=r"is not a version of Kubernetes from 1\.34 to 1\.37"):
+        minor_version(text)
 
 
 def test_an_override_wins_over_the_version_of_the_api_server():
-    assert Features({"VolumeLimitScaling": True}, server_minor=34).enabled("VolumeLimitScaling")
+    features = Features({"VolumeLimitScaling": True}, server_minor=34)
+    assert features.enabled("VolumeLimitScaling")
+    assert "VolumeLimitScaling" not in features.off_by_version
+    assert CSI not in features.missing_api
 
 
 def test_gates_have_no_effect_exactly_if_no_code_reads_them():
