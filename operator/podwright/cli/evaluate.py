@@ -19,10 +19,17 @@ from rich.table import Table
 from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.cli.pod_report import report
-from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features, minor_version
+from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.registry import RegistryError
 from podwright.engine.plugin_loading import load_plugins
-from podwright.kube.option_values import DIRECTORY, FEATURE_GATES, SCHEDULER_NAMES, OptionsError, parse_feature_gates
+from podwright.kube.option_values import (
+    DIRECTORY,
+    FEATURE_GATES,
+    MINOR,
+    SCHEDULER_NAMES,
+    OptionsError,
+    parse_feature_gates,
+)
 from podwright.simulator.cases import Case, CaseError, read_cases, run_case
 from podwright.simulator.comparison import differences
 from podwright.simulator.dump import DUMP_KINDS, EvaluationOptions, evaluate_pod
@@ -87,13 +94,13 @@ DIFFERENCES_SHOWN = 3
     "--feature-gates",
     default="",
     metavar=FEATURE_GATES.placeholder,
-    help="Feature gates to change from the defaults of --kubernetes-version.",
+    help="Feature gates to change from the defaults of --emulated-version.",
 )
 @click.option(
-    "--kubernetes-version",
+    "--emulated-version",
     default=f"1.{NEWEST_MINOR}",
     show_default=True,
-    metavar="VERSION",
+    metavar=MINOR.placeholder,
     help=f"Use the feature gates of this version, from 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}.",
 )
 def evaluate(
@@ -110,7 +117,7 @@ def evaluate(
     when_policy_is_bad: str,
     plugin_dirs: tuple[Path, ...],
     feature_gates: str,
-    kubernetes_version: str,
+    emulated_version: str,
 ) -> None:
     """Show where a pod would go in a dumped cluster, or answer scheduling cases. Reads standard input if there are no FILES.
 
@@ -124,7 +131,7 @@ def evaluate(
         click.echo(",".join(DUMP_KINDS))
         return
     try:
-        features = Features(parse_feature_gates(feature_gates), _minor(kubernetes_version))
+        features = Features(parse_feature_gates(feature_gates), MINOR.parse(emulated_version))
         if manifest is not None:
             settings = PolicySettings(
                 scheduler_name=scheduler_name,
@@ -140,13 +147,6 @@ def evaluate(
             sys.exit(0 if _answer_all(files or ("-",), features) else 1)
     except (CaseError, OptionsError, RegistryError, OSError) as error:
         raise click.ClickException(str(error)) from error
-
-
-def _minor(version: str) -> int:
-    try:
-        return minor_version(version)
-    except ValueError as error:
-        raise OptionsError(f"--kubernetes-version: {error}") from error
 
 
 def _read_all(files: Iterable[str]) -> Iterable[Case | CaseError]:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from podwright.api.configuration.load import Configuration, load_configuration
 from podwright.api.scheduler_policy import SCHEDULER_NAME as SCHEDULER_NAME_FORM
 from podwright.core.framework.durations import parse_duration
-from podwright.core.framework.features import GATES
+from podwright.core.framework.features import GATES, NEWEST_MINOR, OLDEST_MINOR
 from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.quantity import parse_quantity, round_up
 
@@ -50,9 +50,6 @@ TLS_12_SUITES: Final[Mapping[str, str]] = {
     "TLS_RSA_WITH_RC4_128_SHA": "RC4-SHA",
 }
 """OpenSSL's names of cipher suites by the names that kube-scheduler takes."""
-OLDEST_MINOR: Final = 34
-NEWEST_MINOR: Final = 37
-"""The versions of Kubernetes 1 whose behaviour kube-scheduler 1.37 can emulate."""
 _ON: Final = ("true", "t", "1")
 _OFF: Final = ("false", "f", "0")
 """Source: Go's documentation, strconv.ParseBool."""

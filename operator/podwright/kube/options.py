@@ -18,6 +18,7 @@ from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.framework.durations import format_duration
+from podwright.core.framework.features import NEWEST_MINOR
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 from podwright.core.queue import Waits
 from podwright.kube.option_definitions import Option, definition, option
@@ -30,7 +31,6 @@ from podwright.kube.option_values import (
     FILE,
     MINOR,
     NAME,
-    NEWEST_MINOR,
     POSITIVE,
     SCHEDULER_NAME,
     SCHEDULER_NAMES,

@@ -197,7 +197,7 @@ def test_unknown_feature_gates_are_rejected():
     ("version", "best"),
     [
         pytest.param("1.37", [], id="1.37: the driver is missing on the node"),
-        pytest.param("1.36.3", ["a"], id="1.36 does not ask"),
+        pytest.param("1.36", ["a"], id="1.36 does not ask"),
     ],
 )
 def test_the_feature_gates_are_those_of_the_given_version_of_kubernetes(version, best):
@@ -211,14 +211,14 @@ def test_the_feature_gates_are_those_of_the_given_version_of_kubernetes(version,
     asking["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     objects = {"csiDrivers": [driver], "persistentVolumes": [volume], "persistentVolumeClaims": [claim]}
     case = {**CASE, "pod": asking, **objects}
-    result = run("--kubernetes-version", version, stdin=lines(case))
+    result = run("--emulated-version", version, stdin=lines(case))
     assert json.loads(result.stdout)["expect"].get("best", []) == best
 
 
 def test_a_version_of_kubernetes_that_is_not_supported_is_rejected():
-    result = run("--kubernetes-version", "1.33", stdin=lines(CASE))
+    result = run("--emulated-version", "1.33", stdin=lines(CASE))
     assert result.exit_code == 1
-    assert "--kubernetes-version: '1.33' is not a version of Kubernetes from 1.34 to 1.37" in result.stderr
+    assert "'1.33' is not a version from 1.34 to 1.37" in result.stderr
 
 
 POD = "kind: Pod\nmetadata: {name: p}\n"

@@ -5,7 +5,6 @@ Source: `pkg/features/kube_features.go` of each minor version. docs/kubernetes-v
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -61,14 +60,6 @@ GATES: Final[Mapping[str, Gate]] = {
 
 AUTOMATIC: Final[Mapping[str, bool]] = {name: True for name, gate in GATES.items() if gate.automatic}
 """Overrides that turn on the automatic gates; put the user's overrides after them."""
-
-
-def minor_version(text: str) -> int:
-    """The minor version in a version of Kubernetes such as 1.35, 1.35.4 or v1.35.4. Raises ValueError if it is none from 1.34 to 1.37."""
-    found = re.fullmatch(r"v?1\.(\d{1,3})(\.\d.*)?", text)
-    if found is None or not OLDEST_MINOR <= int(found[1]) <= NEWEST_MINOR:
-        raise ValueError(f"{text!r} is not a version of Kubernetes from 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}")
-    return int(found[1])
 
 
 class Features:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 import podwright.core
-from podwright.core.framework.features import AUTOMATIC, GATES, NEWEST_MINOR, OLDEST_MINOR, Features, minor_version
+from podwright.core.framework.features import AUTOMATIC, GATES, NEWEST_MINOR, OLDEST_MINOR, Features
 
 
 def test_gates_have_the_defaults_of_1_37_unless_overridden():
@@ -49,19 +49,6 @@ def test_gates_that_are_on_in_1_37_are_off_before_their_version_even_if_they_hav
         features = Features(server_minor=minor)
         for name, gate in GATES.items():
             assert features.enabled(name) == (gate.default and minor >= gate.since)
-
-
-@pytest.mark.parametrize(
-    ("text", "minor"), [("1.34", 34), ("v1.35.4", 35), ("1.36.3", 36), ("1.37.0-rc.1", 37), ("v1.34.4+k3s1", 34)]
-)
-def test_versions_are_given_with_or_without_a_patch(text, minor):
-    assert minor_version(text) == minor
-
-
-@pytest.mark.parametrize("text", ["", "1", "34", "1.33", "1.38.0", "2.35", "1.35x", "1.35.x", "latest"])
-def test_what_is_no_supported_version_is_rejected(text):
-    with pytest.raises(ValueError, match=r"is not a version of Kubernetes from 1\.34 to 1\.37"):
-        minor_version(text)
 
 
 def test_an_override_wins_over_the_version_of_the_api_server():
