@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from support.hostile.harness import measure, work
-from support.hostile.rows import ROWS, Row
+from support.hostile.rows import ROWS
+from support.hostile.subjects import Row
 
 SIZES = (50, 200, 800)
 SLACK = 1_000

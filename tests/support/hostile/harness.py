@@ -11,13 +11,14 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any, Final
 
 from podwright.core.objects.pod import SPEC_CACHE
 from support.costs.operation_counts import counted_elements
 from support.engine.kit import Rig, on_node, ours, settle
-from support.hostile.rows import Row, Subject, node, node_name
+from support.hostile.subjects import DONE, Row, Subject, node, node_name
 
 NODES: Final = 5_000
 PLACED: Final = 10_000
@@ -64,6 +65,10 @@ class HostileCluster:
         """An attempt at the next pod of the subject. The pod is removed afterwards. `measured` calls the attempt."""
         rig, number = self.rig, self._number
         self._number += 1
+        if self.subject.change is not None:
+            self.subject.change(rig, number)
+        if self.subject.act is not None:
+            return Attempt(DONE, self._measure(partial(self.subject.act, rig, number), measured))
         name = f"hostile-{number}"
         raw = ours(name, labels=dict(self.subject.labels(number)), spec=self.subject.spec(number))
         uid = raw["metadata"]["uid"]
@@ -75,12 +80,7 @@ class HostileCluster:
             assert queued is not None, rig.recorder.events[events:]
             rig.engine.schedule_one(queued)
 
-        started = time.process_time()
-        if measured is None:
-            decide()
-        else:
-            measured(decide)
-        milliseconds = 1000 * (time.process_time() - started)
+        milliseconds = self._measure(decide, measured)
         if chosen := rig.placed_on(name):
             await settle()
             rig.confirm(raw, chosen)
@@ -89,6 +89,15 @@ class HostileCluster:
         notes = [note for pod, reason, note in rig.recorder.events[events:] if (pod, reason) == (name, FAILED)]
         rig.engine.pending.drop(uid, raw)
         return Attempt("preempts" if PREEMPTS in notes[-1] else notes[-1], milliseconds)
+
+    def _measure(self, run: Callable[[], None], measured: Callable[[Callable[[], None]], Any] | None) -> float:
+        """Runs it and returns the CPU time in ms."""
+        started = time.process_time()
+        if measured is None:
+            run()
+        else:
+            measured(run)
+        return 1000 * (time.process_time() - started)
 
 
 async def work(subject: Subject, nodes: int, placed: int, *, warm: bool = False) -> float:

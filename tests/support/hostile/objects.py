@@ -229,3 +229,59 @@ def disruption_budget(number: int) -> dict[str, Any]:
         "spec": {"selector": {"matchExpressions": [expression]}},
         "status": {"disruptionsAllowed": 1},
     }
+
+
+def terms_from(first: int, count: int) -> Spec:
+    """Required NotIn terms in all namespaces, with values that begin with this number."""
+    return {"affinity": {"podAntiAffinity": {_REQUIRED: [_term(i) for i in range(first, first + count)]}}}
+
+
+LOCAL_CLASS: Spec = {
+    "metadata": {"name": "local"},
+    "provisioner": "kubernetes.io/no-provisioner",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+
+
+def local_volume(number: int, operator: str, node: str) -> Spec:
+    """A free volume. `operator` and `node`: its requirement on the node's name."""
+    expression = {"key": HOSTNAME, "operator": operator, "values": [node]}
+    return {
+        "metadata": {"name": f"local-{number}"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": f"{10 + number % 7}Gi"},
+            "storageClassName": "local",
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
+        },
+        "status": {"phase": "Available"},
+    }
+
+
+def unbound_claim(number: int) -> Spec:
+    return {
+        "metadata": {"name": f"unbound-{number}", "namespace": "default", "uid": f"unbound-{number}"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "local",
+            "resources": {"requests": {"storage": f"{1 + number % 9}Gi"}},
+        },
+    }
+
+
+def mounting(claims: int) -> Spec:
+    """The volumes of the first claims of `unbound_claim`."""
+    return {
+        "volumes": [
+            {"name": f"v-{number}", "persistentVolumeClaim": {"claimName": f"unbound-{number}"}}
+            for number in range(claims)
+        ]
+    }
+
+
+def service(number: int, value: str) -> Spec:
+    """A Service that selects no pod."""
+    return {
+        "metadata": {"name": f"service-{number}", "namespace": "default"},
+        "spec": {"selector": {"app": f"service-{number}", "version": value}},
+    }

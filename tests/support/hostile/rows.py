@@ -2,62 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from support.engine.kit import Rig
-from support.hostile import objects
-from support.objects.builders import make_node, make_pod
-
-Raw = dict[str, Any]
-FILLED: Final = "example.com/filled"
-"""The label of the nodes with placed pods. The others, a tenth, are empty."""
-
-
-def node_name(index: int) -> str:
-    return f"node-{index:05}"
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What is measured: attempts at pods.
-
-    `spec` makes the spec of the pod with this number; `labels` its labels. `expected` is the outcome on a cluster of
-    `support.hostile.harness`: "bound", "preempts", or the beginning of the event. `prepare` changes the cluster before the first attempt.
-    """
-
-    spec: Callable[[int], Raw]
-    expected: str = "bound"
-    labels: Callable[[int], Mapping[str, str]] = lambda _number: {"app": "hostile"}
-    prepare: Callable[[Rig, int], None] | None = None
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row. `make` returns a subject whose hostile part has this size; `size` is that of the row.
-
-    `before` is what Podwright 0.9 needed, and `kube_scheduler` what kube-scheduler needs on a real API server with 1,000 nodes.
-    `live`: whether `make hostile` creates the pod on a real API server, too.
-    """
-
-    name: str
-    size: int
-    make: Callable[[int], Subject]
-    before: str
-    kube_scheduler: str = ""
-    live: bool = True
-
-    @property
-    def subject(self) -> Subject:
-        return self.make(self.size)
-
-    @property
-    def kind(self) -> str:
-        """The name without sizes: rows of one kind differ in size only."""
-        return re.sub(r"[0-9][0-9,]* ", "", self.name)
+from support.hostile import invented, objects
+from support.hostile.subjects import FILLED, Raw, Row, Subject, node, node_name
+from support.objects.builders import make_pod
 
 
 def _pod(make: Callable[[int], Raw], expected: str = "bound") -> Callable[[int], Subject]:
@@ -149,15 +101,6 @@ def _with_policies(size: int) -> Subject:
     return Subject(lambda _number: {}, labels=lambda number: {"team": f"none-{number}"}, prepare=prepare)
 
 
-def node(index: int, nodes: int | None = None, **options: Any) -> Raw:
-    """A node of the harness's cluster. Nine tenths of the nodes have placed pods, and the label FILLED."""
-    name = node_name(index)
-    labels = {objects.HOSTNAME: name, "topology.kubernetes.io/zone": f"zone-{index % 3}"}
-    if index % 10:
-        labels[FILLED] = "true"
-    return make_node(name, labels=labels, allocatable={"cpu": "32", "memory": "128Gi"}, **options)
-
-
 _NO_NODE = "0/"
 _hard_constraints = partial(objects.spread_constraints, action="DoNotSchedule")
 _NAMES = tuple(node_name(index) for index in range(5_000))
@@ -189,5 +132,18 @@ ROWS: Final = (
     Row("another toleration list, after 50,000 taints have gone", 50_000, _after_taints, "83 ms", live=False),
     Row("a pod with new labels, beside 1,000 policies", 1_000, _with_policies, "16.5 ms", live=False),
     Row("preemption of pods with 10,000 disruption budgets", 10_000, _beside_budgets, "> 9 min", live=False),
+    Row("300 unbound claims beside 300 local volumes", 300, invented.as_many_claims_as_volumes, "", live=False),
+    Row("50 unbound claims beside 5,000 local volumes", 5_000, invented.claims_beside_many_volumes, "", live=False),
+    Row("4,000 anti-affinity terms beside 10,000 pods with labels of their own", 4_000, invented.beside_labels_of_their_own, "", live=False),
+    Row("a pod beside 100,000 anti-affinity terms of placed pods", 100_000, invented.beside_placed_terms, "", live=False),
+    Row("a pod beside 10,000 Services, one of which has changed", 10_000, invented.beside_services, "", live=False),
+    Row("a pod beside 2,000 nominations", 2_000, invented.beside_nominations, "", live=False),
+    Row("nodeSelector with 600 labels of all nodes", 600, invented.labelled_nodes, "", live=False),
+    Row("an affinity term beside 50 pods with 10,000 labels", 10_000, invented.beside_pods_with_labels, "", live=False),
+    Row("a node that changes beside 50 pods with 10,000 node affinity terms", 10_000, invented.nodes_that_change, "", live=False),
+    Row("a namespace with 10,000 labels that change", 10_000, invented.namespace_that_changes, "", live=False),
+    Row("10,000 scheduling gates of a pod whose labels change", 10_000, invented.gated, "", live=False),
+    Row("a gang of 1,000 members that differ", 1_000, invented.gang, "", live=False),
+    Row("a gang of 1,000 members that differ and preempt", 1_000, invented.preempting_gang, "", live=False),
 )  # fmt: skip
 """`before` of rows with two figures: the first attempt / again."""

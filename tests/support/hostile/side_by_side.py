@@ -20,7 +20,7 @@ from podwright.testing import node as api_node
 from podwright.testing.objects import collection_path, object_path
 from support.control_plane import operator_process
 from support.hostile.harness import PREEMPTS
-from support.hostile.rows import Row, node, node_name
+from support.hostile.subjects import Row, node, node_name
 
 Raw = dict[str, Any]
 NODES: Final = 1_000

@@ -219,17 +219,26 @@ def _parse(spec: Mapping[str, Any], status: Mapping[str, Any], statuses: Mapping
     spec_scoring = scoring
     if pod.level or not pod.spec_only:
         spec_scoring = amounts_of(_finish(_sum(pod, _spec_of, _DEFAULTS), {}, pod.overhead))
+    counted = _Counted()
     return Requests(
-        amounts=_counted(amounts_of(taken)),
+        amounts=counted.of(amounts_of(taken)),
         scoring_cpu=scoring.get(CPU, 0),
         scoring_memory=scoring.get(MEMORY, 0),
-        spec_requests=in_report_order(amounts_of(required)),
-        spec_scoring=_counted(spec_scoring),
+        spec_requests=in_report_order(counted.of(amounts_of(required))),
+        spec_scoring=counted.of(spec_scoring),
     )
 
 
-def _counted(amounts: dict[str, int]) -> dict[str, int]:
-    return {name: amount for name, amount in amounts.items() if is_counted_resource(name)}
+class _Counted(dict[str, bool]):
+    """Which resources of a pod are counted. The pod may have more than the cache of `is_counted_resource` holds."""
+
+    def __missing__(self, name: str) -> bool:
+        counted = self[name] = is_counted_resource(name)
+        return counted
+
+    def of(self, amounts: dict[str, int]) -> dict[str, int]:
+        """The amounts of counted resources."""
+        return {name: amount for name, amount in amounts.items() if self[name]}
 
 
 def _pod(spec: Mapping[str, Any], status: Mapping[str, Any], statuses: Mapping[str, Mapping[str, Any]]) -> _Pod:

@@ -72,9 +72,16 @@ def is_qualified_name(name: str) -> bool:
     An optional DNS domain and slash, then up to 63 letters, digits, dashes, underscores and dots.
     """
     domain, slash, short = name.rpartition("/")
-    if slash and (len(domain) > 253 or not _DOMAIN.fullmatch(domain)):
+    if slash and not _is_domain(domain):
         return False
     return len(short) <= 63 and _NAME.fullmatch(short) is not None
+
+
+@cleared_regularly
+@lru_cache(maxsize=256)
+def _is_domain(name: str) -> bool:
+    """One pod may name thousands of resources, mostly of one domain."""
+    return len(name) <= 253 and _DOMAIN.fullmatch(name) is not None
 
 
 @cleared_regularly
@@ -110,11 +117,10 @@ def amounts_of(nanos: Mapping[str, int]) -> dict[str, int]:
     return {name: round_up_milli(n) if name == CPU else round_up(n) for name, n in nanos.items()}
 
 
-def in_report_order(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """The positive amounts of counted resources: CPU, memory, ephemeral storage, then the others by name."""
-    standard = [(name, amounts[name]) for name in _STANDARD if amounts.get(name, 0) > 0]
-    scalar = [(n, amount) for n, amount in sorted(amounts.items()) if amount > 0 and n not in _STANDARD]
-    return (*standard, *(pair for pair in scalar if is_scalar_resource(pair[0])))
+def in_report_order(counted: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """The positive amounts, which are all of counted resources: CPU, memory, ephemeral storage, then the others by name."""
+    standard = [(name, counted[name]) for name in _STANDARD if counted.get(name, 0) > 0]
+    return (*standard, *sorted((n, amount) for n, amount in counted.items() if amount > 0 and n not in _STANDARD))
 
 
 def parse_amounts(raw: object, where: str) -> dict[str, int]:

@@ -17,6 +17,9 @@ Labels = Mapping[str, str]
 
 _LABEL_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 _NODE_OPERATORS: Final = _LABEL_OPERATORS | {"Gt", "Lt"}
+_WITH_VALUES: Final = ("In", "NotIn")
+_WITHOUT_VALUES: Final = ("Exists", "DoesNotExist")
+_BOUNDS: Final = ("Gt", "Lt")
 
 
 def as_mapping(raw: object, where: str) -> Mapping[str, Any]:
@@ -140,8 +143,7 @@ def parse_label_selector(raw: object, where: str) -> LabelSelector:
         Requirement(key, "In", frozenset((value,)))
         for key, value in as_labels(selector.get("matchLabels"), f"{where}.matchLabels").items()
     ]
-    for index, item in enumerate(as_list(selector.get("matchExpressions"), f"{where}.matchExpressions")):
-        requirements.append(_requirement(item, f"{where}.matchExpressions[{index}]", _LABEL_OPERATORS))
+    requirements += _requirements(selector, "matchExpressions", where, _LABEL_OPERATORS)
     return LabelSelector(tuple(requirements)) if requirements else EVERYTHING
 
 
@@ -163,14 +165,10 @@ def parse_node_selector_term(raw: object, where: str, *, allow_invalid_bounds: b
     matches nothing.
     """
     term = as_mapping(raw, where)
-    expressions = tuple(
-        _requirement(item, f"{where}.matchExpressions[{i}]", _NODE_OPERATORS, allow_invalid_bounds=allow_invalid_bounds)
-        for i, item in enumerate(as_list(term.get("matchExpressions"), f"{where}.matchExpressions"))
+    expressions = _requirements(
+        term, "matchExpressions", where, _NODE_OPERATORS, allow_invalid_bounds=allow_invalid_bounds
     )
-    fields = tuple(
-        _requirement(item, f"{where}.matchFields[{i}]", _NODE_OPERATORS)
-        for i, item in enumerate(as_list(term.get("matchFields"), f"{where}.matchFields"))
-    )
+    fields = _requirements(term, "matchFields", where, _NODE_OPERATORS)
     for i, field in enumerate(fields):
         if field.key != "metadata.name":
             raise InvalidObjectError(
@@ -179,25 +177,51 @@ def parse_node_selector_term(raw: object, where: str, *, allow_invalid_bounds: b
     return NodeSelectorTerm(expressions, fields)
 
 
-def _requirement(
-    raw: object, where: str, operators: frozenset[str], *, allow_invalid_bounds: bool = False
-) -> Requirement:
-    item = as_mapping(raw, where)
+_NO_REQUIREMENTS: Final[tuple[Requirement, ...]] = ()
+
+
+def _requirements(
+    holder: Mapping[str, Any],
+    name: str,
+    where: str,
+    operators: frozenset[str],
+    *,
+    allow_invalid_bounds: bool = False,
+) -> tuple[Requirement, ...]:
+    """The requirements in the list `name` of a term or selector. A pod may have tens of thousands: their fields are named only in errors."""
+    items = holder.get(name)
+    if not items:
+        as_list(items, f"{where}.{name}")
+        return _NO_REQUIREMENTS
+    parsed = []
+    for i, item in enumerate(as_list(items, f"{where}.{name}")):
+        try:
+            parsed.append(_requirement(item, operators, allow_invalid_bounds=allow_invalid_bounds))
+        except InvalidObjectError as error:
+            raise InvalidObjectError(f"{where}.{name}[{i}]{error.where}", error.problem) from error
+    return tuple(parsed)
+
+
+def _requirement(raw: object, operators: frozenset[str], *, allow_invalid_bounds: bool) -> Requirement:
+    """Raises InvalidObjectError whose field is relative to the requirement."""
+    item = raw if type(raw) is dict else as_mapping(raw, "")
     key, operator = item.get("key"), item.get("operator")
     if not isinstance(key, str) or not key:
-        raise InvalidObjectError(f"{where}.key", "a key is required")
+        raise InvalidObjectError(".key", "a key is required")
     if not isinstance(operator, str) or operator not in operators:
-        raise InvalidObjectError(f"{where}.operator", f"{shortened(operator)} is not a valid operator")
-    values = as_list(item.get("values"), f"{where}.values")
-    if not all(isinstance(value, str) for value in values):
-        raise InvalidObjectError(f"{where}.values", "values must be strings")
-    if operator in ("In", "NotIn") and not values:
-        raise InvalidObjectError(f"{where}.values", f"must be given for operator {operator}")
-    if operator in ("Exists", "DoesNotExist") and values:
-        raise InvalidObjectError(f"{where}.values", f"must not be given for operator {operator}")
+        raise InvalidObjectError(".operator", f"{shortened(operator)} is not a valid operator")
+    values = as_list(item.get("values"), ".values")
+    for value in values:
+        if not isinstance(value, str):
+            raise InvalidObjectError(".values", "values must be strings")
+    if values:
+        if operator in _WITHOUT_VALUES:
+            raise InvalidObjectError(".values", f"must not be given for operator {operator}")
+    elif operator in _WITH_VALUES:
+        raise InvalidObjectError(".values", f"must be given for operator {operator}")
     bound: int | None = 0
-    if operator in ("Gt", "Lt"):
+    if operator in _BOUNDS:
         bound = int64_of(values[0]) if len(values) == 1 else None
         if bound is None and not (allow_invalid_bounds and len(values) == 1):
-            raise InvalidObjectError(f"{where}.values", f"operator {operator} takes exactly one integer")
+            raise InvalidObjectError(".values", f"operator {operator} takes exactly one integer")
     return Requirement(key, operator, frozenset(values), bound)

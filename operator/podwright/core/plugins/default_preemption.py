@@ -71,6 +71,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         self._preempting = handle.cache.nominator.preempting
         self._verdicts: VerdictCache[Candidate | Status] = VerdictCache()
         self._budgets = StoredBudgets(handle.cache.store)
+        self._budgets_of_verdicts = self._budgets.rules()
         self._holds = handle.features.enabled("SchedulerAsyncPreemption")
 
     def attach(self, framework: Any) -> None:
@@ -144,8 +145,10 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         assert self._runner is not None, "the framework attaches itself after building its plugins"
         cache = self.handle.cache
         budgets = self._budgets.rules()
-        # Budgets change without the node.
-        cached = None if budgets else self._verdicts.of(self._runner.verdict_key(state, pod))
+        if budgets is not self._budgets_of_verdicts:  # budgets change without the nodes
+            self._budgets_of_verdicts = budgets
+            self._verdicts.clear()
+        cached = self._verdicts.of(self._runner.verdict_key(state, pod))
         slots = diagnosis.resolvable()
         wanted = self._enough(len(slots))
         run = DryRun()

@@ -7,7 +7,7 @@ kube-scheduler's does for pods without claims: it skips Filter and scores all no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -125,10 +125,14 @@ def _rejection(pod: PodInfo, cache: Cache) -> Status | None:
         claims = ", ".join(pod.resource_claims)
         return unresolvable(f"this version of Podwright does not allocate devices, and the pod has claims ({claims})")
     offered = cache.table.offers
+    classes: Mapping[str, str] | None = None
     for resource, amount in pod.requests.amounts.items():
         if amount > 0 and "/" in resource and not offered(resource):
-            found = _class_of(resource, cache)
-            if found:
+            if classes is None:
+                classes = _classes_by_resource(cache)
+            if not classes:
+                return None
+            if found := classes.get(resource):
                 return unresolvable(
                     "this version of Podwright does not allocate devices, and no node offers "
                     f"{resource} (DeviceClass {found})"
@@ -136,10 +140,12 @@ def _rejection(pod: PodInfo, cache: Cache) -> Status | None:
     return None
 
 
-def _class_of(resource: str, cache: Cache) -> str:
-    """The name of the DeviceClass that provides an extended resource; empty if none does."""
+def _classes_by_resource(cache: Cache) -> Mapping[str, str]:
+    """The names of the DeviceClasses that provide extended resources, by resource. The first class of a resource counts."""
+    found: dict[str, str] = {}
     for raw in cache.store.list(_DEVICE_CLASS):
         name = str(raw["metadata"]["name"])
-        if resource in (_IMPLICIT + name, (raw.get("spec") or {}).get("extendedResourceName")):
-            return name
-    return ""
+        for resource in (_IMPLICIT + name, (raw.get("spec") or {}).get("extendedResourceName")):
+            if isinstance(resource, str):
+                found.setdefault(resource, name)
+    return found

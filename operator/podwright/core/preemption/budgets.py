@@ -24,12 +24,13 @@ from podwright.core.state.object_store import ObjectStore
 from podwright.core.state.podindex.selector_rows import SelectorRows
 
 KIND: Final = "PodDisruptionBudget"
-_MOST: Final = 1 << 31
+_MOST: Final = 1 << 30
 """More disruptions than this are as good as this many."""
-MOST_KEPT: Final = 200_000
-"""The most positions of selectors that are kept for the labels of the pods of one namespace."""
-_NO_ROWS: Final = np.empty(0, np.intp)
-Rows = NDArray[np.intp]
+MOST_KEPT: Final = 2_000_000
+"""The most verdicts about a selector and a set of labels that are kept for the pods of one namespace."""
+Bools = NDArray[np.bool_]
+Applying = tuple[int, Bools]
+"""The first budget that applies to a pod, and bool[budgets]: all that do."""
 
 
 class _Selected:
@@ -42,20 +43,26 @@ class _Selected:
         self._rows = SelectorRows()
         for selector in selectors:
             self._rows.append(selector)
-        self._matching: WeakKeyDictionary[LabelSet, Rows] = WeakKeyDictionary()
+        self._matching: WeakKeyDictionary[LabelSet, Applying | None] = WeakKeyDictionary()
         self._kept = 0
 
-    def by(self, labels: LabelSet) -> Rows:
-        """The positions of the selectors that match, in ascending order."""
-        rows = self._matching.get(labels)
-        if rows is None:
+    def by(self, labels: LabelSet) -> Applying | None:
+        """Which of them match; None if none does."""
+        try:
+            return self._matching[labels]
+        except KeyError:
             rows = self._rows.matching(labels)
-            self._kept += 1 + len(rows)
-            if self._kept > MOST_KEPT:
-                self._matching.clear()
-                self._kept = 1 + len(rows)
-            self._matching[labels] = rows
-        return rows
+        found: Applying | None = None
+        if len(rows):
+            mask = np.zeros(len(self.selectors), np.bool_)
+            mask[rows] = True
+            found = int(rows[0]), mask
+        self._kept += len(self.selectors)
+        if self._kept > MOST_KEPT:
+            self._matching.clear()
+            self._kept = len(self.selectors)
+        self._matching[labels] = found
+        return found
 
 
 class _Namespace:
@@ -70,17 +77,24 @@ class _Namespace:
         self.selected: Final[_Selected] = (
             selected if selected is not None and selected.selectors == selectors else _Selected(selectors)
         )
-        self.allowed = np.array([_allowed(budget) for budget in objects], np.int64)
+        self.allowed = np.array([_allowed(budget) for budget in objects], np.int32)
         """How many disruptions each allows."""
         disrupted = ((row, (budget.get("status") or {}).get("disruptedPods")) for row, budget in enumerate(objects))
         self._disrupted = {row: frozenset(names) for row, names in disrupted if names}
 
-    def applying(self, pod: PodInfo) -> Rows:
-        """The rows of the budgets that apply to the pod, in ascending order."""
-        rows = self.selected.by(pod.labels)
-        if self._disrupted and len(rows):
-            rows = rows[[pod.name not in self._disrupted.get(row, ()) for row in rows.tolist()]]
-        return rows
+    def applying(self, pod: PodInfo) -> Applying | None:
+        """The budgets that apply to the pod; None if none does."""
+        found = self.selected.by(pod.labels)
+        if not self._disrupted or found is None:
+            return found
+        _, mask = found
+        without = [row for row, names in self._disrupted.items() if mask[row] and pod.name in names]
+        if not without:
+            return found
+        mask = mask.copy()
+        mask[without] = False
+        first = int(mask.argmax())
+        return (first, mask) if mask[first] else None
 
 
 _NOTHING_KNOWN: Final[Mapping[str, _Namespace]] = {}
@@ -148,7 +162,7 @@ class Budgets:
 
     def __init__(self, rules: BudgetRules) -> None:
         self._rules = rules
-        self._left: dict[str, NDArray[np.int64]] = {}
+        self._left: dict[str, NDArray[np.int32]] = {}
 
     def violations(self, pods: Iterable[PodInfo]) -> int:
         """How many of these pods violate a budget. Pods of earlier calls count as evicted."""
@@ -156,21 +170,24 @@ class Budgets:
 
     def _violates(self, pod: PodInfo) -> bool:
         budgets = self._rules.of(pod.namespace) if pod.labels else None
-        rows = _NO_ROWS if budgets is None else budgets.applying(pod)
-        if budgets is None or not len(rows):
+        applying = None if budgets is None else budgets.applying(pod)
+        if budgets is None or applying is None:
             return False
+        first, mask = applying
         left = self._left.get(pod.namespace)
         if left is None:
             left = self._left[pod.namespace] = budgets.allowed.copy()
         # As in kube-scheduler, the budgets after the first violated one do not count the pod. Often that is the very first one.
-        if left[rows[0]] <= 0:
-            left[rows[0]] -= 1
+        if left[first] <= 0:
+            left[first] -= 1
             return True
-        used_up = np.flatnonzero(left[rows] <= 0)
-        if len(used_up):
-            left[rows[: used_up[0] + 1]] -= 1
+        used_up = left <= 0
+        used_up &= mask
+        violated = int(used_up.argmax())
+        if used_up[violated]:
+            left[: violated + 1] -= mask[: violated + 1]
             return True
-        left[rows] -= 1
+        left -= mask
         return False
 
 

@@ -27,6 +27,7 @@ from podwright.core.state.nominator import Nominator
 from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.core.state.pod_groups import OnInvalidGroup, PodGroups
 from podwright.core.state.podindex import PodIndex
+from podwright.core.state.services import ServiceSelectors
 from podwright.core.state.volumes import Volumes
 
 
@@ -59,6 +60,7 @@ class Cache:
         self.nominator = Nominator()
         self.store = ObjectStore() if store is None else store
         self.volumes = Volumes(self.store)
+        self.services = ServiceSelectors(self.store)
         self.groups = PodGroups(self.store, on_invalid_group)
         self._placed: dict[str, NodeInfo] = {}
         self._assumed: set[str] = set()

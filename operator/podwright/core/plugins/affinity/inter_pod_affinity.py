@@ -81,6 +81,7 @@ class InterPodAffinity(
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
         self._index = handle.cache.pods_index
+        self._index.follow_terms()
 
     # Scope
 

@@ -17,12 +17,12 @@ from podwright.core.objects.compaction import RecentCache, compact_regularly, sh
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import WeakValues
 from podwright.core.objects.node import HOSTNAME
-from podwright.core.objects.pod import LabelSet, PodInfo
+from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import EVERYTHING, Labels, LabelSelector, Requirement
 from podwright.core.plugins.spread.args import DefaultConstraint, PodTopologySpreadArgs
 from podwright.core.state.object_store import Object, ObjectStore
 from podwright.core.state.podindex import PodSelector, SelectorList
-from podwright.core.state.podindex.selecting import SelectorIndex
+from podwright.core.state.services import ServiceSelectors, plain_selector
 
 _MAX_CACHED: Final = 1024
 """The number of constraints that are cached for one list, and of selectors whose default constraints are cached."""
@@ -98,13 +98,15 @@ class _Variants:
 class Resolver:
     """Finds the constraints of pods, for one profile."""
 
-    def __init__(self, args: PodTopologySpreadArgs, features: Features, store: ObjectStore) -> None:
+    def __init__(
+        self, args: PodTopologySpreadArgs, features: Features, store: ObjectStore, services: ServiceSelectors
+    ) -> None:
         self._inclusion = features.enabled("NodeInclusionPolicyInPodTopologySpread")
         self._match_label_keys = features.enabled("MatchLabelKeysInPodTopologySpread")
         self._own: WeakKeyDictionary[SpreadConstraints, _Variants] = WeakKeyDictionary()
         self._by_reference: dict[ref[SpreadConstraints], _Variants] = self._own.data  # type: ignore[attr-defined]
         """The dict behind `_own`. Each decision reads it, because that calls no Python function."""
-        self._selectors = DefaultSelectors(store)
+        self._selectors = DefaultSelectors(store, services)
         self._default_hard = tuple(c for c in args.constraints if c.when_unsatisfiable == "DoNotSchedule")
         self._default_soft = tuple(c for c in args.constraints if c.when_unsatisfiable == "ScheduleAnyway")
         self._defaulted: RecentCache[LabelSelector, _Both] = RecentCache(_MAX_CACHED)
@@ -203,56 +205,22 @@ _required: Final[WeakValues[tuple[LabelSelector, frozenset[tuple[str, str]]], La
 class DefaultSelectors:
     """The selectors of default constraints: for each pod those of its Services and its controller, combined."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, services: ServiceSelectors) -> None:
         self._store = store
-        self._version = -1
-        self._services: RecentCache[str, SelectorIndex[LabelSelector]] = RecentCache(_MAX_CACHED)
+        self._services = services
 
     def of(self, pod: PodInfo) -> LabelSelector:
         """The selector for this pod; EVERYTHING if no Service and no known controller selects the pod."""
-        labels = self._service_labels(pod.namespace, pod.labels)
+        labels = self._services.labels_for(pod.namespace, pod.labels)
         further = EVERYTHING
         owner = pod.owner
         if owner is not None:
             if owner.kind == "ReplicationController" and owner.api_version == "v1":
                 controller = self._store.get(owner.kind, owner.name, pod.namespace)
-                labels.update(_plain_selector(controller) or {})
+                labels.update(plain_selector(controller) or {})
             elif owner.kind in ("ReplicaSet", "StatefulSet") and owner.api_version == "apps/v1":
                 further = _selector_of(self._store.get(owner.kind, owner.name, pod.namespace))
         return _requiring(further, labels)
-
-    def _service_labels(self, namespace: str, labels: LabelSet) -> dict[str, str]:
-        version = self._store.version("Service")
-        if version != self._version:
-            self._services.clear()
-            self._version = version
-        services = self._services.get(namespace)
-        if services is None:
-            services = self._index(namespace)
-            self._services.put(namespace, services)
-        joined: dict[str, str] = {}
-        if len(services):
-            for selector in services.candidates(namespace, labels):
-                if selector.matches(labels):
-                    joined.update((r.key, next(iter(r.values))) for r in selector.requirements)
-        return joined
-
-    def _index(self, namespace: str) -> SelectorIndex[LabelSelector]:
-        index: SelectorIndex[LabelSelector] = SelectorIndex()
-        for service in self._store.list("Service", namespace):
-            wanted = _plain_selector(service)
-            if wanted:
-                selector = _requiring(EVERYTHING, wanted)
-                index.add(selector, selector, None)
-        return index
-
-
-def _plain_selector(controller: Object | None) -> Mapping[str, str] | None:
-    """`spec.selector` as labels; None if it is missing or not a map of strings."""
-    selector = None if controller is None else (controller.get("spec") or {}).get("selector")
-    if not isinstance(selector, Mapping) or not all(isinstance(value, str) for value in selector.values()):
-        return None
-    return selector
 
 
 def _selector_of(controller: Object | None) -> LabelSelector:

@@ -133,8 +133,12 @@ def all_of(masks: Iterable[Mask]) -> Mask:
 
 
 def any_of(masks: Iterable[Mask]) -> Mask:
-    """The rows in at least one mask. Takes no further mask once one has all rows for certain."""
+    """The rows in at least one mask. Takes no further mask once one has all rows for certain.
+
+    Whether all together have all rows is checked after 2, 4, 8, … masks, so that it costs little where they do not.
+    """
     whole: Mask = False
+    joined, check_at = 0, 2
     for mask in masks:
         if mask is True:
             return True
@@ -142,6 +146,11 @@ def any_of(masks: Iterable[Mask]) -> Mask:
             whole = mask
         elif mask is not False:
             whole |= mask
+            joined += 1
+            if joined == check_at:
+                if whole.all():
+                    return whole
+                check_at *= 2
     return whole
 
 

@@ -6,12 +6,14 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins.spread.args import PodTopologySpreadArgs
 from podwright.core.plugins.spread.constraints import Resolver
 from podwright.core.state.object_store import ObjectStore
+from podwright.core.state.services import ServiceSelectors
 from support.objects.builders import make_pod
 from support.state.allocations import bytes_left_by
 
 
 def test_constraints_with_labels_of_pods_that_are_gone_are_forgotten():
-    resolver = Resolver(PodTopologySpreadArgs(), Features(), ObjectStore())
+    store = ObjectStore()
+    resolver = Resolver(PodTopologySpreadArgs(), Features(), store, ServiceSelectors(store))
 
     def come_and_go():
         for number in range(300):
