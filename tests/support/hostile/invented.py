@@ -29,8 +29,8 @@ def unbound_claims(claims: int, volumes: int) -> Subject:
 
 
 def as_many_claims_as_volumes(size: int) -> Subject:
-    """Each of the first nodes cannot reach one of the volumes."""
-    return unbound_claims(size, size)
+    """Each of the first nodes cannot reach one of the volumes, of which there are a hundred more than claims."""
+    return unbound_claims(size, size + 100)
 
 
 def claims_beside_many_volumes(volumes: int) -> Subject:
@@ -111,7 +111,9 @@ def beside_pods_with_labels(size: int) -> Subject:
     def prepare(rig: Rig, _nodes: int) -> None:
         for number in range(50):
             labels = {f"example.com/label-{i}": f"{number}-{i}" for i in range(size)}
-            rig.engine.assigned.put(on_node(make_pod(f"labelled-{number}", labels=labels, status=RUNNING), node_name(1)))
+            rig.engine.assigned.put(
+                on_node(make_pod(f"labelled-{number}", labels=labels, status=RUNNING), node_name(1))
+            )
 
     return Subject(lambda number: objects.terms_from(number, 1), prepare=prepare)
 
