@@ -59,7 +59,7 @@ def secured(cluster):
     yield operator
     process.stop(30)
     assert process.returncode == 0
-    assert "WARNING" not in operator.log()
+    assert operator.complaints() == []
     assert "Traceback" not in operator.log()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,9 @@ import click
 
 from podwright.cli.flags import SchedulerCommand
 from podwright.core.framework.registry import RegistryError
-from podwright.kube.log_format import make_safe
+from podwright.kube.log_format import configure_logging
 from podwright.kube.option_values import OptionsError
 from podwright.kube.options import Options
-
-LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def start(values: dict[str, Any], *, as_kube_scheduler: bool) -> None:
@@ -30,8 +27,9 @@ def start(values: dict[str, Any], *, as_kube_scheduler: bool) -> None:
     from podwright.kube.client.errors import AccessError, ConfigError  # noqa: PLC0415
     from podwright.kube.repeated_lines import count_repeated_lines  # noqa: PLC0415
 
-    logging.basicConfig(level=options.log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
-    make_safe(logging.getLogger())
+    configure_logging(
+        options.logging_format, options.verbosity, options.vmodule, logging.getLevelName(options.log_level.upper())
+    )
     count_repeated_lines()
     try:
         if options.write_config_to:

@@ -25,6 +25,7 @@ from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 from podwright.core.state.cache import Cache
+from podwright.engine import decision_log
 from podwright.engine.active_policies import ActivePolicies, EngineHandle
 from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.binding.executor import BindingExecutor
@@ -42,6 +43,7 @@ from podwright.engine.intake.objects import NAMESPACE, Namespaces, Objects
 from podwright.engine.intake.other_instances import OtherInstances
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.invalid_objects import InvalidObjects
+from podwright.engine.log_fields import fields
 from podwright.engine.memory import MemoryReclaimer
 from podwright.engine.metrics.metrics import (
     ALGORITHM_SECONDS,
@@ -367,6 +369,8 @@ class Engine:
                 seconds = self._sources.clock() - started
                 queued.slow = seconds >= SLOW_SECONDS and self._sources.cpu() - cpu_started >= SLOW_SECONDS
                 self._metrics.observe(ALGORITHM_SECONDS, seconds)
+                if decision_log.enabled():
+                    decision_log.log_decision(decision, policy.label, seconds)
                 if isinstance(decision, Placement):
                     self.binding_executor.start(queued, policy, decision, started)
                 elif isinstance(decision, Rejection):
@@ -374,7 +378,7 @@ class Engine:
                 else:
                     self._failures.fail(queued, decision.message, seconds)
         except Exception as error:
-            log.exception("an attempt at pod %s failed", queued.pod.key)
+            log.exception("an attempt failed", extra=fields(pod=queued.pod))
             if self.cache.is_assumed(queued.uid) and not self.binding_cycles.has(queued.uid):
                 self.cache.forget(queued.uid)
             text = f"{type(error).__name__}: {error}"

@@ -20,6 +20,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.engine.active_policies import WAITS_FOR_POLICY, ActivePolicy
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
+from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import ERROR, PREEMPTION_ATTEMPTS, UNSCHEDULABLE
 from podwright.engine.ports import SCHEDULER_ERROR, Ports, Regarding, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
@@ -180,7 +181,7 @@ class Failures:
         self._metrics.attempt_took(ERROR, queued.pod.scheduler_name, seconds)
         self._queue.fault(queued)
         if self._publish_if_queued(queued, SCHEDULER_ERROR, message, cause=cause):
-            log.warning("pod %s: %s; trying again", queued.pod.key, message)
+            log.warning("an attempt failed; trying again", extra=fields(pod=queued.pod, err=message))
 
     def _publish_if_queued(
         self, queued: QueuedPod, reason: str, message: str, *, cause: Hashable | None = None

@@ -14,6 +14,7 @@ from typing import Final
 
 from podwright.core.framework.observer import Observer
 from podwright.core.objects.pod import PodInfo
+from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import SLOW_PLUGIN_CALLS, Metrics
 
 log = logging.getLogger(__name__)
@@ -69,12 +70,8 @@ class SlowPlugins:
             self._to_measure.clear()  # mostly policies that are gone
         self._to_measure[policy] = MEASURED_ATTEMPTS
         if self._count((policy,), seconds) is not None:
-            log.info(
-                "policy %s: the attempt at pod %s took %.1f s; measuring the plugins of the next ones",
-                policy,
-                pod.key,
-                seconds,
-            )
+            where = fields(pod=pod, policy=policy, seconds=round(seconds, 1))
+            log.info("an attempt was slow; measuring the plugins of the next ones", extra=where)
 
     def plugin_ended(self, policy: str, plugin: str, point: str, seconds: float) -> None:
         """A plugin ran in a measured attempt."""

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from podwright.core.framework.interface import Cluster, ClusterError, ClusterTimeoutError
 from podwright.core.objects.pod import PodInfo
+from podwright.engine.log_fields import fields
 from podwright.kube.client.errors import (
     ApiError,
     is_conflict,
@@ -126,7 +127,7 @@ class RetryingPodReader:
             nonlocal reported
             if not reported:
                 reported = True
-                log.warning("pod %s: cannot read it back yet: %s", pod.key, str(error) or repr(error))
+                log.warning("cannot read a pod back yet", extra=fields(pod=pod, err=str(error) or repr(error)))
 
         async def attempt() -> T:
             return parse(await self._cluster.get("Pod", pod.name, pod.namespace))

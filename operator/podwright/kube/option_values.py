@@ -255,6 +255,23 @@ def _previous_minor(text: str) -> str:
     return text
 
 
+def _verbosity(text: str) -> int:
+    number = text.removeprefix("=")  # of -v=2, as klog's users write it
+    if not number.isdecimal():
+        raise OptionsError(f"{number!r} is not a number of verbosity")
+    return int(number)
+
+
+def _module_verbosities(text: str) -> tuple[tuple[str, int], ...]:
+    found = []
+    for part in filter(None, text.split(",")):
+        pattern, equals, number = part.partition("=")
+        if not pattern or not equals or not number.isdecimal():
+            raise OptionsError(f"{part!r} does not have the form pattern=N")
+        found.append((pattern, int(number)))
+    return tuple(found)
+
+
 NAME: Final = ValueType("NAME", str)
 SERVER: Final = ValueType("URL", _server)
 NAMES: Final = ValueType("NAME,…", _names, joined=True)
@@ -282,6 +299,9 @@ SECONDS: Final = ValueType("SECONDS", _seconds)
 DURATION: Final = ValueType("DURATION", _duration)
 """Seconds, written as Go writes a duration: `5m`, `1m30s`."""
 PORT: Final = ValueType("PORT", _port)
+VERBOSITY: Final = ValueType("LEVEL", _verbosity)
+MODULE_VERBOSITIES: Final = ValueType("PATTERN=N,…", _module_verbosities, joined=True)
+"""Pairs of a pattern and a number, in their order."""
 IP_ADDRESS: Final = ValueType("IP", _ip_address)
 PATHS: Final = ValueType("PATH,…", _paths, joined=True)
 CIPHER_SUITES: Final = ValueType("NAME,…", _cipher_suites, joined=True)

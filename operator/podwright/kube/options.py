@@ -30,6 +30,7 @@ from podwright.kube.option_values import (
     FEATURE_GATES,
     FILE,
     MINOR,
+    MODULE_VERBOSITIES,
     NAME,
     POSITIVE,
     SCHEDULER_NAME,
@@ -37,6 +38,7 @@ from podwright.kube.option_values import (
     SECONDS,
     SERVER,
     SWITCH,
+    VERBOSITY,
     OptionsError,
     choice,
 )
@@ -169,8 +171,27 @@ class Options(ServingOptions, UnusedOptions):
     )
     log_level: str = option(
         choice("debug", "info", "warning", "error", any_case=True),
-        "Log messages of this level and above.",
+        "Log messages of this level and above. debug is --v=10.",
         default="info",
+        under_kopf=False,
+    )
+    logging_format: str = option(
+        choice("text", "json"), "The form of log lines: klog's text, or JSON.", default="text", under_kopf=False
+    )
+    verbosity: int = option(
+        VERBOSITY,
+        "How much is logged: 0 start, stop, warnings and errors; 2 also changes of state; 3 each decision; 4 why nodes were rejected; 5 "
+        "and more: details.",
+        default="0",
+        flag="--v",
+        short="-v",
+        under_kopf=False,
+    )
+    vmodule: tuple[tuple[str, int], ...] = option(
+        MODULE_VERBOSITIES,
+        "The verbosity of single modules, by the names of their files without .py, or with their packages: failures=4,"
+        "podwright.kube.watch.*=2. The first pattern that matches counts.",
+        default="",
         under_kopf=False,
     )
 
@@ -182,6 +203,10 @@ class Options(ServingOptions, UnusedOptions):
             self.emulated_version or NEWEST_MINOR
         ):
             raise OptionsError("--min-compatibility-version must not be greater than --emulated-version")
+        if self.vmodule and self.logging_format != "text":
+            raise OptionsError("--vmodule: Forbidden: Only supported for text log format")
+        if self.verbosity and self.log_level not in ("debug", "info"):
+            raise OptionsError(f"--v={self.verbosity} and --log-level={self.log_level} contradict each other")
         if self.config is not None:
             self._check_configuration(self.config)
         self._check_leader_election(self.leader_election)

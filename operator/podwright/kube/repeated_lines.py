@@ -3,8 +3,9 @@
     09:00:00 WARNING name: the text
     09:00:10 WARNING name: the text (57 times more in 10 s)
 
-`RepeatedLines` stands before another handler. Two lines are the same if logger, level, text and exception are. A line is
-forgotten once an interval passes without it, so its next occurrence is written at once. Memory is bounded.
+`RepeatedLines` stands before another handler. Two lines are the same if logger, level, text, fields and exception are. A line is
+forgotten once an interval passes without it, so its next occurrence is written at once. Memory is bounded. Lines of a higher verbosity
+than 0 are all written: whoever asks for them wants each one.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from podwright.engine.log_fields import FIELDS, fields_of
 
 FIRST_SECONDS: Final = 10.0
 """The first interval; each following one is twice as long."""
@@ -40,11 +43,13 @@ def call_later(seconds: float, work: Callable[[], None]) -> None:
 
 @dataclass(slots=True)
 class _Line:
-    """A line that was written at `written`. `count`: how often it came since; the interval ends at `ends`."""
+    """A line that was written at `written`. `source`: file and line number. `count`: how often it came since; the interval ends at `ends`."""
 
     name: str
     level: int
+    source: tuple[str, int]
     text: str
+    fields: Mapping[str, Any]
     written: float
     ends: float
     interval: float = FIRST_SECONDS
@@ -67,13 +72,17 @@ class RepeatedLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes the record, or counts it."""
+        if record.levelno < logging.INFO:
+            self.target.handle(record)
+            return
         try:
             text = record.getMessage()
         except Exception:  # noqa: BLE001 -- an argument's own
             self.target.handle(record)  # which reports the malformed call
             return
         error = record.exc_info[1] if record.exc_info else None
-        key = (record.name, record.levelno, hash((text, type(error), str(error))))
+        fields = fields_of(record)
+        key = (record.name, record.levelno, hash((text, str(fields), type(error), str(error))))
         line = self._lines.get(key)
         now = self._clock()
         if line is not None and (line.count or now < line.ends):
@@ -83,7 +92,9 @@ class RepeatedLines(logging.Handler):
         self._lines[key] = _Line(
             name=record.name,
             level=record.levelno,
+            source=(record.pathname, record.lineno),
             text=text[:TEXT_LIMIT],
+            fields={key: value[:TEXT_LIMIT] if isinstance(value, str) else value for key, value in fields.items()},
             written=now,
             ends=now + FIRST_SECONDS,
         )
@@ -143,7 +154,9 @@ class RepeatedLines(logging.Handler):
         text = f"{line.text} ({times} more in {now - line.written:.0f} s)"
         line.count = 0
         # The text is an argument, because it may contain percent signs.
-        self.target.handle(logging.LogRecord(line.name, line.level, "", 0, "%s", (text,), None))
+        summary = logging.LogRecord(line.name, line.level, *line.source, "%s", (text,), None)
+        setattr(summary, FIELDS, line.fields)
+        self.target.handle(summary)
 
 
 def count_repeated_lines() -> None:

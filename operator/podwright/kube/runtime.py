@@ -23,6 +23,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine
 from podwright.engine.instance import new_instance
 from podwright.engine.intake.pending_pods import PendingPods
+from podwright.engine.log_fields import fields
 from podwright.engine.memory import configure_memory, freeze_objects
 from podwright.engine.metrics.metrics import TASK_RESTARTS, Metrics
 from podwright.engine.plugin_files import PluginFiles
@@ -276,7 +277,7 @@ class Runtime:
         if self.leadership.elected:
             await self._take_over(parts)
         cache = parts.engine.cache
-        log.info("caches are complete: %d nodes, %d placed pods", cache.table.count, cache.pod_count)
+        log.info("caches are complete", extra=fields(nodes=cache.table.count, pods=cache.pod_count))
         await parts.engine.run()
 
     async def _take_over(self, parts: Parts) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import sys
 import urllib.error
@@ -34,6 +35,7 @@ POD_ENVIRON = {"PODWRIGHT_LEADER_ELECT_RESOURCE_NAMESPACE": ACCOUNT[0]}
 
 _run = [sys.executable, "-m", "podwright", "run"]
 _kopf = [sys.executable, "-m", "kopf", "run", "--all-namespaces"]
+_COMPLAINT = re.compile(r"^[WE]\d{4} |\b(WARNING|ERROR)\b")
 WAYS: Mapping[str, Sequence[str]] = {
     "podwright run": _run,
     "kopf run -m": [*_kopf, "-m", "podwright.controllers"],
@@ -80,6 +82,10 @@ class Operator:
     def log(self) -> str:
         """The lines that it has logged."""
         return self.process.log.read_bytes()[self.log_start :].decode()
+
+    def complaints(self) -> list[str]:
+        """Its warnings and errors, in the text format of `podwright run` or in one of Kopf's."""
+        return [line for line in self.log().splitlines() if _COMPLAINT.search(line)]
 
 
 _logs: dict[Path, int] = {}

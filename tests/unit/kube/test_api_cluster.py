@@ -14,6 +14,7 @@ from podwright.kube.api_cluster import READ_RETRY, ApiCluster, RetryingPodReader
 from podwright.kube.client.errors import ApiError
 from podwright.kube.client.retry import RetryPolicy
 from support.http.kit import api, hangs_up, says
+from support.logs.lines import lines_of
 from support.objects.builders import make_pod
 
 RAW = make_pod("web")
@@ -64,7 +65,7 @@ async def test_every_error_is_retried_after_a_pause_that_doubles(error, pauses, 
     cluster = ScriptedCluster(*[error] * 7, RAW)
     assert await RetryingPodReader(cluster).read(POD, lambda raw: raw) == RAW
     assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
-    assert [record.getMessage() for record in caplog.records] == [f"pod default/web: cannot read it back yet: {error}"]
+    assert lines_of(caplog.records) == [f'cannot read a pod back yet pod="default/web" err="{error}"']
 
 
 async def test_an_error_of_the_parser_is_retried(pauses):

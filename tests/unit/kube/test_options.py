@@ -15,6 +15,7 @@ from podwright.cli.kube_scheduler import kube_scheduler
 from podwright.cli.main import main
 from podwright.cli.run import run
 from podwright.core.queue import Waits
+from podwright.kube.log_format import module_names
 from podwright.kube.option_values import OptionsError, parse_feature_gates
 from podwright.kube.options import IN_CONFIGURATION, OPTIONS, SYSTEM_NAMESPACE, Options, own_namespace
 
@@ -75,6 +76,9 @@ WRITTEN = {
     "pod_max_backoff_seconds": "30",
     "pod_max_in_unschedulable_pods_duration": "1m30s",
     "log_level": "Debug",
+    "logging_format": "text",
+    "verbosity": "4",
+    "vmodule": "failures=5,podwright.kube.*=2",
     "leader_elect": "true",
     "leader_elect_lease_duration": "30s",
     "leader_elect_renew_deadline": "20s",
@@ -147,6 +151,13 @@ MEANT = Options(
     leader_elect_resource_namespace="theirs",
 )
 
+LOGGING = {
+    "log_level": "debug",
+    "logging_format": "text",
+    "verbosity": 4,
+    "vmodule": (("failures", 5), ("podwright.kube.*", 2)),
+}
+"""The options that `kopf run` replaces by its own, as meant in WRITTEN."""
 
 NOT_SAMPLED = ("config", "write_config_to")
 """--config contradicts other options, and --write-config-to starts nothing."""
@@ -180,7 +191,11 @@ def started(monkeypatch):
     monkeypatch.setattr("podwright.cli.scheduler.run", start)
     for handler in logging.getLogger().handlers:  # `podwright run` sets formatters, pytest's too
         monkeypatch.setattr(handler, "formatter", handler.formatter)
-    return options
+    loggers = [logging.getLogger(), *(logging.getLogger(name) for name in module_names())]
+    levels = [logger.level for logger in loggers]
+    yield options
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 def flags():
@@ -203,7 +218,7 @@ def test_flags_and_variables_mean_the_same(started):
     for arguments, environ in (([*flags()], {}), ([], variables())):
         done = CliRunner().invoke(main, ["run", *arguments], env=environ)
         assert done.exit_code == 0, done.output
-    expected = {**{option.name: getattr(MEANT, option.name) for option in SAMPLED}, "log_level": "debug"}
+    expected = {option.name: getattr(MEANT, option.name) for option in SAMPLED} | LOGGING
     assert started == [Options(**expected)] * 2
 
 
@@ -247,7 +262,7 @@ def test_the_page_is_written_only_to_a_named_file(arguments, tmp_path, monkeypat
 def test_the_documentation_is_what_the_definitions_say(tmp_path):
     page = Path(__file__).parents[3] / "docs" / "options.md"
     assert options_page.main(["--check", str(page)]) == 0
-    assert all(f"`{option.flag} " in page.read_text(encoding="utf-8") for option in OPTIONS)
+    assert all(f"{option.flag} " in page.read_text(encoding="utf-8") for option in OPTIONS)
     (tmp_path / "old.md").write_text("another text", encoding="utf-8")
     assert options_page.main(["--check", str(tmp_path / "old.md")]) == 1
     assert options_page.main([str(tmp_path / "new.md")]) == 0
@@ -262,6 +277,11 @@ INVALID = [
     ("tls_cipher_suites", "TLS_AES_128_GCM_SHA256,NULL", "unknown cipher suite 'NULL'"),
     ("authorization_always_allow_paths", "/me*s", "'/me"),
     ("authentication_token_webhook_cache_ttl", "10", "'10' is not a duration such as 5m or 1m30s"),
+    ("logging_format", "xml", "'xml' is not one of text, json"),
+    ("verbosity", "-1", "'-1' is not a number of verbosity"),
+    ("verbosity", "high", "'high' is not a number of verbosity"),
+    ("vmodule", "failures", "'failures' does not have the form pattern=N"),
+    ("vmodule", "failures=1,=2", "'=2' does not have the form pattern=N"),
     ("pod_intake", "poll", "'poll' is not one of kopf, watch"),
     ("health_address", "80", "'80' is not host:port"),
     ("health_address", ":65536", "':65536' is not host:port"),
@@ -288,10 +308,11 @@ INVALID = [
 def test_invalid_values_are_rejected_by_flag_and_by_variable(name, text, problem):
     (option,) = [option for option in OPTIONS if option.name == name]
     with pytest.raises(OptionsError, match=f"{option.variable}: {problem}"):
-        Options.from_environment({option.variable: text})
+        Options.from_environment({option.variable: text}) if option.under_kopf else option.parse(text)
     done = CliRunner().invoke(main, ["run", f"{option.flag}={text}"])
     assert done.exit_code == 1
-    assert f"Invalid value for '{option.flag}': {problem}" in done.output
+    flags = " / ".join(f"'{flag}'" for flag in (option.flag, option.short) if flag)
+    assert f"Invalid value for {flags}: {problem}" in done.output
 
 
 def test_an_empty_scheduler_name_is_rejected():
@@ -482,3 +503,23 @@ def test_the_lease_is_in_the_namespace_of_the_operators_pod(monkeypatch):
     assert own_namespace() == "theirs"
     monkeypatch.delenv("POD_NAMESPACE")
     assert own_namespace() == SYSTEM_NAMESPACE
+
+
+@pytest.mark.parametrize("arguments", [["-v=3"], ["-v", "3"], ["-v3"], ["--v=3"], ["--v", "3"]], ids=" ".join)
+def test_verbosity_is_written_as_for_klog(started, arguments):
+    assert CliRunner().invoke(main, ["run", *arguments]).exit_code == 0
+    assert [options.verbosity for options in started] == [3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--vmodule=a=1", "--logging-format=json"], "--vmodule: Forbidden: Only supported for text log format"),
+        (["--v=2", "--log-level=warning"], "--v=2 and --log-level=warning contradict each other"),
+    ],
+)
+def test_options_of_logs_that_contradict_each_other_are_an_error(started, arguments, problem):
+    done = CliRunner().invoke(main, ["run", *arguments])
+    assert done.exit_code == 1
+    assert problem in " ".join(done.output.replace("\u2502", " ").split())
+    assert started == []

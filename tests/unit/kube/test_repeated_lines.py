@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
+from podwright.engine.log_fields import V3, ObjectRef, fields
 from podwright.kube import repeated_lines as module
+from podwright.kube.log_format import SafeFormatter
 from podwright.kube.repeated_lines import RepeatedLines, count_repeated_lines
 
 
@@ -19,7 +21,7 @@ class Log:
         self.now = 0.0
         self.text = io.StringIO()
         target = logging.StreamHandler(self.text)
-        target.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+        target.setFormatter(SafeFormatter(logging.Formatter("%(levelname)s %(message)s")))
         self.handler = RepeatedLines(target, clock=lambda: self.now, timer=self._later)
         self.logger = logging.getLogger("test of repeated lines")
         self.logger.setLevel(logging.INFO)
@@ -72,6 +74,27 @@ def test_different_lines_are_all_written():
     assert log.waiting_timers == 0
 
 
+def test_equal_texts_with_different_fields_are_different_lines_and_summaries_have_the_fields():
+    log = Log()
+    for name in ("a", "b", "b"):
+        log.logger.warning("cannot preempt a pod", extra=fields(pod=ObjectRef(name, "ns")))
+    log.wait(module.FIRST_SECONDS)
+    assert log.lines == [
+        'WARNING cannot preempt a pod pod="ns/a"',
+        'WARNING cannot preempt a pod pod="ns/b"',
+        'WARNING cannot preempt a pod (once more in 10 s) pod="ns/b"',
+    ]
+
+
+def test_lines_of_a_higher_verbosity_are_all_written():
+    log = Log()
+    log.logger.setLevel(1)
+    for _ in range(3):
+        log.logger.log(V3, "again")
+    assert log.lines == ["Level 17 again"] * 3
+    assert log.waiting_timers == 0
+
+
 def test_a_line_that_comes_seldom_is_written_each_time():
     log = Log()
     for _ in range(3):
@@ -108,7 +131,7 @@ def test_equal_texts_with_different_exceptions_are_different_lines():
             raise ValueError(problem)
         except ValueError:
             log.logger.exception("it failed")
-    assert [line for line in log.lines if "ValueError: " in line] == ["ValueError: one", "ValueError: two"]
+    assert [line.strip() for line in log.lines if "ValueError: " in line] == ["ValueError: one", "ValueError: two"]
 
 
 def test_counts_that_are_left_are_written_at_the_end():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,19 +119,32 @@ class NodeDiagnosis:
     def reasons(self) -> Counter[str]:
         """How many nodes have each reason."""
         counted: Counter[str] = Counter()
+        for _, reason, nodes in self._reasons():
+            counted[reason] += nodes
+        return counted
+
+    def reasons_by_plugin(self) -> dict[str, Counter[str]]:
+        """The same for each plugin."""
+        counted: dict[str, Counter[str]] = {}
+        for plugin, reason, nodes in self._reasons():
+            counted.setdefault(plugin, Counter())[reason] += nodes
+        return counted
+
+    def _reasons(self) -> Iterator[tuple[str, str, int]]:
+        """Plugins, reasons, and numbers of nodes; some more than once."""
         for stage in self.stages:
             codes, statuses = stage.statuses()
             used, nodes = np.unique(codes[stage.rejected], return_counts=True)
             for code, count in zip(used, nodes, strict=True):
                 for reason in statuses[code].reasons:
-                    counted[reason] += int(count)
+                    yield stage.plugin, reason, int(count)
         for status in self.explicit.values():
-            counted.update(status.reasons)
+            for reason in status.reasons:
+                yield status.plugin, reason, 1
         outside = 0 if self.considered is None else self.total - len(self.considered)
         if outside:
             for reason in self.absent.reasons:
-                counted[reason] += outside
-        return counted
+                yield self.absent.plugin, reason, outside
 
     def plugins(self) -> dict[str, int]:
         """How many nodes each plugin rejected."""

@@ -19,6 +19,7 @@ from podwright.core.framework.interface import ResourceFilter
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.engine.log_fields import fields
 from podwright.engine.ports import Recorder
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class BoundNodeChecks:
                 continue
             pod = info.pods[uid]
             if pod.start_time is None and not pod.terminating:
-                log.warning("pod %s was bound to node %s, which is gone", pod.key, info.name)
+                log.warning("a pod was bound to a node that is gone", extra=fields(pod=pod, node=info.name))
                 note = f'bound to node "{info.name}", which is gone'
                 self._recorder.record(pod, "Warning", MISSING, "Binding", note)
 

@@ -13,6 +13,7 @@ from podwright.engine.binding.states import EFFECTS, NOT_STARTED, PERMIT_OVER, E
 from podwright.engine.failures import Failures
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
+from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import SCHEDULED, SCHEDULED_AFTER_FLUSH
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
@@ -68,7 +69,7 @@ class OutcomeEffects:
     def _unreserve(self, cycle: BindingCycle) -> None:
         pod, placement = cycle.queued.pod, cycle.placement
         for fault in cycle.policy.framework.unreserve(placement.state, pod, placement.node_name):
-            log.warning("pod %s: %s", pod.key, fault)
+            log.warning("Unreserve failed", extra=fields(pod=pod, err=fault))
 
     def _enqueue(self, cycle: BindingCycle, effects: Effects, ending: Ending) -> None:
         queued, status = cycle.queued, ending.status

@@ -36,6 +36,7 @@ from podwright.engine.binding.waiting_pods import WaitingPod
 from podwright.engine.decision_annotation import annotations_of
 from podwright.engine.failures import Failures
 from podwright.engine.intake.assigned_pods import AssignedPods
+from podwright.engine.log_fields import V2, fields
 from podwright.engine.metrics.metrics import PERMIT_WAIT_SECONDS
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
@@ -135,7 +136,7 @@ class BindingExecutor:
             except debug.BindingCycleError:
                 raise
             except Exception:
-                log.exception("pod %s: the end of its binding failed", cycle.queued.pod.key)
+                log.exception("the end of a binding failed", extra=fields(pod=cycle.queued.pod))
                 await self._recover(cycle, ending)
         except asyncio.CancelledError:
             self._effects.apply(cycle, Ending(Outcome.INTERRUPTED))
@@ -163,7 +164,7 @@ class BindingExecutor:
         except debug.BindingCycleError:
             raise
         except Exception as error:
-            log.exception("binding pod %s to %s failed", cycle.queued.pod.key, cycle.placement.node_name)
+            log.exception("a binding failed", extra=fields(pod=cycle.queued.pod, node=cycle.placement.node_name))
             status = Status(Code.ERROR, (f"{type(error).__name__}: {error}",))
         return _BOUND if status is None else self._ending(cycle, status)
 
@@ -243,7 +244,7 @@ class BindingExecutor:
             placement = cycle.placement
             await cycle.policy.framework.post_bind(placement.state, cycle.queued.pod, placement.node_name)
         except PluginError as error:
-            log.warning("pod %s is bound, but %s", cycle.queued.pod.key, error)
+            log.warning("a pod is bound, but PostBind failed", extra=fields(pod=cycle.queued.pod, err=error))
 
     def reason_not_to_bind(self, pod: PodInfo, node_name: str) -> str:
         """Why the Binding of a cycle in progress must not be posted again; empty if it may be."""
@@ -266,7 +267,8 @@ class BindingExecutor:
             found, placement = None, self._cache.placement(cycle.uid)
             node_name = None if placement is None else placement.name
             if placement is not None:
-                log.info("pod %s: %s; it runs on %s", cycle.queued.pod.key, failure.message, placement.name)
+                where = fields(pod=cycle.queued.pod, node=placement.name, err=failure.message)
+                log.log(V2, "the request failed, but the pod is bound", extra=where)
         outcome = outcome_of_read_back(node_name, cycle.placement.node_name, failure, conflict=cycle.conflict)
         self._effects.apply(cycle, Ending(outcome, failure), found)
 

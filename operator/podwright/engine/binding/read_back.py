@@ -15,6 +15,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
+from podwright.engine.log_fields import fields
 from podwright.engine.ports import PodReader
 from podwright.engine.state import EngineState
 
@@ -83,7 +84,7 @@ class UnconfirmedBindings:
         if found is not None and found.node_name:
             self._assigned.take(found)
             return
-        log.warning("pod %s was bound but is %s", pod.key, "gone" if found is None else "pending")
+        log.warning("a bound pod is %s", "gone" if found is None else "pending", extra=fields(pod=pod))
         placement, queue = self._cache.placement(pod.uid), self._state.queue
         self._cache.forget(pod.uid)
         queue.move(ASSIGNED_POD_DELETE, pod.on(placement.name if placement else ""), None)
@@ -99,6 +100,6 @@ def _parsed(raw: Mapping[str, Any], pod: PodInfo) -> PodInfo:
     try:
         return parse_pod(raw)
     except InvalidObjectError as error:
-        log.warning("pod %s: read back, but %s", pod.key, error)
+        log.warning("a pod was read back, but cannot be understood", extra=fields(pod=pod, err=error))
         node_name = raw["spec"].get("nodeName")
         return pod.on(node_name) if node_name else pod

@@ -19,11 +19,13 @@ from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod
 from podwright.core.queue.cost import COSTLY_GROUP_SECONDS
 from podwright.core.queue.queued_pod import Place
+from podwright.engine import decision_log
 from podwright.engine.active_policies import ActivePolicies, ActivePolicy
 from podwright.engine.binding.executor import BindingExecutor
 from podwright.engine.failures import Failures
 from podwright.engine.gangs.members import GONE, GangMembers
 from podwright.engine.intake.foreign_pods import ForeignPods
+from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import GROUP_ALGORITHM_SECONDS
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Ports, Verdict
 from podwright.engine.state import EngineState
@@ -100,7 +102,7 @@ class Gangs:
         try:
             self._schedule(group, members, policy, started)
         except Exception as error:
-            log.exception("an attempt at pod group %s failed", group.label)
+            log.exception("an attempt at a pod group failed", extra=fields(podGroup=group))
             self._requeue(members, f"{type(error).__name__}: {error}", self._clock() - started)
 
     def _schedule(self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy, started: float) -> None:
@@ -111,6 +113,8 @@ class Gangs:
         decision = self._decide(group, members, policy)
         seconds, cpu_seconds = self._clock() - started, self._sources.cpu() - cpu_started
         self._metrics.observe(GROUP_ALGORITHM_SECONDS, seconds)
+        if decision_log.enabled():
+            decision_log.log_group_decision(decision, policy.label, seconds)
         for member in members:
             member.slow = cpu_seconds >= COSTLY_GROUP_SECONDS
         if isinstance(decision, GangPlacement):

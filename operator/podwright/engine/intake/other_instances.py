@@ -16,6 +16,7 @@ from typing import Final
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.decision_annotation import decided_by
 from podwright.engine.intake.stream import Raw
+from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import OTHER_INSTANCES_BINDINGS
 from podwright.engine.ports import Ports, Regarding
 from podwright.engine.state import EngineState
@@ -91,7 +92,7 @@ class OtherInstances:
 
     def _report(self, instance: str, count: int, pod: PodInfo) -> None:
         text = _text(instance)
-        log.warning("%s It has bound %s by now, the last is %s on node %s", text, _pods(count), pod.key, pod.node_name)
+        log.warning("%s It has bound %s by now", text, _pods(count), extra=fields(pod=pod, node=pod.node_name))
         self._recorder.record(self._regarding(pod.node_name), "Warning", "OtherInstance", "Scheduling", text)
 
     def _regarding(self, node_name: str) -> Regarding:

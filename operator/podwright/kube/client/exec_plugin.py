@@ -1,7 +1,7 @@
 """Credential plugins (`users[].user.exec`): programs that print credentials, by client.authentication.k8s.io.
 
 As in client-go, except that a plugin never gets a terminal: Podwright has none. What a plugin writes to its standard error is logged
-at debug level only, because it may contain secrets.
+with --v=10 only, because it may contain secrets.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Plugin:
         if done.stderr:
             log.debug("%s: %s wrote: %r", self.where, self.command, done.stderr[:STDERR_LIMIT])
         if done.returncode:
-            raise self._error(f"ended with {done.returncode}; its messages are logged at debug level")
+            raise self._error(f"ended with {done.returncode}; its messages are logged with --v=10")
         return self._parse(done.stdout)
 
     def _error(self, problem: str) -> ConfigError:

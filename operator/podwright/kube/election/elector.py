@@ -26,6 +26,7 @@ from typing import Any, Final
 import aiohttp
 
 from podwright.core.framework.interface import ClusterError
+from podwright.engine.log_fields import V6
 from podwright.kube.client.errors import UnreachableError, status_of
 from podwright.kube.election.lease import Lease, LeaseRecord, is_conflict
 
@@ -240,7 +241,7 @@ class Elector:
             except TimeoutError:
                 seen = True
             except (ClusterError, aiohttp.ClientError, OSError, ValueError, KeyError) as error:
-                log.debug("cannot watch lease %s: %s", self.lease, error)
+                log.log(V6, "cannot watch lease %s: %s", self.lease, error)
         if not seen and self._left_to_wait > 0:
             pause = self._times.retry_period * random.uniform(1.0, 1.2)
             await asyncio.sleep(max(0.0, min(pause, begun + pause - loop.time())))

@@ -23,6 +23,7 @@ import orjson
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from podwright.engine.log_fields import V6
 from podwright.engine.metrics.families import Snapshot
 from podwright.kube.serve import pod_resources
 from podwright.kube.serve.checks import PING, Problems, Report, report, report_one
@@ -92,7 +93,7 @@ class Endpoints:
         try:
             self._problems = await self._loop.call(self._content.checks, READY_SECONDS)
         except TimeoutError:
-            log.debug("/readyz uses old results, because the scheduler's loop is busy")
+            log.log(V6, "/readyz uses old results, because the scheduler's loop is busy")
         known = self._problems or {"start": "the scheduler has not started"}
         return {**await self._alive(), **known}
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
+from podwright.engine.log_fields import V6
 from podwright.engine.metrics.metrics import (
     CERTIFICATE_EXPIRES,
     CERTIFICATE_RELOADS,
@@ -208,7 +209,7 @@ def _middleware(gate: Gate, listener: Callable[[], Listener]) -> Any:
 
 def _log_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Asyncio reports what a client broke, too: no traceback each."""
-    log.debug("%s: %r", context.get("message"), context.get("exception"))
+    log.log(V6, "%s: %r", context.get("message"), context.get("exception"))
 
 
 def _written(address: tuple[str, int]) -> str:

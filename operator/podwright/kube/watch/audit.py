@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from podwright.core.framework.interface import ClusterError
+from podwright.engine.log_fields import V6
 from podwright.kube.client.media_types import METADATA_LIST
 from podwright.kube.client.object_metadata import resource_version
 from podwright.kube.kinds import Resource
@@ -64,7 +65,7 @@ async def audit_for_ever(reflector: Audited) -> None:
         try:
             missed = await audit(reflector)
         except ClusterError as error:
-            log.debug("%s: the audit failed: %s", reflector.resource.collection, error)
+            log.log(V6, "%s: the audit failed: %s", reflector.resource.collection, error)
             continue
         except Exception:
             log.exception("%s: the audit failed", reflector.resource.collection)

@@ -21,6 +21,7 @@ import orjson
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.versions import version_number
+from podwright.engine.log_fields import V2, V6
 from podwright.kube.client.errors import ApiError, is_expired, status_of
 from podwright.kube.client.http import Http
 from podwright.kube.client.json_text import loads
@@ -201,12 +202,12 @@ class Reflector:
         if status_of(error) in (400, 404, 410):
             self._resource_version = ""
         if status_of(error) == 401:
-            log.debug("%s: %s; trying again", where, error)  # the credentials' source says so, once for all watches
+            log.log(V6, "%s: %s; trying again", where, error)  # the credentials' source says so, once for all watches
         elif is_expired(error):
-            log.info("%s: the resource version is too old; relisting", where)
+            log.log(V2, "%s: the resource version is too old; relisting", where)
         else:
             # One failure is any restart of the server. The second in a row shows that it lasts, and is worth one warning.
-            level = {0: logging.INFO, 1: logging.WARNING}.get(self._failures, logging.DEBUG)
+            level = {0: V2, 1: logging.WARNING}.get(self._failures, V6)
             log.log(level, "%s: %s; trying again", where, error or type(error).__name__)
         await self._back_off(error)
 

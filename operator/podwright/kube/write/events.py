@@ -22,6 +22,7 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import shrink
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.binding.concurrency import FEW, ConcurrencyLimit
+from podwright.engine.log_fields import V6
 from podwright.engine.ports import Regarding
 from podwright.kube.client.errors import ApiError, is_not_found, is_retryable, is_throttled
 from podwright.kube.client.http import Http
@@ -308,7 +309,7 @@ class EventRecorder:
         reason = error.reason or f"HTTP {error.status}"
         expected = is_not_found(error) or "being terminated" in str(error)
         if expected or reason in self._refusals or len(self._refusals) >= _MAX_REFUSALS:
-            log.debug("an event was refused: %s", error)
+            log.log(V6, "an event was refused: %s", error)
             return
         self._refusals.add(reason)
         log.warning("an event was refused (logged once for each reason): %s", error)

@@ -16,6 +16,7 @@ from typing import Final
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.binding.limiter import BindLimiter
+from podwright.engine.log_fields import fields
 from podwright.engine.ports import Recorder, Regarding, preempted_by, preempting
 from podwright.kube.client.errors import is_conflict, is_not_found, is_retryable_write, uid_mismatch
 from podwright.kube.client.http import Http
@@ -75,7 +76,7 @@ class PodEvictor:
                 note = preempted_by(preemptor, node_name)
                 self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, preemptor)
         except ClusterError as error:
-            log.warning("cannot preempt pod %s: %s", victim.key, error)
+            log.warning("cannot preempt a pod", extra=fields(pod=victim, err=error))
         finally:
             done(deleted)
 

@@ -11,6 +11,7 @@ from podwright.engine.instance import Instance, new_instance
 from podwright.engine.intake.other_instances import QUIET_SECONDS, REMEMBERED
 from podwright.engine.ports import Regarding
 from support.engine.kit import Rig, deciding, on_node, ours, settle, values
+from support.logs.lines import lines_of
 from support.objects.builders import make_pod
 
 OTHER = "elsewhere_0a1b2c3d"
@@ -60,8 +61,7 @@ async def test_a_pod_that_another_instance_binds_is_reported_everywhere(rig, cap
         rig.now += 3
         assert rig.engine.other_instances.problem() == f"{TEXT} It has bound 1 pod, the last 3 s ago."
     assert counted(rig) == 1
-    (line,) = [record.getMessage() for record in caplog.records]
-    assert line == f"{TEXT} It has bound 1 pod by now, the last is default/web on node a"
+    assert lines_of(caplog.records) == [f'{TEXT} It has bound 1 pod by now pod="default/web" node="a"']
     assert recorder.events == [(Regarding("", "a", "a", "", "podwright", "Node"), "Warning", TEXT)]
 
 
