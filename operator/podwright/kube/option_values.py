@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from podwright.api.configuration.load import Configuration, load_configuration
 from podwright.api.scheduler_policy import SCHEDULER_NAME as SCHEDULER_NAME_FORM
 from podwright.core.framework.durations import parse_duration
-from podwright.core.framework.features import GATES, NEWEST_MINOR, OLDEST_MINOR
+from podwright.core.framework.features import GATES, NEWEST_MINOR, OLDEST_MINOR, expand_groups
+from podwright.core.framework.known_gates import GROUPS, KNOWN_GATES
 from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.quantity import parse_quantity, round_up
 
@@ -84,17 +85,27 @@ def choice(*names: str, any_case: bool = False) -> ValueType:
     return ValueType(f"[{'|'.join(names)}]", parse)
 
 
-def parse_feature_gates(text: str) -> dict[str, bool]:
-    """`Name=true,Other=false`, as kube-scheduler takes it. Raises OptionsError."""
+def parse_feature_gates(text: str) -> Mapping[str, bool]:
+    """`Name=true,kube:Other=false`, as kube-scheduler takes it. Raises OptionsError.
+
+    Gates that kube-scheduler 1.37 locks are refused, except those that Podwright knows from earlier versions.
+    """
     gates: dict[str, bool] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, value = part.partition("=")
-        if name not in GATES:
+        component, _, setting = part.rpartition(":")
+        if component not in ("", "kube"):
+            raise OptionsError(f"component not registered: {component}")
+        name, equals, value = setting.partition("=")
+        known = KNOWN_GATES.get(name)
+        if known is None and name not in GATES and name not in GROUPS:
             raise OptionsError(f"unknown feature gate {name!r}")
-        if not equals or value.lower() not in ("true", "false"):
+        if not equals or value.lower() not in (*_ON, *_OFF):
             raise OptionsError(f"feature gate {name}: {value!r} is neither true nor false")
-        gates[name] = value.lower() == "true"
-    return gates
+        on = gates[name] = value.lower() in _ON
+        if known is not None and known.locked and on != known.default and name not in GATES:
+            wanted, locked = str(on).lower(), str(known.default).lower()
+            raise OptionsError(f"cannot set feature gate {name} to {wanted}, feature is locked to {locked}")
+    return expand_groups(gates)
 
 
 def _scheduler_name(text: str) -> str:

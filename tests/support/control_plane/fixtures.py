@@ -10,6 +10,8 @@ outside its time limit. Without the programs and without Go, these tests are ski
 import os
 import uuid
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,7 @@ from podwright.testing import (
     Versions,
 )
 from podwright.testing.versions import PROGRAMS
+from support.serve.certificates import Authority
 
 _BINARIES = pytest.StashKey[Binaries]()
 _BUILD_ERROR = pytest.StashKey[str]()
@@ -101,10 +104,44 @@ def binaries(request: pytest.FixtureRequest) -> Binaries:
     pytest.skip(f"{_UNAVAILABLE}: {build_error}")
 
 
+@dataclass(frozen=True)
+class Authorities:
+    """Who issues client certificates of users, and those of front proxies."""
+
+    clients: Authority = field(default_factory=lambda: Authority("kubernetes"))
+    front_proxies: Authority = field(default_factory=lambda: Authority("front-proxy-ca"))
+
+    def flags(self, folder: Path) -> list[str]:
+        """The flags of an API server that trusts both."""
+        files = folder / "clients.crt", folder / "front-proxies.crt"
+        for file, authority in zip(files, (self.clients, self.front_proxies), strict=True):
+            file.write_text(authority.certificate)
+        return [
+            f"--client-ca-file={files[0]}",
+            f"--requestheader-client-ca-file={files[1]}",
+            "--requestheader-allowed-names=front-proxy-client",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-username-headers=X-Remote-User",
+        ]
+
+
 @pytest.fixture(scope="session")
-def control_plane(request: pytest.FixtureRequest, binaries: Binaries) -> Iterator[ControlPlane]:
+def authorities() -> Authorities:
+    """Those that the control plane trusts, as kubeadm sets it up."""
+    return Authorities()
+
+
+@pytest.fixture(scope="session")
+def control_plane(
+    request: pytest.FixtureRequest,
+    binaries: Binaries,
+    authorities: Authorities,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[ControlPlane]:
     """etcd and kube-apiserver, started once. Tests remove their objects, or create them in `namespace`."""
-    cluster = ControlPlane(binaries=binaries).start()
+    flags = authorities.flags(tmp_path_factory.mktemp("authorities"))
+    cluster = ControlPlane(binaries=binaries, api_server_flags=flags).start()
     yield cluster
     failed = request.session.testsfailed > 0
     if failed:

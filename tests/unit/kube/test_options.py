@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -351,15 +352,27 @@ def test_a_missing_plugin_directory_is_reported_before_the_kubeconfig_is_read():
             {"GenericWorkload": True, "ImageVolume": False},
             id="spaces, upper case and a comma at the end",
         ),
+        pytest.param(
+            "kube:GenericWorkload=t,WatchList=0", {"GenericWorkload": True, "WatchList": False}, id="Go's words"
+        ),
     ],
 )
 def test_feature_gates(text, expected):
     assert parse_feature_gates(text) == expected
 
 
-@pytest.mark.parametrize("text", ["NoSuchGate=true", "GenericWorkload", "GenericWorkload=yes"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NoSuchGate=true",
+        "GenericWorkload",
+        "GenericWorkload=yes",
+        "wardle:GenericWorkload=true",
+        "JobManagedBy=false",
+    ],
+)
 def test_invalid_feature_gates_are_rejected(text):
-    with pytest.raises(OptionsError, match=text.split("=")[0]):
+    with pytest.raises(OptionsError, match=re.split("[:=]", text)[0]):
         parse_feature_gates(text)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from podwright.core.framework.known_gates import GROUPS, KNOWN_GATES
+
 NEWEST_MINOR: Final = 37
 OLDEST_MINOR: Final = 34
 """The minor versions of Kubernetes 1 whose defaults are known."""
@@ -62,6 +64,24 @@ AUTOMATIC: Final[Mapping[str, bool]] = {name: True for name, gate in GATES.items
 """Overrides that turn on the automatic gates; put the user's overrides after them."""
 
 
+def expand_groups(overrides: Mapping[str, bool]) -> Mapping[str, bool]:
+    """The overrides with the gates that `AllAlpha` and `AllBeta` among them stand for, unless they are overridden by name."""
+    expanded: dict[str, bool] = {}
+    for group, stage in GROUPS.items():
+        if group in overrides:
+            members = [name for name in GATES if name in KNOWN_GATES and KNOWN_GATES[name].stage == stage]
+            expanded |= dict.fromkeys(members, overrides[group])
+    return expanded | {name: on for name, on in overrides.items() if name not in GROUPS}
+
+
+def _has_effect(name: str) -> bool:
+    return name in GATES and GATES[name].has_effect
+
+
+def _default(name: str) -> bool:
+    return GATES[name].default if name in GATES else KNOWN_GATES[name].default
+
+
 class Features:
     """Which gates are on.
 
@@ -71,7 +91,7 @@ class Features:
 
     def __init__(self, overrides: Mapping[str, bool] | None = None, server_minor: int | None = None) -> None:
         overrides = overrides or {}
-        unknown = sorted(set(overrides) - set(GATES))
+        unknown = sorted(set(overrides) - GATES.keys() - KNOWN_GATES.keys())
         if unknown:
             raise KeyError(f"unknown feature gate: {', '.join(unknown)}")
         minor = NEWEST_MINOR if server_minor is None else server_minor
@@ -85,7 +105,7 @@ class Features:
         )
         """The kinds, and fields as Kind.path, that Podwright reads and an API server of this version does not have by default."""
         self.without_effect: tuple[str, ...] = tuple(
-            name for name, on in overrides.items() if not GATES[name].has_effect and on != GATES[name].default
+            name for name, on in overrides.items() if not _has_effect(name) and on != _default(name)
         )
         """Overrides that change nothing because Podwright ignores the gate."""
         defaults = {name: gate.default and name not in later for name, gate in GATES.items()}

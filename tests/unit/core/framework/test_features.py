@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 import podwright.core
-from podwright.core.framework.features import AUTOMATIC, GATES, NEWEST_MINOR, OLDEST_MINOR, Features
+from podwright.core.framework.features import AUTOMATIC, GATES, NEWEST_MINOR, OLDEST_MINOR, Features, expand_groups
 
 
 def test_gates_have_the_defaults_of_1_37_unless_overridden():
@@ -72,3 +72,17 @@ def test_only_overrides_that_differ_from_the_default_are_listed_as_without_effec
         {"SchedulerAsyncAPICalls": True, "ImageVolume": True, "VolumeLimitScaling": False}, server_minor=34
     )
     assert features.without_effect == ("SchedulerAsyncAPICalls",)
+
+
+def test_gates_of_other_components_are_known_and_have_no_effect():
+    features = Features({"KubeletTracing": True, "WatchList": False, "AtomicFIFO": True})
+    assert features.without_effect == ("WatchList",)
+
+
+def test_all_gates_of_a_stage_can_be_set_at_once_unless_they_are_set_by_name():
+    expanded = expand_groups({"AllAlpha": True, "AllBeta": False, "GenericWorkload": True})
+    assert expanded["TaintTolerationComparisonOperators"] is True
+    assert expanded["VolumeLimitScaling"] is False
+    assert expanded["GenericWorkload"] is True
+    assert "NodeDeclaredFeatures" not in expanded, "a gate that is GA"
+    assert not {"AllAlpha", "AllBeta"} & expanded.keys()

@@ -1,0 +1,211 @@
+"""`podwright kube-scheduler` in the static pod that kubeadm writes, with kube-scheduler's user and rights."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+import yaml
+
+from podwright.testing import node, pod, wait_until
+from support.control_plane import operator_process as kit
+
+OVERLAY = kit.CHECKOUT / "manifests" / "overlays" / "replace-default"
+BINDING = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/podwright-replace-default"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
+STATIC_POD = """
+apiVersion: v1
+kind: Pod
+metadata:
+  labels: {component: kube-scheduler, tier: control-plane}
+  name: kube-scheduler
+  namespace: kube-system
+spec:
+  containers:
+  - command:
+    - kube-scheduler
+    - --authentication-kubeconfig=/etc/kubernetes/scheduler.conf
+    - --authorization-kubeconfig=/etc/kubernetes/scheduler.conf
+    - --bind-address=127.0.0.1
+    - --kubeconfig=/etc/kubernetes/scheduler.conf
+    - --leader-elect=true
+    image: registry.k8s.io/kube-scheduler:v1.37.0
+    imagePullPolicy: IfNotPresent
+    livenessProbe:
+      failureThreshold: 8
+      httpGet: {host: 127.0.0.1, path: /livez, port: probe-port, scheme: HTTPS}
+      initialDelaySeconds: 10
+      periodSeconds: 10
+      timeoutSeconds: 15
+    name: kube-scheduler
+    ports:
+    - {containerPort: 10259, name: probe-port, protocol: TCP}
+    readinessProbe:
+      failureThreshold: 3
+      httpGet: {host: 127.0.0.1, path: /readyz, port: probe-port, scheme: HTTPS}
+      periodSeconds: 1
+      timeoutSeconds: 15
+    resources: {requests: {cpu: 100m}}
+    startupProbe:
+      failureThreshold: 24
+      httpGet: {host: 127.0.0.1, path: /livez, port: probe-port, scheme: HTTPS}
+      initialDelaySeconds: 10
+      periodSeconds: 10
+      timeoutSeconds: 15
+    volumeMounts:
+    - {mountPath: /etc/kubernetes/scheduler.conf, name: kubeconfig, readOnly: true}
+  hostNetwork: true
+  priority: 2000001000
+  priorityClassName: system-node-critical
+  securityContext: {seccompProfile: {type: RuntimeDefault}}
+  volumes:
+  - hostPath: {path: /etc/kubernetes/scheduler.conf, type: FileOrCreate}
+    name: kubeconfig
+"""
+"""As kubeadm 1.37 writes /etc/kubernetes/manifests/kube-scheduler.yaml without extra arguments."""
+
+
+def patched():
+    """The container of the static pod with the patches that are shipped for kubeadm."""
+    raw = yaml.safe_load(STATIC_POD)
+    for operation in yaml.safe_load((OVERLAY / "kubeadm-patches" / "kube-scheduler0+json.yaml").read_text()):
+        *parents, last = operation["path"].strip("/").split("/")
+        target = raw
+        for key in parents:
+            target = target[int(key) if isinstance(target, list) else key]
+        if operation["op"] == "add" and isinstance(target, list):
+            target.insert(int(last), operation["value"])
+        else:
+            target[int(last) if isinstance(target, list) else last] = operation["value"]
+    (container,) = raw["spec"]["containers"]
+    return container
+
+
+@pytest.fixture
+def cluster(empty_cluster):
+    empty_cluster.bulk.create([node(name, cpu="4", memory="8Gi") for name in ("node-a", "node-b")])
+    empty_cluster.client.raw("DELETE", BINDING)
+    empty_cluster.client.raw("DELETE", LEASE)
+    yield empty_cluster
+    empty_cluster.client.raw("DELETE", BINDING)
+
+
+@pytest.fixture
+def kubeconfig(cluster, authorities, tmp_path):
+    """scheduler.conf as kubeadm writes it: with a client certificate of kube-scheduler's user."""
+    certificate, key = authorities.clients.client("system:kube-scheduler").write(tmp_path, "scheduler")
+    entry = {"server": cluster.url, "certificate-authority": str(cluster.certificate_authority)}
+    user = {"client-certificate": str(certificate), "client-key": str(key)}
+    file = tmp_path / "scheduler.conf"
+    context = {"cluster": "kubernetes", "user": "system:kube-scheduler"}
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "kubernetes", "cluster": entry}],
+                "users": [{"name": "system:kube-scheduler", "user": user}],
+                "contexts": [{"name": "system:kube-scheduler@kubernetes", "context": context}],
+                "current-context": "system:kube-scheduler@kubernetes",
+            }
+        )
+    )
+    return file
+
+
+@contextmanager
+def static_pod(cluster, kubeconfig):
+    """The static pod as a process, which has passed its startup probe."""
+    container = patched()
+    assert container["command"][:2] == ["podwright", "kube-scheduler"]
+    arguments = [word.replace("/etc/kubernetes/scheduler.conf", str(kubeconfig)) for word in container["command"][1:]]
+    (port,) = container["ports"]
+    # Its port is fixed, and may be in use by another run of the tests on this machine.
+    wait_until(lambda: is_free(port["containerPort"]), 60, "port 10259 is free")
+    log_start = sum(path.stat().st_size for path in cluster.logs.glob("static-pod.log"))
+    process = cluster.start_process("static-pod", [sys.executable, "-m", "podwright", *arguments])
+    operator = kit.Operator(process, port["containerPort"], log_start, scheme="https")
+    try:
+        process.wait_ready(lambda: passes(container["startupProbe"], operator), 60)
+        yield operator
+    finally:
+        process.stop(30)
+    assert process.returncode == 0, operator.log()
+    assert "Traceback" not in operator.log()
+
+
+def is_free(port):
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            client.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def passes(probe, operator):
+    """Whether a probe of the container passes."""
+    get = probe["httpGet"]
+    assert (get["host"], get["port"], get["scheme"]) == ("127.0.0.1", "probe-port", "HTTPS")
+    return operator.get(get["path"])[0] == 200
+
+
+def default_pod(name, namespace):
+    raw = pod(name, namespace=namespace, cpu="100m")
+    raw["spec"].pop("schedulerName", None)
+    return raw
+
+
+def warnings(operator):
+    """The messages of the log's warnings and errors."""
+    found = re.findall(r" (?:WARNING|ERROR) +\S+: (.*)|^[WE]\d{4} .*?\] (.*)", operator.log(), re.MULTILINE)
+    return ["".join(groups) for groups in found]
+
+
+def test_the_static_pod_of_kubeadm_schedules_with_the_rights_of_kube_scheduler_alone(cluster, namespace, kubeconfig):
+    container = patched()
+    cluster.client.create(default_pod("first", namespace))
+    started = time.monotonic()
+    with static_pod(cluster, kubeconfig) as operator:
+        wait_until(lambda: kit.bound(cluster, namespace) == 1, 60, "the first pod is bound")
+        print(f"first Binding {time.monotonic() - started:.2f} s after the start")  # noqa: T201
+        wait_until(lambda: passes(container["readinessProbe"], operator), 60, "the readiness probe passes")
+        assert passes(container["livenessProbe"], operator)
+        cluster.client.create(default_pod("second", namespace))
+        kit.wait_bound(cluster, namespace, 2)
+        (first, *_) = kit.pods(cluster, namespace)
+        assert first["spec"]["schedulerName"] == "default-scheduler"
+        assert cluster.client.get(LEASE)["spec"]["holderIdentity"] == kit.decision(first)["instance"]
+        for path in ("/metrics", "/configz"):
+            status, body = operator.get(path)
+            assert (status, json.loads(body)["message"]) == (
+                403,
+                f'forbidden: User "system:anonymous" cannot get path "{path}"',
+            )
+        off = [warning for warning in warnings(operator) if not warning.startswith("SchedulerPolicies are off (")]
+        assert off == []
+    assert cluster.client.get(LEASE)["spec"]["holderIdentity"] == "", "the Lease is released"
+
+
+def test_the_static_pod_serves_policies_with_the_rights_of_the_overlay(cluster, namespace, kubeconfig):
+    cluster.apply(OVERLAY)
+    wait_until(lambda: cluster.client.raw("GET", kit.POLICIES)[0] == 200, 30, "the API server serves policies")
+    spec = {"schedulerName": "default-scheduler", "strategy": {"type": "MostAllocated"}}
+    policy = {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": "packs"}}
+    cluster.client.create({**policy, "spec": spec})
+    with static_pod(cluster, kubeconfig) as operator:
+        for number in range(3):
+            cluster.client.create(default_pod(f"p{number}", namespace))
+        kit.wait_bound(cluster, namespace, 3)
+        found = kit.pods(cluster, namespace)
+        assert {kit.decision(each)["policy"] for each in found} == {"packs"}
+        assert len({each["spec"]["nodeName"] for each in found}) == 1
+        assert warnings(operator) == []
+    status = cluster.client.get(f"{kit.POLICIES}/packs")["status"]
+    assert {each["type"]: each["status"] for each in status["conditions"]}["Accepted"] == "True"
