@@ -30,7 +30,7 @@ class SchedulerCommand(click.Command):
     """A command whose flags may be written with underscores, as kube-scheduler's, and whose errors have exit status 1."""
 
     def __init__(self, name: str, *, as_kube_scheduler: bool, callback: Callable[..., None]) -> None:
-        params = [_flag(option, as_kube_scheduler=as_kube_scheduler) for option in OPTIONS]
+        params = [flag(option, as_kube_scheduler=as_kube_scheduler) for option in OPTIONS]
         super().__init__(
             name,
             params=[*params, _version_flag(), *_former_flags()],
@@ -84,7 +84,8 @@ class _JoinedOption(click.Option):
         return self.type.convert(",".join(value), self, ctx)
 
 
-def _flag(option: Option, *, as_kube_scheduler: bool) -> click.Option:
+def flag(option: Option, *, as_kube_scheduler: bool) -> click.Option:
+    """The flag of an option. `as_kube_scheduler`: with the defaults of `podwright kube-scheduler`."""
     switch: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if option.type is SWITCH else {}
     default = option.as_kube_scheduler if as_kube_scheduler else option.default
     joined = option.type.joined

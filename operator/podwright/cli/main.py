@@ -16,6 +16,7 @@ from podwright import __version__
 COMMANDS: Final[Mapping[str, str]] = {
     "demo": "podwright.cli.demo",
     "evaluate": "podwright.cli.evaluate",
+    "extender": "podwright.cli.extender",
     "kube-scheduler": "podwright.cli.kube_scheduler",
     "run": "podwright.cli.run",
 }

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from podwright.extender.server.options import COMMON_OPTIONS, EXTENDER_OPTIONS
 from podwright.kube.option_definitions import Option
 from podwright.kube.options import OPTIONS
 
@@ -25,6 +26,17 @@ wins. Plain `kopf run` takes the variables only. Where the two commands have dif
 
 | flag | environment variable | default | meaning |
 | --- | --- | --- | --- |
+"""
+EXTENDER: Final = """
+## podwright extender
+
+[`podwright extender`](extender.md) has these options of its own:
+
+| flag | environment variable | default | meaning |
+| --- | --- | --- | --- |
+"""
+AND_COMMON: Final = """
+and of those above: {names}.
 """
 WITHOUT_EFFECT: Final = """
 ## Without effect
@@ -59,7 +71,10 @@ def _unused_row(option: Option) -> str:
 def render() -> str:
     """The page."""
     used = "".join(_row(option) for option in OPTIONS if not option.no_effect)
-    return HEADER + used + WITHOUT_EFFECT + "".join(_unused_row(option) for option in OPTIONS if option.no_effect)
+    extender = "".join(_row(option) for option in EXTENDER_OPTIONS)
+    common = AND_COMMON.format(names=", ".join(f"`{option.flag}`" for option in COMMON_OPTIONS))
+    unused = "".join(_unused_row(option) for option in OPTIONS if option.no_effect)
+    return HEADER + used + EXTENDER + extender + common + WITHOUT_EFFECT + unused
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -164,6 +164,18 @@ class ActivePolicies:
         compiled = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
         return None if compiled is None else self._built[compiled]
 
+    @property
+    def default(self) -> ActivePolicy:
+        """The built-in policy that is also for scheduler names which no policy serves."""
+        return self._built[self.policy_set.default]
+
+    def named(self, name: str) -> ActivePolicy | None:
+        """The SchedulerPolicy or the built-in policy of this name; None if there is none."""
+        compiled = self.policy_set.decider(name)
+        if compiled is None:
+            compiled = next((policy for policy in self.policy_set.built_in if policy.name == name), None)
+        return None if compiled is None else self._built[compiled]
+
     def passed_over(self, pod: PodInfo) -> ActivePolicy | None:
         """With --when-policy-is-bad=default: the refused policy that would decide about the pod, instead of the one that does."""
         if not self.policy_set.passes_over:

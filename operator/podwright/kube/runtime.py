@@ -106,7 +106,7 @@ class Runtime:
             pods=self._known_pods,
             configuration=self._configuration,
         )
-        self._clients = _review_clients(options, self._http, metrics)
+        self._clients = review_clients(options, self._http, metrics)
         self.server = Server(content, metrics, options=options, delegation=Delegation(*self._clients))
         self._parts: Parts | None = None
         self._crds_watchable = False
@@ -328,7 +328,7 @@ class Runtime:
         return bound
 
 
-def _review_clients(options: Options, http: Http, metrics: Metrics) -> tuple[Http, Http]:
+def review_clients(options: Options, http: Http, metrics: Metrics) -> tuple[Http, Http]:
     """The API clients for TokenReviews and for SubjectAccessReviews. Raises ConfigError for unusable credentials."""
     given: dict[str | None, Http] = {None: http}
     for kubeconfig in (options.authentication_kubeconfig, options.authorization_kubeconfig):

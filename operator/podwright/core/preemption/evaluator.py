@@ -6,6 +6,7 @@ Source of the rules: the Kubernetes documentation, "Pod Priority and Preemption"
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -60,10 +61,12 @@ def select_victims(
     cache: Cache,
     budgets: BudgetRules,
     now: float,
+    chosen: AbstractSet[str] = frozenset(),
 ) -> Candidate | Status:
     """The victims to evict for `pod` to fit on `node`, or why no eviction helps. Changes none of its arguments.
 
-    If a victim belongs to a group that is evicted as a whole, the members on other nodes are victims, too.
+    If a victim belongs to a group that is evicted as a whole, the members on other nodes are victims, too. `chosen`: the uids of pods
+    that are victims in any case.
     """
     potential = units_below(pod.priority, node.pods.values(), cache)
     if not potential:
@@ -79,11 +82,13 @@ def select_victims(
     victims = []
     violations = 0
     for unit, count in (*violating, *((unit, 0) for unit in others)):
-        copy.add(unit)
-        if copy.filter() is not None:
+        if chosen.isdisjoint(other.uid for other in unit.pods):
+            copy.add(unit)
+            if copy.filter() is None:
+                continue
             copy.remove(unit)
-            victims.append(unit)
-            violations += count
+        victims.append(unit)
+        violations += count
     victims.sort(key=importance(now))
     return Candidate(node.name, tuple(victim for unit in victims for victim in unit.pods), violations)
 

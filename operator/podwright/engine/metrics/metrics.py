@@ -248,6 +248,18 @@ CERTIFICATE_RELOADS: Final = Counter(
 CERTIFICATE_EXPIRES: Final = Gauge(
     "podwright_certificate_expiration_timestamp_seconds", "When the server's certificate expires."
 )
+EXTENDER_REQUESTS: Final = Counter(
+    "podwright_extender_requests", "Requests to `podwright extender`, by verb and result.", ("verb", "result")
+)
+EXTENDER_REQUEST_SECONDS: Final = Histogram(
+    "podwright_extender_request_duration_seconds",
+    "From the head of a request to `podwright extender` until its answer was made, by verb.",
+    ("verb",),
+    exponential(0.001, 2, 15),
+)
+EXTENDER_BODY_BYTES: Final = Gauge(
+    "podwright_extender_body_bytes", "Bytes of the large bodies that `podwright extender` has in memory."
+)
 BUILD_INFO: Final = Gauge("podwright_build_info", "Which version this is.", ("version", "python_version"))
 """Not kubernetes_build_info: alerts compare that one's versions across the cluster."""
 MEMORY_IN_USE: Final = Gauge(

@@ -1,6 +1,6 @@
 """One connection of a client: its limits in time, and the HTTP protocol that it carries.
 
-Each connection serves one request, so that the pace of accepting connections bounds the pace of requests too. It ends when a limit
+Unless its limits say otherwise, a connection serves one request, so that the pace of accepting connections bounds the pace of requests too. It ends when a limit
 is reached, however the client behaves: the handshake and the head of the request must arrive in time and be short, the client must
 read its answer, and all of it must end.
 """
@@ -28,7 +28,15 @@ class Limits:
     stall_seconds: float = 10.0
     """How long a client may leave its answer unread."""
     total_seconds: float = 60.0
-    """Until everything is sent."""
+    """Until everything is sent. With `idle_seconds`, from the arrival of the last request on."""
+    idle_seconds: float = 0.0
+    """How long a connection waits for its next request; 0: it serves only one. Then the first three limits of bytes and seconds are for all
+    requests of a connection, or for the first."""
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether a connection serves several requests."""
+        return self.idle_seconds > 0
 
 
 Received = Callable[[int], None]
@@ -68,9 +76,12 @@ class Connection(asyncio.Protocol):
             self._end("" if opening.cancelled() else "handshake")
 
     def request_arrived(self) -> None:
-        """The head of the request is complete."""
+        """The head of a request is complete."""
         self.answering = True
         self._waits.cancel()
+        if self._limits.keep_alive and not self._over:
+            self._total.cancel()
+            self._total = asyncio.get_running_loop().call_later(self._limits.total_seconds, self.drop, "total")
 
     def drop(self, limit: str) -> None:
         """Ends the connection at once, because of this limit."""

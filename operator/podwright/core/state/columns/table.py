@@ -8,6 +8,7 @@ capacity changes, so get it again for each decision. `resources`, `labels` and `
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +28,7 @@ __all__ = ["ABSENT", "NodeTable"]
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 Bools = NDArray[np.bool_]
+Slots = NDArray[np.intp]
 
 _START_CAPACITY: Final = 64
 
@@ -143,6 +145,10 @@ class NodeTable:
     def slot_of(self, name: str) -> int | None:
         """The row of the node with this name; None if there is none."""
         return self._slots.get(name)
+
+    def slots_of(self, names: Sequence[str]) -> Slots:
+        """intp[names]: the rows of the nodes with these names, -1 where there is none."""
+        return np.fromiter(map(self._slots.get, names, repeat(-1)), np.intp, len(names))
 
     def _view(self, name: str) -> NDArray[Any]:
         view = self._views.get(name)

@@ -1,0 +1,252 @@
+"""The paths of the extender, and what each does with a request. Everything here runs in the cache's loop.
+
+| path | arguments | answer |
+| --- | --- | --- |
+| /filter, /predicates | ExtenderArgs | ExtenderFilterResult |
+| /prioritize, /priority, /priorities | ExtenderArgs | HostPriorityList |
+| /preempt, /preemption | ExtenderPreemptionArgs | ExtenderPreemptionResult |
+| /bind | ExtenderBindingArgs | ExtenderBindingResult |
+
+Below /policies/NAME, the named policy decides. What goes wrong is said in the answer's field Error, with the status 200, if the answer has that
+field. kube-scheduler shows its users that text; of an answer with another status, only the status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from aiohttp import web
+
+from podwright.core.framework.errors import PluginError
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.state.cache import Cache
+from podwright.engine.metrics.metrics import EXTENDER_REQUEST_SECONDS, EXTENDER_REQUESTS, Metrics
+from podwright.extender.server.bindings import Bindings
+from podwright.extender.server.bodies import SMALL, Budget, NodeReader, decode_asked, encode_scores, read_body
+from podwright.extender.server.sent_nodes import in_place
+from podwright.extender.server.verdicts import UnusablePolicyError, Verdicts
+from podwright.extender.wire import (
+    BindingResult,
+    FilterResult,
+    GoJSONError,
+    MetaVictims,
+    PreemptionResult,
+    RawObject,
+    decode_binding_args,
+    decode_preemption_args,
+    encode,
+)
+
+log = logging.getLogger(__name__)
+
+FILTER, PRIORITIZE, PREEMPT, BIND = "filter", "prioritize", "preempt", "bind"
+PATHS: Final[Mapping[str, str]] = {
+    "filter": FILTER,
+    "predicates": FILTER,
+    "prioritize": PRIORITIZE,
+    "priority": PRIORITIZE,
+    "priorities": PRIORITIZE,
+    "preempt": PREEMPT,
+    "preemption": PREEMPT,
+    "bind": BIND,
+}
+"""The last part of each path, and its verb. Extenders name their paths in several ways."""
+WAIT_SECONDS: Final = 10.0
+"""How long a large body waits for its turn. kube-scheduler waits 5 s by default for the whole answer."""
+READ_SECONDS: Final = 30.0
+"""How long a client may take to send its body."""
+
+
+_ERRORS: Final[Mapping[str, Callable[[str], bytes]]] = {
+    FILTER: lambda text: encode(FilterResult(failed_nodes={}, failed_and_unresolvable_nodes={}, error=text)),
+    BIND: lambda text: encode(BindingResult(text)),
+}
+"""The answers that can hold a text about an error."""
+_JSON: Final = "application/json"
+
+
+class _Failure(Exception):  # noqa: N818 -- the outcome of a request
+    """What is wrong with a request. `status`: that of the answer, if the answer has no field for the text."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """What answers the requests. `read_node`: see `bodies`; `now`: seconds since the epoch; `missing`: what the caches still lack."""
+
+    cache: Cache
+    verdicts: Verdicts
+    bindings: Bindings
+    read_node: NodeReader
+    now: Callable[[], float]
+    missing: Callable[[], Sequence[str]]
+
+
+class ExtenderEndpoints:
+    """See the module."""
+
+    def __init__(self, decisions: Decisions, metrics: Metrics, body_bytes: int) -> None:
+        """`body_bytes`: the longest body of a request, and the most bytes of large bodies at once."""
+        self._decisions = decisions
+        self._metrics = metrics
+        self._body_bytes = body_bytes
+        self._budget = Budget(body_bytes)
+        self._decoding = asyncio.Lock()
+        self._answers: Mapping[str, Callable[[bytearray, str], Awaitable[bytes]]] = {
+            FILTER: self._filter,
+            PRIORITIZE: self._prioritize,
+            PREEMPT: self._preempt,
+            BIND: self._bind,
+        }
+
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of the large bodies in memory."""
+        return self._budget.used
+
+    def routes(self) -> list[web.RouteDef]:
+        """All paths."""
+        return [
+            web.post(f"{prefix}/{path}", partial(self._handle, verb))
+            for prefix in ("", "/policies/{policy}")
+            for path, verb in PATHS.items()
+        ]
+
+    # Requests
+
+    async def _handle(self, verb: str, request: web.Request) -> web.StreamResponse:
+        started, result = time.monotonic(), "error"
+        try:
+            length = self._length(request)
+            async with self._room(length):
+                body = await self._body(request, length)
+                try:
+                    answer = await self._answer(verb, body, request.match_info.get("policy", ""))
+                    result = "success"
+                except _Failure as failure:
+                    if verb not in _ERRORS:
+                        raise
+                    answer = _ERRORS[verb](str(failure))
+                response = web.Response(body=answer, content_type=_JSON)
+                if length > SMALL:  # it counts until the answer has been sent
+                    del body, answer
+                    await response.prepare(request)
+                    await response.write_eof()
+                return response
+        except _Failure as failure:
+            return web.Response(status=failure.status, text=f"{failure}\n")
+        finally:
+            self._metrics.count(EXTENDER_REQUESTS, verb, result)
+            self._metrics.observe(EXTENDER_REQUEST_SECONDS, time.monotonic() - started, verb)
+
+    def _length(self, request: web.Request) -> int:
+        """How long the body is. Raises _Failure for a body that is not read."""
+        if request.headers.get("Content-Type", _JSON).partition(";")[0].strip().lower() != _JSON:
+            raise _Failure(415, f"the content type must be {_JSON}")
+        if request.content_length is None:
+            raise _Failure(411, "the header Content-Length is required")
+        if request.content_length > self._body_bytes:
+            raise _Failure(413, f"the body is longer than {self._body_bytes} bytes (--max-body-bytes)")
+        return request.content_length
+
+    @asynccontextmanager
+    async def _room(self, length: int) -> AsyncIterator[None]:
+        """Keeps room for a body inside the block. Raises _Failure if there is none in time."""
+        if length <= SMALL:
+            yield
+            return
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._budget.take(length)
+        except TimeoutError:
+            raise _Failure(503, "too many large bodies at once") from None
+        try:
+            yield
+        finally:
+            self._budget.give_back(length)
+
+    async def _body(self, request: web.Request, length: int) -> bytearray:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return await read_body(request.content, length)
+        except TimeoutError:
+            raise _Failure(408, f"the body did not arrive within {READ_SECONDS:g} s") from None
+
+    async def _answer(self, verb: str, body: bytearray, policy: str) -> bytes:
+        missing = self._decisions.missing()
+        if missing:
+            raise _Failure(503, f"the extender is starting: {', '.join(missing)} not complete")
+        try:
+            return await self._answers[verb](body, policy)
+        except (GoJSONError, InvalidObjectError) as error:
+            raise _Failure(400, str(error)) from error
+        except UnusablePolicyError as error:
+            raise _Failure(404, str(error)) from error
+        except PluginError as error:
+            raise _Failure(500, str(error)) from error
+
+    # Verbs
+
+    async def _filter(self, body: bytearray, policy: str) -> bytes:
+        asked = await decode_asked(body, self._decisions.read_node, self._decoding)
+        pod = self._pod(asked.pod)
+        with in_place(self._decisions.cache, asked.differing):
+            found = self._decisions.verdicts.filter(pod, policy, asked.names)
+        texts, names = asked.texts, asked.names
+        everything = len(found.kept) == len(names)
+        result = FilterResult(
+            nodes=None if texts is None else texts if everything else [texts[at] for at in found.kept],
+            node_names=None if texts is not None else names if everything else [names[at] for at in found.kept],
+            failed_nodes=found.failed,
+            failed_and_unresolvable_nodes=found.unresolvable,
+        )
+        return encode(result)
+
+    async def _prioritize(self, body: bytearray, policy: str) -> bytes:
+        asked = await decode_asked(body, self._decisions.read_node, self._decoding)
+        pod = self._pod(asked.pod)
+        with in_place(self._decisions.cache, asked.differing):
+            scores = self._decisions.verdicts.prioritize(pod, policy, asked.names)
+        return encode_scores(asked.names, scores.tolist())
+
+    async def _preempt(self, body: bytearray, policy: str) -> bytes:
+        args = decode_preemption_args(bytes(body))
+        pod = self._pod(args.pod)
+        victims = args.meta_victims
+        if victims is None:
+            victims = {
+                node_name: MetaVictims([_uid_of(each) for each in given.pods], given.num_pdb_violations)
+                for node_name, given in (args.victims or {}).items()
+            }
+        now = self._decisions.now()
+        return encode(PreemptionResult(self._decisions.verdicts.preempt(pod, policy, victims, now)))
+
+    async def _bind(self, body: bytearray, policy: str) -> bytes:
+        problem = await self._decisions.bindings.bind(decode_binding_args(bytes(body)), policy)
+        if problem:
+            raise _Failure(500, problem)
+        return encode(BindingResult())
+
+    def _pod(self, raw: RawObject | None) -> PodInfo:
+        """Raises InvalidObjectError."""
+        if not isinstance(raw, Mapping):
+            raise InvalidObjectError("Pod", "is required")
+        pod = parse_pod(raw)
+        self._decisions.bindings.remember(pod)
+        return pod
+
+
+def _uid_of(victim: RawObject) -> str:
+    metadata = victim.get("metadata") if isinstance(victim, Mapping) else None
+    return str(metadata.get("uid") or "") if isinstance(metadata, Mapping) else ""

@@ -1,0 +1,85 @@
+"""Who may call the extender: whoever shows a client certificate of the given issuers, or the token of a file.
+
+Only kube-scheduler should: `bind` can place any pod on any node. Whether the port is open to everybody is the operator's explicit choice.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import web
+
+from podwright.kube.client.errors import ConfigError
+from podwright.kube.serve.gates import PUBLIC
+
+log = logging.getLogger(__name__)
+
+LONGEST_TOKEN: Final = 1 << 14
+
+
+class ExtenderGate:
+    """See the module. Health is for everybody."""
+
+    def __init__(self, *, certificates: bool, names: Collection[str], token_file: Path | None) -> None:
+        """`certificates`: whether TLS verifies client certificates; `names`: their common names, none for all.
+
+        Without `certificates` and `token_file`, everybody may call. Raises ConfigError for a file without a token.
+        """
+        self._certificates = certificates
+        self._names = frozenset(names)
+        self._token_file = token_file
+        self._token = "" if token_file is None else read_token(token_file)
+
+    def reload(self) -> None:
+        """Reads the token again. One that cannot be read changes nothing."""
+        if self._token_file is not None:
+            try:
+                self._token = read_token(self._token_file)
+            except ConfigError as error:
+                log.error("the extender keeps its token: %s", error)  # noqa: TRY400 -- the message says it all
+
+    async def refusal(self, request: web.Request) -> web.StreamResponse | None:
+        """See `Gate`."""
+        if request.path.startswith(PUBLIC) or self._may_call(request):
+            return None
+        return web.Response(
+            status=401,
+            text="a client certificate or a bearer token is required\n",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+
+    def _may_call(self, request: web.Request) -> bool:
+        if not self._certificates and not self._token:
+            return True
+        return self._has_certificate(request) or self._has_token(request)
+
+    def _has_certificate(self, request: web.Request) -> bool:
+        certificate: Any = request.transport.get_extra_info("peercert") if request.transport is not None else None
+        if not self._certificates or not certificate:
+            return False
+        names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+        return not self._names or bool(self._names.intersection(names))
+
+    def _has_token(self, request: web.Request) -> bool:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if not self._token or scheme.lower() != "bearer":
+            return False
+        return hmac.compare_digest(token.strip().encode("utf-8", "surrogateescape"), self._token.encode())
+
+
+def read_token(path: Path) -> str:
+    """The token in the file. Raises ConfigError."""
+    try:
+        with path.open("rb") as file:
+            token = file.read(LONGEST_TOKEN + 1).decode("ascii").strip()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} has no token") from error
+    if not token or len(token) > LONGEST_TOKEN:
+        raise ConfigError(f"{path} has no token")
+    return token

@@ -1,0 +1,93 @@
+"""The options of `podwright extender`: some of those that every scheduler process has (`kube/options.py`), and its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Final
+
+from podwright.kube.option_definitions import definition, option
+from podwright.kube.option_values import ADDRESS, FILE, NAMES, QUANTITY, SWITCH, OptionsError
+from podwright.kube.options import OPTIONS, Options
+from podwright.kube.serve.gates import is_loopback
+from podwright.kube.serving_options import ServingOptions
+
+LEAST_BODY_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderOptions:
+    """Raises OptionsError for values that contradict each other. `common`: the options that other processes have, too."""
+
+    common: Options
+    address: tuple[str, int] = option(
+        ADDRESS,
+        "Where to serve kube-scheduler: over HTTPS with --tls-cert-file, otherwise over HTTP. Callers may show client certificates that "
+        "--client-ca-file has issued.",
+        default="127.0.0.1:8888",
+    )
+    allowed_client_names: tuple[str, ...] = option(
+        NAMES, "The common names of client certificates with which to call. Default: all.", default=""
+    )
+    token_file: str | None = option(
+        FILE, "A file with a token. Whoever sends it as bearer token may call, too. Read again when it changes."
+    )
+    allow_unauthenticated: bool = option(
+        SWITCH, "Let everybody call who reaches --address, and so bind pods.", default="false"
+    )
+    max_body_bytes: int = option(
+        QUANTITY,
+        "The longest body of a request, and the most bytes of large bodies at once. They take about three times as much memory.",
+        default="64Mi",
+    )
+
+    def __post_init__(self) -> None:
+        if self.max_body_bytes < LEAST_BODY_BYTES:
+            raise OptionsError("--max-body-bytes must be at least 1Mi")
+        if self.verifies_certificates and not self.serves_https:
+            raise OptionsError("--client-ca-file needs --tls-cert-file: client certificates need HTTPS")
+        if self.allowed_client_names and not self.verifies_certificates:
+            raise OptionsError("--allowed-client-names needs --client-ca-file")
+        authenticates = self.verifies_certificates or self.token_file is not None
+        host = self.address[0]
+        if not authenticates and not self.allow_unauthenticated and not (host and _is_loopback(host)):
+            raise OptionsError(
+                "whoever reaches --address can bind pods: give --client-ca-file or --token-file, listen on 127.0.0.1, or give "
+                "--allow-unauthenticated"
+            )
+
+    @property
+    def serves_https(self) -> bool:
+        return self.common.tls_cert_file is not None
+
+    @property
+    def verifies_certificates(self) -> bool:
+        """Whether callers may show a client certificate."""
+        return self.common.client_ca_file is not None
+
+    @property
+    def token_path(self) -> Path | None:
+        return None if self.token_file is None else Path(self.token_file)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return is_loopback(host)
+    except ValueError:
+        return host == "localhost"
+
+
+EXTENDER_OPTIONS: Final = tuple(
+    definition(each.name, each.metadata) for each in fields(ExtenderOptions) if each.metadata
+)
+"""The definitions of the command's own options."""
+_SERVING: Final = frozenset(each.name for each in fields(ServingOptions))
+_DECIDING: Final = frozenset(
+    (
+        *("kubeconfig", "context", "config", "scheduler_name", "allowed_scheduler_names", "allow_unsafe_policies"),
+        *("when_policy_is_bad", "feature_gates", "emulated_version", "plugin_dirs", "health_address", "master"),
+        *("log_level", "logging_format", "verbosity", "vmodule"),
+    )
+)
+COMMON_OPTIONS: Final = tuple(each for each in OPTIONS if each.name in _SERVING | _DECIDING)
+"""The definitions of the options of other processes that the command has, too."""

@@ -1,0 +1,29 @@
+"""The watch of SchedulerPolicies. In the operator, Kopf watches them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podwright.kube.policies import PolicyController
+
+Raw = Mapping[str, Any]
+
+
+class PolicySink:
+    """Passes watched policies on to their controller."""
+
+    def __init__(self, controller: PolicyController) -> None:
+        self._controller = controller
+
+    def key(self, raw: Raw) -> str:
+        return str(raw["metadata"]["name"])
+
+    def put(self, raw: Raw) -> None:
+        self._controller.take_event({"type": "MODIFIED", "object": raw})
+
+    def drop(self, key: str, raw: Raw | None) -> None:
+        if raw is None:
+            self._controller.remove(key)
+        else:
+            self._controller.take_event({"type": "DELETED", "object": raw})

@@ -1,0 +1,125 @@
+"""One port with an application of aiohttp: a `Listener`, which bounds what clients can use, a gate, and routes.
+
+It is served in the loop in which it is opened. By default a connection serves one request, see `connection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+
+from podwright.kube.serve.connection import Limits
+from podwright.kube.serve.endpoints import Handler
+from podwright.kube.serve.gates import Gate
+from podwright.kube.serve.listener import Listener
+
+log = logging.getLogger(__name__)
+
+DROPPED: Final = ("connections", "descriptors", "handshake", "head", "size", "stall", "total")
+"""Why connections are dropped: the label `reason`."""
+_HEADERS: Final = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}
+_HTTP: Final[dict[str, Any]] = {
+    "access_log": None,
+    "handle_signals": False,
+    "lingering_time": 0,
+    "max_headers": 64,
+    "max_field_size": 16384,  # tokens can be long
+    "tcp_keepalive": False,
+}
+
+_quiet = logging.getLogger(f"{__name__}.aiohttp")
+_quiet.setLevel(logging.CRITICAL)
+"""aiohttp logs a traceback for each malformed request. Errors of handlers are logged by `_middleware`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. `option` is named in errors. `context`: the current TLS context, None for plain HTTP; `shared`: see `Listener.open`."""
+
+    option: str
+    host: str
+    port: int
+    context: Callable[[], ssl.SSLContext] | None = None
+    shared: bool = False
+
+    def __str__(self) -> str:
+        return written(self.host, self.port)
+
+
+def written(host: str, port: int) -> str:
+    """HOST:PORT, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Port:
+    """See the module."""
+
+    def __init__(self, listener: Listener, runner: web.AppRunner) -> None:
+        """Only for `open_port`."""
+        self._listener = listener
+        self._runner = runner
+
+    @property
+    def number(self) -> int:
+        return self._listener.port
+
+    @property
+    def connection_count(self) -> int:
+        return self._listener.connection_count
+
+    async def close(self) -> None:
+        """Stops listening, and drops all connections."""
+        self._listener.close()
+        await self._runner.cleanup()
+
+
+async def open_port(
+    routes: Iterable[web.RouteDef], gate: Gate, address: Address, limits: Limits, dropped: Callable[[str], None]
+) -> Port:
+    """Opens a port. `dropped` gets the reason of each connection that is dropped. Raises OSError, which names the option."""
+    application = web.Application(middlewares=[_middleware(gate, lambda: listener, keep_alive=limits.keep_alive)])
+    application.add_routes(routes)
+    runner = web.AppRunner(
+        application, logger=_quiet, shutdown_timeout=1.0, **{**_HTTP, "keepalive_timeout": limits.idle_seconds}
+    )
+    await runner.setup()
+    server = runner.server
+    assert server is not None
+    listener = Listener(server, limits, context=address.context, dropped=dropped)
+    try:
+        listener.open(address.host, address.port, shared=address.shared)
+    except OSError as error:
+        await runner.cleanup()
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise OSError(f"{address.option} {address}: {reason}") from error
+    return Port(listener, runner)
+
+
+def _middleware(gate: Gate, listener: Callable[[], Listener], *, keep_alive: bool) -> Any:
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        listener().request_arrived(request.protocol)
+        try:
+            response = await gate.refusal(request) or await handler(request)
+        except web.HTTPException as error:
+            allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+            response = web.Response(status=error.status, text=f"{error.status} {error.reason}\n", headers=allow)
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            response = web.Response(status=500, text="internal server error\n")
+        if not response.prepared:
+            if not keep_alive:
+                response.force_close()
+            response.headers.update(_HEADERS)
+        return response
+
+    return middleware

@@ -1,0 +1,166 @@
+"""Which nodes the extender keeps, how it scores them, and which victims it accepts."""
+
+import numpy as np
+import pytest
+
+from podwright.core.objects.pod import parse_pod
+from podwright.extender.server.verdicts import UNKNOWN_NODE, UnusablePolicyError, scaled
+from podwright.extender.wire import MetaVictims
+from support.engine.kit import on_node, ours
+from support.extender.kit import ExtenderRig
+from support.objects.builders import make_node, make_pod, make_taint
+
+
+def pod(name="asks", **options):
+    return parse_pod(ours(name, **options))
+
+
+def test_nodes_are_kept_in_the_order_in_which_they_were_asked_about():
+    rig = ExtenderRig("a", "b", "c")
+    assert list(rig.verdicts.filter(pod(), "", ["c", "a"]).kept) == [0, 1]
+
+
+def test_rejected_nodes_have_kube_schedulers_words_by_whether_preemption_may_help():
+    rig = ExtenderRig("good")
+    rig.rig.node("small", allocatable={"cpu": "1"})
+    rig.rig.node("tainted", taints=[make_taint("gpu")])
+    rig.rig.engine.assigned.put(on_node(make_pod("there", requests={"cpu": "1"}), "small"))
+    found = rig.verdicts.filter(pod(requests={"cpu": "1"}), "", ["small", "tainted", "good", "absent"])
+    assert list(found.kept) == [2]
+    assert found.failed == {"small": "Insufficient cpu"}
+    assert found.unresolvable == {
+        "tainted": "node(s) had untolerated taint(s)",
+        "absent": UNKNOWN_NODE,
+    }
+
+
+def test_a_rejection_of_the_pod_as_a_whole_rejects_every_node():
+    rig = ExtenderRig("a", "b")
+    found = rig.verdicts.filter(
+        pod(spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}), "", "ab"
+    )
+    assert found.unresolvable == dict.fromkeys("ab", 'persistentvolumeclaim "c" not found')
+
+
+def test_without_any_node_in_the_cache_all_are_unknown():
+    rig = ExtenderRig()
+    assert rig.verdicts.filter(pod(), "", ["a"]).unresolvable == {"a": UNKNOWN_NODE}
+    assert rig.verdicts.prioritize(pod(), "", ["a"]).tolist() == [0]
+
+
+def test_the_nominated_node_is_no_shortcut():
+    rig = ExtenderRig("a", "b")
+    asking = pod(status={"nominatedNodeName": "b"})
+    assert len(rig.verdicts.filter(asking, "", ["a", "b"]).kept) == 2
+
+
+@pytest.mark.parametrize(
+    ("totals", "scores"),
+    [
+        pytest.param([300, 100, 200], [10, 0, 5], id="the best gets ten, the worst none, the others in proportion"),
+        pytest.param([1000, 999, 0], [10, 9, 0], id="only the best gets ten"),
+        pytest.param([7, 7], [10, 10], id="equal totals are all the best"),
+        pytest.param([2**61, -(2**61)], [10, 0], id="totals as large as weights allow"),
+    ],
+)
+def test_totals_are_scaled_to_ten(totals, scores):
+    assert scaled(np.array(totals, np.int64)).tolist() == scores
+
+
+def test_the_policys_strategy_scores():
+    rig = ExtenderRig("empty", "full")
+    rig.rig.engine.assigned.put(on_node(make_pod("there", requests={"cpu": "4", "memory": "4Gi"}), "full"))
+    rig.policy("packs", strategy={"type": "MostAllocated"})
+    selected = {"podSelector": {"matchLabels": {"spread": "yes"}}}
+    rig.policy("spreads", strategy={"type": "LeastAllocated"}, match=selected, precedence=1)
+    asking = {"requests": {"cpu": "1"}}
+    assert rig.verdicts.prioritize(pod(**asking), "", ["empty", "full"]).tolist() == [0, 10]
+    assert rig.verdicts.prioritize(pod(**asking, labels={"spread": "yes"}), "", ["empty", "full"]).tolist() == [10, 0]
+    assert rig.verdicts.prioritize(pod(**asking), "spreads", ["full", "empty", "full"]).tolist() == [0, 10, 0]
+
+
+def test_pods_of_other_schedulers_get_the_built_in_policy():
+    rig = ExtenderRig("a")
+    foreign = parse_pod(make_pod("foreign", spec={"schedulerName": "default-scheduler"}))
+    assert rig.verdicts.policy_for(foreign, "").compiled.name == "built-in-default"
+    assert rig.verdicts.policy_for(foreign, "built-in-default").compiled.name == "built-in-default"
+
+
+def test_an_unknown_policy_is_named():
+    with pytest.raises(UnusablePolicyError, match='there is no policy "none"'):
+        ExtenderRig("a").verdicts.filter(pod(), "none", ["a"])
+
+
+def test_the_pods_of_a_refused_policy_wait_for_it():
+    rig = ExtenderRig("a")
+    rig.policy("bad", strategy={"type": "Best"})
+    with pytest.raises(UnusablePolicyError, match="policy bad, generation 1, was not accepted"):
+        rig.verdicts.filter(pod(), "", ["a"])
+
+
+# Preemption
+
+
+def full_node(rig, name, *victims):
+    rig.rig.node(name, allocatable={"cpu": "2"})
+    for uid, cpu, priority in victims:
+        rig.rig.engine.assigned.put(on_node(make_pod(uid, uid=uid, requests={"cpu": cpu}, priority=priority), name))
+
+
+def preempt(rig, asked, policy="", **options):
+    asking = pod(requests={"cpu": "1"}, priority=10, **options)
+    victims = {node: MetaVictims(tuple(uids), 0) for node, uids in asked.items()}
+    found = rig.verdicts.preempt(asking, policy, victims, 0.0)
+    return {node: (tuple(each.uids), each.num_pdb_violations) for node, each in found.items()}
+
+
+def test_victims_that_suffice_are_accepted_as_they_are():
+    rig = ExtenderRig()
+    full_node(rig, "a", ("low", "1", 1), ("lower", "1", 0))
+    assert preempt(rig, {"a": ["low"]}) == {"a": (("low",), 0)}
+
+
+def test_victims_that_do_not_suffice_are_completed_by_the_least_important():
+    rig = ExtenderRig()
+    full_node(rig, "a", ("tiny", "1m", 0), ("low", "999m", 1), ("lower", "1", 0))
+    ((uids, violations),) = preempt(rig, {"a": ["tiny"]}).values()
+    assert (sorted(uids), violations) == (["lower", "tiny"], 0)
+
+
+def test_nodes_where_the_policy_would_not_preempt_are_left_out():
+    rig = ExtenderRig()
+    full_node(rig, "important", ("equal", "2", 10))
+    full_node(rig, "tainted", ("low", "2", 0))
+    rig.rig.engine.nodes.put(make_node("tainted", allocatable={"cpu": "2"}, taints=[make_taint("gpu")]))
+    full_node(rig, "good", ("there", "2", 0))
+    assert preempt(rig, {"important": ["equal"], "tainted": ["low"], "absent": ["x"], "good": ["there"]}) == {
+        "good": (("there",), 0)
+    }
+
+
+def test_a_policy_without_preemption_accepts_no_victims():
+    rig = ExtenderRig()
+    full_node(rig, "a", ("low", "2", 0))
+    rig.policy("gentle", strategy={"type": "Custom"}, plugins={"postFilter": {"disabled": [{"name": "*"}]}})
+    assert preempt(rig, {"a": ["low"]}) == {}
+    assert preempt(rig, {"a": ["low"]}, policy="built-in-default") == {"a": (("low",), 0)}
+
+
+def test_victims_that_the_cache_does_not_know_yet_are_kept():
+    rig = ExtenderRig()
+    full_node(rig, "a", ("low", "2", 0))
+    assert preempt(rig, {"a": ["low", "late"]}) == {"a": (("low", "late"), 0)}
+
+
+def test_violations_of_budgets_are_counted_anew():
+    rig = ExtenderRig()
+    full_node(rig, "a")
+    labelled = make_pod("low", uid="low", labels={"app": "db"}, requests={"cpu": "2"}, priority=0)
+    rig.rig.engine.assigned.put(on_node(labelled, "a"))
+    budget = {
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    rig.rig.engine.objects("PodDisruptionBudget").put(budget)
+    assert preempt(rig, {"a": ["low"]}) == {"a": (("low",), 1)}
