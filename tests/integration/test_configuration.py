@@ -1,5 +1,8 @@
 """`--config`: the operator with a KubeSchedulerConfiguration, on the real control plane."""
 
+import subprocess
+import sys
+
 import pytest
 import yaml
 
@@ -106,6 +109,23 @@ def test_each_profile_places_the_pods_of_its_scheduler_name(cluster, namespace, 
             kit.wait_bound(cluster, namespace, 4 if scheduler == "spreads" else 8)
     assert sorted(nodes_of(cluster, namespace, "spreads")) == ["node-a", "node-a", "node-b", "node-b"]
     assert len(set(nodes_of(cluster, namespace, "packs"))) == 1
+    decided = {raw["spec"]["schedulerName"]: kit.decision(raw)["policy"] for raw in kit.pods(cluster, namespace)}
+    assert decided == {"spreads": "profile/spreads", "packs": "profile/packs"}
+
+
+def test_the_policies_that_a_file_is_converted_to_are_accepted_and_place_pods_alike(cluster, namespace, tmp_path):
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(TWO_PROFILES)
+    command = [sys.executable, "-m", "podwright", "convert", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr.startswith("# profiles: podwright run also serves podwright")
+    cluster.apply(done.stdout)
+    with kit.running(cluster):
+        for number in range(4):
+            cluster.client.create(pod(f"p{number}", namespace=namespace, scheduler="packs", cpu="500m"))
+        kit.wait_bound(cluster, namespace, 4)
+    assert len(set(nodes_of(cluster, namespace, "packs"))) == 1
+    assert {kit.decision(raw)["policy"] for raw in kit.pods(cluster, namespace)} == {"packs"}
 
 
 def test_the_configuration_of_a_second_scheduler_works_as_it_is(cluster, namespace, tmp_path):

@@ -40,6 +40,8 @@ from podwright.core.objects.selectors import LabelSelector
 
 BUILT_IN: Final = "built-in-default"
 """The name of the policy that needs no SchedulerPolicy object."""
+PROFILE_PREFIX: Final = "profile/"
+"""Before the scheduler name, the name of a profile of a configuration file. No SchedulerPolicy can have such a name."""
 
 Classes = Mapping[str, type[Any]]
 """Plugin classes by name."""
@@ -137,10 +139,10 @@ def built_in_policy(
     return built_in_of(default_profile(scheduler_name, classes, features, queue_sort))
 
 
-def built_in_of(profile: Profile) -> CompiledPolicy:
-    """The profile, for every pod of its scheduler name."""
+def built_in_of(profile: Profile, name: str = BUILT_IN) -> CompiledPolicy:
+    """The profile, for every pod of its scheduler name, as the policy `name`."""
     return CompiledPolicy(
-        source=SchedulerPolicy(BUILT_IN, generation=0, spec=PolicySpec(scheduler_name=profile.scheduler_name)),
+        source=SchedulerPolicy(name, generation=0, spec=PolicySpec(scheduler_name=profile.scheduler_name)),
         namespace_selector=None,
         pod_selector=None,
         profile=profile,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from podwright.api.compile import Classes, CompiledPolicy, built_in_of, built_in_policy
+from podwright.api.compile import PROFILE_PREFIX, Classes, CompiledPolicy, built_in_of, built_in_policy
 from podwright.api.configuration.load import Configuration
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME, PolicyError, SchedulerPolicy
@@ -71,7 +71,10 @@ class PolicySettings:
         """The built-in policies. Raises ProfileError for what they need and `classes` lacks, and ArgsError for invalid args."""
         if self.configuration is None:
             return (built_in_policy(classes, features, self.scheduler_name, self.queue_sort),)
-        return [built_in_of(profile) for profile in self.configuration.profiles(classes, features)]
+        return [
+            built_in_of(profile, f"{PROFILE_PREFIX}{profile.scheduler_name}")
+            for profile in self.configuration.profiles(classes, features)
+        ]
 
 
 DEFAULT_SETTINGS: Final = PolicySettings()

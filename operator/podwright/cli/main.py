@@ -14,6 +14,7 @@ import click
 from podwright import __version__
 
 COMMANDS: Final[Mapping[str, str]] = {
+    "convert": "podwright.cli.convert",
     "demo": "podwright.cli.demo",
     "evaluate": "podwright.cli.evaluate",
     "extender": "podwright.cli.extender",

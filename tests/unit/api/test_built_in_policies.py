@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.api.compile import BUILT_IN
 from podwright.api.configuration.load import load_configuration
 from podwright.api.permissions import PolicySettings
 from podwright.core.framework.profile import expand
@@ -48,13 +47,13 @@ profiles:
     def test_a_policy_stands_above_the_profile_of_its_scheduler_name(self, policies):
         policies.apply(policy("a", {"schedulerName": "second", "match": select_pods(x="1")}))
         assert chosen(policies, pod({"x": "1"}, scheduler="second")) == "a"
-        assert chosen(policies, pod({"x": "2"}, scheduler="second")) == BUILT_IN
+        assert chosen(policies, pod({"x": "2"}, scheduler="second")) == "profile/second"
         assert "NodePorts" not in self.profile_of(policies, "second").names
 
     def test_the_first_is_also_for_other_names_that_policies_serve(self, policies):
         policies.apply(policy("a", {"schedulerName": "third", "match": select_pods(x="1")}))
         assert chosen(policies, pod({"x": "1"}, scheduler="third")) == "a"
-        assert chosen(policies, pod({"x": "2"}, scheduler="third")) == BUILT_IN
+        assert chosen(policies, pod({"x": "2"}, scheduler="third")) == "profile/first"
         assert self.profile_of(policies, "third") == self.profile_of(policies, "first")
 
     def test_a_name_stays_served_when_its_policy_goes(self, policies):
