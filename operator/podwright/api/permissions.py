@@ -8,11 +8,12 @@ podwright/api/policy_set.py next.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
 from podwright.api.compile import PROFILE_PREFIX, Classes, CompiledPolicy, built_in_of, built_in_policy
+from podwright.api.configuration.extenders import Extenders
 from podwright.api.configuration.load import Configuration
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME, PolicyError, SchedulerPolicy
@@ -43,6 +44,8 @@ class PolicySettings:
 
     `allow_unsafe`: policies may disable any filter; see `check_safety`.
 
+    `extenders`: those that policies may name.
+
     `waits_for_bad_policies`: the pods of a policy without an accepted generation wait. Otherwise the next policy that matches decides
     about them, in the end the built-in one.
     """
@@ -53,6 +56,7 @@ class PolicySettings:
     allow_unsafe: bool = False
     waits_for_bad_policies: bool = True
     configuration: Configuration | None = None
+    extenders: Extenders = field(default_factory=dict)
 
     def allows_scheduler_name(self, name: str) -> bool:
         """Whether policies may serve this scheduler name."""

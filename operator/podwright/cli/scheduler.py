@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Final
 
+from podwright.extender.clients import clients_of
 from podwright.kube.options import Options
 from podwright.kube.runtime import Runtime
 from podwright.kube.signals import catch_signals
@@ -39,7 +40,7 @@ async def run(options: Options) -> None:
     """
     stop = asyncio.Event()
     catch_signals(stop)
-    runtime = Runtime(options)
+    runtime = Runtime(options, clients_of(options))
     starting = asyncio.create_task(runtime.start(), name="podwright start")
     stopping = asyncio.create_task(_first_of(stop, runtime.leadership.lost), name="podwright stop")
     try:

@@ -16,6 +16,7 @@ from podwright.controllers import handlers
 from podwright.controllers.login import KopfLogin
 from podwright.controllers.settings import configure
 from podwright.core.framework.registry import RegistryError
+from podwright.extender.clients import clients_of
 from podwright.kube.client.errors import AccessError, ConfigError
 from podwright.kube.log_format import make_safe
 from podwright.kube.option_values import OptionsError
@@ -36,7 +37,8 @@ class PlainKopf:
         make_safe(logging.getLogger())
         count_repeated_lines()
         try:
-            runtime = self._runtime = Runtime(Options.from_environment())
+            options = Options.from_environment()
+            runtime = self._runtime = Runtime(options, clients_of(options))
             await runtime.start()
         except (AccessError, ConfigError, OptionsError, RegistryError, OSError) as error:
             await asyncio.sleep(0)  # Kopf's tasks begin, or Python warns that they never did

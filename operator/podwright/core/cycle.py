@@ -116,8 +116,8 @@ def schedule(
     try:
         search = find_feasible(framework, cache, pod, state, within=within)
         if len(search.feasible):
-            return _place(framework, cache, pod, state, search, below)
-        return _reject(framework, cache, pod, state, search.diagnosis, preempt=preempt)
+            return place(framework, cache, pod, state, search, below)
+        return reject(framework, cache, pod, state, search.diagnosis, preempt=preempt)
     except PluginError as error:
         return Fault(pod, error.plugin, str(error))
 
@@ -243,9 +243,17 @@ def _slot(info: NodeInfo) -> int:
     return info.slot
 
 
-def _place(
-    framework: Framework, cache: Cache, pod: PodInfo, state: CycleState, search: Search, below: RandomBelow
+def place(
+    framework: Framework,
+    cache: Cache,
+    pod: PodInfo,
+    state: CycleState,
+    search: Search,
+    below: RandomBelow,
+    *,
+    extra: Int64s | None = None,
 ) -> Placement:
+    """Score, and the choice of a node, if there is at least one. `extra`: int64[feasible], to be added to the scores."""
     feasible = search.feasible
     names = cache.table.names
     rejected = search.diagnosis.plugins() if search.diagnosis.stages or search.diagnosis.explicit else {}
@@ -262,6 +270,8 @@ def _place(
             rejected=rejected,
         )
     total = framework.score(state, pod, feasible)
+    if extra is not None:
+        total = total + extra  # not in place: scores may be cached
     _report(framework, state, search.evaluated, rejected, scored=len(feasible))
     chosen, runner_up = select_host(total, below)
     second = None if runner_up is None else (names[feasible.slots[runner_up]], int(total[runner_up]))
@@ -293,7 +303,7 @@ def select_host(total: Int64s, below: RandomBelow) -> tuple[int, int | None]:
     return first, before
 
 
-def _reject(
+def reject(
     framework: Framework,
     cache: Cache,
     pod: PodInfo,
@@ -302,6 +312,7 @@ def _reject(
     *,
     preempt: bool,
 ) -> Rejection:
+    """PostFilter, and why no node is feasible."""
     if not cache.table.count:
         return Rejection(
             pod=pod,

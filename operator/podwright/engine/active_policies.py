@@ -30,7 +30,9 @@ from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.plugin_exceptions import PluginExceptions
 
 WAITS_FOR_POLICY: Final = "SchedulerPolicy"
-"""What rejects the pods of a refused policy, as if it were a plugin. No event of the cluster helps them."""
+"""What rejects pods that only another policy can help, such as those of a refused policy, as if it were a plugin. No event of the
+cluster helps them.
+"""
 _REJECTING: Final = (Point.PRE_ENQUEUE, Point.PRE_FILTER, Point.FILTER, Point.RESERVE, Point.PERMIT)
 _NO_HINTS: Mapping[str, Sequence[EventHint]] = {}
 
@@ -58,7 +60,7 @@ class ActivePolicy:
 
     With a `refusal`, no generation of the policy was accepted: its pods wait. The framework is then that of the built-in policy, whose
     PreEnqueue plugins gate the pods. `hints`: the queueing hints by plugin, in an object of this policy's own. `label`: name and
-    generation.
+    generation. `extenders`: the names of those that its pods are sent to.
     """
 
     compiled: CompiledPolicy
@@ -66,16 +68,20 @@ class ActivePolicy:
     hints: Mapping[str, Sequence[EventHint]]
     label: str
     refusal: str
+    extenders: tuple[str, ...]
 
     @staticmethod
     def of(compiled: CompiledPolicy, framework: Framework) -> ActivePolicy:
         """The accepted or refused policy. `framework`: of this policy, or if it was refused, of the built-in one."""
         label = f"{compiled.name}@{compiled.generation}"
-        hints, refusal = framework.hints, ""
-        if compiled.refusal:
+        hints, refusal, extenders = framework.hints, "", compiled.profile.extenders
+        if extenders or compiled.refusal:
             hints = {**hints, WAITS_FOR_POLICY: ()}
+        if compiled.refusal:
             refusal = f"policy {compiled.name}, generation {compiled.generation}, was not accepted: {compiled.refusal}"
-        return ActivePolicy(compiled=compiled, framework=framework, hints=hints, label=label, refusal=refusal)
+        return ActivePolicy(
+            compiled=compiled, framework=framework, hints=hints, label=label, refusal=refusal, extenders=extenders
+        )
 
 
 class ActivePolicies:
@@ -187,7 +193,7 @@ class ActivePolicies:
         """Whether an active plugin that can make pods wait registered a queueing hint for the event."""
         known = self._has_hints.get(event)
         if known is None:
-            known = self._has_hints[event] = any(
+            known = self._has_hints[event] = any(active.extenders for active in self._built.values()) or any(
                 registered(active.framework.hints, plugin.name, event)
                 for active in self._built.values()
                 for plugin in active.framework.at(*_REJECTING)

@@ -19,18 +19,19 @@ from typing import Final
 from podwright.api.compile import Classes
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
-from podwright.core.cycle import Placement, Rejection, schedule
+from podwright.core.cycle import Decision, Placement, Rejection, schedule
 from podwright.core.framework.features import Features
 from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 from podwright.core.state.cache import Cache
 from podwright.engine import decision_log
-from podwright.engine.active_policies import ActivePolicies, EngineHandle
+from podwright.engine.active_policies import ActivePolicies, ActivePolicy, EngineHandle
 from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.binding.executor import BindingExecutor
 from podwright.engine.binding.limiter import PROMPT_LIMIT
 from podwright.engine.binding.plugin_cluster import PluginCluster
+from podwright.engine.extended_attempts import ExtendedAttempts
 from podwright.engine.failures import Failures
 from podwright.engine.gangs.attempts import Gangs
 from podwright.engine.gangs.group_changes import GroupChanges
@@ -57,6 +58,7 @@ from podwright.engine.metrics.metrics import (
 from podwright.engine.plugin_exceptions import PluginExceptions
 from podwright.engine.ports import Ports
 from podwright.engine.preemption import Preemptions
+from podwright.engine.raw_objects import raw_objects_for
 from podwright.engine.slow_plugins import SLOW_SECONDS, SlowPlugins
 from podwright.engine.state import EngineState, Sources
 from podwright.engine.turns import Turns
@@ -69,6 +71,8 @@ PAUSE_SHARE: Final = 0.05
 """After a slow attempt the loop pauses for this share of its duration."""
 PAUSE_SECONDS: Final = (0.01, 0.1)
 """The shortest and the longest of these pauses. An answer to a health check takes some turns of the event loop."""
+ATTEMPTS_AT_EXTENDERS: Final = 32
+"""How many attempts may be out at an extender by default."""
 HOUSEKEEPING_SECONDS: Final = 5.0
 COMPACT_EVERY: Final = 12
 """Caches are compacted in every twelfth round of housekeeping, also while the loop is busy."""
@@ -81,12 +85,14 @@ FLUSH_SECONDS: Final = 1.0
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """`policies`: the built-in policy, and what other policies may do; `waits`: backoffs and the maximum wait of rejected pods;
-    `bindings_at_once`: how many prompt Bindings may be in progress; `instance`: what this process is called.
+    `bindings_at_once`: how many prompt Bindings may be in progress; `attempts_at_extenders`: how many attempts may be out at an extender that
+    has no limit of its own; `instance`: what this process is called.
     """
 
     policies: PolicySettings = DEFAULT_SETTINGS
     waits: Waits = DEFAULT_WAITS
     bindings_at_once: int = PROMPT_LIMIT
+    attempts_at_extenders: int = ATTEMPTS_AT_EXTENDERS
     instance: Instance = UNNAMED
 
 
@@ -146,6 +152,7 @@ class Engine:
             features=features,
             sources=sources,
             instance=options.instance,
+            raw_objects=raw_objects_for(each.defined.settings for each in ports.extenders.values()),
             wake=self.wake,
         )
 
@@ -163,6 +170,14 @@ class Engine:
             failures=self._failures,
             assigned=self.assigned,
             at_once=options.bindings_at_once,
+        )
+        self._extended = ExtendedAttempts(
+            state,
+            ports,
+            policies=self.policies,
+            limiter=self.binding_executor.limiter,
+            carry_out=self._carry_out,
+            at_once=options.attempts_at_extenders,
         )
         self.nodes = Nodes(state, ports, on_delete=self.binding_executor.checks.node_removed)
         self.group_changes = GroupChanges(state, ports, foreign_pods=self.foreign_pods)
@@ -209,6 +224,7 @@ class Engine:
         In slices, if there are many pods. Changes during the slices count after them.
         """
         self._policies_changed = True
+        self._extended.release_all()
         if self._reconsidering is None:
             self._reconsider()
 
@@ -239,6 +255,8 @@ class Engine:
         while True:
             queued = (self._turns.pop() if self._turns else None) or queue.pop()
             if queued is None:
+                if self._extended.release():
+                    continue
                 limiter.wake_next()
                 await self._wait_for_work()
             elif queued.costly:
@@ -315,6 +333,7 @@ class Engine:
 
         Returns whether all of them have ended by themselves.
         """
+        await self._extended.stop()
         return await self.binding_executor.drain(grace)
 
     def wake(self) -> None:
@@ -364,25 +383,39 @@ class Engine:
                 if (refused := self.policies.passed_over(queued.pod)) is not None:
                     self._failures.warn_of_refusal(queued, refused)
                 self._attempts += 1
+                if policy.extenders and self._extended.start(queued, policy, started):
+                    return
                 observer = self.slow_plugins.observer_for(policy.compiled.name)
                 decision = schedule(policy.framework, self.cache, queued.pod, self._sources.below, observer=observer)
                 seconds = self._sources.clock() - started
                 queued.slow = seconds >= SLOW_SECONDS and self._sources.cpu() - cpu_started >= SLOW_SECONDS
-                self._metrics.observe(ALGORITHM_SECONDS, seconds)
-                if decision_log.enabled():
-                    decision_log.log_decision(decision, policy.label, seconds)
-                if isinstance(decision, Placement):
-                    self.binding_executor.start(queued, policy, decision, started)
-                elif isinstance(decision, Rejection):
-                    self._failures.reject(queued, decision, policy.framework, seconds)
-                else:
-                    self._failures.fail(queued, decision.message, seconds)
+                self._carry_out(queued, policy, decision, started)
         except Exception as error:
             log.exception("an attempt failed", extra=fields(pod=queued.pod))
-            if self.cache.is_assumed(queued.uid) and not self.binding_cycles.has(queued.uid):
-                self.cache.forget(queued.uid)
-            text = f"{type(error).__name__}: {error}"
-            self._failures.fail(queued, text, self._sources.clock() - started)
+            self._abandon(queued, error, started)
+
+    def _carry_out(self, queued: QueuedPod, policy: ActivePolicy, decision: Decision, started: float) -> None:
+        """Does what the decision says. Never raises: an error is a failed attempt."""
+        seconds = self._sources.clock() - started
+        try:
+            self._metrics.observe(ALGORITHM_SECONDS, seconds)
+            if decision_log.enabled():
+                decision_log.log_decision(decision, policy.label, seconds)
+            if isinstance(decision, Placement):
+                self.binding_executor.start(queued, policy, decision, started)
+            elif isinstance(decision, Rejection):
+                self._failures.reject(queued, decision, policy.framework, seconds)
+            else:
+                self._failures.fail(queued, decision.message, seconds)
+        except Exception as error:
+            log.exception("carrying out a decision failed", extra=fields(pod=queued.pod))
+            self._abandon(queued, error, started)
+
+    def _abandon(self, queued: QueuedPod, error: Exception, started: float) -> None:
+        """An attempt was interrupted by an exception."""
+        if self.cache.is_assumed(queued.uid) and not self.binding_cycles.has(queued.uid):
+            self.cache.forget(queued.uid)
+        self._failures.fail(queued, f"{type(error).__name__}: {error}", self._sources.clock() - started)
 
     def _skip(self, queued: QueuedPod) -> None:
         """Drops a pod that is being deleted."""

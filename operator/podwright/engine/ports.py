@@ -5,14 +5,16 @@ All calls but those of `Cluster` (core/framework/interface.py) and `PodReader` r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
+from podwright.api.configuration.extenders import DefinedExtender
 from podwright.core.framework.interface import Cluster
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PLUGINS_API, WORKLOAD_API, PodGroup
 from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.raw_objects import RawObjects
 
 T = TypeVar("T")
 
@@ -148,6 +150,54 @@ class PodReader(Protocol):
         """
 
 
+class ExtenderError(Exception):
+    """A call of an extender failed. The message is kube-scheduler's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterAnswer:
+    """The nodes that an extender keeps, all of them among those that it was asked about, and its messages about others, by node name."""
+
+    kept: Sequence[str]
+    failed: Mapping[str, str]
+    unresolvable: Mapping[str, str]
+    """Nodes on which preemption is no help. They take precedence over `failed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVictims:
+    """The uids of the pods to evict from one node, the most important first, and how many of them violate a PodDisruptionBudget."""
+
+    uids: Sequence[str]
+    violations: int
+
+
+class Extender(Protocol):
+    """An HTTP server that filters, scores, chooses victims or binds. Each call raises ExtenderError, and ends within its timeout.
+
+    `nodes`: names. What else the extender is sent about nodes and pods, the adapter takes from `raw`.
+    """
+
+    defined: DefinedExtender
+
+    async def filter(self, pod: PodInfo, nodes: Sequence[str], raw: RawObjects) -> FilterAnswer:
+        """Asks which of the nodes to keep."""
+
+    async def prioritize(self, pod: PodInfo, nodes: Sequence[str], raw: RawObjects) -> Mapping[str, int]:
+        """What to add to the scores of nodes: weighted, and on the scale of plugins' scores. It may have unknown nodes."""
+
+    async def preempt(
+        self, pod: PodInfo, victims: Mapping[str, NodeVictims], raw: RawObjects
+    ) -> Mapping[str, NodeVictims]:
+        """Asks which nodes and victims remain. The answer may be anything."""
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        """Lets the extender bind the pod."""
+
+    async def close(self) -> None:
+        """Closes its connections."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """All ports. The engine hands them to each of its parts."""
@@ -159,3 +209,5 @@ class Ports:
     evictor: Evictor
     groups: GroupWriter = field(default_factory=NoGroups)
     metrics: Metrics
+    extenders: Mapping[str, Extender] = field(default_factory=dict)
+    """By name."""

@@ -15,6 +15,7 @@ from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.engine.instance import Instance
 from podwright.engine.invalid_objects import InvalidObjects
+from podwright.engine.raw_objects import RawObjects
 from podwright.engine.slow_plugins import SlowPlugins
 
 
@@ -63,6 +64,7 @@ class EngineState:
     features: Features
     sources: Sources
     instance: Instance
+    raw_objects: RawObjects
     wake: Callable[[], None]
     """Wakes the scheduling loop: there may be a pod to schedule."""
 

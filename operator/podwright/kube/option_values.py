@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from podwright.api.configuration.extenders import Extenders, load_extenders
 from podwright.api.configuration.load import Configuration, load_configuration
 from podwright.api.scheduler_policy import SCHEDULER_NAME as SCHEDULER_NAME_FORM
 from podwright.core.framework.durations import parse_duration
@@ -184,6 +185,14 @@ def _configuration(text: str) -> Configuration:
         raise OptionsError(f"{text}: {problem}") from error
 
 
+def _extenders(text: str) -> Extenders:
+    try:
+        return load_extenders(Path(text).read_bytes())
+    except (OSError, ProfileError) as error:
+        problem = error.strerror if isinstance(error, OSError) else str(error).removeprefix(": ")
+        raise OptionsError(f"{text}: {problem}") from error
+
+
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise OptionsError(f"{text!r} is not a port from 0 to 65535")
@@ -294,6 +303,8 @@ MINOR: Final = ValueType("VERSION", _minor)
 PREVIOUS_MINOR: Final = ValueType("VERSION", _previous_minor)
 CONFIGURATION: Final = ValueType("FILE", _configuration)
 """A KubeSchedulerConfiguration, read from its file."""
+EXTENDERS: Final = ValueType("FILE", _extenders)
+"""Extenders by name, read from a file."""
 FILE: Final = ValueType("FILE", str)
 DIRECTORY: Final = ValueType("DIRECTORY", _directory)
 """An existing directory."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+from podwright.api.configuration.extenders import Extenders
 from podwright.api.configuration.load import Configuration
 from podwright.api.configuration.schema import LeaderElection
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
@@ -27,6 +28,7 @@ from podwright.kube.option_values import (
     CONFIGURATION,
     DIRECTORY,
     DURATION,
+    EXTENDERS,
     FEATURE_GATES,
     FILE,
     MINOR,
@@ -141,6 +143,16 @@ class Options(ServingOptions, UnusedOptions):
         MINOR,
         "The version of Kubernetes, 1.34 to 1.37, whose feature gates are on, if it is older than the API server.",
     )
+    extenders: Extenders | None = option(  # noqa: RUF009 -- a field, as the others
+        EXTENDERS,
+        "A file that defines the extenders that policies may name: the fields of a KubeSchedulerConfiguration's extenders, with names. "
+        "Extenders of --config are for its own profiles.",
+    )
+    extender_attempts: int = option(
+        POSITIVE,
+        "How many attempts may be out at an extender at once. With 1, it is asked about one pod after the other, as by kube-scheduler.",
+        default="32",
+    )
     plugin_dirs: tuple[str, ...] = option(
         DIRECTORY, "A directory of plugin files (*.py). Can be repeated.", flag="--plugin-dir", repeatable=True
     )
@@ -234,8 +246,6 @@ class Options(ServingOptions, UnusedOptions):
             default = own.as_kube_scheduler if self.as_kube_scheduler else own.default
             if default is not None and getattr(self, name) != own.type.parse(default):
                 raise OptionsError(f"{own.flag} and --config contradict each other: write it into the file, as {key}")
-        if config.settings.extenders:
-            raise OptionsError("--config: extenders: this version cannot call extenders")
 
     @property
     def policies(self) -> PolicySettings:
@@ -247,6 +257,7 @@ class Options(ServingOptions, UnusedOptions):
             allow_unsafe=self.allow_unsafe_policies,
             waits_for_bad_policies=self.when_policy_is_bad == WAIT,
             configuration=self.config,
+            extenders={**(self.extenders or {}), **({} if self.config is None else self.config.extenders)},
         )
 
     @property

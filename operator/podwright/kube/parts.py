@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from podwright.api.compile import Classes
 from podwright.api.configuration.load import Configuration
@@ -22,7 +22,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine, EngineOptions
 from podwright.engine.instance import Instance
 from podwright.engine.metrics.metrics import EVENTS_DROPPED, Metrics
-from podwright.engine.ports import Ports
+from podwright.engine.ports import Extender, Ports
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import ApiCluster, RetryingPodReader
 from podwright.kube.background import BackgroundTasks
@@ -57,6 +57,8 @@ class Base:
     watches: Watches
     instance: Instance
     """What this process is called, also in the Lease."""
+    extenders: Mapping[str, Extender] = field(default_factory=dict)
+    """By name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +110,14 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         evictor=evictor,
         groups=group_status,
         metrics=metrics,
+        extenders=base.extenders,
     )
-    options = EngineOptions(policies=base.options.policies, waits=base.options.waits, instance=base.instance)
+    options = EngineOptions(
+        policies=base.options.policies,
+        waits=base.options.waits,
+        attempts_at_extenders=base.options.extender_attempts,
+        instance=base.instance,
+    )
     try:
         engine = Engine(base.classes, features, ports=ports, sources=sources, options=options)
     except (PluginError, ProfileError) as error:

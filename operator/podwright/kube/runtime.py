@@ -28,6 +28,7 @@ from podwright.engine.memory import configure_memory, freeze_objects
 from podwright.engine.metrics.metrics import TASK_RESTARTS, Metrics
 from podwright.engine.plugin_files import PluginFiles
 from podwright.engine.plugin_loading import load_plugins
+from podwright.engine.ports import Extender
 from podwright.kube.background import BackgroundTasks, cancel
 from podwright.kube.client import access, credentials
 from podwright.kube.client.http import Http
@@ -50,6 +51,7 @@ from podwright.kube.watch.watches import Watches
 
 log = logging.getLogger(__name__)
 
+_NO_EXTENDERS: Final[Mapping[str, Extender]] = {}
 FLUSH_SECONDS: Final = 3.0
 """How much of the grace period is kept for events and statuses, after bindings and evictions."""
 FLUSH_SHARE: Final = 0.5
@@ -64,8 +66,8 @@ def binding_seconds(grace: float) -> float:
 class Runtime:
     """See the module. A process has one, created in its event loop."""
 
-    def __init__(self, options: Options) -> None:
-        """Raises ConfigError for unusable credentials and RegistryError for plugins that cannot be loaded."""
+    def __init__(self, options: Options, extenders: Mapping[str, Extender] = _NO_EXTENDERS) -> None:
+        """`extenders`: by name; it closes them at the end. Raises ConfigError for unusable credentials and RegistryError for plugins that cannot be loaded."""
         self.options = options
         self.source = credentials.load(
             options.kubeconfig_file, options.context, time.time, time.monotonic, server=options.master
@@ -90,6 +92,7 @@ class Runtime:
             tasks=self._tasks,
             watches=self.watches,
             instance=instance,
+            extenders=extenders,
         )
         self._contact = ApiServerContact(self._http, time.monotonic)
         self._readiness = Readiness(
@@ -311,6 +314,8 @@ class Runtime:
         await self.leadership.stop(release=finished)
         await self._tasks.stop()
         await self.server.stop()
+        for extender in self._base.extenders.values():
+            await extender.close()
         for http in {self._http, *self._clients}:
             await http.close()
 

@@ -15,7 +15,7 @@ from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins import PLUGINS
 from podwright.engine.engine import Engine, EngineOptions
 from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.ports import Ports, Regarding, Verdict
+from podwright.engine.ports import Extender, Ports, Regarding, Verdict
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import RetryingPodReader
 from support.objects.builders import make_node, make_pod
@@ -129,6 +129,7 @@ class Rig:
         plugins: Mapping[str, type] | None = None,
         gates: Mapping[str, bool] | None = None,
         evictor: Any = None,
+        extenders: Mapping[str, Extender] | None = None,
         **options: Any,
     ) -> None:
         self.now = 1_000.0
@@ -149,6 +150,7 @@ class Rig:
             evictor=self.evictor,
             groups=self.groups,
             metrics=metrics,
+            extenders=extenders or {},
         )
         sources = Sources(
             clock=self.steady, wall=lambda: self.now, cpu=lambda: self.now - self.stalled, below=lambda _n: 0

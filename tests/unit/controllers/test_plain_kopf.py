@@ -32,7 +32,7 @@ async def test_kopf_starts_the_runtime_and_then_registers_what_it_watches(monkey
         kopf.OperatorSettings(),
         PlainKopf(),
     )
-    monkeypatch.setattr(plain_kopf, "Runtime", lambda _options: runtime)
+    monkeypatch.setattr(plain_kopf, "Runtime", lambda _options, _extenders: runtime)
     await operator.start(settings, kopf.OperatorRegistry())
     assert runtime.calls == ["start"]
     assert [handler.kind for handler in handlers] == ["login", "event", "event"]
@@ -43,7 +43,7 @@ async def test_kopf_starts_the_runtime_and_then_registers_what_it_watches(monkey
 
 @pytest.mark.parametrize("error", [AccessError("nodes: forbidden"), OptionsError("nonsense"), OSError("port in use")])
 async def test_an_error_that_a_retry_cannot_help_ends_the_process_with_one_line(monkeypatch, error):
-    def refuse(_options):
+    def refuse(_options, _extenders):
         raise error
 
     monkeypatch.setattr(plain_kopf, "Runtime", refuse)
@@ -56,7 +56,7 @@ async def test_an_error_that_a_retry_cannot_help_ends_the_process_with_one_line(
 async def test_the_process_ends_when_the_lease_is_lost(monkeypatch):
     record_handlers(monkeypatch)
     runtime, signals, operator = FakeRuntime(), [], PlainKopf()
-    monkeypatch.setattr(plain_kopf, "Runtime", lambda _options: runtime)
+    monkeypatch.setattr(plain_kopf, "Runtime", lambda _options, _extenders: runtime)
     monkeypatch.setattr(plain_kopf.signal, "raise_signal", signals.append)
     await operator.start(kopf.OperatorSettings(), kopf.OperatorRegistry())
     runtime.leadership.lost.set()
@@ -72,7 +72,7 @@ async def test_the_process_ends_when_the_lease_is_lost(monkeypatch):
 async def test_sigquit_ends_kopf_in_order(monkeypatch):
     record_handlers(monkeypatch)
     signals, operator, send = [], PlainKopf(), signal.raise_signal
-    monkeypatch.setattr(plain_kopf, "Runtime", lambda _options: FakeRuntime())
+    monkeypatch.setattr(plain_kopf, "Runtime", lambda _options, _extenders: FakeRuntime())
     monkeypatch.setattr(plain_kopf.signal, "raise_signal", signals.append)
     await operator.start(kopf.OperatorSettings(), kopf.OperatorRegistry())
     send(signal.SIGQUIT)

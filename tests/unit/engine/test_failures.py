@@ -9,6 +9,7 @@ from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.engine.failures import REPEAT_SECONDS, Failures
 from podwright.engine.instance import UNNAMED
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Verdict
+from podwright.engine.raw_objects import RawObjects
 from podwright.engine.state import EngineState, Sources
 from support.engine.kit import Rig
 
@@ -19,6 +20,7 @@ def failures_of(rig):
     engine = rig.engine
     sources = Sources(clock=lambda: rig.now, wall=lambda: rig.now, cpu=lambda: rig.now, below=lambda _n: 0)
     state = EngineState(
+        raw_objects=RawObjects(),
         cache=engine.cache,
         queue=engine.queue,
         binding_cycles=engine.binding_cycles,

@@ -71,6 +71,7 @@ WRITTEN = {
     "authorization_webhook_cache_authorized_ttl": "5m",
     "authorization_webhook_cache_unauthorized_ttl": "30s",
     "grace": "7.5",
+    "extender_attempts": "3",
     "plugin_dirs": ":".join(FOLDERS),
     "queue_sort": "Smallest",
     "pod_initial_backoff_seconds": "2",
@@ -138,6 +139,7 @@ MEANT = Options(
     authorization_webhook_cache_authorized_ttl=300.0,
     authorization_webhook_cache_unauthorized_ttl=30.0,
     grace=7.5,
+    extender_attempts=3,
     plugin_dirs=FOLDERS,
     queue_sort="Smallest",
     pod_initial_backoff_seconds=2,
@@ -160,8 +162,8 @@ LOGGING = {
 }
 """The options that `kopf run` replaces by its own, as meant in WRITTEN."""
 
-NOT_SAMPLED = ("config", "write_config_to")
-"""--config contradicts other options, and --write-config-to starts nothing."""
+NOT_SAMPLED = ("config", "extenders", "write_config_to")
+"""--extenders needs a file, --config contradicts other options, and --write-config-to starts nothing."""
 SAMPLED = [option for option in OPTIONS if option.name not in NOT_SAMPLED]
 CONFIGURATION = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -439,7 +441,9 @@ def test_a_flag_that_the_file_replaces_contradicts_it(configuration, started, na
         ),
         pytest.param("nope: 0", "nope: unknown field", id="a field"),
         pytest.param(
-            "extenders: [{urlPrefix: 'http://127.0.0.1/'}]", "extenders: this version cannot call", id="extenders"
+            "extenders: [{urlPrefix: 'http://127.0.0.1/', prioritizeVerb: prioritize}]",
+            "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it",
+            id="an extender",
         ),
         pytest.param("profiles: [", "the file is not valid YAML", id="a file that is no YAML"),
     ],

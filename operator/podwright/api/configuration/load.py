@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podwright.api.configuration.documents import read_document
+from podwright.api.configuration.extenders import Extenders, extenders_of, with_extenders
 from podwright.api.configuration.schema import ConfiguredProfile, SchedulerConfiguration
 from podwright.api.configuration.versions import to_v1
 from podwright.api.kube_scheduler_configuration import decode_entry, merged_plugins, plugin_sets_of
@@ -29,6 +30,11 @@ class Configuration:
         """The scheduler name of each profile."""
         return [str(profile.scheduler_name) for profile in self.settings.profiles]
 
+    @property
+    def extenders(self) -> Extenders:
+        """The extenders, which are for all profiles."""
+        return extenders_of(self.settings.extenders)
+
     def profiles(self, classes: Mapping[str, type[Any]], features: Features) -> Sequence[Profile]:
         """The profiles for the plugins in `classes`. Raises ArgsError with the path of each field that is wrong."""
         problems: list[Problem] = []
@@ -44,7 +50,8 @@ class Configuration:
             except ProfileError as error:
                 problems.append((error.where, error.problem))
             else:
-                profiles.append(Profile(str(configured.scheduler_name), plugins, args))
+                profile = Profile(str(configured.scheduler_name), plugins, args)
+                profiles.append(with_extenders(profile, self.extenders.values(), classes))
         if problems:
             raise ArgsError(problems)
         return profiles

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
@@ -229,7 +229,7 @@ class SchedulerConfiguration:
         if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
             problem = "must be greater than or equal to PodInitialBackoffSeconds"
             yield "podMaxBackoffSeconds", invalid(self.pod_max_backoff_seconds, problem)
-        yield from _extenders(self.extenders)
+        yield from extender_problems(self.extenders)
 
 
 def _percentage(value: int | None, where: str) -> Iterator[Problem]:
@@ -264,7 +264,8 @@ def _args_of(profile: ConfiguredProfile, plugin: str) -> Mapping[str, Any] | Non
     return next((entry.args for entry in profile.plugin_config if plugin and entry.name == plugin), None)
 
 
-def _extenders(extenders: tuple[Extender, ...]) -> Iterator[Problem]:
+def extender_problems(extenders: Sequence[Extender]) -> Iterator[Problem]:
+    """What is wrong with extenders that are used together, with paths as in a configuration."""
     managed: set[str] = set()
     for i, extender in enumerate(extenders):
         where = f"extenders[{i}]"

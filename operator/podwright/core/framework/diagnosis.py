@@ -54,6 +54,8 @@ class NodeDiagnosis:
         """How many rows are to be filtered."""
         self.stages: list[Stage] = []
         self.explicit: dict[int, Status] = {}
+        self.elsewhere: list[Status] = []
+        """What extenders say of nodes that do not exist: kube-scheduler's message counts them, too."""
         self.pre_filter: Status | None = None
         self.absent: Status = _NO_REASON
         self.considered: frozenset[int] | None = None
@@ -138,7 +140,7 @@ class NodeDiagnosis:
             for code, count in zip(used, nodes, strict=True):
                 for reason in statuses[code].reasons:
                     yield stage.plugin, reason, int(count)
-        for status in self.explicit.values():
+        for status in (*self.explicit.values(), *self.elsewhere):
             for reason in status.reasons:
                 yield status.plugin, reason, 1
         outside = 0 if self.considered is None else self.total - len(self.considered)

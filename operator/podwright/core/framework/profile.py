@@ -67,11 +67,15 @@ PluginSets = Mapping[str, PluginSet]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A complete scheduler profile: `plugins` includes the defaults, `args` are by plugin name."""
+    """A complete scheduler profile: `plugins` includes the defaults, `args` are by plugin name.
+
+    `extenders`: the names of the extenders that its pods are sent to, in this order.
+    """
 
     scheduler_name: str
     plugins: PluginSets
     args: Mapping[str, Any] = field(default_factory=dict)
+    extenders: tuple[str, ...] = ()
 
 
 class ProfileError(ValueError):

@@ -16,11 +16,12 @@ was restarted for.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.queue.heap import KeyedHeap
+from podwright.core.queue.held_pods import HeldPods
 from podwright.core.queue.queued_pod import QueuedPod
 
 SHARE: Final = 0.1
@@ -40,13 +41,16 @@ class ActivePods:
         """The costly pods and their ranks, by uid. The one that has waited the longest is the first."""
         self._line_is_next = False
         """Whether the next turn in the lane goes to the pod that has waited the longest."""
+        self._held = HeldPods()
         self._opens_at: float | None = None
         """When the lane opens or has opened; None until it opens for the first time."""
         self._started_at: float | None = None
         compact_regularly(self)
 
     def push(self, queued: QueuedPod, rank: Any) -> None:
-        """Adds a pod, or gives it another rank. Its lane depends on whether it is costly now."""
+        """Adds a pod, or gives it another rank. Its lane depends on whether it is costly now. A held pod stays held."""
+        if self._held and self._held.update(queued, rank):
+            return
         if queued.costly:
             self._ordinary.remove(queued.uid)
             self._costly.push(queued.uid, rank, queued)
@@ -59,6 +63,24 @@ class ActivePods:
     def remove(self, uid: str) -> None:
         self._ordinary.remove(uid)
         self._leave_lane(uid)
+        if self._held:
+            self._held.remove(uid)
+
+    def hold(self, queued: QueuedPod, rank: Any, lane: Hashable) -> None:
+        """Adds a pod that `pop` leaves out until it is released. See HeldPods."""
+        self._held.push(queued, rank, lane)
+
+    def release(self, lane: Hashable) -> bool:
+        """Lets `pop` return the first pod that is held in this lane. False if there is none."""
+        found = self._held.pop(lane)
+        if found is not None:
+            self.push(*found)
+        return found is not None
+
+    @property
+    def held_lanes(self) -> Sequence[Hashable]:
+        """The lanes in which pods are held."""
+        return self._held.lanes
 
     def _leave_lane(self, uid: str) -> None:
         if self._costly.remove(uid) is None:
@@ -138,9 +160,9 @@ class ActivePods:
         return len(self._costly)
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        """The ordinary pods, in no particular order, then those in the lane."""
+        """The ordinary pods, in no particular order, then those in the lane of costly pods. Not those that are held."""
         yield from self._ordinary
         yield from self._costly
 
     def __len__(self) -> int:
-        return len(self._ordinary) + len(self._costly)
+        return len(self._ordinary) + len(self._costly) + len(self._held)

@@ -86,6 +86,21 @@ class Hinting:
             if any(self._helps(name, hint, pod, occurrence) for hint in hints.get(name, ALWAYS))
         }
 
+    def helped_meanwhile(
+        self, queued: QueuedPod, missed: Iterable[tuple[ClusterEvent, Iterable[Occurrence]]]
+    ) -> tuple[bool, bool]:
+        """Whether an event that the pod missed while it was in flight may have helped it, and if so, whether it skips its backoff."""
+        rejectors, helped = queued.rejectors, False
+        for event, occurrences in missed:
+            concerned = self.registered_for(rejectors, queued.pod, event)
+            for occurrence in occurrences if concerned else ():
+                if plugins := self.helped(concerned, queued, occurrence):
+                    helped = True
+                    at_once = skips_backoff(queued, plugins, occurrence)
+                    if at_once or not queued.pending_plugins:
+                        return True, at_once
+        return helped, False
+
     def label(self, plugins: Iterable[str], queued: QueuedPod, occurrence: Occurrence) -> str:
         """The event's label. If the event combines several changes, the label of the first one that helps on its own."""
         parts = occurrence.event.parts

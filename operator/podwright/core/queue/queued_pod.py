@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
@@ -99,6 +99,12 @@ class QueuedPod:
     @property
     def rejectors(self) -> frozenset[str]:
         return self.unschedulable_plugins | self.pending_plugins
+
+    def held_back_by(self) -> Iterator[tuple[str, str]]:
+        """The plugins that rejected the waiting pod in its last attempt or gate it, each with the pod's scheduler name."""
+        if self.place is not Place.IN_FLIGHT:
+            for plugin in self.rejectors | ({self.gated_by} if self.gated_by else set()):
+                yield plugin, self.pod.scheduler_name
 
     def start_backoff(self, waits: Waits) -> None:
         """Sets `backoff_until` from the number of failures, to a whole second as kube-scheduler does."""

@@ -13,7 +13,7 @@ Sources of the rules: KEP-4247 (queueing hints) and kube-scheduler's documentati
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from podwright.core.framework.cluster_events import ANY, ClusterEvent
@@ -163,10 +163,8 @@ class SchedulingQueue:
 
         The pod has no rejecting plugins, so `pop` does not take it out of backoff early.
         """
-        self._in_flight.end(queued.uid)
-        if self._pods.get(queued.uid) is not queued:
+        if not self._give_up_attempt(queued):
             return
-        queued.attempts -= 1
         queued.rejections = max(queued.rejections, member.rejections)
         queued.errors = max(queued.errors, member.errors)
         queued.unschedulable_plugins = queued.pending_plugins = frozenset()
@@ -187,11 +185,31 @@ class SchedulingQueue:
             if member.place is Place.ACTIVE:
                 member.slow = True
                 self._push(member)
-        self._in_flight.end(queued.uid)
-        if self._pods.get(queued.uid) is queued:
-            queued.attempts -= 1
+        if self._give_up_attempt(queued):
             queued.slow = True
             self._activate(queued, _ATTEMPT_FAILED)
+
+    def hold(self, queued: QueuedPod, lane: Hashable) -> None:
+        """Returns a popped pod without an attempt, because what it needs is in use: it stays active, but `pop` leaves it out."""
+        if self._give_up_attempt(queued):
+            queued.place = Place.ACTIVE
+            self._active.hold(queued, self._sort_key(queued.pod, queued.timestamp), lane)
+
+    def release(self, lane: Hashable) -> bool:
+        """Lets `pop` return the first pod that is held in this lane. False if there is none."""
+        return self._active.release(lane)
+
+    @property
+    def held_lanes(self) -> Sequence[Hashable]:
+        """The lanes in which pods are held."""
+        return self._active.held_lanes
+
+    def _give_up_attempt(self, queued: QueuedPod) -> bool:
+        """Ends an attempt that did not take place. False if the pod is gone."""
+        self._in_flight.end(queued.uid)
+        known = self._pods.get(queued.uid) is queued
+        queued.attempts -= known
+        return known
 
     def costly_attempt_took(self, seconds: float) -> None:
         """An attempt at a costly pod has ended: see ActivePods."""
@@ -241,25 +259,12 @@ class SchedulingQueue:
         queued.start_backoff(self._waits)
         helped = at_once = False
         if queued.rejectors:
-            helped, at_once = self._helped_meanwhile(queued)
+            helped, at_once = self._hinting.helped_meanwhile(queued, self._in_flight.missed(queued.uid))
         self._in_flight.end(queued.uid)
         if helped or not queued.rejectors:
             self._retry(queued, _ATTEMPT_FAILED, skip_backoff=at_once)
         else:
             self._wait(queued)
-
-    def _helped_meanwhile(self, queued: QueuedPod) -> tuple[bool, bool]:
-        """Whether an event may have helped the pod while it was in flight, and if so, whether the pod skips its backoff."""
-        rejectors, helped = queued.rejectors, False
-        for event, occurrences in self._in_flight.missed(queued.uid):
-            concerned = self._hinting.registered_for(rejectors, queued.pod, event)
-            for occurrence in occurrences if concerned else ():
-                if plugins := self._hinting.helped(concerned, queued, occurrence):
-                    helped = True
-                    at_once = skips_backoff(queued, plugins, occurrence)
-                    if at_once or not queued.pending_plugins:
-                        return True, at_once
-        return helped, False
 
     # Events
 
@@ -364,13 +369,8 @@ class SchedulingQueue:
         """
         uids = [*self._pods]
         for start in range(0, len(uids), PODS_PER_PART):
-            counted: Counter[tuple[str, str]] = Counter()
-            for uid in uids[start : start + PODS_PER_PART]:
-                queued = self._pods.get(uid)
-                if queued is not None and queued.place is not Place.IN_FLIGHT:
-                    for plugin in queued.rejectors | ({queued.gated_by} if queued.gated_by else set()):
-                        counted[plugin, queued.pod.scheduler_name] += 1
-            yield counted
+            pods = map(self._pods.get, uids[start : start + PODS_PER_PART])
+            yield Counter(key for queued in pods if queued is not None for key in queued.held_back_by())
 
     def in_flight_events(self) -> Mapping[str, int]:
         """The events recorded for pods in flight, by label; the label `PodPopped` counts the pods themselves."""

@@ -34,16 +34,18 @@ from podwright.engine.binding.states import (
 )
 from podwright.engine.binding.waiting_pods import WaitingPod
 from podwright.engine.decision_annotation import annotations_of
+from podwright.engine.extenders import PolicyExtenders
 from podwright.engine.failures import Failures
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.log_fields import V2, fields
 from podwright.engine.metrics.metrics import PERMIT_WAIT_SECONDS
-from podwright.engine.ports import Ports
+from podwright.engine.ports import ExtenderError, Ports
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
 
 _BOUND: Final = Ending(Outcome.BOUND)
+_NO_EXTENDER: Final = Status(Code.SKIP)
 _EFFECTS_FAILED: Final = Status(Code.ERROR, ("the end of the binding failed",))
 
 
@@ -68,6 +70,7 @@ class BindingExecutor:
         self._instance = state.instance
         self._status = ports.status
         self._metrics = ports.metrics
+        self._extenders = PolicyExtenders(ports.extenders)
         self._cycles = binding_cycles
         self._reader = ReadBack(ports.pods)
         self._unconfirmed = UnconfirmedBindings(state, self._reader, assigned=assigned)
@@ -193,11 +196,27 @@ class BindingExecutor:
         self._queue.stop_recording(cycle.uid)
         cycle.enter(State.BINDING)
         annotations = annotations_of(pod, cycle.policy.compiled, placement, self._instance.id)
-        status = await framework.bind(state, pod, node_name, annotations)
+        if not cycle.policy.extenders or (status := await self._bind_by_extender(cycle)) is _NO_EXTENDER:
+            status = await framework.bind(state, pod, node_name, annotations)
         if status is None and framework.post_bind_plugins:
             cycle.enter(State.POST_BINDING)
             await self._post_bind(cycle)
         return status
+
+    async def _bind_by_extender(self, cycle: BindingCycle) -> Status | None:
+        """Lets the policy's extender bind the pod, if one does. `_NO_EXTENDER`: the plugins are to bind it."""
+        extender = self._extenders.binding(cycle.policy, cycle.queued.pod)
+        if extender is None:
+            return _NO_EXTENDER
+        try:
+            await extender.bind(cycle.queued.pod, cycle.placement.node_name)
+        except ExtenderError as error:
+            if not extender.defined.settings.ignorable:
+                return Status(Code.ERROR, (str(error),))
+            skipped = fields(extender=extender.defined.name, pod=cycle.queued.pod, error=error)
+            log.info("an extender failed to bind a pod, and is skipped, because it is ignorable", extra=skipped)
+            return _NO_EXTENDER
+        return None
 
     async def _prepare(self, cycle: BindingCycle, *, pre_bind: bool) -> Status | None:
         """Waits for Permit and runs PreBind, outside the limiter. Returns with capacity of the limiter, or why not to bind."""

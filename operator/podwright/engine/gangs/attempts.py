@@ -20,8 +20,9 @@ from podwright.core.queue import QueuedPod
 from podwright.core.queue.cost import COSTLY_GROUP_SECONDS
 from podwright.core.queue.queued_pod import Place
 from podwright.engine import decision_log
-from podwright.engine.active_policies import ActivePolicies, ActivePolicy
+from podwright.engine.active_policies import WAITS_FOR_POLICY, ActivePolicies, ActivePolicy
 from podwright.engine.binding.executor import BindingExecutor
+from podwright.engine.extenders import PolicyExtenders
 from podwright.engine.failures import Failures
 from podwright.engine.gangs.members import GONE, GangMembers
 from podwright.engine.intake.foreign_pods import ForeignPods
@@ -32,6 +33,9 @@ from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
 
+NO_EXTENDERS: Final = (
+    "the policy has extenders, which pod groups cannot use; let a policy without extenders decide about this group"
+)
 NOT_TOGETHER: Final = "another pod of the pod group could not be placed"
 
 
@@ -56,6 +60,7 @@ class Gangs:
         self._groups = ports.groups
         self._metrics = ports.metrics
         self._policies = policies
+        self._extenders = PolicyExtenders(ports.extenders)
         self._slow_plugins = state.slow_plugins
         self._binding_executor = binding_executor
         self._failures = failures
@@ -109,6 +114,9 @@ class Gangs:
         if policy.refusal and all(self._policies.of(member.pod) is policy for member in members):
             self._wait_for_policy(group, members, policy, started)
             return
+        if policy.extenders and any(self._extenders.deciding(policy, member.pod) for member in members):
+            self._refuse(group, members, started)
+            return
         cpu_started = self._sources.cpu()
         decision = self._decide(group, members, policy)
         seconds, cpu_seconds = self._clock() - started, self._sources.cpu() - cpu_started
@@ -138,6 +146,14 @@ class Gangs:
             self._failures.wait_for_policy(member, policy, seconds)
         self._groups.not_scheduled(group, Verdict(SCHEDULER_ERROR, f"the pod group waits because {policy.refusal}"))
         self._metrics.group_attempt_took("error", members[0].pod.scheduler_name, seconds)
+
+    def _refuse(self, group: PodGroup, members: Sequence[QueuedPod], started: float) -> None:
+        """Groups are planned in one call, which cannot ask extenders."""
+        seconds = self._clock() - started
+        for member in members:
+            self._failures.reject_by(member, NO_EXTENDERS, {WAITS_FOR_POLICY}, seconds, cause=NO_EXTENDERS)
+        self._groups.not_scheduled(group, Verdict(UNSCHEDULABLE, NO_EXTENDERS))
+        self._metrics.group_attempt_took("unschedulable", members[0].pod.scheduler_name, seconds)
 
     def _requeue(self, members: Sequence[QueuedPod], message: str, seconds: float) -> None:
         """Retries the members whose binding cycles have not started."""

@@ -31,6 +31,7 @@ class AssignedPods(Stream):
         self._status = ports.status
         self._recorder = ports.recorder
         self._policies = policies
+        self._raw_objects = state.raw_objects
         self._evicted: dict[str, PodInfo] = {}
         """Pods that are being evicted and that the watch has not removed yet, as the watch shows them. By uid."""
 
@@ -64,6 +65,7 @@ class AssignedPods(Stream):
             pod, problems = parse_assigned_pod(raw)
             new = self._cache.placement(pod.uid) is None or self._cache.is_assumed(pod.uid)
             self.take(pod)
+            self._raw_objects.put_pod(raw)
             if new:
                 self._other_instances.bound(pod, raw)
             for problem in problems:
@@ -107,6 +109,7 @@ class AssignedPods(Stream):
     def drop(self, key: str, _raw: Raw | None) -> None:
         started = self._metrics.start()
         self._evicted.pop(key, None)
+        self._raw_objects.remove_pod(key)
         known = self._cache.placement(key)
         if known is not None:
             before = known.pods[key]

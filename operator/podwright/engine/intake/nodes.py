@@ -19,6 +19,7 @@ class Nodes(Stream):
         """`on_delete` is called with each node that was deleted, and the pods on it."""
         super().__init__(state, ports)
         self._on_delete = on_delete
+        self._raw_objects = state.raw_objects
 
     def key(self, raw: Raw) -> str:
         return str(raw["metadata"]["name"])
@@ -29,6 +30,7 @@ class Nodes(Stream):
             node, problems = parse_known_node(raw)
             for problem in problems:
                 self._invalid_objects.report("Node", name_of(raw), problem)
+            self._raw_objects.put_node(raw)
             known = self._cache.present(node.name)
             before = None if known is None else known.node
             if before is not None and same_node(before, node):
@@ -54,6 +56,7 @@ class Nodes(Stream):
     def drop(self, key: str, _raw: Raw | None) -> None:
         started = self._metrics.start()
         known = self._cache.present(key)
+        self._raw_objects.remove_node(key)
         if known is not None:
             before = known.node
             self._cache.remove_node(key)

@@ -42,9 +42,9 @@ def configuration(
         "componentconfig": _without_secrets(component_configuration(options, built_in)),
         "podwright": {
             # The file of --config is above.
-            "options": {
-                option.name: encode(getattr(options, option.name)) for option in OPTIONS if option.name != "config"
-            },
+            "options": _without_secrets(
+                {option.name: encode(getattr(options, option.name)) for option in OPTIONS if option.name != "config"}
+            ),
             "policies": [
                 {
                     "name": policy.name,

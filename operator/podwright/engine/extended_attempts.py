@@ -1,0 +1,347 @@
+"""Attempts at pods that are sent to extenders. The loop does not wait for them: each such attempt is a task of its own.
+
+    begin ─► filter of each extender in turn ─► prioritize of all at once ─► finish ─┬─► Placement, Rejection, Fault: the engine carries it out
+      ▲                                                                              ├─► Rejection with victims ─► preempt of each in turn
+      └──────────── at once, without backoff, at most ROUNDS times ◄─────────────────┴─► Changed: the room is taken
+
+Other pods go on meanwhile. `finish` is a plain call on the loop, on the state as it is then (core/extended_cycle.py), so nothing is assumed on
+a node that no longer fits. No more attempts are out at an extender than its limit says; other pods that need it are held in the queue,
+and the first of them in the queue's order comes next. With a limit of 1 each attempt sees what the one before it has assumed, as in kube-scheduler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from podwright.core.cycle import Decision, Fault, Rejection
+from podwright.core.extended_cycle import Changed, Question, begin, finish, preempting
+from podwright.core.framework.extenders import EXTENDER, ExtenderAnswers
+from podwright.core.framework.status import Code, Status
+from podwright.core.preemption.evaluator import Candidate, DryRun
+from podwright.core.queue import QueuedPod
+from podwright.engine.active_policies import ActivePolicies, ActivePolicy
+from podwright.engine.binding.limiter import BindLimiter
+from podwright.engine.extenders import PolicyExtenders
+from podwright.engine.log_fields import V5, fields
+from podwright.engine.ports import Extender, ExtenderError, NodeVictims, Ports
+from podwright.engine.state import EngineState
+
+log = logging.getLogger(__name__)
+
+ROUNDS: Final = 10
+"""How often a pod whose room is taken asks its extenders again, before the attempt counts as failed."""
+TAKEN: Final = f"the nodes that the extenders kept were taken {ROUNDS} times while they were asked"
+
+CarryOut = Callable[[QueuedPod, ActivePolicy, Decision, float], None]
+"""`carry_out(queued, policy, decision, started)`: does what the decision says."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Attempt:
+    """One attempt that is out. `started` in seconds of the engine's clock."""
+
+    queued: QueuedPod
+    policy: ActivePolicy
+    extenders: Sequence[Extender]
+    started: float
+    answers: ExtenderAnswers | None = field(default=None)
+    """What `filter` and `prioritize` have answered in this round; None if they were not asked."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [extender.defined.name for extender in self.extenders]
+
+
+class ExtendedAttempts:
+    """See the module."""
+
+    def __init__(
+        self,
+        state: EngineState,
+        ports: Ports,
+        policies: ActivePolicies,
+        limiter: BindLimiter,
+        carry_out: CarryOut,
+        at_once: int,
+    ) -> None:
+        """`at_once`: how many attempts may be out at an extender that has no limit of its own."""
+        self._state = state
+        self._cache = state.cache
+        self._queue = state.queue
+        self._policies = policies
+        self._extenders = ports.extenders
+        self._chosen = PolicyExtenders(ports.extenders)
+        self._limiter = limiter
+        self._carry_out = carry_out
+        self._at_once = at_once
+        self._out: Counter[str] = Counter()
+        """How many attempts are out at each extender."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """The number of attempts that are out."""
+        return len(self._tasks)
+
+    def start(self, queued: QueuedPod, policy: ActivePolicy, started: float) -> bool:
+        """Starts an attempt at a popped pod, or holds it in the queue. False if no extender decides about it."""
+        extenders = self._chosen.deciding(policy, queued.pod)
+        if not extenders:
+            return False
+        attempt = _Attempt(queued=queued, policy=policy, extenders=extenders, started=started)
+        names = tuple(attempt.names)
+        if self._full(names):
+            self._queue.hold(queued, names)
+            return True
+        outcome = self._begin(attempt)
+        if isinstance(outcome, Fault) or (
+            isinstance(outcome, Rejection) and not self._asks_for_victims(attempt, outcome)
+        ):
+            self._carry_out(queued, policy, outcome, started)
+            return True
+        self._out.update(names)
+        task = asyncio.create_task(self._run(attempt, outcome), name="podwright extended attempt")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return True
+
+    def release(self) -> bool:
+        """Lets the queue return a pod of each lane that an attempt may start for. False if there is none."""
+        return any([self._queue.release(lane) for lane in self._queue.held_lanes if not self._full(lane)])  # type: ignore[arg-type]  # noqa: C419 -- all of them
+
+    def release_all(self) -> None:
+        """Lets the queue return all held pods: other policies may decide about them."""
+        for lane in self._queue.held_lanes:
+            while self._queue.release(lane):
+                pass
+
+    async def stop(self) -> None:
+        """Breaks off all attempts that are out. Nothing was assumed for them."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _full(self, names: Sequence[str]) -> bool:
+        return any(self._out[name] >= (self._extenders[name].defined.attempts or self._at_once) for name in names)
+
+    # One attempt
+
+    async def _run(self, attempt: _Attempt, outcome: Question | Rejection) -> None:
+        queued = attempt.queued
+        try:
+            await self._decide(attempt, outcome)
+        except ExtenderError as error:
+            if self._is_wanted(attempt):
+                self._end(attempt, Fault(queued.pod, EXTENDER, str(error)))
+        except Exception as error:
+            log.exception("an attempt failed", extra=fields(pod=queued.pod))
+            self._end(attempt, Fault(queued.pod, "", f"{type(error).__name__}: {error}"))
+        finally:
+            self._out.subtract(attempt.names)
+            self._out += Counter()  # drops what is 0
+            self.release()
+            self._state.wake()
+
+    async def _decide(self, attempt: _Attempt, outcome: Question | Decision | Changed) -> None:
+        """Asks and decides until the answers lead to a decision. Raises ExtenderError."""
+        for _ in range(ROUNDS):
+            if isinstance(outcome, Changed):
+                outcome = self._begin(attempt)
+            if isinstance(outcome, Question):
+                attempt.answers = await self._ask(attempt, outcome)
+                if outcome.nominated and not attempt.answers.kept:
+                    outcome = self._begin(attempt, take_nominated=False)
+                    continue
+                await self._capacity()
+                if not self._is_wanted(attempt):
+                    return
+                outcome = self._finish(attempt, preempt=True)
+            if isinstance(outcome, Rejection) and self._asks_for_victims(attempt, outcome):
+                agreed = await self._with_victims(attempt, outcome)
+                if agreed is None:
+                    return
+                outcome = agreed
+            if not isinstance(outcome, Question | Changed):
+                self._end(attempt, outcome)
+                return
+        if self._is_wanted(attempt):
+            self._end(attempt, Fault(attempt.queued.pod, EXTENDER, TAKEN))
+
+    def _begin(
+        self, attempt: _Attempt, *, take_nominated: bool = True, preempt: bool = True
+    ) -> Question | Rejection | Fault:
+        policy, pod = attempt.policy, attempt.queued.pod
+        attempt.answers = None
+        observer = self._state.slow_plugins.observer_for(policy.compiled.name)
+        framework = policy.framework
+        return begin(framework, self._cache, pod, take_nominated=take_nominated, preempt=preempt, observer=observer)
+
+    def _finish(self, attempt: _Attempt, *, preempt: bool) -> Decision | Changed:
+        """The decision by the answers of this round, on the current state."""
+        policy, pod, below = attempt.policy, attempt.queued.pod, self._state.sources.below
+        if attempt.answers is None:
+            again = self._begin(attempt, preempt=preempt)
+            return Changed() if isinstance(again, Question) else again
+        observer = self._state.slow_plugins.observer_for(policy.compiled.name)
+        return finish(policy.framework, self._cache, pod, below, attempt.answers, preempt=preempt, observer=observer)
+
+    async def _capacity(self) -> None:
+        if self._limiter.full:
+            await self._limiter.wait_for_capacity()
+
+    def _is_wanted(self, attempt: _Attempt) -> bool:
+        """Whether the pod still waits for this attempt. If another policy decides about it now, it goes back to the queue."""
+        queued = attempt.queued
+        if self._queue.get(queued.uid) is not queued:
+            return False
+        if self._cache.placement(queued.uid) is not None:
+            self._queue.done(queued.uid)
+            return False
+        if queued.pod.terminating or self._policies.of(queued.pod) is not attempt.policy:
+            lane = tuple(attempt.names)
+            self._queue.hold(queued, lane)
+            self._queue.release(lane)
+            return False
+        return True
+
+    def _end(self, attempt: _Attempt, decision: Decision) -> None:
+        self._carry_out(attempt.queued, attempt.policy, decision, attempt.started)
+
+    # Asking
+
+    async def _ask(self, attempt: _Attempt, question: Question) -> ExtenderAnswers:
+        """What filter and prioritize answer. Raises ExtenderError. Source: `findNodesThatPassExtenders` and `prioritizeNodes`."""
+        pod, raw = attempt.queued.pod, self._state.raw_objects
+        kept: Sequence[str] = question.nodes
+        failed: dict[str, Status] = {}
+        for extender in attempt.extenders:
+            if not kept or not extender.defined.settings.filter_verb:
+                continue
+            try:
+                answer = await extender.filter(pod, kept, raw)
+            except ExtenderError as error:
+                if question.nominated and not extender.defined.settings.ignorable:
+                    kept = ()  # all nodes are looked at then, as in kube-scheduler
+                    break
+                self._ignore_or_raise(extender, error)
+                continue
+            failed |= {name: _status(Code.UNSCHEDULABLE, text) for name, text in answer.failed.items()}
+            for name, text in answer.unresolvable.items():
+                failed[name] = _status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, text)
+            kept = answer.kept
+        scores: Counter[str] = Counter()
+        if len(kept) > 1:
+            prioritizers = [each for each in attempt.extenders if each.defined.settings.prioritize_verb]
+            answers = await asyncio.gather(*(self._scores(each, attempt, kept) for each in prioritizers))
+            for own in answers:
+                scores.update(own)
+        wrapped = {name: _int64(score) for name, score in scores.items()}
+        return ExtenderAnswers(asked=frozenset(question.nodes), kept=frozenset(kept), failed=failed, scores=wrapped)
+
+    async def _scores(self, extender: Extender, attempt: _Attempt, nodes: Sequence[str]) -> Mapping[str, int]:
+        """The extender's scores; none if the call fails."""
+        try:
+            return await extender.prioritize(attempt.queued.pod, nodes, self._state.raw_objects)
+        except ExtenderError as error:
+            log.log(V5, "an extender gives no scores", extra=fields(extender=extender.defined.name, error=error))
+            return {}
+
+    @staticmethod
+    def _ignore_or_raise(extender: Extender, error: ExtenderError) -> None:
+        if not extender.defined.settings.ignorable:
+            raise error
+        skipped = fields(extender=extender.defined.name, error=error)
+        log.info("an extender failed, and is skipped, because it is ignorable", extra=skipped)
+
+    # Preemption
+
+    @staticmethod
+    def _asks_for_victims(attempt: _Attempt, rejection: Rejection) -> bool:
+        return (
+            bool(rejection.victims)
+            and _dry_run(rejection) is not None
+            and any(extender.defined.settings.preempt_verb for extender in attempt.extenders)
+        )
+
+    async def _with_victims(self, attempt: _Attempt, rejection: Rejection) -> Decision | Changed | None:
+        """The rejection with the victims that the extenders agree to; or what else the current state leads to. None: the pod is gone."""
+        run = _dry_run(rejection)
+        assert run is not None
+        victims = {
+            name: NodeVictims([victim.uid for victim in candidate.victims], candidate.violations)
+            for name, candidate in run.candidates.items()
+        }
+        failure = ""
+        try:
+            victims = await self._agreed(attempt, victims)
+        except ExtenderError as error:
+            failure = str(error)
+        if not self._is_wanted(attempt):
+            return None
+        outcome = self._finish(attempt, preempt=False)
+        if not isinstance(outcome, Rejection):
+            return outcome
+        if failure:
+            return preempting(outcome, (), Status(Code.ERROR, (failure,)), self._state.sources.wall())
+        candidates = [found for name, each in victims.items() if (found := self._candidate(name, each)) is not None]
+        if victims and not candidates:
+            return Changed()  # all of these victims are gone
+        return preempting(outcome, candidates, None, self._state.sources.wall())
+
+    async def _agreed(self, attempt: _Attempt, victims: Mapping[str, NodeVictims]) -> dict[str, NodeVictims]:
+        """The victims that all extenders agree to. Raises ExtenderError. Source: `callExtenders` in kube-scheduler's preemption.go."""
+        agreed = dict(victims)
+        for extender in attempt.extenders:
+            if not agreed or not extender.defined.settings.preempt_verb:
+                continue
+            try:
+                answer = dict(await extender.preempt(attempt.queued.pod, agreed, self._state.raw_objects))
+                self._check_placed(extender, answer)
+            except ExtenderError as error:
+                self._ignore_or_raise(extender, error)
+                continue
+            without = [name for name, each in answer.items() if not each.uids]
+            if without and not extender.defined.settings.ignorable:
+                raise ExtenderError(f'expected at least one victim pod on node "{without[0]}"')
+            for name in without:
+                del answer[name]
+            agreed = answer
+        return agreed
+
+    def _check_placed(self, extender: Extender, victims: Mapping[str, NodeVictims]) -> None:
+        """Raises ExtenderError unless each victim is on its node."""
+        for name, each in victims.items():
+            info = self._cache.present(name)
+            if info is None:
+                raise ExtenderError(f'nodeinfo not found for node name "{name}"')
+            for uid in each.uids:
+                if uid not in info.pods:
+                    raise ExtenderError(
+                        f"extender: {extender.defined.settings.url_prefix} claims to preempt pod (UID: &{{{uid}}}) on node: {name}, "
+                        "but the pod is not found on that node"
+                    )
+
+    def _candidate(self, name: str, victims: NodeVictims) -> Candidate | None:
+        """The victims that are still on their node; None if there are none."""
+        info = self._cache.present(name)
+        pods = () if info is None else tuple(info.pods[uid] for uid in victims.uids if uid in info.pods)
+        return Candidate(name, pods, victims.violations) if pods else None
+
+
+def _dry_run(rejection: Rejection) -> DryRun | None:
+    """How DefaultPreemption found the victims; None if another plugin did, which only says what it wants."""
+    details = None if rejection.post_filter is None else rejection.post_filter.details
+    return details if isinstance(details, DryRun) else None
+
+
+def _status(code: Code, text: str) -> Status:
+    return Status(code, (text,), EXTENDER)
+
+
+def _int64(number: int) -> int:
+    """The number as Go's int64, which wraps around."""
+    return (number + 2**63) % 2**64 - 2**63

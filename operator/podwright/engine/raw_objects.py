@@ -1,0 +1,66 @@
+"""RawObjects: nodes and placed pods as JSON, for extenders that have no cache of their own.
+
+Nothing is kept unless an extender needs it, because this is several times what the scheduler itself needs of these objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from podwright.api.configuration.schema import Extender
+from podwright.core.objects.compaction import compact_regularly, shrink
+
+
+class RawObjects:
+    """See the module. `keep_nodes`, `keep_pods`: which of them to keep."""
+
+    def __init__(self, *, keep_nodes: bool = False, keep_pods: bool = False) -> None:
+        self.keep_nodes = keep_nodes
+        self.keep_pods = keep_pods
+        self.nodes: dict[str, bytes] = {}
+        """By name."""
+        self.pods: dict[str, bytes] = {}
+        """Those that have a node, by uid."""
+        compact_regularly(self)
+
+    def put_node(self, raw: Mapping[str, Any]) -> None:
+        """Keeps this version of a node."""
+        if self.keep_nodes:
+            self.nodes[str(raw["metadata"]["name"])] = as_sent(raw)
+
+    def remove_node(self, name: str) -> None:
+        """An unknown name is not an error, as with pods."""
+        self.nodes.pop(name, None)
+
+    def put_pod(self, raw: Mapping[str, Any]) -> None:
+        """Keeps this version of a pod."""
+        if self.keep_pods:
+            self.pods[str(raw["metadata"]["uid"])] = as_sent(raw)
+
+    def remove_pod(self, uid: str) -> None:
+        self.pods.pop(uid, None)
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionaries needed when there were more objects."""
+        shrink(self.nodes)
+        shrink(self.pods)
+
+
+def raw_objects_for(settings: Iterable[Extender]) -> RawObjects:
+    """What these extenders need."""
+    plain = [each for each in settings if not each.node_cache_capable]
+    return RawObjects(
+        keep_nodes=any(each.filter_verb or each.prioritize_verb for each in plain),
+        keep_pods=any(each.preempt_verb for each in plain),
+    )
+
+
+def as_sent(raw: Mapping[str, Any]) -> bytes:
+    """An object's JSON without managed fields, which kube-scheduler does not keep either. Copied: orjson's bytes keep a larger buffer."""
+    metadata = raw.get("metadata")
+    if isinstance(metadata, Mapping) and "managedFields" in metadata:
+        raw = {**raw, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
+    return bytes(memoryview(orjson.dumps(raw)))

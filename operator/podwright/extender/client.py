@@ -1,0 +1,224 @@
+"""Calls extenders over HTTP, as kube-scheduler does: the adapter of the engine's port `Extender`.
+
+Errors carry kube-scheduler's words where pods' conditions show them. Otherwise than kube-scheduler, the client follows no redirect, which
+could lead pods' contents elsewhere, reads no answer beyond a bound, and takes no node that it did not ask about. Source: `HTTPExtender` in
+kube-scheduler's extender.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+import aiohttp
+import orjson
+
+from podwright import __version__
+from podwright.api.configuration.extenders import DefinedExtender
+from podwright.core.framework.durations import parse_duration
+from podwright.core.framework.interface import MAX_SCORE
+from podwright.core.objects.pod import PodInfo
+from podwright.engine.ports import ExtenderError, FilterAnswer, NodeVictims
+from podwright.engine.raw_objects import RawObjects, as_sent
+from podwright.extender import wire
+from podwright.extender.wire import GoJSONError
+
+T = TypeVar("T")
+
+DEFAULT_SECONDS: Final = 5.0
+"""The timeout of a call if the configuration gives none. Source: `DefaultExtenderTimeout`."""
+MAX_ANSWER: Final = 4 << 20
+"""The most bytes of an answer, besides twice those of the question: an honest answer repeats nodes, and says why."""
+DECODED_HERE: Final = 64 << 10
+"""Longer answers are decoded in a thread, between whose steps the loop goes on."""
+_SCALE: Final = MAX_SCORE // wire.MAX_EXTENDER_PRIORITY
+_TIMED_OUT: Final = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+_TIMED_OUT_READING: Final = "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
+_HEADERS: Final = {
+    "Content-Type": "application/json",
+    "Accept-Encoding": "identity",  # a compressed answer has no bound
+    "User-Agent": f"podwright/{__version__}",
+}
+
+
+class HTTPExtender:
+    """One extender. See the module."""
+
+    def __init__(
+        self, defined: DefinedExtender, *, context: ssl.SSLContext | None, proxy: str | None, connections: int
+    ) -> None:
+        """`context`: None for the system's authorities; `proxy`: its URL; `connections`: how many requests may be on their way at once."""
+        self.defined = defined
+        self._settings = defined.settings
+        self._timeout = _seconds(defined.settings.http_timeout)
+        self._context = context
+        self._proxy = proxy
+        self._connections = connections
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    # The verbs
+
+    async def filter(self, pod: PodInfo, nodes: Sequence[str], raw: RawObjects) -> FilterAnswer:
+        result = await self._ask(self._settings.filter_verb, self._args(pod, nodes, raw), wire.decode_filter_result)
+        if result.error:
+            raise ExtenderError(result.error)
+        kept: Sequence[str] = ()
+        if self._settings.node_cache_capable and result.node_names is not None:
+            kept = result.node_names
+        elif result.nodes is not None:
+            kept = [_name_of(node) for node in result.nodes]
+        asked = frozenset(nodes)
+        for name in kept:
+            if name not in asked:
+                raise ExtenderError(
+                    f'extender "{self._settings.url_prefix}" claims a filtered node "{name}" which is not found in the input node list'
+                )
+        return FilterAnswer(kept=kept, failed=result.failed_nodes, unresolvable=result.failed_and_unresolvable_nodes)
+
+    async def prioritize(self, pod: PodInfo, nodes: Sequence[str], raw: RawObjects) -> Mapping[str, int]:
+        settings = self._settings
+        answer = await self._ask(settings.prioritize_verb, self._args(pod, nodes, raw), wire.decode_host_priorities)
+        scores: Counter[str] = Counter()
+        for each in answer:
+            scores[each.host] += each.score * settings.weight * _SCALE
+        return scores
+
+    async def preempt(
+        self, pod: PodInfo, victims: Mapping[str, NodeVictims], raw: RawObjects
+    ) -> Mapping[str, NodeVictims]:
+        if self._settings.node_cache_capable:
+            meta = {name: wire.MetaVictims(each.uids, each.violations) for name, each in victims.items()}
+            args = wire.PreemptionArgs(pod=_pod(pod), meta_victims=meta)
+        else:
+            full = {
+                name: wire.Victims([_json(raw.pods[uid]) for uid in each.uids if uid in raw.pods], each.violations)
+                for name, each in victims.items()
+            }
+            args = wire.PreemptionArgs(pod=_pod(pod), victims=full)
+        result = await self._ask(self._settings.preempt_verb, args, wire.decode_preemption_result)
+        return {name: NodeVictims(each.uids, each.num_pdb_violations) for name, each in result.meta_victims.items()}
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        args = wire.BindingArgs(pod_name=pod.name, pod_namespace=pod.namespace, pod_uid=pod.uid, node=node_name)
+        result = await self._ask(self._settings.bind_verb, args, wire.decode_binding_result, repeatable=False)
+        if result.error:
+            raise ExtenderError(result.error)
+
+    def _args(self, pod: PodInfo, nodes: Sequence[str], raw: RawObjects) -> wire.ExtenderArgs:
+        if self._settings.node_cache_capable:
+            return wire.ExtenderArgs(pod=_pod(pod), node_names=nodes)
+        return wire.ExtenderArgs(pod=_pod(pod), nodes=[_json(raw.nodes[name]) for name in nodes if name in raw.nodes])
+
+    # Requests
+
+    async def _ask(
+        self, verb: str, message: wire.Message, decode: Callable[[bytes], T], *, repeatable: bool = True
+    ) -> T:
+        """The decoded answer. A `repeatable` request is sent again if the server had closed the connection before."""
+        url = f"{self._settings.url_prefix.rstrip('/')}/{verb}"
+        body = wire.encode(message)
+        try:
+            async with asyncio.timeout(self._timeout):
+                try:
+                    answer = await self._post(url, verb, body)
+                except (aiohttp.ServerDisconnectedError, ConnectionResetError):
+                    if not repeatable:
+                        raise
+                    answer = await self._post(url, verb, body)
+            if len(answer) > DECODED_HERE:
+                return await asyncio.to_thread(decode, answer)
+            return decode(answer)
+        except TimeoutError:
+            raise ExtenderError(f'Post "{_shown(url)}": {_TIMED_OUT}') from None
+        except aiohttp.ClientConnectorError as error:
+            raise ExtenderError(f'Post "{_shown(url)}": {_words(error)}') from None
+        except (aiohttp.ServerDisconnectedError, ConnectionResetError):
+            raise ExtenderError(f'Post "{_shown(url)}": EOF') from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            words = (
+                str(error)
+                if isinstance(error, GoJSONError)
+                else f'Post "{_shown(url)}": {error or type(error).__name__}'
+            )
+            raise ExtenderError(words) from None
+
+    async def _post(self, url: str, verb: str, body: bytes) -> bytes:
+        """The body of an answer with the status 200."""
+        limit = MAX_ANSWER + 2 * len(body)
+        async with self._open().post(
+            url,
+            data=body,
+            headers=_HEADERS,
+            allow_redirects=False,
+            proxy=self._proxy,
+            ssl=True if self._context is None else self._context,
+        ) as response:
+            if response.status != 200:
+                raise ExtenderError(f"failed {verb} with extender at URL {_shown(url)}, code {response.status}")
+            parts = []
+            async for part in response.content.iter_any():
+                limit -= len(part)
+                if limit < 0:
+                    response.close()
+                    raise ExtenderError(f"the answer of the extender at URL {_shown(url)} is too long")
+                parts.append(part)
+            return b"".join(parts)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._connections),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None),
+                auto_decompress=False,
+            )
+        return self._session
+
+
+def _seconds(duration: str) -> float:
+    found = parse_duration(duration)
+    return found if found > 0 else DEFAULT_SECONDS
+
+
+def _pod(pod: PodInfo) -> orjson.Fragment:
+    return _json(as_sent(pod.raw or {}))
+
+
+def _json(text: bytes) -> orjson.Fragment:
+    return orjson.Fragment(text)
+
+
+def _name_of(node: Any) -> str:
+    """The name of a raw node; empty if it has none."""
+    metadata = node.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
+def _shown(url: str) -> str:
+    """The URL without a password."""
+    try:
+        parts = urlsplit(url)
+        if parts.password is None:
+            return url
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return "?"
+    return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
+
+
+def _words(error: aiohttp.ClientConnectorError) -> str:
+    """Go's words for a connection that cannot be opened."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"dial tcp: lookup {error.host}: no such host"
+    if isinstance(error.os_error, ConnectionRefusedError):
+        return f"dial tcp {error.host}:{error.port}: connect: connection refused"
+    return f"dial tcp {error.host}:{error.port}: {error.os_error.strerror or error.os_error}"
