@@ -106,4 +106,6 @@ def take_over(arena: Arena, folder: Path, faults: Sequence[Fault], count: int, i
         arena.wait_settled(120)
         arena.verify()
         assert among.interleaved() == []
-    arena.report(lease_in_seconds=LEASE_SECONDS, instances=count, pods=arena.bound(), **leaders.distribution(seconds))
+    bound = arena.bound()
+    arena.delete_pods()
+    arena.report(lease_in_seconds=LEASE_SECONDS, instances=count, pods=bound, **leaders.distribution(seconds))

@@ -14,7 +14,8 @@ import contextlib
 import logging
 import random
 from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from podwright.core.framework.interface import ClusterError
@@ -83,30 +84,51 @@ async def audit_for_ever(reflector: Audited) -> None:
 
 async def audit(reflector: Audited) -> list[str]:
     """One audit: the keys of the objects whose events the watch has missed. Raises ClusterError."""
-    before, held, list_count = dict(reflector.known), reflector.held(), reflector.list_count
-    with reflector.deletions() as deleted:
-        listed, version = await _list(reflector)
-        gone = {key: before.get(key) for key in held - listed.keys()}
-        newer = {key: at for key, at in listed.items() if before.get(key, -1) < at}
-        missed = _still_missed(reflector, gone, newer, deleted)
+    list_count = reflector.list_count
+    async with compared_with_list(reflector) as comparison:
+        missed = comparison.missed()
         waited = 0.0
-        while missed and waited < LATE_SECONDS and reflector.resource_version < version:
+        while missed and waited < LATE_SECONDS and reflector.resource_version < comparison.version:
             await asyncio.sleep(POLL_SECONDS)
             waited += POLL_SECONDS
-            missed = _still_missed(reflector, gone, newer, deleted)
+            missed = comparison.missed()
         # A relist since then has corrected everything itself.
         return missed if reflector.list_count == list_count else []
 
 
-def _still_missed(
-    reflector: Audited, gone: Mapping[str, int | None], newer: Mapping[str, int], deleted: Collection[str]
-) -> list[str]:
-    """The keys whose event has not come. `gone`: with the version known before; `newer`: with the version listed."""
-    known = reflector.known
-    held = reflector.held() if gone else set()
-    not_deleted = [key for key, version in gone.items() if key in held and known.get(key) == version]
-    not_updated = [key for key, version in newer.items() if known.get(key, -1) < version and key not in deleted]
-    return not_deleted + not_updated
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a list has that a reflector did not have when the list began.
+
+    `version`: that of the list. `gone`: objects that the list lacks, with the version known before; `newer`: with the version listed.
+    """
+
+    reflector: Audited
+    version: int
+    gone: Mapping[str, int | None]
+    newer: Mapping[str, int]
+    deleted: Collection[str]
+
+    def missed(self) -> list[str]:
+        """The keys of those whose event has not come yet."""
+        known = self.reflector.known
+        held = self.reflector.held() if self.gone else set()
+        not_deleted = [key for key, version in self.gone.items() if key in held and known.get(key) == version]
+        not_updated = [
+            key for key, version in self.newer.items() if known.get(key, -1) < version and key not in self.deleted
+        ]
+        return not_deleted + not_updated
+
+
+@asynccontextmanager
+async def compared_with_list(reflector: Audited) -> AsyncIterator[Comparison]:
+    """Lists the metadata of all objects. Raises ClusterError. The comparison is of use within the block only."""
+    before, held = dict(reflector.known), reflector.held()
+    with reflector.deletions() as deleted:
+        listed, version = await _list(reflector)
+        gone = {key: before.get(key) for key in held - listed.keys()}
+        newer = {key: at for key, at in listed.items() if before.get(key, -1) < at}
+        yield Comparison(reflector, version, gone, newer, deleted)
 
 
 async def _list(reflector: Audited) -> tuple[dict[str, int], int]:

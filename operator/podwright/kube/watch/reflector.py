@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any, Final, Protocol, runtime_checkable
 
 import aiohttp
@@ -30,7 +30,7 @@ from podwright.kube.client.object_metadata import resource_version
 from podwright.kube.client.pages import list_pages, objects_of
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import Resource
-from podwright.kube.watch.audit import audit_for_ever
+from podwright.kube.watch.audit import audit_for_ever, compared_with_list
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,8 @@ FORCED_WATCH_SECONDS: Final = 3
 """How long a watch lasts that is to show how far the server has got: it sends a bookmark two seconds before the end."""
 SMALL: Final = 1000
 """Up to so many objects, a list is a faster way to reach a version."""
+MEDIUM: Final = 10_000
+"""Up to so many, a list of metadata is faster than a bookmark, which comes after one to two seconds."""
 NATURAL_SECONDS: Final = 0.1
 """How long a busy watch may take to reach a version by itself."""
 _REACH_SECONDS: Final = 0.01
@@ -106,8 +108,8 @@ class Reflector:
         """Whether the next watch is to be short, because somebody waits for a version."""
         self._silence: asyncio.Timeout | None = None
         """The deadline of the watch that is being read."""
-        self._deleted: set[str] | None = None
-        """The keys of deleted objects, while an audit collects them."""
+        self._deletions: list[set[str]] = []
+        """The keys of deleted objects, for each comparison that collects them."""
         self._logged_problems: set[str] = set()
         self._resource_version = ""
         compact_regularly(self)
@@ -132,20 +134,44 @@ class Reflector:
 
     async def reach(self, version: int) -> None:
         """Returns once the sink has everything up to this resourceVersion. A quiet watch alone would show that only after a minute."""
-        waited = 0.0
-        while self.resource_version < version:
-            await asyncio.sleep(_REACH_SECONDS)
-            waited += _REACH_SECONDS
-            if waited >= NATURAL_SECONDS and self.resource_version < version:
-                waited = -_AGAIN_SECONDS
-                self._force_progress()
+        reached = await self._passes(version, NATURAL_SECONDS)
+        while not reached:
+            if len(self.known) <= SMALL:
+                self.request_relist()
+            elif len(self.known) <= MEDIUM and await self._has_all_of_a_list(version):
+                return
+            else:
+                await self._force_bookmark()
+            reached = await self._passes(version, _AGAIN_SECONDS)
 
-    def _force_progress(self) -> None:
-        if len(self.known) <= SMALL:
-            self.request_relist()
-        else:
-            self._forced = True
-            self._interrupt()
+    async def _passes(self, version: int, seconds: float, has_all: Callable[[], bool] = bool) -> bool:
+        """Whether the watch reaches the version within this time, or `has_all` is true."""
+        clock = asyncio.get_running_loop().time
+        ends = clock() + seconds
+        while self.resource_version < version and not has_all():
+            if clock() >= ends:
+                return False
+            await asyncio.sleep(_REACH_SECONDS)
+        return True
+
+    async def _has_all_of_a_list(self, version: int) -> bool:
+        """Whether the watch soon has everything that a list of metadata shows, which begins now. That is faster than a bookmark."""
+        try:
+            async with compared_with_list(self) as comparison:
+                return await self._passes(
+                    version, _AGAIN_SECONDS, lambda: comparison.version >= version and not comparison.missed()
+                )
+        except ClusterError as error:
+            log.debug("%s: cannot be compared with a list: %s", self.resource.collection, error)
+            return False
+
+    async def _force_bookmark(self) -> None:
+        """Opens the watch again for a short time, so that the server sends a bookmark."""
+        with suppress(ClusterError):
+            # Without a consistent read, the bookmark of a kind that does not change can have an old version.
+            await self._http.call("GET", self.resource.collection, params={**self._selectors, "limit": "1"})
+        self._forced = True
+        self._interrupt()
 
     # For the audit
 
@@ -178,12 +204,13 @@ class Reflector:
 
     @contextmanager
     def deletions(self) -> Iterator[Collection[str]]:
-        """Collects the keys of objects that the watch reports as deleted within the block. One block at a time."""
-        deleted = self._deleted = set()
+        """Collects the keys of objects that the watch reports as deleted within the block."""
+        deleted: set[str] = set()
+        self._deletions.append(deleted)
         try:
             yield deleted
         finally:
-            self._deleted = None
+            self._deletions = [others for others in self._deletions if others is not deleted]
 
     # List and watch
 
@@ -349,8 +376,8 @@ class Reflector:
         self.known.pop(key, None)
         if not self.known:
             self.known.clear()  # an emptied dict keeps the memory of a burst
-        if self._deleted is not None:
-            self._deleted.add(key)
+        for deleted in self._deletions:
+            deleted.add(key)
         self._sink.drop(key, raw)
 
     def _put(self, raw: Mapping[str, Any]) -> str:

@@ -395,15 +395,54 @@ async def test_a_quiet_watch_of_few_objects_lists_to_reach_a_version(monkeypatch
         assert "watch" not in script.requests[2].query
 
 
+async def test_a_quiet_watch_of_more_objects_is_compared_with_a_list_of_metadata(monkeypatch):
+    monkeypatch.setattr(module, "NATURAL_SECONDS", 0.0)
+    monkeypatch.setattr(module, "SMALL", 0)
+    arrived = asyncio.Event()
+    changes = event("ADDED", item("b", 11)), event("DELETED", item("c", 10))
+    watch, newer = streams(*changes, first=arrived.wait, then=forever), page(item("a", 1), item("b", 11), version=12)
+    first = page(item("a", 1), item("c", 2), version=9)
+    async with reflecting(first, watch, newer) as (sink, script, reflector):
+        await until(lambda: len(script.requests) == 2)
+        reaching = asyncio.create_task(reflector.reach(12))
+        await until(lambda: len(script.requests) == 3)
+        assert "PartialObjectMetadataList" in script.requests[2].headers["Accept"]
+        await asyncio.sleep(0.05)
+        assert not reaching.done()
+        arrived.set()
+        await reaching
+        assert sink.objects == {"a": "1", "b": "11"}
+        assert (reflector.list_count, len(script.requests)) == (1, 3)
+
+
+async def test_a_list_that_the_watch_does_not_catch_up_with_is_not_taken_for_reached(monkeypatch):
+    for name, value in (("NATURAL_SECONDS", 0), ("SMALL", 0), ("_AGAIN_SECONDS", 0.1)):
+        monkeypatch.setattr(module, name, value)
+    watch, newer, short = streams(then=forever), page(item("b", 11), version=12), streams(then=forever)
+    async with reflecting(page(item("a", 1), version=9), watch, newer, page(version=12), short) as (
+        _,
+        script,
+        reflector,
+    ):
+        await until(lambda: len(script.requests) == 2)
+        reaching = asyncio.create_task(reflector.reach(12))
+        await until(lambda: len(script.requests) > 4)
+        assert not reaching.done()
+        assert script.requests[4].query["timeoutSeconds"] == "3"
+        reaching.cancel()
+
+
 async def test_a_quiet_watch_of_many_objects_is_opened_again_to_get_a_bookmark(monkeypatch):
     monkeypatch.setattr(module, "NATURAL_SECONDS", 0.0)
     monkeypatch.setattr(module, "SMALL", 0)
+    monkeypatch.setattr(module, "MEDIUM", 0)
     watch, short = streams(then=forever), streams(event("BOOKMARK", item("", 12)))
-    async with reflecting(page(item("a", 1), version=9), watch, short) as (_, script, reflector):
+    async with reflecting(page(item("a", 1), version=9), watch, page(version=12), short) as (_, script, reflector):
         await until(lambda: len(script.requests) == 2)
         await reflector.reach(12)
-        await until(lambda: len(script.requests) == 4)
-        _, _, forced, after = script.requests
+        await until(lambda: len(script.requests) == 5)
+        _, _, consistent, forced, after = script.requests
+        assert consistent.query == {"limit": "1"}
         assert (forced.query["watch"], forced.query["resourceVersion"], forced.query["timeoutSeconds"]) == (
             "1",
             "9",
