@@ -25,7 +25,7 @@ from podwright.testing.binaries import Binaries
 from podwright.testing.bulk import Bulk
 from podwright.testing.client import ApiError, Client
 from podwright.testing.folders import WorkFolder
-from podwright.testing.keys import User, new_user, write_signing_key, write_token_file
+from podwright.testing.keys import new_user, write_signing_key, write_token_file
 from podwright.testing.kubeconfig_files import write_kubeconfig
 from podwright.testing.processes import Process, free_port
 from podwright.testing.servers import Options, Server
@@ -206,7 +206,7 @@ class ControlPlane:
         By default, it has no leader election and practically no limit on requests. Without `wait`, this returns before
         kube-scheduler is ready.
         """
-        kubeconfig = self._user_kubeconfig(self._users["system:kube-scheduler"])
+        kubeconfig = self.user_kubeconfig("system:kube-scheduler")
         complete = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
@@ -226,7 +226,7 @@ class ControlPlane:
         self, controllers: Sequence[str] = DEFAULT_CONTROLLERS, flags: Sequence[str] = ()
     ) -> Server:
         """Starts kube-controller-manager with these controllers; see the documentation of its flag --controllers."""
-        kubeconfig = self._user_kubeconfig(self._users["system:kube-controller-manager"])
+        kubeconfig = self.user_kubeconfig("system:kube-controller-manager")
         port = free_port()
         command = servers.controller_manager_command(
             self.binaries.path("kube-controller-manager"),
@@ -281,7 +281,9 @@ class ControlPlane:
             environ=self._environ,
         )
 
-    def _user_kubeconfig(self, user: User) -> Path:
+    def user_kubeconfig(self, name: str) -> Path:
+        """The kubeconfig of `system:kube-scheduler` or `system:kube-controller-manager`, who have the rights that Kubernetes gives them."""
+        user = self._users[name]
         return self._kubeconfig(user.name.replace(":", "-"), user.token)
 
     def _kubeconfig(self, name: str, token: str, namespace: str = "default") -> Path:
