@@ -6,7 +6,7 @@ The tests compare with the API server and the kube-scheduler of the version that
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from support.control_plane import operator_process as kit
 
 MINOR = Versions.from_environ().kubernetes_minor
 _FEATURE = re.compile(r'^kubernetes_feature_enabled\{name="(\w+)",stage="\w*"\} ([01])$', re.MULTILINE)
+OURS, THEIRS = "podwright", "default-scheduler"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
@@ -118,11 +119,26 @@ def test_the_operator_names_what_the_version_lacks_in_one_line(empty_cluster):
         assert name in lines[0]
 
 
-def test_storage_capacity_counts_as_in_the_kube_scheduler_of_this_version(empty_cluster, namespace):
+@pytest.fixture(scope="module")
+def schedulers(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The cluster with Podwright and the kube-scheduler of this version."""
+    kit.install(control_plane)
+    scheduler = control_plane.start_scheduler(name="kube-scheduler-of-this-version")
+    # Nobody provides the volumes that its Bindings wait for.
+    with kit.running(control_plane, "--pod-intake=watch", "--grace=1"):
+        yield control_plane
+    scheduler.stop()
+
+
+@pytest.fixture
+def both(schedulers: ControlPlane, empty_cluster: ControlPlane) -> ControlPlane:
+    """The same, without nodes and pods."""
+    return empty_cluster
+
+
+def test_storage_capacity_counts_as_in_the_kube_scheduler_of_this_version(both, namespace):
     """Both nodes have room: `storage` has far more than the claim needs, `cpu` just enough, but more CPU."""
-    cluster = empty_cluster
-    kit.install(cluster)
-    cluster.bulk.create([node("storage", cpu="4"), node("cpu", cpu="16")])
+    both.bulk.create([node("storage", cpu="4"), node("cpu", cpu="16")])
     driver, storage_class = "capacity.example.com", f"capacity-{namespace}"
     shared = [
         {
@@ -140,19 +156,47 @@ def test_storage_capacity_counts_as_in_the_kube_scheduler_of_this_version(empty_
         },
     ]
     for body in (*shared, *(_capacity(namespace, storage_class, *of) for of in (("storage", "1Ti"), ("cpu", "10Gi")))):
-        cluster.client.create(body)
-    scheduler = cluster.start_scheduler(name=f"kube-scheduler-{namespace}")
+        both.client.create(body)
     try:
-        with kit.running(cluster, "--pod-intake=watch", "--grace=1"):  # nobody provides the volumes that it waits for
-            chosen = {
-                name: _node_for_claim(cluster, namespace, name, storage_class)
-                for name in (kit.ACCOUNT[1], "default-scheduler")
-            }
+        chosen = {name: _node_for_claim(both, namespace, name, storage_class) for name in (OURS, THEIRS)}
     finally:
-        scheduler.stop()
         for body in shared:
-            cluster.client.delete(body)
+            both.client.delete(body)
     assert set(chosen.values()) == {"storage" if MINOR >= 37 else "cpu"}
+
+
+def _chosen(cluster: ControlPlane, namespace: str, **spec: Any) -> dict[str, str]:
+    """The node that each scheduler binds such a pod to, one pod after the other."""
+    chosen = {}
+    for scheduler in (OURS, THEIRS):
+        body = pod(f"of-{scheduler}", namespace, scheduler=scheduler, **spec)
+        cluster.client.create(body)
+        wait_until(lambda body=body: "nodeName" in cluster.client.read(body)["spec"], 60, f"{scheduler} binds its pod")
+        chosen[scheduler] = cluster.client.read(body)["spec"]["nodeName"]
+        cluster.client.request(
+            "DELETE", f"/api/v1/namespaces/{namespace}/pods/of-{scheduler}", query={"gracePeriodSeconds": "0"}
+        )
+    return chosen
+
+
+def test_balance_counts_as_a_change_since_1_36(both, namespace):
+    """On `lopsided` the pod makes the use of CPU and memory more equal, on `even` less; on `even` it is more equal afterwards."""
+    both.bulk.create([node(name, cpu="10", memory="10Gi") for name in ("lopsided", "even")])
+    for name, cpu, memory in (("lopsided", "6", "1Mi"), ("even", "3500m", "2560Mi")):
+        both.client.create(pod(f"on-{name}", namespace, scheduler="none", cpu=cpu, memory=memory, nodeName=name))
+    theirs = "lopsided" if MINOR >= 36 else "even"
+    assert _chosen(both, namespace, cpu="1m", memory="3Gi") == {OURS: "lopsided", THEIRS: theirs}
+
+
+@pytest.mark.kubernetes(35, "image volumes")
+def test_the_images_of_volumes_count_since_1_36(both, namespace):
+    """`image` has the image of the volume, `cpu` has a little more CPU."""
+    both.bulk.create([node("image", cpu="8"), node("cpu", cpu="10")])
+    images = [{"names": ["example.com/data:1"], "sizeBytes": 900 * 1024 * 1024}]
+    both.client.patch(node("image"), {"status": {"images": images}}, "status")
+    volumes = [{"name": "data", "image": {"reference": "example.com/data:1"}}]
+    theirs = "image" if MINOR >= 36 else "cpu"
+    assert _chosen(both, namespace, cpu="1", memory=None, volumes=volumes) == {OURS: "image", THEIRS: theirs}
 
 
 def _capacity(namespace: str, storage_class: str, node_name: str, capacity: str) -> dict[str, Any]:
