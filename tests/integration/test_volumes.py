@@ -65,14 +65,17 @@ def installed(control_plane: ControlPlane):
 
 
 @pytest.fixture
-def cluster(installed, empty_cluster):
-    """Two nodes, three local volumes and two storage classes, which are deleted after the test."""
+def cluster(installed, empty_cluster, namespace):
+    """Two nodes, three local volumes and two storage classes, which are deleted after the test.
+
+    The volumes have new names: the volume controller may still work on those of the test before.
+    """
     created = [
         storage_class("local", "kubernetes.io/no-provisioner"),
         storage_class("made", "csi.example.com"),
-        volume("small-1", "n1", "1Gi"),
-        volume("large-1", "n1", "10Gi"),
-        volume("large-2", "n2", "10Gi"),
+        volume(f"small-1-{namespace}", "n1", "1Gi"),
+        volume(f"large-1-{namespace}", "n1", "10Gi"),
+        volume(f"large-2-{namespace}", "n2", "10Gi"),
     ]
     for body in (node("n1"), node("n2"), *created):
         empty_cluster.client.create(body)
@@ -97,8 +100,8 @@ def test_a_pod_gets_the_smallest_fitting_volumes_and_their_node(cluster, namespa
     placed = cluster.client.read(mounting("app", namespace))["spec"]["nodeName"]
     bound = {name: cluster.client.read(claim(name, namespace, ""))["spec"]["volumeName"] for name in ("data", "big")}
     assert placed == "n1"
-    assert bound == {"data": "small-1", "big": "large-1"}
-    small = cluster.client.read(volume("small-1", "n1", ""))
+    assert bound == {"data": f"small-1-{namespace}", "big": f"large-1-{namespace}"}
+    small = cluster.client.read(volume(f"small-1-{namespace}", "n1", ""))
     assert small["spec"]["claimRef"]["name"] == "data"
     assert small["status"]["phase"] == "Bound"
     assert small["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"] == "yes"
