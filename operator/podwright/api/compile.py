@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from podwright.api.configuration.extenders import Extenders, named_extenders, with_extenders
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT, PluginArgs, default_profile, profile_of
+from podwright.api.policy_match import Selector
 from podwright.api.scheduler_policy import (
     PODWRIGHT_SCHEDULER_NAME,
     SHOWN_PROBLEMS,
@@ -19,7 +21,6 @@ from podwright.api.scheduler_policy import (
     PolicySpec,
     Reason,
     SchedulerPolicy,
-    Selector,
     Strategy,
 )
 from podwright.core.framework.args import ArgsError, encode
@@ -46,6 +47,7 @@ PROFILE_PREFIX: Final = "profile/"
 Classes = Mapping[str, type[Any]]
 """Plugin classes by name."""
 
+_NO_EXTENDERS: Final[Extenders] = {}
 _FIT: Final = "NodeResourcesFit"
 _BALANCE: Final = "NodeResourcesBalancedAllocation"
 _FIT_STRATEGIES: Final = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
@@ -92,11 +94,15 @@ class CompiledPolicy:
 
 
 def compile_policy(
-    policy: SchedulerPolicy, classes: Classes, features: Features, queue_sort: str = QUEUE_SORT
+    policy: SchedulerPolicy,
+    classes: Classes,
+    features: Features,
+    queue_sort: str = QUEUE_SORT,
+    extenders: Extenders = _NO_EXTENDERS,
 ) -> CompiledPolicy:
     """Compiles the policy for the plugins in `classes`. Raises PolicyError naming the fields that are wrong.
 
-    `queue_sort` is the plugin that orders the queue, which all policies share.
+    `queue_sort` is the plugin that orders the queue, which all policies share; `extenders`: those that the policy may name.
     """
     spec = policy.spec
     _check_plugin_names(policy, classes)
@@ -105,6 +111,7 @@ def compile_policy(
         sets = _with_queue_sort(_plugin_sets(spec), classes, queue_sort)
         profile = profile_of(spec.scheduler_name, sets, config, classes, features, "spec")
         _check_queue_sort(policy, profile, classes, queue_sort)
+        profile = with_extenders(profile, named_extenders(spec.extenders, extenders, "spec.extenders"), classes)
     except ArgsError as error:
         raise PolicyError(policy.name, "Invalid", _paths_as_written(spec, error.problems)) from error
     except ProfileError as error:

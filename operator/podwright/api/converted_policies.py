@@ -39,7 +39,9 @@ def convert(configuration: Configuration, classes: Classes, features: Features) 
     """A policy for each profile. Raises ProfileError with the field that cannot be expressed, and ArgsError."""
     settings = configuration.settings
     if settings.extenders:
-        raise ProfileError("extenders", "SchedulerPolicies have no extenders; keep the file, and give it with --config")
+        raise ProfileError(
+            "extenders", "SchedulerPolicies cannot define extenders; keep the file, and give it with --config"
+        )
     profiles = configuration.profiles(classes, features)
     queue_sort = queue_sort_of(profiles[0], classes)
     notes = [*configuration.warnings, *configuration.unused_args(classes), *_options_instead(settings, queue_sort)]

@@ -184,7 +184,7 @@ class PolicySet:
     def _accept(self, raw: Mapping[str, Any], generation: int) -> _Accepted:
         source = parse_policy(raw)
         check_scheduler_name(source, self._settings)
-        policy = compile_policy(source, self._classes, self._features, self.queue_sort)
+        policy = compile_policy(source, self._classes, self._features, self.queue_sort, self._settings.extenders)
         if not self._settings.allow_unsafe:
             check_safety(policy, self.built_in_for(source.spec.scheduler_name).profile, self._classes)
         if self._check is not None:

@@ -7,7 +7,6 @@ their args are, follow in podwright/api/compile.py: read that next.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -21,9 +20,9 @@ from podwright.api.kube_scheduler_configuration import (
     point_problem,
 )
 from podwright.api.policy_bounds import BOUNDS_OF_ARGS, size_problem
-from podwright.core.framework.args import ArgsError, decode, encode
-from podwright.core.framework.validation import ATOMIC, SET, Problem, Rule, describe, key_path, unique_by
-from podwright.core.objects.selectors import LabelSelector, parse_label_selector
+from podwright.api.policy_match import QUALIFIED_NAME, Match
+from podwright.core.framework.args import ArgsError, decode
+from podwright.core.framework.validation import ATOMIC, SET, Problem, Rule, describe, unique_by
 
 GROUP: Final = "podwright.dev"
 VERSION: Final = "v1alpha1"
@@ -55,21 +54,11 @@ _CLAIM: Final = ("schedulerName", "match", "precedence")
 """The fields of a spec that say which pods the policy is for, and which policy goes first."""
 SHOWN_PROBLEMS: Final = 10
 """How many problems a message names."""
-UNSUPPORTED_FIELDS: Final = ("rules", "extenders")
+UNSUPPORTED_FIELDS: Final = ("rules",)
 """Fields that later versions may have."""
 
-_LABEL_VALUE: Final[Mapping[str, Any]] = {"maxLength": 63, "pattern": r"^([a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?)?$"}
-_QUALIFIED_NAME: Final = r"^([a-z0-9A-Z]([-a-z0-9A-Z.]*[a-z0-9A-Z])?/)?[a-z0-9A-Z]([-a-z0-9A-Z_.]*[a-z0-9A-Z])?$"
 SCHEDULER_NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """The form of a scheduler name: a DNS subdomain. With other characters, such as a comma, field selectors would not work."""
-_LABEL_KEY: Final = re.compile(
-    r"(?:(?=.{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
-    r"[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?"
-)
-_NO_LABEL_KEY: Final = (
-    "is not a label key: expected a name of at most 63 letters, digits, '-', '_' and '.' with a letter or digit at both "
-    "ends, optionally after a DNS subdomain in lower case and '/'"
-)
 
 
 class PolicyError(ValueError):
@@ -93,78 +82,13 @@ class PolicyError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class LabelSelectorRequirement:
-    key: str = field(metadata=describe("The label key.", minLength=1, maxLength=317, pattern=_QUALIFIED_NAME))
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = field(
-        metadata=describe("How the label's value relates to `values`.")
-    )
-    values: tuple[str, ...] = field(
-        default=(),
-        metadata=describe(
-            "Required for In and NotIn, not allowed for Exists and DoesNotExist.",
-            maxItems=64,
-            items=_LABEL_VALUE,
-            **SET,
-        ),
-    )
-
-    RULES = (
-        Rule(
-            cel="(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
-            violations=lambda self: () if (self.operator in ("In", "NotIn")) == bool(self.values) else (".values",),
-            message="values are required for In and NotIn, and not allowed for Exists and DoesNotExist",
-        ),
-        Rule(
-            violations=lambda self: () if _LABEL_KEY.fullmatch(self.key) else (".key",),
-            message=_NO_LABEL_KEY,
-        ),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Selector:
-    match_labels: Mapping[str, str] = field(
-        default_factory=dict,
-        metadata=describe(
-            "Labels that must all have these values.",
-            rules=[
-                Rule(
-                    violations=lambda self: (key_path(key) for key in self if not _LABEL_KEY.fullmatch(key)),
-                    message=_NO_LABEL_KEY,
-                )
-            ],
-            maxProperties=64,
-            additionalProperties=_LABEL_VALUE,
-        ),
-    )
-    match_expressions: tuple[LabelSelectorRequirement, ...] = field(
-        default=(),
-        metadata=describe("Requirements that must all hold as well.", maxItems=64, **ATOMIC),
-    )
-
-    def parse(self, where: str) -> LabelSelector:
-        return parse_label_selector(encode(self), where)
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    namespace_selector: Selector | None = field(
-        default=None,
-        metadata=describe("Selects namespaces by their labels. Not given, or empty: every namespace."),
-    )
-    pod_selector: Selector | None = field(
-        default=None, metadata=describe("Selects pods by their labels. Not given, or empty: every pod.")
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class Resource:
     name: str = field(
         metadata=describe(
             "A resource as in a container's requests, for example cpu, memory or nvidia.com/gpu.",
             minLength=1,
             maxLength=253,
-            pattern=_QUALIFIED_NAME,
+            pattern=QUALIFIED_NAME,
         )
     )
     weight: int = field(
@@ -373,6 +297,16 @@ class PolicySpec:
             "Fields that the strategy sets must not be set here.",
             maxItems=64,
             **unique_by("name"),
+        ),
+    )
+    extenders: tuple[str, ...] = field(
+        default=(),
+        metadata=describe(
+            "Names of scheduler extenders that filter and score nodes, choose victims or bind for these pods. Only the operator's "
+            "options define extenders.",
+            maxItems=16,
+            items={"minLength": 1, "maxLength": 253},
+            **SET,
         ),
     )
 

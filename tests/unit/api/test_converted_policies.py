@@ -122,7 +122,7 @@ def test_published_configurations_are_converted():
     assert len(texts) >= 3
     for name, text in texts.items():
         if name == "extender.yaml":
-            with pytest.raises(ProfileError, match="extenders: SchedulerPolicies have no extenders"):
+            with pytest.raises(ProfileError, match="extenders: SchedulerPolicies cannot define extenders"):
                 converted(text)
         elif name == "framework-sample-scheduler.yaml":
             with pytest.raises(ProfileError, match="plugin 'sample-plugin' does not exist"):
@@ -162,7 +162,7 @@ profiles:
     ("text", "problem"),
     [
         pytest.param("profiles: [{schedulerName: Not_DNS}]", "profiles[0], as a SchedulerPolicy: spec.schedulerName", id="name"),
-        pytest.param("extenders: [{urlPrefix: 'http://x/'}]", "extenders: SchedulerPolicies have no", id="extenders"),
+        pytest.param("extenders: [{urlPrefix: 'http://x/'}]", "extenders: SchedulerPolicies cannot define", id="extenders"),
         pytest.param("profiles: [{plugins: {score: {enabled: [{name: Nope}]}}}]", "plugin 'Nope' does not", id="plugin"),
     ],
 )  # fmt: skip

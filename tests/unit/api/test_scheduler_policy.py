@@ -53,7 +53,8 @@ def test_an_empty_spec_has_all_defaults():
         pytest.param({"pluginConfig": [{"name": "InterPodAffinity"}, {"name": "InterPodAffinity"}]}, "Invalid", "spec.pluginConfig[1].name: 'InterPodAffinity' is listed twice", id="args of a plugin listed twice"),
         pytest.param({"strategy": {"type": "Custom"}, "plugins": {"placementScore": {}}}, "NotSupported", "spec.plugins.placementScore: extension points for pod groups are not supported by this version", id="an extension point for pod groups"),
         pytest.param({"rules": {"filters": [{}]}}, "NotSupported", "spec.rules: is not supported by this version", id="rules"),
-        pytest.param({"extenders": [{}]}, "NotSupported", "spec.extenders: is not supported by this version", id="extenders"),
+        pytest.param({"extenders": [{}]}, "Invalid", "spec.extenders[0]: expected a string", id="an extender without a name"),
+        pytest.param({"extenders": ["a", "a"]}, "Invalid", "spec.extenders[1]", id="an extender that is named twice"),
         pytest.param({"match": {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}}, "Invalid", "spec.match.podSelector.matchExpressions[0].operator: 'Near' is not one of In", id="a selector operator that does not exist"),
         pytest.param({"match": {"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}, "Invalid", "spec.match.podSelector.matchExpressions[0].values: values are required for In and NotIn", id="In without values"),
         pytest.param({"match": {"namespaceSelector": {"matchLabels": {"a": 1}}}}, "Invalid", "spec.match.namespaceSelector.matchLabels.a: expected a string, got whole number 1", id="a label value that is a number"),
@@ -103,4 +104,4 @@ def test_an_object_that_is_not_a_policy_is_rejected(raw):
 
 
 def test_unsupported_fields_may_be_empty():
-    assert decoded({"rules": {}, "extenders": []}) == decoded({})
+    assert decoded({"rules": {}}) == decoded({})

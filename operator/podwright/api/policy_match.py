@@ -1,0 +1,88 @@
+"""`spec.match` of a SchedulerPolicy: which pods a policy is for, by their labels and those of their namespaces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from podwright.core.framework.args import encode
+from podwright.core.framework.validation import ATOMIC, SET, Rule, describe, key_path
+from podwright.core.objects.selectors import LabelSelector, parse_label_selector
+
+_LABEL_VALUE: Final[Mapping[str, Any]] = {"maxLength": 63, "pattern": r"^([a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?)?$"}
+QUALIFIED_NAME: Final = r"^([a-z0-9A-Z]([-a-z0-9A-Z.]*[a-z0-9A-Z])?/)?[a-z0-9A-Z]([-a-z0-9A-Z_.]*[a-z0-9A-Z])?$"
+_LABEL_KEY: Final = re.compile(
+    r"(?:(?=.{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?"
+)
+_NO_LABEL_KEY: Final = (
+    "is not a label key: expected a name of at most 63 letters, digits, '-', '_' and '.' with a letter or digit at both "
+    "ends, optionally after a DNS subdomain in lower case and '/'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelectorRequirement:
+    key: str = field(metadata=describe("The label key.", minLength=1, maxLength=317, pattern=QUALIFIED_NAME))
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = field(
+        metadata=describe("How the label's value relates to `values`.")
+    )
+    values: tuple[str, ...] = field(
+        default=(),
+        metadata=describe(
+            "Required for In and NotIn, not allowed for Exists and DoesNotExist.",
+            maxItems=64,
+            items=_LABEL_VALUE,
+            **SET,
+        ),
+    )
+
+    RULES = (
+        Rule(
+            cel="(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
+            violations=lambda self: () if (self.operator in ("In", "NotIn")) == bool(self.values) else (".values",),
+            message="values are required for In and NotIn, and not allowed for Exists and DoesNotExist",
+        ),
+        Rule(
+            violations=lambda self: () if _LABEL_KEY.fullmatch(self.key) else (".key",),
+            message=_NO_LABEL_KEY,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    match_labels: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=describe(
+            "Labels that must all have these values.",
+            rules=[
+                Rule(
+                    violations=lambda self: (key_path(key) for key in self if not _LABEL_KEY.fullmatch(key)),
+                    message=_NO_LABEL_KEY,
+                )
+            ],
+            maxProperties=64,
+            additionalProperties=_LABEL_VALUE,
+        ),
+    )
+    match_expressions: tuple[LabelSelectorRequirement, ...] = field(
+        default=(),
+        metadata=describe("Requirements that must all hold as well.", maxItems=64, **ATOMIC),
+    )
+
+    def parse(self, where: str) -> LabelSelector:
+        return parse_label_selector(encode(self), where)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    namespace_selector: Selector | None = field(
+        default=None,
+        metadata=describe("Selects namespaces by their labels. Not given, or empty: every namespace."),
+    )
+    pod_selector: Selector | None = field(
+        default=None, metadata=describe("Selects pods by their labels. Not given, or empty: every pod.")
+    )

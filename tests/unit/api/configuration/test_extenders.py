@@ -1,0 +1,96 @@
+"""Extenders that the options define, and policies that name them."""
+
+import pytest
+
+from podwright.api.configuration.extenders import load_extenders, with_extenders
+from podwright.api.configuration.load import load_configuration
+from podwright.api.permissions import PolicySettings
+from podwright.api.policy_set import PolicySet
+from podwright.core.framework.features import Features
+from podwright.core.plugins import PLUGINS
+
+DEFINED = load_extenders(
+    b"""
+extenders:
+- {name: gpus, urlPrefix: 'http://gpus', filterVerb: filter, managedResources: [{name: example.com/gpu, ignoredByScheduler: true}]}
+- {name: spare, urlPrefix: 'http://spare', filterVerb: filter, ignorable: true, attempts: 1}
+- {name: binder, urlPrefix: 'http://binder', bindVerb: bind}
+- {name: other-binder, urlPrefix: 'http://other', bindVerb: bind}
+- {name: more-gpus, urlPrefix: 'http://more', filterVerb: filter, managedResources: [{name: example.com/gpu}]}
+"""
+)
+
+
+def applied(*names, settings=None):
+    """The policy set with a policy that names these extenders, and what applying it has returned."""
+    settings = settings or PolicySettings(extenders=DEFINED)
+    policies = PolicySet(PLUGINS, Features(), built_in=settings.built_in(PLUGINS, Features()), settings=settings)
+    raw = {"metadata": {"name": "p", "uid": "p", "generation": 1}, "spec": {"extenders": list(names)}}
+    return policies, policies.apply(raw)
+
+
+def test_a_policy_gets_the_extenders_that_it_names_those_that_may_be_ignored_last():
+    policies, result = applied("spare", "gpus")
+    assert result.accepted
+    profile = policies.active_generation_of("p").profile
+    assert profile.extenders == ("gpus", "spare")
+    assert profile.args["NodeResourcesFit"].ignored_resources == ("example.com/gpu",)
+
+
+def test_other_policies_get_none():
+    policies, _ = applied()
+    assert policies.active_generation_of("p").profile.extenders == ()
+    assert policies.default.profile.extenders == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        pytest.param(
+            ("gpus", "nope"),
+            "spec.extenders[1]: extender 'nope' is not defined; only the operator's options --extenders and --config define extenders",
+            id="an unknown name",
+        ),
+        pytest.param(
+            ("binder", "other-binder"),
+            'spec.extenders: Invalid value: "found 2 extenders implementing bind": only one extender can implement bind',
+            id="two that bind",
+        ),
+        pytest.param(
+            ("gpus", "more-gpus"),
+            'spec.extenders: Invalid value: "example.com/gpu": duplicate extender managed resource name',
+            id="two that manage one resource",
+        ),
+        pytest.param(("http://gpus",), "spec.extenders[0]: extender 'http://gpus' is not defined", id="a URL"),
+    ],
+)
+def test_a_policy_whose_extenders_cannot_be_used_is_refused(names, problem):
+    _, result = applied(*names)
+    assert not result.accepted
+    assert problem in result.message
+
+
+def test_a_configurations_extenders_are_for_its_profiles_and_can_be_named_by_their_url():
+    text = (
+        b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: a}, {schedulerName: b}]\n"
+        b"extenders: [{urlPrefix: 'http://x', filterVerb: filter}]\n"
+    )
+    configuration = load_configuration(text)
+    settings = PolicySettings(configuration=configuration, extenders=configuration.extenders)
+    policies, result = applied("http://x", settings=settings)
+    assert result.accepted
+    assert [policy.profile.extenders for policy in policies.built_in] == [("http://x",)] * 2
+    assert policies.active_generation_of("p").profile.extenders == ("http://x",)
+
+
+def test_extenders_with_the_same_url_have_names_of_their_own():
+    text = (
+        b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        b"extenders: [{urlPrefix: 'http://x', filterVerb: f}, {urlPrefix: 'http://x', filterVerb: g}]\n"
+    )
+    assert list(load_configuration(text).extenders) == ["http://x", "http://x#2"]
+
+
+def test_a_profile_without_extenders_stays_as_it_is():
+    (built_in,) = PolicySettings().built_in(PLUGINS, Features())
+    assert with_extenders(built_in.profile, (), PLUGINS) is built_in.profile
