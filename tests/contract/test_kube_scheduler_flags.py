@@ -1,4 +1,4 @@
-"""The feature gates of kube-scheduler itself."""
+"""The flags and feature gates of kube-scheduler itself, all of which both commands take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import subprocess
 import pytest
 from click.testing import CliRunner
 
+from podwright.cli.kube_scheduler import kube_scheduler
 from podwright.cli.main import main
+from podwright.cli.run import run
 from podwright.core.framework.known_gates import GROUPS, KNOWN_GATES
 
 
@@ -18,6 +20,17 @@ def help_text(binaries):
     return subprocess.run(
         [binaries.path("kube-scheduler"), "--help"], capture_output=True, text=True, check=True
     ).stdout
+
+
+def flags_of(command):
+    return {flag for parameter in command.params for flag in parameter.opts} | {"--help", "-h"}
+
+
+@pytest.mark.parametrize("command", [run, kube_scheduler], ids=lambda command: command.name)
+def test_every_flag_of_kube_scheduler_is_taken(help_text, command):
+    flags = re.findall(r"^ +(?:(-\w), )?(--[\w-]+)", help_text, re.MULTILINE)
+    assert len(flags) > 50
+    assert {flag for pair in flags for flag in pair if flag} - flags_of(command) == set()
 
 
 def test_every_feature_gate_of_kube_scheduler_is_known(binaries, help_text):

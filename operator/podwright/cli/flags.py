@@ -5,7 +5,6 @@ Errors end the process with status 1, as kube-scheduler's do.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -72,7 +71,7 @@ class _Value(click.ParamType):  # type: ignore[type-arg]  # generic only since c
             return self.fail(str(error), param, ctx)
 
     def split_envvar_value(self, rv: str) -> Sequence[str]:
-        return [rv] if self._type.joined else [part for part in rv.split(os.pathsep) if part]
+        return [rv] if self._type.joined else [part for part in rv.split(self._type.separator) if part]
 
 
 class _JoinedOption(click.Option):

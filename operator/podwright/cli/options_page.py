@@ -53,7 +53,7 @@ def _row(option: Option) -> str:
     placeholder = option.type.placeholder.replace("|", "\\|")
     meaning = option.help.replace("|", "\\|")
     if option.repeatable:
-        meaning += " The variable holds several, separated by `:`."
+        meaning += f" The variable holds several, separated by `{option.type.separator}`."
     if not option.under_kopf:
         meaning += " Not for `kopf run`, which has flags of its own."
     defaults = dict.fromkeys(filter(None, (option.default, option.as_kube_scheduler)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ class Option:
     """The definition of one option.
 
     `default`: the value as a user would write it, None for none; `as_kube_scheduler`: likewise for `podwright kube-scheduler`.
-    `repeatable`: the flag can be given several times, and the variable is a list separated by `os.pathsep`; the value is a tuple.
+    `repeatable`: the flag can be given several times, and the variable is a list separated by `type.separator`; the value is a tuple.
     `short`: another flag of one letter, or empty. `under_kopf`: False if plain `kopf run` has a flag of its own for it.
 
     `no_effect`: why a flag of kube-scheduler has no effect here, empty if it has one. `already`: the value that says what Podwright does
@@ -44,7 +43,7 @@ class Option:
         """The value of a variable's text. Raises OptionsError, which names the variable."""
         try:
             if self.repeatable:
-                return tuple(self.type.parse(part) for part in text.split(os.pathsep) if part)
+                return tuple(self.type.parse(part) for part in text.split(self.type.separator) if part)
             return self.type.parse(text)
         except OptionsError as error:
             raise OptionsError(f"{self.variable}: {error}") from error

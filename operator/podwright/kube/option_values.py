@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ TLS_12_SUITES: Final[Mapping[str, str]] = {
 _ON: Final = ("true", "t", "1")
 _OFF: Final = ("false", "f", "0")
 """Source: Go's documentation, strconv.ParseBool."""
+CURVE_NAMES: Final[Mapping[int, str]] = {23: "prime256v1", 24: "secp384r1", 25: "secp521r1", 29: "X25519"}
+"""OpenSSL's names of curves, by the numbers of Go's crypto/tls."""
 _NAME_PATTERN: Final = re.compile(r"[a-z0-9.*-]+")
 
 
@@ -66,12 +69,14 @@ class OptionsError(ValueError):
 class ValueType:
     """`parse` makes the value of its text, or raises OptionsError; `placeholder` stands for the text in `--help`.
 
-    `joined`: the value of a flag that is given several times is that of all texts with commas between them.
+    `joined`: the value of a flag that is given several times is that of all texts with commas between them. `separator`: between the
+    values of a variable that holds several.
     """
 
     placeholder: str
     parse: Callable[[str], Any]
     joined: bool = False
+    separator: str = os.pathsep
 
 
 def choice(*names: str, any_case: bool = False) -> ValueType:
@@ -292,7 +297,41 @@ def _module_verbosities(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class CertificateForNames:
+    """The files of a certificate and of its key, and names and addresses that clients ask for; without names, those of the certificate."""
+
+    certificate: str
+    key: str
+    names: tuple[str, ...] = ()
+
+
+def _certificate_for_names(text: str) -> CertificateForNames:
+    """Source: k8s.io/component-base, cli/flag/namedcertkey_flag.go."""
+    files, colon, listed = text.strip().partition(":")
+    parts = [part.strip() for part in files.split(",")]
+    names = [name.strip().lower() for name in listed.split(",")] if colon else []
+    if len(parts) != 2 or not all(parts) or not all(names):
+        raise OptionsError(f"{text!r} does not have the form CERTIFICATE,KEY or CERTIFICATE,KEY:NAME,…")
+    certificate, key = parts
+    return CertificateForNames(certificate, key, tuple(names))
+
+
+def _curves(text: str) -> tuple[int, ...]:
+    return tuple(_whole(part) for part in _names(text))
+
+
+def _headers(text: str) -> tuple[str, ...]:
+    names = _names(text)
+    if not all(names):
+        raise OptionsError(f"{text!r} has an empty name")
+    return names
+
+
 NAME: Final = ValueType("NAME", str)
+HEADERS: Final = ValueType("NAME,…", _headers, joined=True)
+CURVES: Final = ValueType("NUMBER,…", _curves, joined=True)
+CERTIFICATE_FOR_NAMES: Final = ValueType("CERTIFICATE,KEY[:NAME,…]", _certificate_for_names, separator=";")
 SERVER: Final = ValueType("URL", _server)
 NAMES: Final = ValueType("NAME,…", _names, joined=True)
 WHOLE: Final = ValueType("NUMBER", _whole)

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 from podwright.kube.option_definitions import option
 from podwright.kube.option_values import (
+    CERTIFICATE_FOR_NAMES,
     CIPHER_SUITES,
+    CURVE_NAMES,
+    CURVES,
     DURATION,
     FILE,
+    HEADERS,
     IP_ADDRESS,
     PATHS,
     PORT,
     SWITCH,
+    CertificateForNames,
     OptionsError,
     choice,
 )
@@ -54,10 +59,46 @@ class ServingOptions:
     tls_cipher_suites: tuple[str, ...] = option(
         CIPHER_SUITES, "The cipher suites of TLS 1.2 for --secure-port. Default: those of OpenSSL.", default=""
     )
+    tls_curve_preferences: tuple[int, ...] = option(
+        CURVES,
+        "The curve for key exchange on --secure-port, by Go's number: 23 (P-256), 24 (P-384), 25 (P-521) or 29 (X25519). Default: those of "
+        "OpenSSL, which several numbers stand for, too.",
+        default="",
+    )
+    tls_sni_cert_key: tuple[CertificateForNames, ...] = option(
+        CERTIFICATE_FOR_NAMES,
+        "Another certificate for --secure-port, its key, and the names that clients ask for to get it. Default: the names in the "
+        "certificate. Can be repeated.",
+        repeatable=True,
+    )
     client_ca_file: str | None = option(
         FILE,
         "The issuers of client certificates that authenticate users of --secure-port. Default: those of the cluster, in the "
         "ConfigMap kube-system/extension-apiserver-authentication.",
+    )
+    requestheader_client_ca_file: str | None = option(
+        FILE,
+        "The issuers of client certificates of front proxies, which name the user in headers. Default: those of the cluster, with the "
+        "names and headers there, in the ConfigMap kube-system/extension-apiserver-authentication.",
+    )
+    requestheader_allowed_names: tuple[str, ...] = option(
+        HEADERS,
+        "With --requestheader-client-ca-file: the common names of front proxies' certificates. Default: any.",
+        default="",
+    )
+    requestheader_username_headers: tuple[str, ...] = option(
+        HEADERS, "With --requestheader-client-ca-file: the headers with the user's name.", default="x-remote-user"
+    )
+    requestheader_uid_headers: tuple[str, ...] = option(
+        HEADERS, "With --requestheader-client-ca-file: the headers with the user's uid.", default=""
+    )
+    requestheader_group_headers: tuple[str, ...] = option(
+        HEADERS, "With --requestheader-client-ca-file: the headers with the user's groups.", default="x-remote-group"
+    )
+    requestheader_extra_headers_prefix: tuple[str, ...] = option(
+        HEADERS,
+        "With --requestheader-client-ca-file: what headers with more about the user begin with.",
+        default="x-remote-extra-",
     )
     authentication_kubeconfig: str | None = option(
         FILE, "The kubeconfig for TokenReviews and the lookup of client CAs. Default: the same as for everything else."
@@ -92,7 +133,22 @@ class ServingOptions:
         if self.cert_dir and self.tls_cert_file is not None:
             yield "--cert-dir has no effect: --tls-cert-file and --tls-private-key-file are used"
 
+        if self.tls_curve_preferences and self.only_curve is None:
+            yield (
+                "--tls-curve-preferences has no effect: Python's ssl module can allow a single curve only, one of "
+                f"{', '.join(map(str, CURVE_NAMES))}"
+            )
+
+    @property
+    def only_curve(self) -> str | None:
+        """OpenSSL's name of the only curve that is allowed; None for OpenSSL's defaults."""
+        found = [CURVE_NAMES.get(number) for number in dict.fromkeys(self.tls_curve_preferences)]
+        return found[0] if len(found) == 1 else None
+
     def check_serving(self) -> None:
         """Raises OptionsError for values that contradict each other."""
         if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
             raise OptionsError("tls-cert-file and tls-private-key-file must be given together")
+        uids = self.requestheader_uid_headers
+        if uids and "x-remote-uid" not in map(str.lower, uids):
+            raise OptionsError("--requestheader-uid-headers must name the standard header X-Remote-Uid, too")

@@ -50,10 +50,12 @@ class Authority:
         built = built.add_extension(x509.KeyUsage(key_cert_sign=True, **usage), critical=True)
         self.certificate = built.sign(self._key, hashes.SHA256()).public_bytes(PEM).decode()
 
-    def server(self, *, days: float = 10) -> Issued:
-        """For 127.0.0.1. It has expired if `days` is negative."""
+    def server(self, *names: str, days: float = 10) -> Issued:
+        """For 127.0.0.1 and these DNS names. It has expired if `days` is negative."""
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
-        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        address = x509.SubjectAlternativeName(
+            [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), *map(x509.DNSName, names)]
+        )
         return self._issue(name, address, ExtendedKeyUsageOID.SERVER_AUTH, days)
 
     def client(self, name: str, groups: Sequence[str] = (), *, days: float = 10, server: bool = False) -> Issued:

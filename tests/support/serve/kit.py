@@ -62,6 +62,8 @@ class Delegate:
         self.allowed: set[tuple[str, str, str]] = set()
         """User, verb and path."""
         self.authorities = ""
+        self.published: dict[str, str] = {}
+        """What else the API server says about the issuers of client certificates."""
         self.error: Exception | None = None
         self.held = asyncio.Event()
         self.held.set()
@@ -75,9 +77,9 @@ class Delegate:
         await self._ask(user.name, verb, path)
         return (user.name, verb, path) in self.allowed
 
-    async def client_authorities(self) -> str:
+    async def authentication(self) -> Mapping[str, Any]:
         await self._ask("authorities")
-        return self.authorities
+        return {"client-ca-file": self.authorities, **self.published}
 
     async def _ask(self, *what: str) -> None:
         self.asked.append(what)

@@ -17,7 +17,7 @@ from podwright.cli.main import main
 from podwright.cli.run import run
 from podwright.core.queue import Waits
 from podwright.kube.log_format import module_names
-from podwright.kube.option_values import OptionsError, parse_feature_gates
+from podwright.kube.option_values import CertificateForNames, OptionsError, parse_feature_gates
 from podwright.kube.options import IN_CONFIGURATION, OPTIONS, SYSTEM_NAMESPACE, Options, own_namespace
 
 FOLDERS = (str(Path(__file__).parent), str(Path(__file__).parent / "watch"))
@@ -62,6 +62,14 @@ WRITTEN = {
     "tls_min_version": "VersionTLS13",
     "tls_cipher_suites": "TLS_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
     "client_ca_file": "ca.crt",
+    "tls_curve_preferences": "23, 29",
+    "tls_sni_cert_key": "a.crt,a.key;b.crt,b.key:*.Example.com,192.0.2.1",
+    "requestheader_client_ca_file": "proxies.crt",
+    "requestheader_allowed_names": "front-proxy-client, other",
+    "requestheader_username_headers": "X-Remote-User,X-User",
+    "requestheader_uid_headers": "X-Remote-Uid",
+    "requestheader_group_headers": "X-Group",
+    "requestheader_extra_headers_prefix": "X-Extra-",
     "authentication_kubeconfig": "a.conf",
     "authentication_skip_lookup": "true",
     "authentication_tolerate_lookup_failure": "false",
@@ -130,6 +138,17 @@ MEANT = Options(
     tls_min_version="VersionTLS13",
     tls_cipher_suites=("TLS_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
     client_ca_file="ca.crt",
+    tls_curve_preferences=(23, 29),
+    tls_sni_cert_key=(
+        CertificateForNames("a.crt", "a.key"),
+        CertificateForNames("b.crt", "b.key", ("*.example.com", "192.0.2.1")),
+    ),
+    requestheader_client_ca_file="proxies.crt",
+    requestheader_allowed_names=("front-proxy-client", "other"),
+    requestheader_username_headers=("X-Remote-User", "X-User"),
+    requestheader_uid_headers=("X-Remote-Uid",),
+    requestheader_group_headers=("X-Group",),
+    requestheader_extra_headers_prefix=("X-Extra-",),
     authentication_kubeconfig="a.conf",
     authentication_skip_lookup=True,
     authentication_tolerate_lookup_failure=False,
@@ -204,7 +223,7 @@ def started(monkeypatch):
 def flags():
     """The command line that says the same as WRITTEN."""
     for option in SAMPLED:
-        for text in WRITTEN[option.name].split(":") if option.repeatable else [WRITTEN[option.name]]:
+        for text in WRITTEN[option.name].split(option.type.separator) if option.repeatable else [WRITTEN[option.name]]:
             yield f"{option.flag}={text}"
 
 
@@ -285,6 +304,10 @@ INVALID = [
     ("verbosity", "high", "'high' is not a number of verbosity"),
     ("vmodule", "failures", "'failures' does not have the form pattern=N"),
     ("vmodule", "failures=1,=2", "'=2' does not have the form pattern=N"),
+    ("tls_sni_cert_key", "a.crt", "'a.crt' does not have the form CERTIFICATE,KEY or CERTIFICATE,KEY:NAME"),
+    ("tls_sni_cert_key", "a.crt,a.key:", "'a.crt,a.key:' does not have the form"),
+    ("tls_curve_preferences", "P-256", "'P-256' is not a whole number"),
+    ("requestheader_group_headers", "a,,b", "'a,,b' has an empty name"),
     ("pod_intake", "poll", "'poll' is not one of kopf, watch"),
     ("health_address", "80", "'80' is not host:port"),
     ("health_address", ":65536", "':65536' is not host:port"),

@@ -206,7 +206,7 @@ class ExtenderRuntime:
         if options.serves_https:
             # The cluster's own client CAs must not let their users bind pods.
             tls = Tls(
-                replace(options.common, authentication_skip_lookup=True),
+                replace(options.common, authentication_skip_lookup=True, requestheader_client_ca_file=None),
                 self._delegation,
                 loop=loop,
                 reloaded=lambda result: self._metrics.count(CERTIFICATE_RELOADS, result),

@@ -42,6 +42,8 @@ _KEY_USAGES: Final = (
 
 Now = Callable[[], datetime.datetime]
 """The time, with its zone."""
+Files = tuple[Path, Path]
+"""Of the certificate, and of its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,26 @@ class Pair:
 class ServingCertificate:
     """See the module. `context` is the TLS context for new connections. All methods run in one thread."""
 
-    def __init__(self, options: Options, *, now: Now, reloaded: Callable[[str], None] = lambda _result: None) -> None:
-        """Loads the certificate. `reloaded` gets "success" or "error" for each change. Raises ConfigError, which names the option."""
+    def __init__(
+        self,
+        options: Options,
+        *,
+        now: Now,
+        reloaded: Callable[[str], None] = lambda _result: None,
+        files: Files | None = None,
+        prepare: Callable[[ssl.SSLContext], None] = lambda _context: None,
+    ) -> None:
+        """Loads the certificate: from `files`, or as the options say. Raises ConfigError, which names the option or the file.
+
+        `reloaded` gets "success" or "error" for each change, `prepare` each new context.
+        """
         self._options = options
+        self._prepare = prepare
         self._now = now
         self._reloaded = reloaded
         self._client_authorities = ""
-        self._files = _files(options)
+        self._files = files or _files(options)
+        self._made_here = files is None and options.tls_cert_file is None
         self._pair = self._first_pair()
         self._rejected: Pair | str | None = None
         """What was wrong the last time, so that each change is reported once."""
@@ -95,6 +110,17 @@ class ServingCertificate:
             self._client_authorities = authorities
 
     @property
+    def names(self) -> Sequence[str]:
+        """The DNS names that the certificate is for, also with wildcards."""
+        certificate = x509.load_pem_x509_certificate(self._pair.certificate.encode())
+        commons = [str(each.value) for each in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        try:
+            found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except x509.ExtensionNotFound:
+            return commons
+        return [*commons, *found.get_values_for_type(x509.DNSName)]
+
+    @property
     def _what(self) -> str:
         """How messages name the certificate."""
         return str(self._files[0]) if self._files else "the self-signed certificate"
@@ -102,7 +128,7 @@ class ServingCertificate:
     def _first_pair(self) -> Pair:
         if self._files is None:
             return self_signed(self._options.bind_address, self._now())
-        if self._options.tls_cert_file is None and not all(path.exists() for path in self._files):
+        if self._made_here and not all(path.exists() for path in self._files):
             pair = self_signed(self._options.bind_address, self._now())
             _write(pair, self._files)
         return _read(self._files)
@@ -125,6 +151,9 @@ class ServingCertificate:
         newest = self._options.tls_min_version == "VersionTLS13"
         context.minimum_version = ssl.TLSVersion.TLSv1_3 if newest else ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
+        self._prepare(context)
+        if self._options.only_curve is not None:
+            context.set_ecdh_curve(self._options.only_curve)
         suites = [TLS_12_SUITES[name] for name in self._options.tls_cipher_suites if name in TLS_12_SUITES]
         try:
             if suites:
@@ -207,7 +236,7 @@ def read_pem(path: Path) -> str:
         raise ConfigError(f"{path} is not PEM") from error
 
 
-def _files(options: Options) -> tuple[Path, Path] | None:
+def _files(options: Options) -> Files | None:
     if options.tls_cert_file is not None and options.tls_private_key_file is not None:
         return Path(options.tls_cert_file), Path(options.tls_private_key_file)
     if options.cert_dir:
@@ -216,12 +245,12 @@ def _files(options: Options) -> tuple[Path, Path] | None:
     return None
 
 
-def _read(files: tuple[Path, Path]) -> Pair:
+def _read(files: Files) -> Pair:
     certificate, key = map(read_pem, files)
     return Pair(certificate, key)
 
 
-def _write(pair: Pair, files: tuple[Path, Path]) -> None:
+def _write(pair: Pair, files: Files) -> None:
     certificate, key = files
     try:
         certificate.parent.mkdir(parents=True, exist_ok=True)

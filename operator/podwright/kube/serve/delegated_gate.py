@@ -12,6 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
+from enum import Enum
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -19,6 +20,7 @@ import orjson
 from aiohttp import web
 
 from podwright.kube.options import Options
+from podwright.kube.serve.client_issuers import ClientIssuers
 from podwright.kube.serve.delegation import ANONYMOUS, AUTHENTICATED, FAILURES, Delegation, User
 from podwright.kube.serve.event_loops import SchedulerLoop
 
@@ -114,8 +116,16 @@ class DelegatedGate:
     """See the module. `clock` gives seconds and never steps back."""
 
     def __init__(
-        self, delegation: Delegation, options: Options, *, loop: SchedulerLoop, clock: Callable[[], float]
+        self,
+        delegation: Delegation,
+        options: Options,
+        *,
+        issuers: Callable[[], ClientIssuers],
+        loop: SchedulerLoop,
+        clock: Callable[[], float],
     ) -> None:
+        """`issuers`: the current issuers of client certificates."""
+        self._issuers = issuers
         self._delegation = delegation
         self._options = options
         self._loop = loop
@@ -158,13 +168,13 @@ class DelegatedGate:
 
     async def _user(self, request: web.Request, turn: _Turn) -> User | None:
         """The user of the request; None if the request shows an invalid token. Raises FAILURES."""
-        user = _certified_user(request)
-        if user is not None:
-            return user
+        certified = _certified_user(request, self._issuers())
+        if isinstance(certified, User):
+            return certified
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            return ANONYMOUS
+            return ANONYMOUS if certified is None else None
         key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found = self._users.get(key)
         if found is not None:
@@ -196,17 +206,32 @@ class DelegatedGate:
         return allowed
 
 
-def _certified_user(request: web.Request) -> User | None:
-    """The user whom the client's certificate names. TLS has verified the certificate."""
-    certificate: Any = request.transport.get_extra_info("peercert") if request.transport is not None else None
+class _Unusable(Enum):
+    """A certificate that TLS has verified, but that names no user."""
+
+    CERTIFICATE = 1
+
+
+def _certified_user(request: web.Request, issuers: ClientIssuers) -> User | _Unusable | None:
+    """The user whom the client's certificate names, or whom a front proxy names with its own. TLS has verified the certificate.
+
+    None: the client has none, or one without a common name.
+    """
+    connection: Any = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
+    certificate = connection.getpeercert() if connection is not None else None
+    if not certificate:
+        return None
     names: dict[str, list[str]] = {}
-    for part in (certificate or {}).get("subject", ()):
+    for part in certificate.get("subject", ()):
         for name, value in part:
             names.setdefault(name, []).append(value)
     common = names.get("commonName", [""])[-1]
-    if not common:
-        return None
-    return User(common, (*names.get("organizationName", ()), AUTHENTICATED))
+    role = issuers.role_of(connection, common)
+    if role.front_proxy and (user := issuers.front_proxies.user_of(request)) is not None:
+        return user
+    if not role.user:
+        return _Unusable.CERTIFICATE
+    return User(common, (*names.get("organizationName", ()), AUTHENTICATED)) if common else None
 
 
 def _status(code: int, reason: str, message: str, headers: dict[str, str] | None = None) -> web.Response:

@@ -68,15 +68,15 @@ class Delegation:
         status = _mapping(_mapping(answer).get("status"))
         return status.get("allowed") is True and status.get("denied") is not True
 
-    async def client_authorities(self) -> str:
-        """The issuers of client certificates, as PEM; empty if the API server takes none. Raises as `user_of`."""
+    async def authentication(self) -> Mapping[str, Any]:
+        """Whom the API server lets issue client certificates, as it publishes it; empty if it publishes nothing. Raises as `user_of`."""
         try:
             answer = await self._authentication.call_with_retries("GET", AUTHORITIES)
         except ApiError as error:
             if is_not_found(error):
-                return ""
+                return {}
             raise
-        return str(_mapping(_mapping(answer).get("data")).get("client-ca-file") or "")
+        return _mapping(_mapping(answer).get("data"))
 
 
 FAILURES: Final = (ClusterError, ConfigError, OSError)

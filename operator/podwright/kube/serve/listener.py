@@ -34,6 +34,8 @@ _GONE: Final = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM)
 """The client gave up, or a firewall refuses it: the next one may be accepted."""
 
 Protocols = Callable[[], asyncio.Protocol]
+Context = Callable[[str], ssl.SSLContext]
+"""Gives the TLS context for a new connection to this address of ours."""
 Dropped = Callable[[str], None]
 """Gets why a connection was dropped."""
 
@@ -89,10 +91,10 @@ class Listener:
         http: Protocols,
         limits: Limits,
         *,
-        context: Callable[[], ssl.SSLContext] | None = None,
+        context: Context | None = None,
         dropped: Dropped = lambda _reason: None,
     ) -> None:
-        """`http` makes the protocol of a new connection. `context`: the current TLS context, None for plain HTTP."""
+        """`http` makes the protocol of a new connection. `context`: None for plain HTTP."""
         self._http = http
         self._limits = limits
         self._context = context
@@ -204,7 +206,7 @@ class Listener:
         await connect(
             lambda: connection,
             client,
-            ssl=self._context(),
+            ssl=self._context(str(client.getsockname()[0])),
             ssl_handshake_timeout=seconds,
             ssl_shutdown_timeout=seconds,
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,7 +17,7 @@ from aiohttp import web
 from podwright.kube.serve.connection import Limits
 from podwright.kube.serve.endpoints import Handler
 from podwright.kube.serve.gates import Gate
-from podwright.kube.serve.listener import Listener
+from podwright.kube.serve.listener import Context, Listener
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +40,12 @@ _quiet.setLevel(logging.CRITICAL)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen. `option` is named in errors. `context`: the current TLS context, None for plain HTTP; `shared`: see `Listener.open`."""
+    """Where to listen. `option` is named in errors. `context`: see `Listener`, None for plain HTTP; `shared`: see `Listener.open`."""
 
     option: str
     host: str
     port: int
-    context: Callable[[], ssl.SSLContext] | None = None
+    context: Context | None = None
     shared: bool = False
 
     def __str__(self) -> str:

@@ -108,7 +108,9 @@ class Server:
             from podwright.kube.serve.tls import Tls  # noqa: PLC0415 -- `cryptography` is only needed here
 
             tls = self._tls = Tls(self._options, self._delegation, loop=loop, reloaded=self._count_reload)
-            gate = DelegatedGate(self._delegation, self._options, loop=loop, clock=time.monotonic)
+            gate = DelegatedGate(
+                self._delegation, self._options, issuers=lambda: tls.issuers, loop=loop, clock=time.monotonic
+            )
             where = (self._options.bind_address, self._options.secure_port)
             address = Address("--secure-port", *where, tls.context, shared=self._options.permit_port_sharing)
             await self._open(endpoints, gate, address)

@@ -12,9 +12,11 @@ from typing import Final
 
 from podwright.kube.client.errors import AccessError
 from podwright.kube.options import Options
-from podwright.kube.serve.certificates import ServingCertificate, read_pem
+from podwright.kube.serve.certificates import read_pem
+from podwright.kube.serve.client_issuers import CLIENTS, ClientIssuers, FrontProxies
 from podwright.kube.serve.delegation import FAILURES, Delegation
 from podwright.kube.serve.event_loops import SchedulerLoop
+from podwright.kube.serve.named_certificates import ServingCertificates
 
 log = logging.getLogger(__name__)
 
@@ -31,25 +33,26 @@ class Tls:
     def __init__(
         self, options: Options, delegation: Delegation, *, loop: SchedulerLoop, reloaded: Callable[[str], None]
     ) -> None:
-        """`reloaded` gets "success" or "error" for each change of the certificate. Raises ConfigError for files that cannot be used."""
+        """`reloaded` gets "success" or "error" for each change of a certificate. Raises ConfigError for files that cannot be used."""
         self._options = options
         self._delegation = delegation
         self._loop = loop
-        self._certificate = ServingCertificate(
+        self._certificates = ServingCertificates(
             options, now=lambda: datetime.datetime.now(datetime.UTC), reloaded=reloaded
         )
         self._problem = ""
-        if options.client_ca_file is not None:
-            self._certificate.trust_clients_of(read_pem(Path(options.client_ca_file)))
+        self.issuers = ClientIssuers()
+        """Of client certificates."""
+        self._trust(self._read(ClientIssuers()))
 
-    def context(self) -> ssl.SSLContext:
-        """The context for a new connection."""
-        return self._certificate.context
+    def context(self, address: str) -> ssl.SSLContext:
+        """The context for a new connection to this address of ours."""
+        return self._certificates.context(address)
 
     @property
     def expires(self) -> float:
-        """When the certificate expires, in seconds since the epoch."""
-        return self._certificate.expires.timestamp()
+        """When the first certificate expires, in seconds since the epoch."""
+        return self._certificates.expires
 
     async def run(self) -> None:
         """Keeps everything current until it is cancelled."""
@@ -62,11 +65,10 @@ class Tls:
 
     async def check(self, *, look_up: bool) -> None:
         """Reads all files again, and looks the client CAs up in the cluster. What cannot be used is logged once, and changes nothing."""
-        self._certificate.reload()
+        self._certificates.reload()
         try:
-            if self._options.client_ca_file is not None:
-                self._certificate.trust_clients_of(read_pem(Path(self._options.client_ca_file)))
-            elif look_up:
+            self._trust(self._read(self.issuers))
+            if look_up:
                 await self.look_up()
         except FAILURES as error:
             self._log(f"the issuers of client certificates stay as they are: {error or type(error).__name__}")
@@ -74,10 +76,29 @@ class Tls:
             self._problem = ""
 
     async def look_up(self) -> None:
-        """Takes the client CAs of the cluster, unless the options say otherwise. Raises FAILURES."""
-        if self._options.client_ca_file is None and not self._options.authentication_skip_lookup:
-            authorities = await self._loop.run(self._delegation.client_authorities, LOOK_UP_SECONDS)
-            self._certificate.trust_clients_of(authorities)
+        """Takes the client CAs of the cluster for those that the options do not name. Raises FAILURES."""
+        options = self._options
+        if options.authentication_skip_lookup or (options.client_ca_file and options.requestheader_client_ca_file):
+            return
+        data = await self._loop.run(self._delegation.authentication, LOOK_UP_SECONDS)
+        found = ClientIssuers(str(data.get(CLIENTS) or ""), FrontProxies.of_config_map(data))
+        self._trust(self._read(found))
+
+    def _read(self, others: ClientIssuers) -> ClientIssuers:
+        """The issuers in the files of the options, and for those without a file the `others`. Raises ConfigError."""
+        options, clients, proxies = self._options, others.clients, others.front_proxies
+        if options.client_ca_file is not None:
+            clients = read_pem(Path(options.client_ca_file))
+        if options.requestheader_client_ca_file is not None:
+            proxies = FrontProxies.of_options(options, read_pem(Path(options.requestheader_client_ca_file)))
+        if (clients, proxies) == (others.clients, others.front_proxies):
+            return others
+        return ClientIssuers(clients, proxies)
+
+    def _trust(self, issuers: ClientIssuers) -> None:
+        if issuers is not self.issuers:
+            self._certificates.trust_clients_of(issuers.pem)
+            self.issuers = issuers
 
     async def require(self) -> None:
         """For the start: `look_up`, unless its failures are tolerated. Raises AccessError."""

@@ -76,7 +76,7 @@ async def test_the_authorities_of_clients_come_from_the_clusters_config_map():
         http,
         script,
     ):
-        assert await Delegation(http, http).client_authorities() == "PEM"
-        assert await Delegation(http, http).client_authorities() == ""
-        assert await Delegation(http, http).client_authorities() == ""
+        assert await Delegation(http, http).authentication() == {"client-ca-file": "PEM"}
+        assert await Delegation(http, http).authentication() == {}
+        assert await Delegation(http, http).authentication() == {}
         assert set(script.asked) == {"GET /api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"}
