@@ -23,6 +23,7 @@ from support.faults.leaders import (
     GIVEN_AWAY,
     KILL,
     LEASE_SECONDS,
+    LONGER_LEASE_SECONDS,
     PACKING,
     QUIT,
     SUSPEND,
@@ -70,8 +71,8 @@ def test_another_instance_takes_over_6_times_with_3000_pods_under_way(
     arena.nodes(BURST // 18 + 1)
     arena.cluster.apply(PACKING)
     seconds: dict[str, list[float]] = {}
-    with leaders.instances(arena, tmp_path, 2, intake) as among:
-        for fault in [KILL, TERMINATE, CUT_OFF] * 2:
+    with leaders.instances(arena, tmp_path, 2, intake, behind_proxies=False) as among:
+        for fault in [KILL, TERMINATE, SUSPEND] * 2:
             creating = threading.Thread(target=arena.pods, args=(BURST,))
             creating.start()
             wait_until(lambda: arena.bound() >= BURST // 5, 120, "pods are under way")
@@ -85,7 +86,7 @@ def test_another_instance_takes_over_6_times_with_3000_pods_under_way(
             assert among.interleaved() == []
             arena.delete_pods()
             arena.ledger.forget_deleted()
-    arena.report(lease_in_seconds=LEASE_SECONDS, pods=BURST, **leaders.distribution(seconds))
+    arena.report(lease_in_seconds=LONGER_LEASE_SECONDS, pods=BURST, **leaders.distribution(seconds))
 
 
 def take_over(arena: Arena, folder: Path, faults: Sequence[Fault], count: int, intake: str) -> None:

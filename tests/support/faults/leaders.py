@@ -19,17 +19,12 @@ from pathlib import Path
 from podwright.testing import ApiError, wait_until
 from support.control_plane import operator_process as kit
 from support.faults.arena import OURS, Arena
-from support.faults.proxy import FaultProxy, everything
+from support.faults.proxy import FaultProxy, RequestFilter, everything
 from support.faults.stepping_clock import SteppingClock
 
 LEASE_SECONDS = 4
-ELECTION = (
-    "--leader-elect",
-    f"--leader-elect-lease-duration={LEASE_SECONDS}s",
-    "--leader-elect-renew-deadline=3s",
-    "--leader-elect-retry-period=500ms",
-    f"--leader-elect-resource-namespace={kit.ACCOUNT[0]}",
-)
+LONGER_LEASE_SECONDS = 10
+"""For thousands of pods at once, which leave the API server little time for renewals on a small machine."""
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{kit.ACCOUNT[0]}/leases/podwright"
 ACQUIRED = "successfully acquired lease"
 DAY, BACK = 86_400, -2_400
@@ -41,17 +36,29 @@ class Instances:
     """Operators of which one leads. `places` number them; an operator that has ended is replaced at its place."""
 
     arena: Arena
-    proxies: Sequence[FaultProxy]
+    proxies: Sequence[FaultProxy | None]
     clocks: Sequence[SteppingClock]
     intake: str
+    lease_seconds: int
     operators: list[kit.Operator] = field(default_factory=list)
+
+    @property
+    def election(self) -> Sequence[str]:
+        """The flags of leader election. The shares are about those of the defaults."""
+        return (
+            "--leader-elect",
+            f"--leader-elect-lease-duration={self.lease_seconds}s",
+            f"--leader-elect-renew-deadline={self.lease_seconds * 750}ms",
+            f"--leader-elect-retry-period={self.lease_seconds * 125}ms",
+            f"--leader-elect-resource-namespace={kit.ACCOUNT[0]}",
+        )
 
     def start(self, place: int, *, ready: bool = True) -> kit.Operator:
         """Start an operator at this place. Its log has a line for each import."""
         name = f"operator-{place}-{time.monotonic_ns()}"
         environ = {**self.clocks[place].environ, "PYTHONPROFILEIMPORTTIME": "1"}
         return self.arena.start(
-            self.proxies[place], *ELECTION, f"--pod-intake={self.intake}", name=name, environ=environ, ready=ready
+            self.proxies[place], *self.election, f"--pod-intake={self.intake}", name=name, environ=environ, ready=ready
         )
 
     def start_all(self) -> None:
@@ -77,6 +84,18 @@ class Instances:
         wait_until(found, 30, "one of the operators holds the Lease")
         return found()[0]
 
+    def cut_off(self, place: int, only: RequestFilter = everything) -> None:
+        """Let these requests of the operator at this place wait."""
+        proxy = self.proxies[place]
+        assert proxy is not None
+        proxy.hold(only)
+
+    def reconnect(self, place: int) -> None:
+        """Let them pass again."""
+        proxy = self.proxies[place]
+        if proxy is not None:
+            proxy.release()
+
     def first_binding(self, instance: str) -> float | None:
         """When this instance bound its first pod, on the ledger's clock."""
         found = [binding.at for binding in list(self.arena.ledger.bindings.values()) if binding.instance == instance]
@@ -92,7 +111,7 @@ class Instances:
             holder = self.holder
             return bool(holder) and holder != former and self.first_binding(holder) is not None
 
-        wait_until(successor, LEASE_SECONDS + 60, f"another instance binds after: {fault.name}")
+        wait_until(successor, self.lease_seconds + 60, f"another instance binds after: {fault.name}")
         first = self.first_binding(self.holder)
         assert first is not None
         return first - began
@@ -101,7 +120,7 @@ class Instances:
         """Inject a fault that must not end the leadership, and wait until it would have, and the leader has bound another pod."""
         holder = self.holder
         fault.inject(self, place)
-        time.sleep(LEASE_SECONDS + 1)
+        time.sleep(self.lease_seconds + 1)
         since = time.monotonic()
         wait_until(lambda: self.arena.ledger.last_binding_at() > since, 30, "the leader goes on")
         assert self.holder == holder
@@ -126,21 +145,26 @@ class Instances:
 
 
 @contextmanager
-def instances(arena: Arena, folder: Path, count: int, intake: str) -> Iterator[Instances]:
-    """`count` instances, started at once."""
+def instances(
+    arena: Arena, folder: Path, count: int, intake: str, *, behind_proxies: bool = True
+) -> Iterator[Instances]:
+    """`count` instances, started at once.
+
+    Not `behind_proxies`: for thousands of pods at once, for which the proxies, threads of the test's own process, would be too slow.
+    """
     with ExitStack() as stack:
-        proxies = [stack.enter_context(FaultProxy(arena.cluster)) for _ in range(count)]
+        proxies = [stack.enter_context(FaultProxy(arena.cluster)) if behind_proxies else None for _ in range(count)]
         clocks = []
         for place in range(count):
             (at := folder / f"clock-{place}").mkdir()
             clocks.append(SteppingClock(at))
-        found = Instances(arena, proxies, clocks, intake)
+        found = Instances(arena, proxies, clocks, intake, LEASE_SECONDS if behind_proxies else LONGER_LEASE_SECONDS)
         try:
             found.start_all()
             yield found
         finally:
-            for proxy in proxies:
-                proxy.release()
+            for place in range(count):
+                found.reconnect(place)
             for operator in found.operators:
                 if operator.process.alive:
                     os.kill(operator.process.pid, signal.SIGCONT)
@@ -197,12 +221,12 @@ def send(number: signal.Signals) -> Callable[[Instances, int], None]:
 
 
 def cut_off(among: Instances, place: int) -> None:
-    among.proxies[place].hold(everything)
+    among.cut_off(place)
 
 
 def cut_off_from_the_lease(among: Instances, place: int) -> None:
     """The leader could still bind pods."""
-    among.proxies[place].hold(is_lease)
+    among.cut_off(place, is_lease)
 
 
 def is_lease(method: str, path: str) -> bool:
@@ -257,7 +281,7 @@ def undergo(among: Instances, fault: Fault) -> float | None:
         os.kill(process.pid, signal.SIGCONT)
     process.wait(30)
     assert process.returncode == fault.status, process.log_tail(40)
-    among.proxies[place].release()
+    among.reconnect(place)
     among.operators[place] = among.start(place)
     return seconds
 
