@@ -2,7 +2,8 @@
 
     start:  check access ─► build parts ─► apply policies ─► start watches and background tasks
     then:   first lists complete ─► pending pods listed ─► the engine decides
-    stop:   no more decisions ─► bindings and evictions finish ─► events and statuses are written ─► connections close
+    stop:   no more decisions ─► bindings and evictions finish ─► statuses are written ─► the Lease is released ─► events are written
+            ─► connections close
 
 Pending pods come in through `pending` and policies through `policies`. Kopf's handlers call them (`controllers/`); with
 `--pod-intake=watch` a reflector feeds `pending` instead. The parts are in `kube/parts.py`.
@@ -306,12 +307,15 @@ class Runtime:
         ends = loop.time() + self.options.grace
         if self._deciding is not None:
             await cancel([self._deciding])
-        finished = True
-        if self._parts is not None and not self.leadership.lost.is_set():
-            finished = await self._finish(self._parts, ends)
+        leading_until_now = self._parts is not None and not self.leadership.lost.is_set()
+        finished = not leading_until_now or await self._finish(self.parts, ends)
         if self._electing is not None:
             await cancel([self._electing])
-        await self.leadership.stop(release=finished)
+        if finished:
+            await self.leadership.release()
+        if leading_until_now and self._writing:
+            await self.parts.events.flush(max(0.1, ends - loop.time()))  # the next leader need not wait for them
+        await self.leadership.close()
         await self._tasks.stop()
         await self.server.stop()
         for extender in self._base.extenders.values():
@@ -328,7 +332,7 @@ class Runtime:
             parts.group_phases.finish()
         loop = asyncio.get_running_loop()
         if self._writing:
-            for flush in (parts.pod_status.flush, parts.group_status.flush, parts.events.flush):
+            for flush in (parts.pod_status.flush, parts.group_status.flush):
                 await flush(max(0.1, ends - loop.time()))
         return bound
 

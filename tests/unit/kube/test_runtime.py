@@ -352,6 +352,21 @@ class TestStop:
             ("Scheduled", "Successfully assigned default/first to a")
         ]
 
+    async def test_the_lease_is_released_before_the_last_events_are_written(self, server):
+        server.node("a")
+        async with running(server, pod_intake="watch", grace=60, leader_elect=True) as runtime:
+            server.hold(lambda request: request[0] == "POST" and request[1].endswith("/events"))
+            server.pod("web")
+            await server.holds()
+            stopping = asyncio.create_task(runtime.stop())
+            leases = server.sandbox.cluster.store["leases.coordination.k8s.io"].entries
+            await until(lambda: [lease.obj["spec"]["holderIdentity"] for lease in leases.values()] == [""])
+            assert not stopping.done()
+            server.release()
+            await stopping
+        reasons = [entry.obj["reason"] for entry in server.sandbox.cluster.store["events"].entries.values()]
+        assert reasons == ["Scheduled"]
+
     async def test_an_eviction_under_way_finishes(self, server):
         server.node("a", pods=1)
         server.create("priorityclasses.scheduling.k8s.io", "high", value=1000)

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 _REVIEWS: Final = ("/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/")
 """Requests that change nothing, though they are not GETs."""
+_EVENTS: Final = "/apis/events.k8s.io/"
+"""Requests that no other instance depends on."""
 
 
 class Reaching(Protocol):
@@ -48,7 +50,7 @@ class Leadership:
         self._protected: Http | None = None
         self._resets: set[asyncio.Task[None]] = set()
         self._fence: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._current = False
+        self._current = self._released = False
         self._elector: Elector | None = None
         if settings.leader_elect:
             # The Lease has connections of its own: a burst of Bindings must not delay its renewal.
@@ -77,7 +79,7 @@ class Leadership:
             return None
 
         def check(path: str) -> None:
-            if not path.startswith(_REVIEWS):
+            if not path.startswith((*_REVIEWS, _EVENTS) if self._released else _REVIEWS):
                 elector.check()
 
         return check
@@ -139,9 +141,13 @@ class Leadership:
         problem = f"; the last request for it failed: {elector.problem}" if elector.problem else ""
         return f"standing by; lease {elector.lease} is held by {elector.holder or 'nobody'}{problem}"
 
-    async def stop(self, *, release: bool) -> None:
-        """`release`: gives the Lease up. Then no write may be under way. `run` must have been cancelled."""
+    async def release(self) -> None:
+        """Gives the Lease up. No write may be under way, and `run` must have been cancelled. From now on only events may be written."""
         if self._elector is not None:
-            if release:
-                await self._elector.release()
+            await self._elector.release()
+            self._released = True
+
+    async def close(self) -> None:
+        """Closes the connections for the Lease. Called last."""
+        if self._elector is not None:
             await self._http.close()

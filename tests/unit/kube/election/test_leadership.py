@@ -19,6 +19,7 @@ from support.http.kit import page, says, served, source_of
 
 ELECTED = LeaderElection(leader_elect=True, resource_name="podwright", resource_namespace="ns")
 WRITE = "/api/v1/namespaces/default/pods/p/binding"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 
 class Caches:
@@ -60,10 +61,13 @@ async def test_a_standby_may_send_nothing_but_reviews():
         leadership = Leadership(ELECTED, source, identity="a", metrics=Metrics(monotonic))
         with pytest.raises(NotLeadingError, match="ns/podwright is not ours"):
             leadership.before_write(WRITE)
+        with pytest.raises(NotLeadingError):
+            leadership.before_write(EVENTS)
         leadership.before_write("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
         leadership.before_write("/apis/authentication.k8s.io/v1/tokenreviews")
         assert leadership.state() == "standing by; lease ns/podwright is held by nobody"
-        await leadership.stop(release=True)
+        await leadership.release()
+        await leadership.close()
 
 
 @pytest.mark.parametrize("before", [lease(), lease("crashed", 7, seconds=0)], ids=["released", "expired"])
@@ -81,10 +85,12 @@ async def test_a_new_leader_waits_for_a_version_that_the_api_server_names_then(b
         assert (asked.path, asked.query) == (NODE.collection, {"limit": "1"})
         assert leadership.state() == "leading by lease ns/podwright"
         running.cancel()
-        await leadership.stop(release=True)
+        await leadership.release()
         assert script.requests[-1].method == "PUT"
         with pytest.raises(NotLeadingError):
             leadership.before_write(WRITE)
+        leadership.before_write(EVENTS)
+        await leadership.close()
 
 
 async def test_metrics_say_who_leads_and_which_renewals_had_to_read_the_lease():
@@ -103,7 +109,8 @@ async def test_metrics_say_who_leads_and_which_renewals_had_to_read_the_lease():
                 await asyncio.sleep(0.01)
         assert (status(), slow()) == (1, 1)
         running.cancel()
-        await leadership.stop(release=True)
+        await leadership.release()
+        await leadership.close()
         assert status() == 0
 
 
@@ -121,7 +128,7 @@ async def test_the_lease_is_kept_until_it_expires_if_a_write_may_be_under_way():
         running = asyncio.create_task(leadership.run())
         await leadership.wait_until_current(Caches())
         running.cancel()
-        await leadership.stop(release=False)
+        await leadership.close()
         assert [request.method for request in script.requests] == ["GET", "POST", "GET"]
 
 
@@ -133,4 +140,5 @@ async def test_a_standby_says_why_it_cannot_lead():
             while "the last request for it failed" not in leadership.state():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         running.cancel()
-        await leadership.stop(release=True)
+        await leadership.release()
+        await leadership.close()
