@@ -22,6 +22,7 @@ from podwright.extender.go_json import (
     raw_object,
     read,
     string,
+    strings,
     struct,
 )
 
@@ -209,7 +210,7 @@ def decode_args(body: bytes) -> ExtenderArgs:
         read(body),
         "",
         "ExtenderArgs",
-        {"Pod": raw_object("v1.Pod"), "Nodes": _read_node_list, "NodeNames": _NAMES},
+        {"Pod": raw_object("v1.Pod"), "Nodes": _read_node_list, "NodeNames": strings},
     )
     return ExtenderArgs(pod=found["Pod"], nodes=found["Nodes"], node_names=found["NodeNames"])
 
@@ -222,7 +223,7 @@ def decode_filter_result(body: bytes) -> FilterResult:
         "ExtenderFilterResult",
         {
             "Nodes": _read_node_list,
-            "NodeNames": _NAMES,
+            "NodeNames": strings,
             "FailedNodes": _FAILED,
             "FailedAndUnresolvableNodes": _FAILED,
             "Error": string,
@@ -291,7 +292,6 @@ def _pod_item(value: Any, where: str) -> Mapping[str, Any]:
     return raw_object("v1.Pod")(value, where) or {}
 
 
-_NAMES: Final = list_of(string, "[]string")
 _FAILED: Final = map_of(string, "v1.FailedNodesMap")
 _ITEMS: Final = list_of(_item, "[]v1.Node")
 _PODS: Final = list_of(_pod_item, "[]*v1.Pod")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -83,7 +84,7 @@ class Caller:
         """Status, and the answer: parsed if it is JSON."""
         data = body if isinstance(body, bytes) else orjson.dumps(body)
         sent = {"Content-Type": "application/json", **headers}
-        return await self.request("POST", path, data=data, headers=sent)
+        return await self.request("POST", path, data=io.BytesIO(data), headers=sent)
 
     async def request(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
         url = f"http://127.0.0.1:{self.port.number}{path}"

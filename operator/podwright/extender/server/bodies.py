@@ -103,7 +103,10 @@ class NodeReader(Protocol):
 
 
 async def decode_asked(body: bytearray, read_node: NodeReader, turn: asyncio.Lock) -> Asked:
-    """The arguments of `filter` and `prioritize`. Raises GoJSONError. `turn`: large bodies are decoded one after the other."""
+    """The arguments of `filter` and `prioritize`. Raises GoJSONError. `turn`: large bodies are decoded one after the other.
+
+    A large body is empty afterwards: its text takes its place, and then the texts of its nodes.
+    """
     if len(body) <= SMALL:
         args = decode_args(bytes(body))
         return _asked(args, read_node)
@@ -150,6 +153,7 @@ async def _decode_large(body: bytearray, read_node: NodeReader) -> Asked:
         text = body.decode()
     except UnicodeDecodeError as error:
         raise GoJSONError("invalid UTF-8") from error
+    body.clear()
     collected = _Collected(read_node)
     small: dict[str, Any] = {}
     has_nodes = False
@@ -233,7 +237,7 @@ class _Scanner:
         while True:
             key = self.value()
             if not isinstance(key, str):
-                raise GoJSONError(f"a key of an object is no string, at character {self._at}")
+                raise GoJSONError(f"the body is not JSON: a key of an object is no string, at character {self._at}")
             self._take(":")
             yield key
             if not self._more("}"):
@@ -251,7 +255,7 @@ class _Scanner:
             self._at = end
             self._skip()
             if raw is not None and not isinstance(raw, dict):
-                raise GoJSONError(f"a node is no object, at character {start}")
+                raise GoJSONError(f"the body is not JSON: a node is no object, at character {start}")
             yield NodePiece(raw or {}, start, end)
             if not self._more("]"):
                 return
@@ -266,7 +270,7 @@ class _Scanner:
 
     def _take(self, character: str) -> None:
         if self.next != character:
-            raise GoJSONError(f"{character!r} is missing at character {self._at}")
+            raise GoJSONError(f"the body is not JSON: {character!r} is missing at character {self._at}")
         self._at += 1
         self._skip()
 

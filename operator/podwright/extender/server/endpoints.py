@@ -59,8 +59,8 @@ PATHS: Final[Mapping[str, str]] = {
     "bind": BIND,
 }
 """The last part of each path, and its verb. Extenders name their paths in several ways."""
-WAIT_SECONDS: Final = 10.0
-"""How long a large body waits for its turn. kube-scheduler waits 5 s by default for the whole answer."""
+WAIT_SECONDS: Final = 60.0
+"""How long a large body waits for its turn. kube-scheduler gives up after its httpTimeout, 5 s by default."""
 READ_SECONDS: Final = 30.0
 """How long a client may take to send its body."""
 

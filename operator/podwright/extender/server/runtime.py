@@ -204,7 +204,7 @@ class ExtenderRuntime:
         loop = SchedulerLoop(asyncio.get_running_loop())
         context = None
         if options.serves_https:
-            # The cluster's own client CAs must not let their users bind pods.
+            # Neither the cluster's users nor its front proxies may bind pods.
             tls = Tls(
                 replace(options.common, authentication_skip_lookup=True, requestheader_client_ca_file=None),
                 self._delegation,

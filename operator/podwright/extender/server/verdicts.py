@@ -93,9 +93,11 @@ class Verdicts:
         Nodes that the cache lacks get 0. All get 0 if PreFilter rejects the pod.
         """
         framework, table = self.policy_for(pod, policy_name).framework, self._cache.table
-        scores = np.zeros(table.size + 1, np.int64)  # the last row stands for unknown nodes
         asked = table.slots_of(names)
-        slots = np.unique(asked[asked >= 0])
+        rows = np.zeros(table.size + 1, np.bool_)  # the last row stands for unknown nodes
+        rows[asked] = True
+        slots = np.flatnonzero(rows[: table.size])
+        scores = np.zeros(table.size + 1, np.int64)
         state = CycleState()
         if len(slots) and framework.pre_filter(state, pod).status is None:
             scores[slots] = scaled(framework.score(state, pod, Feasible(table, slots)))

@@ -90,5 +90,6 @@ def test_a_node_is_found_by_its_name_until_it_is_removed():
     table = NodeTable()
     slot = table.add(parse_node(make_node("a")))
     assert table.slot_of("a") == slot
+    assert table.slots_of(["none", "a", "a"]).tolist() == [-1, slot, slot]
     table.remove(slot)
     assert table.slot_of("a") is None
