@@ -16,7 +16,6 @@ from podwright.api.kube_scheduler_configuration import QUEUE_SORT, PluginArgs, d
 from podwright.api.policy_match import Selector
 from podwright.api.scheduler_policy import (
     PODWRIGHT_SCHEDULER_NAME,
-    SHOWN_PROBLEMS,
     PolicyError,
     PolicySpec,
     Reason,
@@ -36,7 +35,7 @@ from podwright.core.framework.profile import (
     ProfileError,
     expand,
 )
-from podwright.core.framework.validation import Problem
+from podwright.core.framework.validation import SHOWN_PROBLEMS, Problem
 from podwright.core.objects.selectors import LabelSelector
 
 BUILT_IN: Final = "built-in-default"

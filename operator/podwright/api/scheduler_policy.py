@@ -22,7 +22,7 @@ from podwright.api.kube_scheduler_configuration import (
 from podwright.api.policy_bounds import BOUNDS_OF_ARGS, size_problem
 from podwright.api.policy_match import QUALIFIED_NAME, Match
 from podwright.core.framework.args import ArgsError, decode
-from podwright.core.framework.validation import ATOMIC, SET, Problem, Rule, describe, unique_by
+from podwright.core.framework.validation import ATOMIC, SET, Problem, Rule, describe, summary, unique_by
 
 GROUP: Final = "podwright.dev"
 VERSION: Final = "v1alpha1"
@@ -52,8 +52,6 @@ NAMELESS: Final = "?"
 """Stands for the name of a policy that has none."""
 _CLAIM: Final = ("schedulerName", "match", "precedence")
 """The fields of a spec that say which pods the policy is for, and which policy goes first."""
-SHOWN_PROBLEMS: Final = 10
-"""How many problems a message names."""
 UNSUPPORTED_FIELDS: Final = ("rules",)
 """Fields that later versions may have."""
 
@@ -73,9 +71,7 @@ class PolicyError(ValueError):
     @property
     def message(self) -> str:
         """The problems without the name of the policy, in a bounded length."""
-        texts = [f"{where:.500}: {problem:.2000}" for where, problem in self.problems[:SHOWN_PROBLEMS]]
-        more = len(self.problems) - len(texts)
-        return "; ".join([*texts, *([f"and {more} more"] if more else ())])
+        return summary(self.problems)
 
     def __str__(self) -> str:
         return f"{KIND} {self.name}: {self.message}"

@@ -85,8 +85,6 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
 
     # What the engine needs
     features = enabled_features(base.options, server_minor)
-    for warning in base.options.warnings:
-        log.warning("%s", warning)
     _log_configuration(base.options.config, base.classes)
     sources = Sources(clock=time.monotonic, wall=wall, cpu=time.thread_time, below=_random_below(random.Random()))
     events = EventRecorder(http, clock=wall, dropped=lambda: metrics.count(EVENTS_DROPPED), steady=time.monotonic)

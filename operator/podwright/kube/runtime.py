@@ -70,6 +70,8 @@ class Runtime:
     def __init__(self, options: Options, extenders: Mapping[str, Extender] = _NO_EXTENDERS) -> None:
         """`extenders`: by name; it closes them at the end. Raises ConfigError for unusable credentials and RegistryError for plugins that cannot be loaded."""
         self.options = options
+        for warning in options.warnings:
+            log.warning("%s", warning)
         self.source = credentials.load(
             options.kubeconfig_file, options.context, time.time, time.monotonic, server=options.master
         )

@@ -48,6 +48,7 @@ def read_document(content: bytes) -> dict[str, Any]:
     if len(content) > MAX_BYTES:
         raise ProfileError("", f"the file is too long: {len(content)} bytes, the maximum is {MAX_BYTES}")
     try:
+        _check_depth(content)
         loader = _StrictLoader(content)
         try:
             found = loader.get_data() if loader.check_data() else None
@@ -61,6 +62,18 @@ def read_document(content: bytes) -> dict[str, Any]:
         raise ProfileError("", "expected an object with apiVersion and kind")
     plain = _Plain(is_json=content.lstrip().startswith(b"{"))
     return {key: plain.of(value, key, 1) for key, value in found.items()}
+
+
+def _check_depth(content: bytes) -> None:
+    """Raises ProfileError for a document that is nested too deeply: libyaml would end the process. Its events need no recursion."""
+    depth = 0
+    for event in yaml.parse(content, Loader=_StrictLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            line = "" if event.start_mark is None else f"line {event.start_mark.line + 1}: "
+            raise ProfileError("", f"{line}the file is nested more than {MAX_DEPTH} levels deep")
+        if isinstance(event, yaml.DocumentEndEvent):
+            return
 
 
 class _Plain:

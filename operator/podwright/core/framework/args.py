@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar, Union
 
 from podwright.core.framework.profile import ProfileError
-from podwright.core.framework.validation import Problem, Rule, cel_schema, child_path
+from podwright.core.framework.validation import Problem, Rule, cel_schema, child_path, summary
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class ArgsError(ProfileError):
         self.problems = tuple(problems)
 
     def __str__(self) -> str:
-        return "; ".join(f"{where}: {problem}" for where, problem in self.problems)
+        return summary(self.problems)
 
 
 def decode_args(cls: type[T], raw: object, where: str, kind: str = "") -> T:

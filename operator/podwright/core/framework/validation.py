@@ -7,12 +7,22 @@ A dataclass that args.py decodes lists its rules in a class variable `RULES`; `d
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 Problem = tuple[str, str]
 """(field path, what is wrong with it)"""
+SHOWN_PROBLEMS: Final = 10
+"""How many problems a message names."""
+
+
+def summary(problems: Sequence[Problem]) -> str:
+    """The problems in a text of bounded length."""
+    texts = [f"{where:.500}: {problem:.2000}" for where, problem in problems[:SHOWN_PROBLEMS]]
+    more = len(problems) - len(texts)
+    return "; ".join([*texts, *([f"and {more} more"] if more else ())])
+
 
 # Schema keywords: what makes the entries of a list distinct.
 ATOMIC: Final[Mapping[str, Any]] = {"x-kubernetes-list-type": "atomic"}

@@ -91,7 +91,7 @@ class ClientIssuers:
         """`clients`: PEM. Raises ConfigError for certificates that cannot be read."""
         self.clients = clients
         self.front_proxies = front_proxies or FrontProxies()
-        self._users, self._proxies = (_certificates(pem) for pem in (clients, self.front_proxies.issuers))
+        self._users, self._proxies = (certificates_of(pem) for pem in (clients, self.front_proxies.issuers))
 
     @property
     def pem(self) -> str:
@@ -127,12 +127,13 @@ def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) ->
     return True
 
 
-def _certificates(pem: str) -> Mapping[bytes, x509.Certificate]:
-    """The certificates by their DER."""
+def certificates_of(pem: str, where: str = "") -> Mapping[bytes, x509.Certificate]:
+    """The certificates by their DER. Raises ConfigError, which says `where` they are from."""
     try:
         found = x509.load_pem_x509_certificates(pem.encode()) if pem else []
     except ValueError as error:
-        raise ConfigError(f"the client CA cannot be used: {error}") from error
+        reason = str(error).partition(". ")[0]
+        raise ConfigError(f"the client CA{where and f' in {where}'} cannot be used: {reason}") from error
     return {certificate.public_bytes(Encoding.DER): certificate for certificate in found}
 
 

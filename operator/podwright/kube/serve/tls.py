@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from podwright.kube.client.errors import AccessError
+from podwright.kube.client.errors import AccessError, ConfigError
 from podwright.kube.options import Options
 from podwright.kube.serve.certificates import read_pem
-from podwright.kube.serve.client_issuers import CLIENTS, ClientIssuers, FrontProxies
+from podwright.kube.serve.client_issuers import CLIENTS, ClientIssuers, FrontProxies, certificates_of
 from podwright.kube.serve.delegation import FAILURES, Delegation
 from podwright.kube.serve.event_loops import SchedulerLoop
 from podwright.kube.serve.named_certificates import ServingCertificates
@@ -88,9 +88,9 @@ class Tls:
         """The issuers in the files of the options, and for those without a file the `others`. Raises ConfigError."""
         options, clients, proxies = self._options, others.clients, others.front_proxies
         if options.client_ca_file is not None:
-            clients = read_pem(Path(options.client_ca_file))
+            clients = _read_issuers(options.client_ca_file)
         if options.requestheader_client_ca_file is not None:
-            proxies = FrontProxies.of_options(options, read_pem(Path(options.requestheader_client_ca_file)))
+            proxies = FrontProxies.of_options(options, _read_issuers(options.requestheader_client_ca_file))
         if (clients, proxies) == (others.clients, others.front_proxies):
             return others
         return ClientIssuers(clients, proxies)
@@ -115,3 +115,10 @@ class Tls:
         if problem != self._problem:
             self._problem = problem
             log.warning(problem)
+
+
+def _read_issuers(file: str) -> str:
+    pem = read_pem(Path(file))
+    if not certificates_of(pem, file):
+        raise ConfigError(f"{file} has no certificate")
+    return pem
