@@ -75,7 +75,7 @@ class ExtendedAttempts:
         self._queue = state.queue
         self._policies = policies
         self._extenders = ports.extenders
-        self._chosen = PolicyExtenders(ports.extenders)
+        self._chosen = PolicyExtenders(ports)
         self._limiter = limiter
         self._carry_out = carry_out
         self._at_once = at_once
@@ -144,6 +144,7 @@ class ExtendedAttempts:
             self._out.subtract(attempt.names)
             self._out += Counter()  # drops what is 0
             self.release()
+            self._limiter.wake_next()  # the pod may not have used the capacity that it has waited for
             self._state.wake()
 
     async def _decide(self, attempt: _Attempt, outcome: Question | Decision | Changed) -> None:

@@ -1,24 +1,27 @@
-"""Which extenders a pod is sent to: those of its policy that are interested in it.
+"""Which extenders a pod is sent to: those of its policy that are interested in it. Each call is measured.
 
 Source: `IsInterested` in kube-scheduler's extender.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.active_policies import ActivePolicy
-from podwright.engine.ports import Extender
+from podwright.engine.metrics.metrics import EXTENDER_CALL_SECONDS, Metrics
+from podwright.engine.ports import Extender, FilterAnswer, NodeVictims, Ports
+from podwright.engine.raw_objects import RawObjects
+
+T = TypeVar("T")
 
 
 class PolicyExtenders:
     """See the module."""
 
-    def __init__(self, extenders: Mapping[str, Extender]) -> None:
-        """`extenders`: all that are defined, by name."""
-        self._extenders = extenders
+    def __init__(self, ports: Ports) -> None:
+        self._extenders = {name: _Measured(extender, ports.metrics) for name, extender in ports.extenders.items()}
 
     def deciding(self, policy: ActivePolicy, pod: PodInfo) -> Sequence[Extender]:
         """Those that are asked before a node is chosen, in the order in which they are asked."""
@@ -35,6 +38,42 @@ class PolicyExtenders:
     def _of(self, policy: ActivePolicy, pod: PodInfo) -> Sequence[Extender]:
         extenders = (self._extenders[name] for name in policy.extenders)
         return [extender for extender in extenders if _is_interested(extender, pod)]
+
+
+class _Measured:
+    """An extender whose calls are measured."""
+
+    def __init__(self, extender: Extender, metrics: Metrics) -> None:
+        self.defined = extender.defined
+        self._extender = extender
+        self._metrics = metrics
+
+    async def filter(self, pod: PodInfo, nodes: Sequence[str], raw: RawObjects) -> FilterAnswer:
+        return await self._call("filter", self._extender.filter(pod, nodes, raw))
+
+    async def prioritize(self, pod: PodInfo, nodes: Sequence[str], raw: RawObjects) -> Mapping[str, int]:
+        return await self._call("prioritize", self._extender.prioritize(pod, nodes, raw))
+
+    async def preempt(
+        self, pod: PodInfo, victims: Mapping[str, NodeVictims], raw: RawObjects
+    ) -> Mapping[str, NodeVictims]:
+        return await self._call("preempt", self._extender.preempt(pod, victims, raw))
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        await self._call("bind", self._extender.bind(pod, node_name))
+
+    async def close(self) -> None:
+        await self._extender.close()
+
+    async def _call(self, verb: str, answer: Awaitable[T]) -> T:
+        started, result = self._metrics.start(), "error"
+        try:
+            found = await answer
+            result = "success"
+        finally:
+            seconds = self._metrics.start() - started
+            self._metrics.observe(EXTENDER_CALL_SECONDS, seconds, self.defined.name, verb, result)
+        return found
 
 
 def _is_interested(extender: Extender, pod: PodInfo) -> bool:

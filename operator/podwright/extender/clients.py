@@ -8,7 +8,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from podwright.api.configuration.extenders import DefinedExtender
 from podwright.api.configuration.schema import ExtenderTLS
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from podwright.extender.client import HTTPExtender
 
 log = logging.getLogger(__name__)
+
+
+CONNECTIONS: Final = 256
+"""How many requests may be on their way to one extender at least. Attempts and Bindings have limits of their own."""
 
 
 def clients_of(options: Options, environ: Mapping[str, str] = os.environ) -> Mapping[str, HTTPExtender]:
@@ -39,7 +43,7 @@ def clients_of(options: Options, environ: Mapping[str, str] = os.environ) -> Map
             defined,
             context=_context(defined),
             proxy=proxy_from_environment(url, environ),
-            connections=2 * (defined.attempts or options.extender_attempts),
+            connections=max(CONNECTIONS, defined.attempts or options.extender_attempts),
         )
     return found
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class ExtenderServer:
 
             def do_POST(self) -> None:
                 args = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                verb = self.path.strip("/")
+                verb = urlsplit(self.path).path.strip("/")  # a proxy gets the whole URL
                 with outer._lock:
                     outer.requests.append((verb, args))
                     outer._at_once += 1

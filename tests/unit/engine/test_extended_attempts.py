@@ -9,7 +9,7 @@ from podwright.api.permissions import PolicySettings
 from podwright.engine.extended_attempts import ROUNDS, TAKEN
 from podwright.engine.gangs.attempts import NO_EXTENDERS
 from podwright.engine.ports import ExtenderError, FilterAnswer, NodeVictims
-from support.engine.kit import OURS, Rig, deciding, on_node, ours, settle
+from support.engine.kit import OURS, Rig, deciding, on_node, ours, settle, values
 from support.objects.builders import in_group, make_pod_group
 
 URL = "http://extender"
@@ -378,6 +378,19 @@ async def test_a_plugin_binds_if_an_ignorable_extender_fails():
     assert rig.cluster.bound == [("web", "a")]
 
 
+async def test_calls_are_measured():
+    rig, extender = rig_with(ALL)
+    extender.scores = failing("no scores")
+    for name in "ab":
+        rig.node(name)
+    rig.pod("web")
+    async with deciding(rig):
+        pass
+    name = f"{URL}/0"
+    counted = values(rig, "podwright_extender_call_duration_seconds_count")
+    assert counted == {(name, "filter", "success"): 1, (name, "prioritize", "error"): 1}
+
+
 # Preemption
 
 
@@ -436,6 +449,31 @@ async def test_an_ignorable_extender_that_fails_leaves_the_candidates_as_they_ar
     async with deciding(rig):
         pass
     assert len(rig.evictor.evicted) == 1
+
+
+async def test_preemption_is_no_help_where_an_extender_is_the_only_one_to_reject():
+    rig, extender = rig_with(ALL)
+    rig.node("a")
+    rig.engine.assigned.put(on_node(ours("low"), "a"))
+    extender.filters = keeping(failed={"a": "no device"})
+    rig.pod("high", priority=10)
+    async with deciding(rig):
+        pass
+    assert rig.evictor.evicted == []
+    assert rig.recorder.notes("FailedScheduling") == [
+        '0/1 nodes are available: 1 no device. preemption: expected at least one victim pod on node "a"'
+    ]
+
+
+@pytest.mark.parametrize("answer", [{"failed": {"a": "no"}}, {"unresolvable": {"a": "never"}}, {}])
+async def test_pods_are_evicted_from_another_node_than_the_one_that_an_extender_rejected(answer):
+    rig, extender = crowded()
+    rig.engine.assigned.drop("low-a", None)
+    rig.engine.assigned.put(on_node(ours("low-a", uid="low-a"), "a"))
+    extender.filters = keeping(**answer)
+    async with deciding(rig):
+        pass
+    assert [node for _, _, node in rig.evictor.evicted] == ["b"]
 
 
 async def test_nothing_is_evicted_if_the_pod_fits_once_the_extender_has_answered():

@@ -117,6 +117,8 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         if objection:
             return None, unschedulable(objection)
         run = self._dry_run(state, pod, diagnosis)
+        if run.failures and not run.candidates:
+            return None, Status(Code.ERROR, (_aggregated(run.failures),))
         if not run.candidates:
             return PostFilterResult("", (), run), unschedulable(self._why_not(run))
         best = acceptable(list(run.candidates.values()), self.handle.now())[0]
@@ -164,7 +166,9 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
             except PluginError as fault:
                 faults.append(fault)
                 continue
-            if isinstance(found, Candidate):
+            if isinstance(found, Candidate) and not found.victims:
+                run.failures.append(f'expected at least one victim pod on node "{node.name}"')
+            elif isinstance(found, Candidate):
                 run.candidates[node.name] = found
                 kept += not found.violations
                 if kept and len(run.candidates) >= wanted:
@@ -204,6 +208,11 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         diagnosis.reject_explicitly(rejected)
         diagnosis.consider_only(rejected, unresolvable(NOT_HELPFUL))
         return diagnosis.message()
+
+
+def _aggregated(failures: Sequence[str]) -> str:
+    """The failures as one text. Source: `NewAggregate` in k8s.io/apimachinery."""
+    return failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]"
 
 
 def _stands_alone(node: NodeInfo) -> bool:

@@ -47,10 +47,12 @@ class Candidate:
 
 @dataclass(slots=True)
 class DryRun:
-    """The result of a dry run: candidates by node, and why the other nodes are not candidates."""
+    """The result of a dry run: candidates by node, why other nodes are not candidates, and what went wrong."""
 
     candidates: dict[str, Candidate] = field(default_factory=dict)
     rejected: dict[str, Status] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    """Nodes on which nothing has to be evicted: not a filter, but an extender has rejected them."""
 
 
 def select_victims(

@@ -70,7 +70,7 @@ class BindingExecutor:
         self._instance = state.instance
         self._status = ports.status
         self._metrics = ports.metrics
-        self._extenders = PolicyExtenders(ports.extenders)
+        self._extenders = PolicyExtenders(ports)
         self._cycles = binding_cycles
         self._reader = ReadBack(ports.pods)
         self._unconfirmed = UnconfirmedBindings(state, self._reader, assigned=assigned)

@@ -60,7 +60,7 @@ class Gangs:
         self._groups = ports.groups
         self._metrics = ports.metrics
         self._policies = policies
-        self._extenders = PolicyExtenders(ports.extenders)
+        self._extenders = PolicyExtenders(ports)
         self._slow_plugins = state.slow_plugins
         self._binding_executor = binding_executor
         self._failures = failures

@@ -197,6 +197,15 @@ CLIENT_REQUEST_SECONDS: Final = Histogram(
     (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
 )
 
+# Calls of extenders
+
+EXTENDER_CALL_SECONDS: Final = Histogram(
+    "podwright_extender_call_duration_seconds",
+    "From a call of an extender until its answer was decoded or given up.",
+    ("extender", "verb", "result"),
+    exponential(0.001, 2, 15),
+)
+
 # Leader election
 
 LEADER_ELECTION_STATUS: Final = Gauge(

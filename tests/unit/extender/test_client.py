@@ -1,0 +1,380 @@
+"""The client of extenders, against a real HTTP server."""
+
+import asyncio
+import base64
+import logging
+import ssl
+
+import pytest
+
+from podwright.api.configuration.extenders import DefinedExtender
+from podwright.api.configuration.schema import Extender, ExtenderTLS, ManagedResource
+from podwright.core.objects.pod import parse_pod
+from podwright.engine.extenders import PolicyExtenders
+from podwright.engine.ports import ExtenderError, NodeVictims
+from podwright.engine.raw_objects import RawObjects, raw_objects_for
+from podwright.extender.client import MAX_ANSWER, HTTPExtender
+from podwright.extender.clients import clients_of
+from podwright.kube.client.errors import ConfigError
+from podwright.kube.options import Options
+from support.engine.kit import Rig
+from support.extender.server import Reply, keep, node_names, serving
+from support.objects.builders import make_node, make_pod
+from support.serve.certificates import Authority
+
+VERBS = {"filter_verb": "filter", "prioritize_verb": "prioritize", "preempt_verb": "preempt", "bind_verb": "bind"}
+POD = parse_pod(make_pod("web", metadata={"managedFields": [{"manager": "x"}]}), keep_raw=True)
+
+
+def client(url, *, connections=4, context=None, **settings):
+    defined = DefinedExtender(name="e", settings=Extender(url_prefix=url, **{**VERBS, "weight": 1, **settings}))
+    return HTTPExtender(defined, context=context, proxy=None, connections=connections)
+
+
+def nodes(*names):
+    """These nodes as an extender without a cache gets them."""
+    raw = RawObjects(keep_nodes=True, keep_pods=True)
+    for name in names:
+        raw.put_node({**make_node(name), "metadata": {**make_node(name)["metadata"], "managedFields": []}})
+    return raw
+
+
+async def ask(answer, verb="filter", *args, ssl_context=None, context=None, url="{}", **settings):
+    """What the client returns, and the server's requests."""
+    with serving(answer, ssl_context) as server:
+        extender = client(url.format(server.url), context=context, **settings)
+        try:
+            found = await getattr(extender, verb)(*(args or (POD, ["a", "b"], nodes("a", "b"))))
+        finally:
+            await extender.close()
+        return found, server
+
+
+async def error_of(answer, verb="filter", *args, **settings):
+    """The words of the ExtenderError."""
+    with pytest.raises(ExtenderError) as caught:
+        await ask(answer, verb, *args, **settings)
+    return str(caught.value)
+
+
+async def test_node_names_are_sent_to_an_extender_with_a_cache():
+    found, server = await ask(lambda _, args: keep(args, ["b"], {"a": "no"}), node_cache_capable=True)
+    assert (found.kept, found.failed, found.unresolvable) == (("b",), {"a": "no"}, {})
+    ((verb, args),) = server.requests
+    assert verb == "filter"
+    assert args["NodeNames"] == ["a", "b"]
+    assert args["Nodes"] is None
+    assert args["Pod"]["metadata"]["name"] == "web"
+    assert "managedFields" not in args["Pod"]["metadata"]
+
+
+async def test_whole_nodes_are_sent_to_an_extender_without_a_cache():
+    found, server = await ask(lambda _, args: keep(args, ["b"]))
+    assert list(found.kept) == ["b"]
+    ((_, args),) = server.requests
+    assert args["NodeNames"] is None
+    first = args["Nodes"]["items"][0]
+    assert first["status"]["allocatable"]["cpu"] == "8"
+    assert "managedFields" not in first["metadata"]
+
+
+async def test_scores_are_scaled_weighted_and_not_bounded():
+    scores = [{"Host": "a", "Score": 3}, {"Host": "b", "Score": -7}, {"Host": "a", "Score": 10**6}, {"Host": "c"}]
+    found, _ = await ask(lambda *_: Reply(scores), "prioritize", weight=2, node_cache_capable=True)
+    assert found == {"a": 20 * (10**6 + 3), "b": -140, "c": 0}
+
+
+async def test_victims_are_sent_by_uid_to_an_extender_with_a_cache():
+    answer = {"NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "u1"}], "NumPDBViolations": 1}}}
+    victims = {"a": NodeVictims(["u1", "u2"], 1)}
+    found, server = await ask(lambda *_: Reply(answer), "preempt", POD, victims, nodes(), node_cache_capable=True)
+    assert found == {"a": NodeVictims(("u1",), 1)}
+    ((_, args),) = server.requests
+    assert args["NodeNameToMetaVictims"] == {"a": {"Pods": [{"UID": "u1"}, {"UID": "u2"}], "NumPDBViolations": 1}}
+    assert args["NodeNameToVictims"] is None
+
+
+async def test_whole_victims_are_sent_to_an_extender_without_a_cache():
+    raw = nodes()
+    raw.put_pod(make_pod("low", uid="u1", node="a"))
+    _, server = await ask(lambda *_: Reply({}), "preempt", POD, {"a": NodeVictims(["u1"], 0)}, raw)
+    ((_, args),) = server.requests
+    assert args["NodeNameToVictims"]["a"]["Pods"][0]["metadata"]["name"] == "low"
+    assert args["NodeNameToMetaVictims"] is None
+
+
+async def test_a_binding_has_the_pods_uid():
+    _, server = await ask(lambda *_: Reply({}), "bind", POD, "a")
+    binding = {"PodName": "web", "PodNamespace": "default", "PodUID": "default/web", "Node": "a"}
+    assert server.requests == [("bind", binding)]
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        pytest.param(Reply({"Error": "no"}), "no", id="an error"),
+        pytest.param(Reply(b"garbage"), "invalid character 'g' looking for beginning of value", id="garbage"),
+        pytest.param(Reply({}, status=500), "failed filter with extender at URL {}/filter, code 500", id="a status"),
+        pytest.param(Reply(b"", status=204), "failed filter with extender at URL {}/filter, code 204", id="no content"),
+        pytest.param(
+            Reply({}, status=307, headers={"Location": "http://127.0.0.1:1/"}),
+            "failed filter with extender at URL {}/filter, code 307",
+            id="a redirect, which is not followed",
+        ),
+        pytest.param(Reply(drop=True), 'Post "{}/filter": EOF', id="a connection that ends"),
+        pytest.param(
+            Reply({"NodeNames": ["ghost"]}),
+            'extender "{}" claims a filtered node "ghost" which is not found in the input node list',
+            id="an unknown node",
+        ),
+        pytest.param(
+            Reply({"Nodes": {"items": [{"metadata": {"name": "ghost"}}]}}),
+            'extender "{}" claims a filtered node "ghost" which is not found in the input node list',
+            id="an unknown whole node",
+        ),
+        pytest.param(
+            Reply({"Nodes": {"items": [{"metadata": None}]}}),
+            'extender "{}" claims a filtered node "" which is not found in the input node list',
+            id="a node without a name",
+        ),
+    ],
+)
+async def test_errors_have_kube_schedulers_words(reply, words):
+    with serving(lambda *_: reply) as server:
+        extender = client(server.url, node_cache_capable=True)
+        with pytest.raises(ExtenderError) as caught:
+            await extender.filter(POD, ["a"], nodes())
+        await extender.close()
+        assert str(caught.value) == words.format(server.url)
+
+
+async def test_a_server_that_does_not_answer_is_given_up():
+    words = await error_of(lambda *_: Reply({}, delay=1.0), http_timeout="50ms", node_cache_capable=True)
+    assert words.endswith(": context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+
+
+async def test_nobody_listens():
+    extender = client("http://127.0.0.1:1")
+    with pytest.raises(ExtenderError, match=r"dial tcp 127\.0\.0\.1:1: connect: connection refused"):
+        await extender.bind(POD, "a")
+    await extender.close()
+
+
+async def test_an_answer_without_end_is_not_read():
+    words = await error_of(lambda *_: Reply(b" " * (MAX_ANSWER + 100_000)), node_cache_capable=True)
+    assert words.endswith("is too long")
+
+
+async def test_a_long_answer_is_decoded():
+    failed = {f"node-{i}": "x" * 100 for i in range(2_000)}
+    found, _ = await ask(lambda *_: Reply({"NodeNames": [], "FailedNodes": failed}), node_cache_capable=True)
+    assert found.failed == failed
+
+
+async def test_a_url_with_a_slash_at_its_end():
+    _, server = await ask(lambda _, args: keep(args, []), url="{}/", node_cache_capable=True)
+    assert server.requests[0][0] == "filter"
+
+
+async def test_connections_are_used_again():
+    with serving(lambda _, args: keep(args, node_names(args))) as server:
+        extender = client(server.url, node_cache_capable=True)
+        for _ in range(5):
+            await extender.filter(POD, ["a"], nodes())
+        await extender.close()
+    assert server.connections == 1
+
+
+async def test_a_question_is_repeated_if_the_server_had_closed_the_connection():
+    replies = [Reply({"NodeNames": ["a"]}), Reply(drop=True), Reply({"NodeNames": ["a"]})]
+    with serving(lambda *_: replies.pop(0)) as server:
+        extender = client(server.url, node_cache_capable=True)
+        for _ in range(2):
+            assert (await extender.filter(POD, ["a"], nodes())).kept == ("a",)
+        await extender.close()
+
+
+async def test_a_binding_is_not_repeated():
+    with serving(lambda *_: Reply(drop=True)) as server:
+        extender = client(server.url)
+        with pytest.raises(ExtenderError, match="EOF"):
+            await extender.bind(POD, "a")
+        await extender.close()
+    assert len(server.requests) == 1
+
+
+async def test_no_more_requests_are_on_their_way_than_allowed():
+    with serving(lambda _, args: Reply({"NodeNames": ["a"]}, delay=0.02)) as server:
+        extender = client(server.url, connections=3, node_cache_capable=True)
+        await asyncio.gather(*(extender.filter(POD, ["a"], nodes()) for _ in range(9)))
+        await extender.close()
+    assert server.most_at_once <= 3
+
+
+async def test_a_compressed_answer_is_not_decompressed():
+    words = await error_of(
+        lambda *_: Reply(b"\x1f\x8b\x08", headers={"Content-Encoding": "gzip"}), node_cache_capable=True
+    )
+    assert words == "invalid character '\\x1f' looking for beginning of value"
+
+
+async def test_passwords_are_not_shown():
+    with serving(lambda *_: Reply({}, status=500)) as server:
+        extender = client(server.url.replace("//", "//user:secret@"), node_cache_capable=True)
+        with pytest.raises(ExtenderError) as caught:
+            await extender.filter(POD, ["a"], nodes())
+        await extender.close()
+    assert "user:***@127.0.0.1" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+# TLS
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return Authority()
+
+
+@pytest.fixture
+def server_context(authority, tmp_path):
+    certificate, key = authority.server().write(tmp_path, "server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def data(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+async def over_tls(server_context, tls, *, enable_https=True):
+    """Asks an extender with these options, through the clients of a process."""
+    with serving(lambda _, args: keep(args, ["a"]), server_context) as server:
+        settings = Extender(
+            url_prefix=server.url, **VERBS, enable_https=enable_https, tls_config=tls, node_cache_capable=True
+        )
+        defined = DefinedExtender(name="e", settings=settings)
+        extender = clients_of(Options(extenders={"e": defined}), {})["e"]
+        try:
+            return list((await extender.filter(POD, ["a"], nodes())).kept)
+        finally:
+            await extender.close()
+
+
+async def test_a_server_of_the_ca_is_trusted(authority, server_context):
+    assert await over_tls(server_context, ExtenderTLS(ca_data=data(authority.certificate))) == ["a"]
+
+
+async def test_a_ca_can_be_a_file(authority, server_context, tmp_path):
+    (tmp_path / "ca.crt").write_text(authority.certificate)
+    assert await over_tls(server_context, ExtenderTLS(ca_file=str(tmp_path / "ca.crt"))) == ["a"]
+
+
+async def test_a_server_of_another_ca_is_not_trusted(server_context):
+    other = Authority("other")
+    with pytest.raises(ExtenderError, match="certificate"):
+        await over_tls(server_context, ExtenderTLS(ca_data=data(other.certificate)))
+
+
+async def test_a_certificate_for_another_name_is_not_trusted(authority, server_context):
+    with pytest.raises(ExtenderError, match="certificate"):
+        await over_tls(server_context, ExtenderTLS(ca_data=data(authority.certificate), server_name="elsewhere"))
+
+
+@pytest.mark.parametrize("tls", [None, ExtenderTLS(), ExtenderTLS(insecure=True)])
+async def test_without_a_ca_enable_https_trusts_every_server_and_says_so(server_context, tls, caplog):
+    with caplog.at_level(logging.WARNING):
+        assert await over_tls(server_context, tls) == ["a"]
+    assert "not verified" in caplog.text
+
+
+async def test_without_enable_https_the_systems_cas_are_asked(server_context):
+    with pytest.raises(ExtenderError, match="certificate"):
+        await over_tls(server_context, None, enable_https=False)
+
+
+async def test_a_client_certificate_is_shown(authority, server_context, tmp_path):
+    server_context.verify_mode = ssl.CERT_REQUIRED
+    server_context.load_verify_locations(cadata=authority.certificate)
+    issued = authority.client("podwright")
+    certificate, key = issued.write(tmp_path, "client")
+    ca = data(authority.certificate)
+    by_file = ExtenderTLS(ca_data=ca, cert_file=str(certificate), key_file=str(key))
+    by_data = ExtenderTLS(ca_data=ca, cert_data=data(issued.certificate), key_data=data(issued.key), cert_file="/none")
+    for tls in (by_file, by_data):
+        assert await over_tls(server_context, tls) == ["a"]
+    with pytest.raises(ExtenderError):
+        await over_tls(server_context, ExtenderTLS(ca_data=ca))
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        pytest.param(Extender(url_prefix="ftp://x"), "urlPrefix: must begin with http:// or https://", id="a URL"),
+        pytest.param(
+            Extender(url_prefix="https://x", tls_config=ExtenderTLS(ca_file="/none")),
+            "tlsConfig.caFile: /none: No such file or directory",
+            id="a missing file",
+        ),
+        pytest.param(
+            Extender(url_prefix="https://x", tls_config=ExtenderTLS(cert_data=data("x"))),
+            "tlsConfig: a certificate and its key must be given together",
+            id="a certificate without a key",
+        ),
+        pytest.param(
+            Extender(url_prefix="https://x", tls_config=ExtenderTLS(ca_data=data("-----BEGIN nothing"))),
+            "tlsConfig.certificate-authority: cannot be used",
+            id="a CA that is none",
+        ),
+    ],
+)
+def test_what_cannot_be_used_ends_the_start(settings, problem):
+    with pytest.raises(ConfigError) as caught:
+        clients_of(Options(extenders={"e": DefinedExtender(name="e", settings=settings)}), {})
+    assert f"extender e: {problem}" in str(caught.value)
+
+
+# Which pods and objects
+
+
+def test_an_extender_is_interested_in_pods_that_name_its_resources():
+    managed = Extender(filter_verb="f", managed_resources=(ManagedResource("example.com/gpu"),))
+    extender = HTTPExtender(DefinedExtender(name="e", settings=managed), context=None, proxy=None, connections=1)
+
+    class Policy:
+        extenders = ("e",)
+
+    chosen = PolicyExtenders(Rig(extenders={"e": extender}).ports)
+    container = {"name": "c", "resources": {"limits": {"example.com/gpu": "1"}}}
+    for spec, interested in (
+        ({"containers": [container]}, True),
+        ({"containers": [{"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}]}, True),
+        ({"containers": [{"name": "c"}], "initContainers": [container]}, True),
+        ({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}, False),
+        ({"containers": [{"name": "c", "resources": None}], "initContainers": None}, False),
+    ):
+        pod = parse_pod(make_pod("p", spec=spec), keep_raw=True)
+        assert bool(chosen.deciding(Policy, pod)) is interested
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        pytest.param({"filter_verb": "f"}, (True, False), id="filter"),
+        pytest.param({"prioritize_verb": "p"}, (True, False), id="prioritize"),
+        pytest.param({"preempt_verb": "p"}, (False, True), id="preempt"),
+        pytest.param({"bind_verb": "b"}, (False, False), id="bind"),
+        pytest.param({"filter_verb": "f", "preempt_verb": "p", "node_cache_capable": True}, (False, False), id="cache"),
+    ],
+)
+def test_objects_are_kept_only_for_extenders_that_need_them(settings, kept):
+    raw = raw_objects_for([Extender(**settings)])
+    assert (raw.keep_nodes, raw.keep_pods) == kept
+    raw.put_node(make_node("a"))
+    raw.put_pod(make_pod("p", uid="u"))
+    assert (bool(raw.nodes), bool(raw.pods)) == kept
+    raw.remove_node("a")
+    raw.remove_pod("u")
+    assert not raw.nodes
+    assert not raw.pods
