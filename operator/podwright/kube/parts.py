@@ -187,7 +187,7 @@ def _log_version(minor: int, features: Features) -> None:
             f"these feature gates are off, as in its kube-scheduler: {', '.join(features.off_by_version)}"
         )
     if features.missing_api:
-        differences.append(f"its API does not have by default: {', '.join(features.missing_api)}")
+        differences.append(f"its API does not have: {', '.join(features.missing_api)}")
     if differences:
         log.info("Kubernetes 1.%d: %s", minor, "; ".join(differences))
 

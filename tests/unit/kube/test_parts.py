@@ -64,7 +64,7 @@ def test_gates_without_effect_are_logged(gates, warnings, caplog):
             [
                 ("Kubernetes 1.36: these feature gates are off, as in its kube-scheduler: "
                  "StorageCapacityScoring, VolumeLimitScaling; "
-                 "its API does not have by default: CSIDriver.spec.preventPodSchedulingIfMissing")
+                 "its API does not have: CSIDriver.spec.preventPodSchedulingIfMissing")
             ],
             id="an older one",
         ),

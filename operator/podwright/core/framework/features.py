@@ -27,8 +27,6 @@ class Gate:
     """On if the API server serves what the gate needs, unless the user turns it off."""
     since: int = OLDEST_MINOR
     """The first minor version of Kubernetes 1, from 1.34, that has the gate on by default, or has it at all if it is off in 1.37."""
-    api: tuple[str, ...] = ()
-    """The kinds, and fields as Kind.path, that Podwright reads and an API server before that version does not have by default."""
 
 
 GATES: Final[Mapping[str, Gate]] = {
@@ -38,27 +36,40 @@ GATES: Final[Mapping[str, Gate]] = {
     "MatchLabelKeysInPodAffinity": Gate(True, has_effect=False),
     "PodLevelResources": Gate(True, has_effect=False),
     "InPlacePodVerticalScaling": Gate(True),
-    "InPlacePodLevelResourcesVerticalScaling": Gate(
-        True, has_effect=False, since=36, api=("Pod.status.resources", "Pod.status.allocatedResources")
-    ),
-    "ImageVolume": Gate(True, has_effect=False, since=35, api=("Pod.spec.volumes.image",)),
+    "InPlacePodLevelResourcesVerticalScaling": Gate(True, has_effect=False, since=36),
+    "ImageVolume": Gate(True, has_effect=False, since=35),
     "DynamicResourceAllocation": Gate(True),
-    "NodeDeclaredFeatures": Gate(True, since=36, api=("Node.status.declaredFeatures",)),
+    "NodeDeclaredFeatures": Gate(True, since=36),
     "SchedulerAsyncPreemption": Gate(True),
     "OpportunisticBatching": Gate(True, has_effect=False, since=35),
     "NominatedNodeNameForExpectation": Gate(True, since=35),
     "StorageCapacityScoring": Gate(True, since=37),
-    "VolumeLimitScaling": Gate(True, since=37, api=("CSIDriver.spec.preventPodSchedulingIfMissing",)),
+    "VolumeLimitScaling": Gate(True, since=37),
     "TaintTolerationComparisonOperators": Gate(False, since=35),
-    "GenericWorkload": Gate(False, automatic=True, since=36, api=("Pod.spec.schedulingGroup", "PodGroup")),
+    "GenericWorkload": Gate(False, automatic=True, since=36),
     "TopologyAwareWorkloadScheduling": Gate(False, automatic=True, since=36),
     "DRANodeAllocatableResources": Gate(False, has_effect=False),
     "SchedulerAsyncAPICalls": Gate(False, has_effect=False),
     "SchedulerPreQueueingHints": Gate(False, has_effect=False),
     "InPlacePodVerticalScalingSchedulerPreemption": Gate(False, has_effect=False),
-    "DRAExtendedResource": Gate(True, has_effect=False, since=36, api=("DeviceClass.spec.extendedResourceName",)),
+    "DRAExtendedResource": Gate(True, has_effect=False, since=36),
     "InterPodAffinityHostnameFastPath": Gate(False, has_effect=False),
 }
+
+API_SINCE: Final[Mapping[str, int]] = {
+    "CSIDriver.spec.preventPodSchedulingIfMissing": 37,
+    "DeviceClass.spec.extendedResourceName": 36,
+    "Node.status.declaredFeatures": 35,
+    "Pod.spec.schedulingGroup": 36,
+    "Pod.spec.volumes.image": 35,
+    "Pod.status.allocatedResources": 36,
+    "Pod.status.resources": 36,
+    "PodGroup": 36,
+}
+"""The kinds, and fields as Kind.path, that Podwright reads and 1.34 does not have: the first minor version of Kubernetes 1 that has them.
+
+Fields: the first that keeps them by default. PodGroups are off by default in all versions.
+"""
 
 AUTOMATIC: Final[Mapping[str, bool]] = {name: True for name, gate in GATES.items() if gate.automatic}
 """Overrides that turn on the automatic gates; put the user's overrides after them."""
@@ -100,10 +111,8 @@ class Features:
             name for name, gate in later.items() if gate.default and gate.has_effect and name not in overrides
         )
         """The gates that are on in 1.37, and off because they are off by default in this version."""
-        self.missing_api: tuple[str, ...] = tuple(
-            sorted(item for name, gate in later.items() if gate.automatic or name not in overrides for item in gate.api)
-        )
-        """The kinds, and fields as Kind.path, that Podwright reads and an API server of this version does not have by default."""
+        self.missing_api: tuple[str, ...] = tuple(item for item, since in API_SINCE.items() if minor < since)
+        """The kinds and fields in API_SINCE that this version does not have."""
         self.without_effect: tuple[str, ...] = tuple(
             name for name, on in overrides.items() if not _has_effect(name) and on != _default(name)
         )
