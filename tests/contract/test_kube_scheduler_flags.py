@@ -48,7 +48,12 @@ def test_every_feature_gate_of_kube_scheduler_is_known(binaries, help_text):
 @pytest.mark.parametrize(
     ("gates", "accepted"),
     [
-        pytest.param("KubeletTracing=true,kube:JobManagedBy=t,AllAlpha=false", True, id="known gates"),
+        pytest.param(
+            "KubeletTracing=true,kube:JobManagedBy=t,AllAlpha=false",
+            True,
+            id="known gates",
+            marks=pytest.mark.kubernetes(37, "the gates of 1.37"),
+        ),
         pytest.param("NoSuchGate=true", False, id="an unknown gate"),
         pytest.param("JobManagedBy=false", False, id="a locked gate"),
         pytest.param("wardle:JobManagedBy=true", False, id="a gate of another component"),

@@ -164,7 +164,7 @@ def default_pod(name, namespace):
 
 def warnings(operator):
     """The messages of the log's warnings and errors."""
-    found = re.findall(r" (?:WARNING|ERROR) +\S+: (.*)|^[WE]\d{4} .*?\] (.*)", operator.log(), re.MULTILINE)
+    found = re.findall(r" (?:WARNING|ERROR) +\S+: (.*)|^[WE]\d{4} .*?\] \"(.*?)\"", operator.log(), re.MULTILINE)
     return ["".join(groups) for groups in found]
 
 
