@@ -15,7 +15,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +40,7 @@ from podwright.kube.kinds import CRD, NODE, POD, REQUIRED, STORED, Resource
 from podwright.kube.options import Options
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
 from podwright.kube.policies import PolicyController
+from podwright.kube.rights import SCHEDULING, Right, RightsCheck, election, reviews
 from podwright.kube.serve.checks import Note, Problems
 from podwright.kube.serve.configz import configuration
 from podwright.kube.serve.delegation import Delegation
@@ -114,6 +115,7 @@ class Runtime:
         )
         self._clients = review_clients(options, self._http, metrics)
         self.server = Server(content, metrics, options=options, delegation=Delegation(*self._clients))
+        self._rights = RightsCheck(self._needed_rights())
         self._parts: Parts | None = None
         self._crds_watchable = False
         self._writing = False
@@ -191,6 +193,7 @@ class Runtime:
             "other-instances": Note(self.engine.other_instances.problem()),
             "scheduler-names": Note(self._unseen_names()),
             "leader-election": Note(self.leadership.state()),
+            "permissions": Note(self._rights.problem()),
         }
 
     def _unseen_names(self) -> str:
@@ -256,10 +259,22 @@ class Runtime:
             ("newly served names", parts.newly_served.run),
             ("audit of pending pods", parts.pending_audit.run),
             ("foreign pods", parts.foreign_pods.run),
+            ("permissions", self._check_rights),
         ):
             self._tasks.start(name, work)
         if not self._plugin_files.empty:
             self._tasks.start("plugin files", self._plugin_files.run)
+
+    async def _check_rights(self) -> None:
+        """Only once the caches are complete: nothing is to be delayed by these questions."""
+        await self.watches.wait_until_synced()
+        await self._rights.run()
+
+    def _needed_rights(self) -> list[tuple[Http, Sequence[Right]]]:
+        """The rights that this process uses, with the API client that uses them."""
+        lease = self.leadership.lease
+        own = SCHEDULING if lease is None else (*SCHEDULING, *election(lease.namespace, lease.name))
+        return [(self._http, own), *zip(self._clients, reviews(self.options), strict=True)]
 
     def _start_writers(self, parts: Parts) -> None:
         """The background tasks that write."""

@@ -1,50 +1,11 @@
-"""The registry of watched kinds: the RBAC of the manifests grants what it needs, and one entry is enough to watch a kind."""
+"""The registry of watched kinds: one entry is enough to watch a kind."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections import defaultdict
-from pathlib import Path
 
-import yaml
-
-from podwright.core.objects.watched_kinds import WATCHED_KINDS
-from podwright.kube.kinds import CRD, EVENT, PLUGINS_POD_GROUPS, POD, POD_GROUPS, POLICY, REQUIRED
-
-CLUSTER_ROLE = Path(__file__).parents[3] / "manifests" / "base" / "cluster-role.yaml"
-READ = {"get", "list", "watch"}
-
-
-def granted():
-    """The verbs that the ClusterRole grants, by group and resource."""
-    verbs = defaultdict(set)
-    role = next(iter(yaml.safe_load_all(CLUSTER_ROLE.read_text(encoding="utf-8"))))
-    for rule in role["rules"]:
-        for group in rule["apiGroups"]:
-            for resource in rule["resources"]:
-                verbs[group, resource] |= set(rule["verbs"])
-    return verbs
-
-
-def needed():
-    """The verbs that the scheduler uses, by group and resource."""
-    verbs = defaultdict(set)
-    for kind in WATCHED_KINDS:
-        verbs[kind.group, kind.plural] |= READ | ({"update"} if kind.updated else set())
-    for resource in (POLICY, *POD_GROUPS, *PLUGINS_POD_GROUPS):
-        verbs[resource.group, resource.plural] |= READ
-        verbs[resource.group, f"{resource.plural}/status"] |= {"patch"}
-    verbs[POD.group, POD.plural] |= {"delete"}
-    verbs[POD.group, "pods/binding"] |= {"create"}
-    verbs[POD.group, "pods/status"] |= {"patch"}
-    verbs[EVENT.group, EVENT.plural] |= {"create", "patch"}
-    verbs[CRD.group, CRD.plural] |= {"list", "watch"}
-    return verbs
-
-
-def test_the_cluster_role_grants_exactly_what_the_scheduler_uses():
-    assert granted() == needed()
+from podwright.kube.kinds import REQUIRED
 
 
 def test_only_pods_and_nodes_are_required():

@@ -32,13 +32,17 @@ async def is_served(http: Http, resource: Resource) -> bool:
     return any(item.get("name") == resource.plural for item in served.get("resources", ()))
 
 
-async def is_allowed(http: Http, resource: Resource, verb: str, subresource: str = "", namespace: str = "") -> bool:
-    """Whether RBAC allows the verb on the kind, in all namespaces or in one. Raises ClusterError."""
+async def is_allowed(
+    http: Http, resource: Resource, verb: str, subresource: str = "", *, namespace: str = "", name: str = ""
+) -> bool:
+    """Whether RBAC allows the verb on the kind, in all namespaces or in one, on all names or on one. Raises ClusterError."""
     attributes = {"verb": verb, "group": resource.group, "version": resource.version, "resource": resource.plural}
     if subresource:
         attributes["subresource"] = subresource
     if namespace:
         attributes["namespace"] = namespace
+    if name:
+        attributes["name"] = name
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

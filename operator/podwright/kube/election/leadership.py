@@ -72,6 +72,11 @@ class Leadership:
         return self._elector is not None
 
     @property
+    def lease(self) -> Lease | None:
+        """The Lease by which the leader is elected; None without leader election."""
+        return None if self._elector is None else self._elector.lease
+
+    @property
     def before_write(self) -> Callable[[str], None] | None:
         """What has to be called with its path right before a request that is not a GET. It raises NotLeadingError."""
         elector = self._elector

@@ -1,0 +1,181 @@
+"""Every right that the scheduler uses on the API server, with what is lost without it, and the check that names those it lacks.
+
+The table is complete: the roles of manifests/base grant these rights and no others (a test compares them, and another one compares
+both with the requests that the API server sees). To use another right, add it here and there. `access` asks the API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.watched_kinds import STORED_KINDS
+from podwright.kube.client import access
+from podwright.kube.client.errors import ConfigError
+from podwright.kube.client.http import Http
+from podwright.kube.kinds import (
+    CRD,
+    EVENT,
+    PLUGINS_POD_GROUPS,
+    POD,
+    POD_GROUPS,
+    POLICY,
+    REQUIRED,
+    STORED,
+    WATCHED,
+    Resource,
+)
+from podwright.kube.options import Options
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS: Final = 600.0
+"""How often the rights are asked for."""
+MISSING_SECONDS: Final = 30.0
+"""How often while one is missing."""
+
+LEASE: Final = Resource("Lease", "coordination.k8s.io", "v1", "leases", namespaced=True)
+TOKEN_REVIEW: Final = Resource("TokenReview", "authentication.k8s.io", "v1", "tokenreviews", namespaced=False)
+ACCESS_REVIEW: Final = Resource(
+    "SubjectAccessReview", "authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False
+)
+CONFIG_MAP: Final = Resource("ConfigMap", "", "v1", "configmaps", namespaced=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A verb on a kind or on one of its subresources, perhaps only in one namespace, perhaps only for one name.
+
+    `without`: what does not work without it. `announced`: another module logs at the start that it is missing.
+    """
+
+    resource: Resource
+    verb: str
+    without: str
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    announced: bool = False
+
+    @property
+    def plural(self) -> str:
+        """The resource as RBAC writes it, such as `pods/status`."""
+        return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
+
+    def __str__(self) -> str:
+        group = f".{self.resource.group}" if self.resource.group else ""
+        where = f" {self.namespace}/{self.name}".rstrip("/") if self.namespace else ""
+        return f"{self.verb} {self.resource.plural}{group}{f'/{self.subresource}' if self.subresource else ''}{where}"
+
+
+def _reads(resources: Iterable[Resource], without: str, *, announced: bool = False) -> Iterator[Right]:
+    for resource in resources:
+        for verb in access.READ:
+            yield Right(resource, verb, without, announced=announced)
+
+
+_UPDATED: Final = tuple(WATCHED[kind.kind] for kind in STORED_KINDS if kind.updated)
+_GROUPS: Final = (POD_GROUPS[0], PLUGINS_POD_GROUPS[0])
+_OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
+    POLICY: (POLICY,),
+    _GROUPS[0]: POD_GROUPS,
+    _GROUPS[1]: PLUGINS_POD_GROUPS,
+}
+"""Kinds that a cluster may lack, with all their versions. Where none is served, nobody needs a right to them."""
+
+SCHEDULING: Final = (
+    *_reads(REQUIRED, "nothing can be scheduled", announced=True),
+    *_reads(STORED, "pods are scheduled as if there were none", announced=True),
+    *_reads([POLICY], "the built-in policies decide about all pods", announced=True),
+    *_reads(_GROUPS, "the pods of groups are scheduled one by one"),
+    *_reads([CRD], "a kind that is installed later is noticed up to half a minute later"),
+    Right(POD, "create", "no pod is bound", "binding"),
+    Right(POD, "get", "a Binding whose answer is lost counts as failed"),
+    Right(POD, "delete", "no pod is preempted"),
+    Right(POD, "patch", "pods do not show why they wait, and none is preempted", "status"),
+    *(Right(kind, "update", "no volume is bound to a claim") for kind in _UPDATED),
+    *(Right(kind, "get", "an update whose answer is lost counts as failed") for kind in _UPDATED),
+    Right(EVENT, "create", "there are no events"),
+    Right(EVENT, "patch", "repeated events are not counted"),
+    Right(POLICY, "patch", "policies show no status", "status"),
+    *(Right(kind, "patch", "pod groups show no status", "status") for kind in _GROUPS),
+)
+"""The rights of every instance."""
+TOKENS: Final = Right(TOKEN_REVIEW, "create", "nobody can read metrics with a token")
+AUTHORITIES: Final = Right(
+    CONFIG_MAP,
+    "get",
+    "nobody can read metrics with a certificate of the cluster",
+    namespace="kube-system",
+    name="extension-apiserver-authentication",
+)
+REVIEWS: Final = Right(ACCESS_REVIEW, "create", "nobody can read metrics")
+
+
+def reviews(options: Options) -> tuple[tuple[Right, ...], tuple[Right, ...]]:
+    """The rights to authenticate and to authorize those who read metrics from --secure-port."""
+    if not options.secure_port:
+        return (), ()
+    looks_up = options.client_ca_file is None and not options.authentication_skip_lookup
+    return (TOKENS, AUTHORITIES) if looks_up else (TOKENS,), (REVIEWS,)
+
+
+def election(namespace: str, name: str) -> tuple[Right, ...]:
+    """The rights of an instance with leader election by this Lease."""
+    return (
+        # RBAC cannot bound creation by name.
+        Right(LEASE, "create", "no instance can lead if there is no Lease yet", namespace=namespace),
+        Right(LEASE, "get", "no instance can lead", namespace=namespace, name=name),
+        Right(LEASE, "update", "no instance can lead", namespace=namespace, name=name),
+        Right(LEASE, "watch", "a standby takes over seconds later", namespace=namespace, name=name),
+    )
+
+
+class RightsCheck:
+    """Asks the API server regularly which rights are missing, logs each, and says so to those who read /readyz."""
+
+    def __init__(self, needed: Sequence[tuple[Http, Sequence[Right]]]) -> None:
+        """`needed`: rights, with the API client that uses them."""
+        self._needed = needed
+        self._missing: Mapping[Right, None] = {}
+
+    def problem(self) -> str:
+        """The missing rights and what does not work without them; empty if none is known to be missing."""
+        return "; ".join(f"RBAC does not let us {right}: {right.without}" for right in self._missing)
+
+    async def run(self) -> None:
+        """Checks until it is cancelled."""
+        while True:
+            try:
+                await self.check()
+            except (ClusterError, ConfigError, OSError) as error:
+                log.info("cannot ask which rights are missing: %s", error)
+            await asyncio.sleep(MISSING_SECONDS if self._missing else CHECK_SECONDS)
+
+    async def check(self) -> None:
+        """Asks once, one question after the other. Raises ClusterError, ConfigError and OSError."""
+        missing: dict[Right, None] = {}
+        for http, rights in self._needed:
+            needed = {right.resource for right in rights}
+            unserved = {kind for kind in needed & _OPTIONAL.keys() if not await self._served(http, kind)}
+            for right in rights:
+                if right.resource not in unserved and not await self._granted(http, right):
+                    missing[right] = None
+        for right in missing.keys() - self._missing.keys():
+            if not right.announced:
+                log.warning("RBAC does not let us %s: %s", right, right.without)
+        for right in self._missing.keys() - missing.keys():
+            log.info("RBAC lets us %s now", right)
+        self._missing = missing
+
+    async def _served(self, http: Http, kind: Resource) -> bool:
+        return any([await access.is_served(http, version) for version in _OPTIONAL[kind]])
+
+    async def _granted(self, http: Http, right: Right) -> bool:
+        return await access.is_allowed(
+            http, right.resource, right.verb, right.subresource, namespace=right.namespace, name=right.name
+        )

@@ -1,0 +1,313 @@
+"""Rights: the operator uses each one that manifests/base grants, and each one that is withdrawn is named in /readyz.
+
+The API server's audit log says which rights were used. So a rule that nothing needs fails `test_every_right_is_used`, and one that nobody would miss
+fails the other tests. Without a right to nodes or pods, the operator ends with an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from podwright.testing import ControlPlane, node, pod, wait_until
+from podwright.testing.processes import free_port
+from support.control_plane import operator_process as kit
+from support.faults.proxy import RESPONSE_LOST, FaultProxy, Faults
+
+OURS = "podwright"
+MERGE_PATCH = "application/merge-patch+json"
+EXAMPLES = kit.CHECKOUT / "manifests" / "examples" / "gangs"
+RBAC = "rbac.authorization.k8s.io"
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata", "users": ["system:serviceaccount:podwright-system:podwright"]}],
+}
+
+Right = tuple[str, str, str, str, str]
+"""Namespace, group, resource, name, verb."""
+
+
+def _roles() -> list[dict[str, Any]]:
+    files = ("cluster-role.yaml", "lease-role.yaml")
+    raws = [raw for file in files for raw in yaml.safe_load_all((kit.BASE / file).read_text())]
+    return [raw for raw in raws if raw["kind"] in ("ClusterRole", "Role")]
+
+
+def _rights(role: dict[str, Any]) -> Iterator[Right]:
+    where = [role["metadata"].get("namespace", "")]
+    for rule in role["rules"]:
+        yield from product(where, rule["apiGroups"], rule["resources"], rule.get("resourceNames", [""]), rule["verbs"])
+
+
+RIGHTS = [right for role in _roles() for right in _rights(role)]
+DELEGATED = {
+    ("", "authentication.k8s.io", "tokenreviews", "", "create"),
+    ("", "authorization.k8s.io", "subjectaccessreviews", "", "create"),
+    ("kube-system", "", "configmaps", "extension-apiserver-authentication", "get"),
+}
+"""The rights in Kubernetes' own roles that manifests/base/authentication.yaml binds, as far as we use them."""
+VITAL = {("", "", plural, "", verb) for plural in ("nodes", "pods") for verb in ("list", "watch")}
+"""Rights without which the operator ends."""
+
+
+def words(right: Right) -> str:
+    """The right as /readyz names it."""
+    namespace, group, resource, name, verb = right
+    plural, _, subresource = resource.partition("/")
+    kind = f"{plural}.{group}" if group else plural
+    return f"{verb} {kind}{f'/{subresource}' if subresource else ''} {namespace}/{name}".rstrip(" /")
+
+
+@pytest.fixture(scope="module")
+def cluster(binaries, tmp_path_factory) -> Iterator[ControlPlane]:
+    """A control plane that serves both APIs of pod groups and writes an audit log."""
+    folder = tmp_path_factory.mktemp("audit")
+    (folder / "policy.yaml").write_text(yaml.safe_dump(AUDIT))
+    flags = (
+        f"--audit-policy-file={folder / 'policy.yaml'}",
+        f"--audit-log-path={folder / 'audit.log'}",
+        "--audit-log-mode=blocking",
+    )
+    with ControlPlane(
+        binaries=binaries,
+        api_server_flags=flags,
+        feature_gates={"GenericWorkload": True},
+        runtime_config={"scheduling.k8s.io/v1beta1": True},
+    ) as control_plane:
+        kit.install(control_plane)
+        control_plane.apply(kit.CHECKOUT / "crds" / "gangs")
+        yield control_plane
+
+
+@pytest.fixture
+def audit_log(cluster) -> Path:
+    (path,) = [Path(f.split("=")[1]) for f in cluster.options.api_server_flags if f.startswith("--audit-log-path=")]
+    return path
+
+
+def used(audit_log: Path, known: set[Right]) -> set[Right]:
+    """The rights that requests have used. A right that `known` bounds by namespace or name is written so."""
+    found = set()
+    for line in audit_log.read_text().splitlines():
+        event = json.loads(line)
+        about = event.get("objectRef")
+        if about is None or about["resource"] == "selfsubjectaccessreviews" or event["responseStatus"]["code"] == 403:
+            continue
+        resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
+        group, verb = about.get("apiGroup", ""), event["verb"]
+        namespace, name = about.get("namespace", ""), about.get("name", "")
+        forms = [(space, group, resource, of, verb) for space in (namespace, "") for of in (name, "")]
+        found.add(next((form for form in forms if form in known), (namespace, group, resource, name, verb)))
+    return found
+
+
+def start_deployed(cluster: ControlPlane, name: str, kubeconfig: Path) -> kit.Operator:
+    port = free_port()
+    environ = {"KUBECONFIG": str(kubeconfig), **kit.POD_ENVIRON}
+    return kit.Operator(cluster.start_process(name, kit.deployed_command(port), environ), port, scheme="https")
+
+
+PRIORITY_CLASS = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high"},
+    "value": 1000,
+}
+
+
+class FirstOfEach:
+    """The first request of each path that binds a pod or updates a volume or a claim."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def __call__(self, method: str, path: str) -> bool:
+        if path in self.seen or not ((method == "PUT" and "/persistentvolume" in path) or path.endswith("/binding")):
+            return False
+        self.seen.add(path)
+        return True
+
+
+def test_every_right_is_used(cluster, audit_log):
+    """One of everything: a Binding whose answer is lost, a pod that waits, a preemption, volumes, both kinds of gang, a policy, an
+    election with a standby, and somebody who reads metrics."""
+    client = cluster.client
+    direct = cluster.service_account_kubeconfig(*kit.ACCOUNT)
+    token = yaml.safe_load(cluster.service_account_kubeconfig("monitoring", "reader").read_text())
+    with FaultProxy(cluster) as proxy:
+        proxy.faults = [Faults(only=FirstOfEach(), rates={RESPONSE_LOST: 1.0})]
+        leader = start_deployed(cluster, "leader", proxy.kubeconfig(direct))
+        kit.wait_ready(leader)
+        client.create(policy(precedence=1))
+        for body in (node("n1"), node("n2", cpu="16"), storage_class("local", "kubernetes.io/no-provisioner")):
+            client.create(body)
+        client.create(storage_class("made", "csi.example.com"))
+        client.create(local_volume("v1", "n1"))
+        # There is no volume controller to say so.
+        available = {"status": {"phase": "Available"}}
+        client.request("PATCH", "/api/v1/persistentvolumes/v1/status", available, content_type=MERGE_PATCH)
+        for name in ("local", "made"):
+            client.create(claim(name))
+        client.create(pod("victim", scheduler=OURS, cpu="15", nodeSelector=on("n2")))
+        kit.wait_bound(cluster, "default", 1)
+        client.create(PRIORITY_CLASS)
+        client.create(pod("preemptor", scheduler=OURS, cpu="15", nodeSelector=on("n2"), priorityClassName="high"))
+        client.create(pod("large", scheduler=OURS, cpu="64"))
+        for name in ("local", "made"):
+            client.create(pod(f"with-{name}", scheduler=OURS, volumes=[mount(name)]))
+        for name in ("training-gang", "workload-gang"):
+            cluster.apply(EXAMPLES / f"{name}.yaml")
+        leader.get("/metrics", token["users"][0]["user"]["token"])
+        wait_until(lambda: len(kit.events(cluster, "default", "FailedScheduling")) >= 1, 30, "a pod waits")
+        standby = start_deployed(cluster, "standby", direct)
+        kit.wait_ready(standby)
+        known = {*RIGHTS, *DELEGATED}
+        precedence = 1
+
+        def complete() -> bool:
+            # Each change of the policy has the pods that wait tried again: their events become series.
+            nonlocal precedence
+            precedence += 1
+            cluster.apply(policy(precedence))
+            return used(audit_log, known) == known
+
+        try:
+            wait_until(complete, 40, "every right is used")
+        finally:
+            for operator in (standby, leader):
+                operator.process.stop(30)
+            assert used(audit_log, known) == known, {"idle": known - used(audit_log, known)}
+
+
+def on(name: str) -> dict[str, str]:
+    return {"kubernetes.io/hostname": name}
+
+
+def policy(precedence: int) -> dict[str, Any]:
+    metadata = {"name": "all"}
+    return {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "SchedulerPolicy",
+        "metadata": metadata,
+        "spec": {"precedence": precedence},
+    }
+
+
+def storage_class(name: str, provisioner: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": provisioner,
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+
+
+def local_volume(name: str, node_name: str) -> dict[str, Any]:
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node_name]}
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local",
+        "local": {"path": "/mnt"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+
+
+def claim(name: str) -> dict[str, Any]:
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": name,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
+
+
+def mount(name: str) -> dict[str, Any]:
+    return {"name": "data", "persistentVolumeClaim": {"claimName": name}}
+
+
+@pytest.fixture
+def start_without(cluster):
+    """Starts an operator as an account that has all rights but some. Its Lease is in the namespace of the account."""
+    started, made = [], []
+
+    def start(without: set[Right]) -> kit.Operator:
+        account = f"without-{uuid.uuid4().hex[:8]}"
+        kubeconfig = cluster.service_account_kubeconfig(account, "operator")
+        rules: dict[str, list[dict[str, Any]]] = {"": [], "podwright-system": [], "kube-system": []}
+        for right in {*RIGHTS, *DELEGATED} - without:
+            namespace, group, resource, name, verb = right
+            rule = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
+            rules[namespace].append({**rule, "resourceNames": [name]} if name else rule)
+        for namespace, granted in rules.items():
+            kind = "Role" if namespace else "ClusterRole"
+            metadata = {"name": account}
+            if namespace:
+                metadata["namespace"] = namespace.replace("podwright-system", account)
+            head = {"apiVersion": f"{RBAC}/v1", "metadata": metadata}
+            subject = {"kind": "ServiceAccount", "name": "operator", "namespace": account}
+            made.append({**head, "kind": kind, "rules": granted})
+            reference = {"apiGroup": RBAC, "kind": kind, "name": account}
+            made.append({**head, "kind": f"{kind}Binding", "roleRef": reference, "subjects": [subject]})
+        cluster.apply(*made[-6:])
+        may = ("auth", "can-i", "list", "services", "-A")
+        if ("", "", "services", "", "list") not in without:
+            wait_until(lambda: cluster.kubectl(*may, kubeconfig=kubeconfig) == "yes\n", 20, "the roles take effect")
+        port = free_port()
+        environ = {"KUBECONFIG": str(kubeconfig), "PODWRIGHT_LEADER_ELECT_RESOURCE_NAMESPACE": account}
+        process = cluster.start_process(account, kit.deployed_command(port), environ)
+        started.append(process)
+        return kit.Operator(process, port, scheme="https")
+
+    yield start
+    for process in started:
+        process.stop(30)
+    for body in made:
+        cluster.client.delete(body)
+
+
+def named(operator: kit.Operator) -> set[str]:
+    """The missing rights that /readyz names."""
+    lines = [line for line in operator.get("/readyz?verbose")[1].splitlines() if "]permissions " in line]
+    return set(re.findall(r"RBAC does not let us ([^:]+):", " ".join(lines)))
+
+
+def expected(operator: kit.Operator, without: set[Right]) -> set[str]:
+    account = operator.process.log.stem
+    return {words(right).replace("podwright-system", account) for right in without}
+
+
+def test_every_right_that_is_withdrawn_is_named(cluster, start_without):
+    without = {*RIGHTS, *DELEGATED} - VITAL
+    operator = start_without(without)
+    wait_until(lambda: named(operator) == expected(operator, without), 60, "every right is named")
+    assert operator.process.alive
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("right", [*RIGHTS, *sorted(DELEGATED)], ids=words)
+def test_a_right_that_is_withdrawn_alone_is_named_alone(cluster, start_without, right):
+    operator = start_without({right})
+    if right in VITAL:
+        assert operator.process.wait(60) == 1
+        assert f"/api/v1/{right[2]}: RBAC does not let us {right[4]} it" in operator.log()
+        return
+    wait_until(lambda: named(operator) == expected(operator, {right}), 60, "the right is named")
+    assert words(right).split(" ")[0] in operator.log()

@@ -1,0 +1,142 @@
+"""The table of rights: the roles of the manifests grant exactly these, and missing ones are named."""
+
+from __future__ import annotations
+
+import logging
+from itertools import product
+from pathlib import Path
+
+import pytest
+import yaml
+
+from podwright.core.objects.watched_kinds import WATCHED_KINDS
+from podwright.kube.client.errors import UnreachableError
+from podwright.kube.options import Options
+from podwright.kube.rights import AUTHORITIES, REVIEWS, SCHEDULING, TOKENS, RightsCheck, election, reviews
+
+MANIFESTS = Path(__file__).parents[3] / "manifests"
+LEASE = ("podwright-system", "podwright")
+READ = ("list", "watch")
+
+
+def granted(file):
+    """The rights in all roles of a file, each as namespace, group, resource, name and verb."""
+    found = []
+    for role in yaml.safe_load_all((MANIFESTS / file).read_text(encoding="utf-8")):
+        namespace = role["metadata"].get("namespace", "")
+        for rule in role.get("rules", ()):
+            names = rule.get("resourceNames", [""])
+            found += product([namespace], rule["apiGroups"], rule["resources"], names, rule["verbs"])
+    return found
+
+
+def used(rights):
+    return [(right.namespace, right.resource.group, right.plural, right.name, right.verb) for right in rights]
+
+
+@pytest.mark.parametrize(
+    ("file", "rights"),
+    [
+        pytest.param("base/cluster-role.yaml", SCHEDULING, id="the cluster role grants what every instance uses"),
+        pytest.param("base/lease-role.yaml", election(*LEASE), id="the role in the namespace grants the Lease"),
+    ],
+)
+def test_a_role_grants_exactly_what_the_scheduler_uses(file, rights):
+    assert sorted(granted(file)) == sorted(used(rights))
+
+
+def test_every_watched_kind_is_read_and_every_right_says_what_is_lost_without_it():
+    reads = {(right.resource.kind, right.verb) for right in SCHEDULING}
+    assert {(kind.kind, verb) for kind in WATCHED_KINDS for verb in READ} <= reads
+    everything = [*SCHEDULING, *election(*LEASE), TOKENS, AUTHORITIES, REVIEWS]
+    assert len({str(right) for right in everything}) == len(everything)
+    assert all(right.without for right in everything)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param({}, ((), ()), id="no secure port, no reviews"),
+        pytest.param({"secure_port": 1}, ((TOKENS, AUTHORITIES), (REVIEWS,)), id="a secure port needs all"),
+        pytest.param(
+            {"secure_port": 1, "authentication_skip_lookup": True},
+            ((TOKENS,), (REVIEWS,)),
+            id="the cluster's client authorities are not looked up",
+        ),
+    ],
+)
+def test_reviews_are_needed_only_by_a_secure_port(options, expected):
+    assert reviews(Options(**options)) == expected
+
+
+class Reviewer:
+    """An API server that grants all rights but `refused`, and serves all groups but `unserved`."""
+
+    def __init__(self):
+        self.refused = set()
+        self.unserved = set()
+        self.asked = []
+        self.answers = True
+
+    async def call_with_retries(self, method, path, body=None):
+        if not self.answers:
+            raise UnreachableError("no answer")
+        if method == "GET":
+            group = path.split("/")[2]
+            names = {"podwright.dev": "schedulerpolicies"}
+            return {"resources": [] if group in self.unserved else [{"name": names.get(group, "podgroups")}]}
+        asked = body["spec"]["resourceAttributes"]
+        plural = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
+        self.asked.append((asked.get("namespace", ""), asked["group"], plural, asked.get("name", ""), asked["verb"]))
+        return {"status": {"allowed": (plural, asked["verb"]) not in self.refused}}
+
+
+@pytest.fixture
+def server():
+    return Reviewer()
+
+
+async def test_every_right_is_asked_for_as_the_roles_grant_it(server):
+    rights = (*SCHEDULING, *election(*LEASE))
+    check = RightsCheck([(server, rights)])
+    await check.check()
+    assert sorted(server.asked) == sorted(used(rights))
+    assert check.problem() == ""
+
+
+async def test_a_missing_right_is_logged_once_and_named_until_it_is_granted(server, caplog):
+    caplog.set_level(logging.INFO)
+    server.refused = {("pods/binding", "create"), ("leases", "update"), ("csinodes", "list")}
+    check = RightsCheck([(server, (*SCHEDULING, *election(*LEASE)))])
+    await check.check()
+    await check.check()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "RBAC does not let us create pods/binding: no pod is bound",
+        "RBAC does not let us update leases.coordination.k8s.io podwright-system/podwright: no instance can lead",
+    ]
+    assert check.problem().startswith("RBAC does not let us list csinodes.storage.k8s.io: pods are scheduled as if")
+    server.refused = {("leases", "update")}
+    await check.check()
+    assert check.problem() == f"RBAC does not let us {election(*LEASE)[2]}: no instance can lead"
+    assert "RBAC lets us create pods/binding now" in caplog.text
+
+
+async def test_nobody_needs_a_right_to_a_kind_that_the_cluster_lacks(server):
+    server.refused = {("podgroups", "list"), ("podgroups/status", "patch"), ("schedulerpolicies", "watch")}
+    server.unserved = {"podwright.dev", "scheduling.k8s.io"}
+    check = RightsCheck([(server, SCHEDULING)])
+    await check.check()
+    assert check.problem() == (
+        "RBAC does not let us list podgroups.scheduling.x-k8s.io: the pods of groups are scheduled one by one; "
+        "RBAC does not let us patch podgroups.scheduling.x-k8s.io/status: pod groups show no status"
+    )
+
+
+async def test_what_is_known_stays_known_while_the_api_server_does_not_answer(server):
+    server.refused = {("events", "create")}
+    check = RightsCheck([(server, SCHEDULING)])
+    await check.check()
+    server.answers = False
+    with pytest.raises(UnreachableError):
+        await check.check()
+    assert "there are no events" in check.problem()
