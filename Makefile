@@ -99,12 +99,19 @@ CRD := crds/podwright.dev_schedulerpolicies.yaml
 crds: venv ## generate the CRD from operator/podwright/api
 	$(BIN)/python -m podwright.api.crd $(CRD)
 
-.PHONY: image
+.PHONY: image image-test
 IMAGE ?= podwright
-CONTAINERS ?= $(shell command -v podman || echo docker)
-image: ## build the image for a release, IMAGE=NAME, from BASE=PYTHON-IMAGE@sha256:DIGEST
+CONTAINERS ?= $(shell command -v podman || command -v buildah || echo docker)
+image: ## build the image IMAGE=NAME from Debian's packages, or for a release from BASE=PYTHON-IMAGE@sha256:DIGEST
+ifeq ($(BASE),)
+	./.ci/build-image "$(IMAGE)" "$(PYTHON)"
+else
 	./.ci/check-base-image "$(BASE)"
 	$(CONTAINERS) build -f Containerfile --build-arg BASE="$(BASE)" -t "$(IMAGE)" .
+endif
+
+image-test: venv ## run the image IMAGE=NAME without rights on a read-only root: the demo, and pods of a real control plane
+	PODWRIGHT_IMAGE="$(IMAGE)" $(BIN)/python -m pytest tests/image $(ARGS)
 
 .PHONY: options
 options: venv ## generate docs/options.md from operator/podwright/kube/options.py
@@ -113,7 +120,12 @@ options: venv ## generate docs/options.md from operator/podwright/kube/options.p
 verify: venv ## fail if a generated file is out of date
 	$(BIN)/python -m podwright.api.crd --check $(CRD)
 	$(BIN)/python -m podwright.cli.options_page --check docs/options.md
+	$(BIN)/python charts/generate.py --check
 	$(BIN)/python -m benchmarks.report --readme README.md --check
+
+.PHONY: chart
+chart: venv ## generate the Helm chart in charts/podwright from manifests
+	$(BIN)/python charts/generate.py
 
 
 bench-core: venv ## measure decisions per second of the core alone, in-process (ARGS=--help)

@@ -68,7 +68,8 @@ def test_every_requirement_of_the_project_is_pinned():
 
 def test_both_stages_of_the_image_begin_with_the_base_image_that_the_build_names():
     lines = (ROOT / "Containerfile").read_text().splitlines()
-    assert [line.split()[1] for line in lines if line.startswith("FROM ")] == ["${BASE}", "${BASE}"]
+    assert [line.split()[1] for line in lines if line.startswith("FROM ")] == ["${BUILDER}", "${BASE}"]
+    assert "ARG BUILDER=${BASE}" in lines
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,8 @@ _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     _GROUPS[1]: PLUGINS_POD_GROUPS,
 }
 """Kinds that a cluster may lack, with all their versions. Where none is served, nobody needs a right to them."""
+_EXTRAS: Final = frozenset({*_OPTIONAL, CRD})
+"""Kinds that kube-scheduler's roles do not know, so that their absence there is no mistake."""
 
 SCHEDULING: Final = (
     *_reads(REQUIRED, "nothing can be scheduled", announced=True),
@@ -165,11 +167,13 @@ class RightsCheck:
             for right in rights:
                 if right.resource not in unserved and not await self._granted(http, right):
                     missing[right] = None
-        for right in missing.keys() - self._missing.keys():
-            if not right.announced:
-                log.warning("RBAC does not let us %s: %s", right, right.without)
-        for right in self._missing.keys() - missing.keys():
-            log.info("RBAC lets us %s now", right)
+        for right in missing:
+            if right not in self._missing and not right.announced:
+                level = logging.INFO if right.resource in _EXTRAS else logging.WARNING
+                log.log(level, "RBAC does not let us %s: %s", right, right.without)
+        for right in self._missing:
+            if right not in missing:
+                log.info("RBAC lets us %s now", right)
         self._missing = missing
 
     async def _served(self, http: Http, kind: Resource) -> bool:

@@ -26,6 +26,7 @@ _GO_MODULES: dict[Family, str] = {
     "kubernetes": "k8s.io/kubernetes",
     "etcd": "go.etcd.io/etcd/server/v3",
     "kwok": "sigs.k8s.io/kwok",
+    "helm": "helm.sh/helm/v3",
 }
 _STAGED = re.compile(r"^\s*(\S+) => \./staging/", re.MULTILINE)
 _KWOK_STAGES = ("pod/fast", "node/fast", "node/heartbeat-with-lease")
@@ -207,6 +208,8 @@ class _Build:
             flags += [f"-X k8s.io/component-base/version.{name}={value}" for name, value in info.items()]
         if self._program.family == "kwok":
             flags.append(f"-X sigs.k8s.io/kwok/pkg/consts.Version=v{self._version}")
+        if self._program.family == "helm":
+            flags.append(f"-X helm.sh/helm/v3/internal/version.version=v{self._version}")
         return " ".join(flags)
 
 

@@ -1,7 +1,7 @@
-"""The programs of the control plane, and their pinned versions.
+"""The programs of the control plane, and Helm, with their pinned versions.
 
 The environment variables `KUBERNETES_VERSION` (for example 1.36.3, or 1.36 for the release of that minor version in RELEASES),
-`ETCD_VERSION` and `KWOK_VERSION` override the versions. Read `binaries` next, which finds the programs.
+`ETCD_VERSION`, `KWOK_VERSION` and `HELM_VERSION` override the versions. Read `binaries` next, which finds the programs.
 """
 
 import os
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-Family = Literal["kubernetes", "etcd", "kwok"]
+Family = Literal["kubernetes", "etcd", "kwok", "helm"]
 
 RELEASES: Final = ("1.34.4", "1.35.4", "1.36.3", "1.37.0")
 """The releases of Kubernetes with which Podwright is tested, oldest first: one of each supported minor version. The last is the default."""
@@ -31,6 +31,7 @@ class Versions:
     kubernetes: str = RELEASES[-1]
     etcd: str = "3.6.12"
     kwok: str = "0.8.0"
+    helm: str = "3.22.0"
     chosen: frozenset[Family] = frozenset()
 
     @classmethod
@@ -45,7 +46,7 @@ class Versions:
         return cls(**chosen, chosen=frozenset(chosen))
 
     def of(self, family: Family) -> str:
-        return {"kubernetes": self.kubernetes, "etcd": self.etcd, "kwok": self.kwok}[family]
+        return {"kubernetes": self.kubernetes, "etcd": self.etcd, "kwok": self.kwok, "helm": self.helm}[family]
 
     @property
     def kubernetes_minor(self) -> int:
@@ -53,7 +54,12 @@ class Versions:
         return int(self.kubernetes.split(".")[1])
 
 
-_VARIABLES: Mapping[Family, str] = {"kubernetes": "KUBERNETES_VERSION", "etcd": "ETCD_VERSION", "kwok": "KWOK_VERSION"}
+_VARIABLES: Mapping[Family, str] = {
+    "kubernetes": "KUBERNETES_VERSION",
+    "etcd": "ETCD_VERSION",
+    "kwok": "KWOK_VERSION",
+    "helm": "HELM_VERSION",
+}
 
 
 def _chosen(family: Family, variable: str, text: str) -> str:
@@ -103,6 +109,7 @@ PROGRAMS: dict[str, Program] = {
         Program("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler"),
         Program("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
         Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", companions=("stages.yaml",)),
+        Program("helm", "helm", "helm.sh/helm/v3/cmd/helm", ("version",)),
     )
 }
 

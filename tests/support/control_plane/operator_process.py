@@ -217,10 +217,10 @@ def deployed_command(port: int) -> list[str]:
     """The command line of manifests/base, with this Python and another port."""
     (container,) = yaml.safe_load((BASE / "deployment.yaml").read_text())["spec"]["template"]["spec"]["containers"]
     command = [*container["command"], *container["args"]]
-    assert command[0] == "python"
+    assert command[0] == "podwright"
     position = command.index(DEPLOYED_PORT)
     command[position] = DEPLOYED_PORT.replace("10259", str(port))
-    return [sys.executable, *command[1:]]
+    return [sys.executable, "-m", *command]
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from itertools import product
 from pathlib import Path
 
@@ -121,6 +122,14 @@ async def test_a_missing_right_is_logged_once_and_named_until_it_is_granted(serv
     assert "RBAC lets us create pods/binding now" in caplog.text
 
 
+async def test_rights_that_roles_of_kube_scheduler_lack_are_no_warning(server, caplog):
+    caplog.set_level(logging.INFO)
+    server.refused = {("customresourcedefinitions", "list"), ("schedulerpolicies/status", "patch")}
+    await RightsCheck([(server, SCHEDULING)]).check()
+    assert {record.levelname for record in caplog.records} == {"INFO"}
+    assert "RBAC does not let us patch schedulerpolicies.podwright.dev/status: policies show no status" in caplog.text
+
+
 async def test_nobody_needs_a_right_to_a_kind_that_the_cluster_lacks(server):
     server.refused = {("podgroups", "list"), ("podgroups/status", "patch"), ("schedulerpolicies", "watch")}
     server.unserved = {"podwright.dev", "scheduling.k8s.io"}
@@ -140,3 +149,16 @@ async def test_what_is_known_stays_known_while_the_api_server_does_not_answer(se
     with pytest.raises(UnreachableError):
         await check.check()
     assert "there are no events" in check.problem()
+
+
+def test_the_page_on_security_has_every_right_and_no_other():
+    rows = re.findall(
+        r"^\| ([a-z, ]+) \| ([a-z/, ]+) \|", (MANIFESTS.parent / "docs" / "security-model.md").read_text(), re.MULTILINE
+    )
+    assert rows.pop(0) == ("verbs", "resources")
+    documented = [
+        (verb, plural) for verbs, plurals in rows for verb in verbs.split(", ") for plural in plurals.split(", ")
+    ]
+    everything = [*SCHEDULING, *election(*LEASE), TOKENS, AUTHORITIES, REVIEWS]
+    assert set(documented) == {(right.verb, right.plural) for right in everything}, "the table and the page"
+    assert len(set(documented)) == len(documented)

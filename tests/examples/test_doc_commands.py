@@ -1,0 +1,118 @@
+"""Every command of the pages about installation and security works, in the order of the page, on a real control plane.
+
+Controllers, a scheduler and simulated kubelets run, so that the pods of the Deployment become ready. `oc` is kubectl here: both read the same
+objects. `make` only prints what it would run; `make image-test` builds and runs the image. /etc/kubernetes is a folder with kubeadm's static pod.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from podwright.testing import ControlPlane, node
+from support.control_plane import operator_process as kit
+from support.control_plane.static_pod import STATIC_POD
+
+DOCS = kit.CHECKOUT / "docs"
+PAGES = ("install.md", "security-model.md")
+PROGRAMS = {"kubectl": "kubectl", "oc": "kubectl", "helm": "helm"}
+"""By command: the program that the control plane has for it."""
+READ_ONLY = ("manifests", "charts", "crds", "Makefile", "Containerfile", ".ci", "requirements.lock", "operator")
+
+
+def commands(page):
+    """The indented commands of a page."""
+    return re.findall(r"^ {4}(\S.*)$", (DOCS / page).read_text(), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def cluster(binaries):
+    """A cluster with two nodes whose pods run."""
+    with ControlPlane(binaries=binaries) as control_plane:
+        control_plane.start_controller_manager()
+        control_plane.start_kwok()
+        control_plane.start_scheduler()
+        control_plane.bulk.create([node(name) for name in ("node-1", "node-2")])
+        yield control_plane
+
+
+@pytest.fixture
+def shell(cluster, binaries, tmp_path):
+    """Runs a command in a copy of the checkout, with this cluster's kubectl and Helm."""
+    programs, checkout, host = tmp_path / "bin", tmp_path / "checkout", tmp_path / "kubernetes"
+    for folder in (programs, checkout, host / "manifests"):
+        folder.mkdir(parents=True)
+    for name, program in PROGRAMS.items():
+        (programs / name).symlink_to(binaries.path(program))
+    make = programs / "make"
+    make.write_text(f'#!/bin/sh\nexec {shutil.which("make")} --dry-run "$@"\n')
+    make.chmod(0o755)
+    for name in READ_ONLY:
+        (checkout / name).symlink_to(kit.CHECKOUT / name)
+    (host / "manifests" / "kube-scheduler.yaml").write_text(STATIC_POD)
+    environ = {
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "KUBECONFIG": str(cluster.kubeconfig),
+        "HOME": str(tmp_path),
+        "HELM_CACHE_HOME": str(tmp_path / "helm"),
+        "HELM_CONFIG_HOME": str(tmp_path / "helm"),
+        "HELM_DATA_HOME": str(tmp_path / "helm"),
+    }
+
+    def run(command):
+        done = subprocess.run(
+            ["bash", "-euc", command.replace("/etc/kubernetes", str(host))],
+            cwd=checkout,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    run.host = host
+    return run
+
+
+def test_the_commands_of_the_page_on_installation_work(shell):
+    ways = iter(re.split(r"^## ", (DOCS / "install.md").read_text(), flags=re.MULTILINE))
+    assert next(ways).startswith("# Install")
+    # One way after the other: each installs what the next one would find installed.
+    between = "kubectl delete --ignore-not-found --timeout=60s -k manifests/base"
+    for way in ways:
+        if way.startswith(("With Helm", "In place")):
+            shell(between)
+        if way.startswith("Uninstall"):
+            shell("kubectl apply -k manifests/base")
+        for command in re.findall(r"^ {4}(\S.*)$", way, re.MULTILINE):
+            if command.startswith("oc "):
+                shell(between)
+            output = shell(command)
+            if "rollout status" in command:
+                assert "successfully rolled out" in output
+    (container,) = yaml.safe_load((shell.host / "manifests" / "kube-scheduler.yaml").read_text())["spec"]["containers"]
+    assert container["command"][:2] == ["podwright", "kube-scheduler"]
+    assert container["command"][2:] == yaml.safe_load(STATIC_POD)["spec"]["containers"][0]["command"][1:]
+
+
+def test_the_commands_of_the_page_on_security_work(shell):
+    shell("kubectl apply -k manifests/base")
+    for command in commands("security-model.md"):
+        output = shell(command)
+        if " can-i " in command:
+            assert output.strip() == "yes"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_has_commands_and_each_is_known(page):
+    found = commands(page)
+    assert found
+    assert {command.split()[0] for command in found} <= {*PROGRAMS, "make", "mv"}

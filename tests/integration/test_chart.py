@@ -1,0 +1,173 @@
+"""The Helm chart gives the same objects as kustomize, and its values change what they say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from podwright.api.configuration.load import load_configuration
+from support.control_plane import operator_process as kit
+
+CHART = kit.CHECKOUT / "charts" / "podwright"
+OVERLAYS = kit.BASE.parent / "overlays"
+MONITORING = ("serviceMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true")
+KEEP = "helm.sh/resource-policy"
+
+
+@pytest.fixture(scope="module")
+def helm(binaries):
+    """Runs Helm, and returns what it prints."""
+    program = binaries.path("helm")
+
+    def run(*arguments, **options):
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, **options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def template(helm):
+    """The objects of the chart with these values."""
+
+    def render(*values, namespace="podwright-system"):
+        settings = [word for value in values for word in ("--set-json" if "=[" in value else "--set", value)]
+        version = ("--kube-version", "1.37.0")
+        return objects(helm("template", "release", str(CHART), "--namespace", namespace, *version, *settings))
+
+    return render
+
+
+@pytest.fixture(scope="module")
+def kustomize(binaries):
+    def build(folder):
+        command = [binaries.path("kubectl"), "kustomize", str(folder)]
+        return objects(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    return build
+
+
+def objects(text):
+    """By kind, namespace and name. The namespace is Helm's own affair, and so is that it keeps the CRD."""
+    found = {}
+    for raw in yaml.safe_load_all(text):
+        if raw is None or raw["kind"] == "Namespace":
+            continue
+        metadata = raw["metadata"]
+        if raw["kind"] == "CustomResourceDefinition":
+            metadata["annotations"] = {k: v for k, v in metadata.get("annotations", {}).items() if k != KEEP}
+        key = raw["kind"], metadata.get("namespace", ""), metadata["name"]
+        assert key not in found
+        found[key] = raw
+    return found
+
+
+def deployment(found):
+    (raw,) = (raw for (kind, _, _), raw in found.items() if kind == "Deployment")
+    return raw["spec"]
+
+
+@pytest.mark.parametrize(
+    ("values", "folder"),
+    [
+        pytest.param((), kit.BASE, id="as it is"),
+        pytest.param(MONITORING, OVERLAYS / "monitoring", id="with monitoring"),
+        pytest.param(("openshift=true",), OVERLAYS / "openshift", id="on OpenShift"),
+    ],
+)
+def test_the_chart_gives_the_objects_of_kustomize(template, kustomize, values, folder):
+    assert template(*values) == kustomize(folder)
+
+
+def test_the_chart_is_generated_from_the_manifests():
+    command = [sys.executable, str(kit.CHECKOUT / "charts" / "generate.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_helm_finds_no_fault_in_the_chart(helm):
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+
+
+def test_the_definition_of_policies_outlives_the_chart(helm):
+    raws = yaml.safe_load_all(helm("template", "release", str(CHART), "--kube-version", "1.37.0"))
+    (crd,) = (raw for raw in raws if raw and raw["kind"] == "CustomResourceDefinition")
+    assert crd["metadata"]["annotations"][KEEP] == "keep"
+
+
+def test_nothing_names_another_namespace_than_that_of_the_release(template):
+    found = template(*MONITORING, namespace="elsewhere")
+    assert "podwright-system" not in str(found)
+    assert {namespace for _, namespace, _ in found} == {"", "elsewhere", "kube-system"}
+
+
+def test_a_single_replica_needs_no_leader_and_no_lease(template):
+    found = template("leaderElection.enabled=false", "replicas=3")
+    spec = deployment(found)
+    assert spec["replicas"] == 1
+    assert spec["strategy"] == {"type": "Recreate"}
+    assert "--leader-elect=false" in spec["template"]["spec"]["containers"][0]["args"]
+    assert not [name for _, _, name in found if name == "podwright-lease"]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("networkPolicy.enabled=false", "NetworkPolicy"),
+        ("podDisruptionBudget.enabled=false", "PodDisruptionBudget"),
+        ("crds.enabled=false", "CustomResourceDefinition"),
+    ],
+)
+def test_a_part_that_is_not_wanted_is_left_out(template, value, kind):
+    everything = template()
+    assert template(value) == {key: raw for key, raw in everything.items() if key[0] != kind}
+    assert [key for key in everything if key[0] == kind]
+
+
+def test_names_image_resources_and_flags_reach_the_container(template):
+    spec = deployment(
+        template(
+            "schedulerName=mine",
+            'allowedSchedulerNames=["mine","team-*"]',
+            "image.repository=registry.example.com/podwright",
+            "image.tag=1.2.3",
+            "resources.limits.memory=4Gi",
+            'extraArgs=["--when-policy-is-bad=default"]',
+            "replicas=3",
+        )
+    )
+    (container,) = spec["template"]["spec"]["containers"]
+    assert spec["replicas"] == 3
+    assert container["image"] == "registry.example.com/podwright:1.2.3"
+    assert container["resources"]["limits"] == {"memory": "4Gi"}
+    expected = ["--scheduler-name=mine", "--allowed-scheduler-names=mine,team-*", "--when-policy-is-bad=default"]
+    assert container["args"][-3:] == expected
+
+
+def test_a_configuration_becomes_a_file_that_the_operator_accepts(helm, tmp_path):
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "packs"}],
+    }
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({"configuration": configuration}))
+    version = ("--kube-version", "1.37.0")
+    found = objects(helm("template", "release", str(CHART), "-n", "elsewhere", *version, "-f", str(values)))
+    (text,) = found["ConfigMap", "elsewhere", "podwright"]["data"].values()
+    assert load_configuration(text.encode()).scheduler_names == ["packs"]
+    pod_template = deployment(found)["template"]
+    pod = pod_template["spec"]
+    (container,) = pod["containers"]
+    (mount,) = container["volumeMounts"]
+    assert f"--config={mount['mountPath']}/configuration.yaml" in container["args"]
+    assert pod["volumes"] == [{"name": mount["name"], "configMap": {"name": "podwright"}}]
+    before = pod_template["metadata"]["annotations"]["podwright.dev/configuration"]
+    configuration["profiles"][0]["schedulerName"] = "spreads"
+    values.write_text(yaml.safe_dump({"configuration": configuration}))
+    changed = objects(helm("template", "release", str(CHART), "-n", "elsewhere", *version, "-f", str(values)))
+    assert deployment(changed)["template"]["metadata"]["annotations"]["podwright.dev/configuration"] != before
