@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import ssl
+import urllib.error
+import urllib.request
 
 import pytest
 import yaml
@@ -182,3 +185,28 @@ def _create_policy(cluster):
 
 def _is_accepted(cluster) -> bool:
     return kit.condition(cluster.client.get(f"{kit.POLICIES}/late"), "Accepted").get("status") == "True"
+
+
+def test_the_api_server_does_not_queue_renewals_of_the_lease_behind_bindings(cluster):
+    """They have a priority level of their own, which the answer names by its uid."""
+    flows = "/apis/flowcontrol.apiserver.k8s.io/v1"
+    levels = {
+        raw["metadata"]["uid"]: raw["metadata"]["name"]
+        for raw in cluster.client.items(f"{flows}/prioritylevelconfigurations")
+    }
+    config = yaml.safe_load(cluster.service_account_kubeconfig(*kit.ACCOUNT).read_text())
+    context = ssl.create_default_context(cafile=str(cluster.certificate_authority))
+
+    def level_of(path):
+        request = urllib.request.Request(f"{cluster.url}{path}")
+        request.add_header("Authorization", f"Bearer {config['users'][0]['user']['token']}")
+        try:
+            with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+                headers = answer.headers
+        except urllib.error.HTTPError as error:
+            headers = error.headers  # there may be no Lease yet
+        return levels[headers["X-Kubernetes-PF-PriorityLevel-UID"]]
+
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{kit.ACCOUNT[0]}/leases/podwright"
+    wait_until(lambda: level_of(lease) == "leader-election", 30, "the API server applies the FlowSchema")
+    assert level_of("/api/v1/pods?limit=1") == "workload-low"
