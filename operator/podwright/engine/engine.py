@@ -4,8 +4,8 @@
                                                                          └─► Rejection, Fault: failures ─► kube
 
 Decisions are plain calls, and only this thread changes the state, so there are no locks. The loop yields every few
-milliseconds to watches, bindings and health checks, and pauses for them after a slow attempt: one turn of the event loop between
-two slow attempts would answer a health check only after half a dozen of these. It starts when all caches are complete.
+milliseconds to watches and bindings, also within a long attempt (`slices`), and pauses for them after a slow one: one turn of the event loop
+between two slow attempts would serve them only after half a dozen of these. It starts when all caches are complete.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from podwright.api.compile import Classes
@@ -59,6 +60,7 @@ from podwright.engine.plugin_exceptions import PluginExceptions
 from podwright.engine.ports import Ports
 from podwright.engine.preemption import Preemptions
 from podwright.engine.raw_objects import raw_objects_for
+from podwright.engine.slices import Slices
 from podwright.engine.slow_plugins import SLOW_SECONDS, SlowPlugins
 from podwright.engine.state import EngineState, Sources
 from podwright.engine.turns import Turns
@@ -73,6 +75,8 @@ PAUSE_SECONDS: Final = (0.01, 0.1)
 """The shortest and the longest of these pauses. An answer to a health check takes some turns of the event loop."""
 ATTEMPTS_AT_EXTENDERS: Final = 32
 """How many attempts may be out at an extender by default."""
+LANE_PAUSE_SECONDS: Final = 0.1
+"""The longest time for ordinary pods between two slices of an attempt in the lane."""
 HOUSEKEEPING_SECONDS: Final = 5.0
 COMPACT_EVERY: Final = 12
 """Caches are compacted in every twelfth round of housekeeping, also while the loop is busy."""
@@ -143,6 +147,7 @@ class Engine:
             waits=options.waits,
         )
         self.slow_plugins = SlowPlugins(metrics)
+        self._slices = Slices(self.cache, sources)
         state = EngineState(
             cache=self.cache,
             queue=self.queue,
@@ -188,6 +193,7 @@ class Engine:
             binding_executor=self.binding_executor,
             failures=self._failures,
             foreign_pods=self.foreign_pods,
+            slices=self._slices,
         )
         self.queue.room_checks = GangRoom(state, self.policies).check
         self._turns = Turns(state, self.policies) if self.policies.policy_set.queue_sort == QUEUE_SORT else None
@@ -246,6 +252,12 @@ class Engine:
 
     async def run(self) -> None:
         """Schedules until it is cancelled."""
+        try:
+            await self._run()
+        finally:
+            self._slices.abandon()
+
+    async def _run(self) -> None:
         clock, queue, limiter = self._sources.clock, self.queue, self.binding_executor.limiter
         self._started = True
         self.other_instances.watch()
@@ -262,7 +274,7 @@ class Engine:
             elif queued.costly:
                 await self._attempt_in_lane(queued)
             else:
-                self.schedule_one(queued)
+                await self._attempt_at(queued)
                 late = clock() - slice_ends
                 if limiter.full:
                     await limiter.wait_for_capacity()
@@ -274,15 +286,39 @@ class Engine:
                     await self._pause_after(queued, late)
             slice_ends = clock() + SLICE_SECONDS
 
+    async def _attempt_at(self, queued: QueuedPod) -> None:
+        """An attempt, with other tasks between its slices."""
+        ended = self._slices.start(partial(self.schedule_one, queued))
+        while not ended:
+            await asyncio.sleep(0)
+            ended = self._slices.resume()
+
     async def _attempt_in_lane(self, queued: QueuedPod) -> None:
-        """An attempt at a costly pod: the lane of these pods is closed afterwards, and other tasks go first."""
-        started = self._sources.clock()
-        self.schedule_one(queued)
-        seconds = self._sources.clock() - started
+        """An attempt at a costly pod: other tasks and ordinary pods go between its slices. The lane of these pods is closed afterwards."""
+        clock = self._sources.clock
+        started = clock()
+        ended = self._slices.start(partial(self.schedule_one, queued))
+        seconds = clock() - started
+        while not ended:
+            await self._schedule_ordinary_pods()
+            started = clock()
+            ended = self._slices.resume()
+            seconds += clock() - started
         self.queue.costly_attempt_took(seconds)
         await self._pause(seconds)
         if self.binding_executor.limiter.full:
             await self.binding_executor.limiter.wait_for_capacity()
+
+    async def _schedule_ordinary_pods(self) -> None:
+        """Attempts at the ordinary pods that are active now, while an attempt in the lane is paused."""
+        ends = self._sources.clock() + LANE_PAUSE_SECONDS
+        await asyncio.sleep(0)
+        while self._sources.clock() < ends and not self.binding_executor.limiter.full:
+            queued = self.queue.pop_ordinary()
+            if queued is None:
+                return
+            self.schedule_one(queued)
+            await asyncio.sleep(0)
 
     async def _pause(self, seconds: float) -> None:
         """An attempt took that long. Gives other tasks the time to do more than one step each."""
@@ -367,7 +403,7 @@ class Engine:
 
     def schedule_one(self, queued: QueuedPod) -> None:
         """One attempt at a popped pod, or at its pod group. Never raises: an error is a failed attempt."""
-        started, cpu_started = self._sources.clock(), self._sources.cpu()
+        started, cpu_started = self._sources.clock(), self._slices.cpu()
         try:
             policy = self.policies.of(queued.pod)
             if policy is None:
@@ -386,9 +422,16 @@ class Engine:
                 if policy.extenders and self._extended.start(queued, policy, started):
                     return
                 observer = self.slow_plugins.observer_for(policy.compiled.name)
-                decision = schedule(policy.framework, self.cache, queued.pod, self._sources.below, observer=observer)
+                decision = self._slices.decide(
+                    lambda: schedule(policy.framework, self.cache, queued.pod, self._sources.below, observer=observer),
+                    again=lambda: self._may_decide(queued, policy),
+                    in_lane=queued.costly,
+                )
+                if decision is None:
+                    self._undecided(queued)
+                    return
                 seconds = self._sources.clock() - started
-                queued.slow = seconds >= SLOW_SECONDS and self._sources.cpu() - cpu_started >= SLOW_SECONDS
+                queued.slow = seconds >= SLOW_SECONDS and self._slices.cpu() - cpu_started >= SLOW_SECONDS
                 self._carry_out(queued, policy, decision, started)
         except Exception as error:
             log.exception("an attempt failed", extra=fields(pod=queued.pod))
@@ -416,6 +459,19 @@ class Engine:
         if self.cache.is_assumed(queued.uid) and not self.binding_cycles.has(queued.uid):
             self.cache.forget(queued.uid)
         self._failures.fail(queued, f"{type(error).__name__}: {error}", self._sources.clock() - started)
+
+    def _may_decide(self, queued: QueuedPod, policy: ActivePolicy) -> bool:
+        """Whether a pod whose attempt was paused still waits for a decision under this policy."""
+        return (
+            self.queue.get(queued.uid) is queued
+            and not queued.pod.terminating
+            and self.policies.of(queued.pod) is policy
+        )
+
+    def _undecided(self, queued: QueuedPod) -> None:
+        """A pod was deleted, or another policy applies to it, while its attempt was paused."""
+        if self.queue.get(queued.uid) is queued:
+            self.queue.wait_in_lane(queued, ())
 
     def _skip(self, queued: QueuedPod) -> None:
         """Drops a pod that is being deleted."""

@@ -7,6 +7,7 @@ attempt: tests compare these.
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from types import FrameType
 from typing import Any, Final
 
 from podwright.core.objects.pod import SPEC_CACHE
+from podwright.engine.slices import Slices
+from podwright.engine.state import Sources
 from support.costs.operation_counts import counted_elements
 from support.engine.kit import Rig, on_node, ours, settle
 from support.hostile.subjects import DONE, Row, Subject, node, node_name
@@ -30,10 +33,11 @@ ELEMENTS: Final = 64
 
 @dataclass(frozen=True)
 class Attempt:
-    """`outcome`: "bound", "preempts", or the text of the event. CPU times in ms: from the watch event to the decision."""
+    """`outcome`: "bound", "preempts", or the text of the event. CPU times in ms: from the watch event to the decision, and the longest slice."""
 
     outcome: str
     milliseconds: float
+    longest: float
 
 
 class HostileCluster:
@@ -68,7 +72,7 @@ class HostileCluster:
         if self.subject.change is not None:
             self.subject.change(rig, number)
         if self.subject.act is not None:
-            return Attempt(DONE, self._measure(partial(self.subject.act, rig, number), measured))
+            return Attempt(DONE, *self._measure(partial(self.subject.act, rig, number), measured))
         name = f"hostile-{number}"
         raw = ours(name, labels=dict(self.subject.labels(number)), spec=self.subject.spec(number))
         uid = raw["metadata"]["uid"]
@@ -80,24 +84,33 @@ class HostileCluster:
             assert queued is not None, rig.recorder.events[events:]
             rig.engine.schedule_one(queued)
 
-        milliseconds = self._measure(decide, measured)
+        times = self._measure(decide, measured)
         if chosen := rig.placed_on(name):
             await settle()
             rig.confirm(raw, chosen)
             rig.engine.assigned.drop(uid, None)
-            return Attempt("bound", milliseconds)
+            return Attempt("bound", *times)
         notes = [note for pod, reason, note in rig.recorder.events[events:] if (pod, reason) == (name, FAILED)]
         rig.engine.pending.drop(uid, raw)
-        return Attempt("preempts" if PREEMPTS in notes[-1] else notes[-1], milliseconds)
+        return Attempt("preempts" if PREEMPTS in notes[-1] else notes[-1], *times)
 
-    def _measure(self, run: Callable[[], None], measured: Callable[[Callable[[], None]], Any] | None) -> float:
-        """Runs it and returns the CPU time in ms."""
+    def _measure(
+        self, run: Callable[[], None], measured: Callable[[Callable[[], None]], Any] | None
+    ) -> tuple[float, float]:
+        """Runs it, in slices as the engine's loop does. Returns the CPU time and that of the longest slice, in ms. `measured` runs it whole."""
         started = time.process_time()
-        if measured is None:
-            run()
-        else:
+        if measured is not None:
             measured(run)
-        return 1000 * (time.process_time() - started)
+            spent = 1000 * (time.process_time() - started)
+            return spent, spent
+        sources = Sources(clock=time.perf_counter, wall=time.time, cpu=time.process_time, below=lambda _n: 0)
+        slices = Slices(self.rig.engine.cache, sources)
+        ended = slices.start(run)
+        ends = [started, time.process_time()]
+        while not ended:
+            ended = slices.resume()
+            ends.append(time.process_time())
+        return 1000 * (ends[-1] - started), 1000 * max(end - start for start, end in itertools.pairwise(ends))
 
 
 async def work(subject: Subject, nodes: int, placed: int, *, warm: bool = False) -> float:

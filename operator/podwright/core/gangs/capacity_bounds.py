@@ -87,10 +87,12 @@ class CapacityBounds:
 
     def _by_template(self, *, emptied: bool) -> list[Int64s]:
         """int64[nodes] for each template, as if there were no members of other templates."""
-        return [
-            np.where(self._passing(template), self._fits(template.requests, template.count, emptied=emptied), 0)
-            for template in self._templates
-        ]
+        bounds = []
+        for template in self._templates:
+            self._cache.pauses.point()
+            fits = self._fits(template.requests, template.count, emptied=emptied)
+            bounds.append(np.where(self._passing(template), fits, 0))
+        return bounds
 
     def _together(self, bounds: Sequence[Int64s], *, emptied: bool) -> Int64s:
         """int64[nodes] for members of all templates: the sum of the bounds, or what fits of the smallest requests if that is less."""

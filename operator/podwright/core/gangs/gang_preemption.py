@@ -25,6 +25,7 @@ from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.default_preemption import NEVER
 from podwright.core.preemption.units import Unit, importance, priority_of
 from podwright.core.state.cache import Cache
+from podwright.core.state.pauses import Pauses
 from podwright.core.state.transaction import CacheTransaction
 
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
@@ -123,7 +124,7 @@ def _select_victims(
         checked = {pod.uid for unit in units for pod in unit.pods}
         transaction.add_back([pod.uid for pod in potential.pods if pod.uid not in checked])
         units.sort(key=importance(now))
-        victims, violations = _not_reprieved(potential, units, reprieve)
+        victims, violations = _not_reprieved(potential, units, reprieve, transaction.cache.pauses)
         if reprieve.all_fit():
             break
     if not victims:
@@ -139,12 +140,13 @@ def _select_victims(
 
 
 def _not_reprieved(
-    potential: PotentialVictims, units: Sequence[Unit], reprieve: Reprieve
+    potential: PotentialVictims, units: Sequence[Unit], reprieve: Reprieve, pauses: Pauses
 ) -> tuple[dict[Unit, None], int]:
     """The units that become victims, and how many of their pods violate a budget. The other units are added back."""
     victims: dict[Unit, None] = {}
     violations = 0
-    for unit, count in potential.violating_first(units):
+    for unit, count in tuple(potential.violating_first(units)):
+        pauses.point()
         if not reprieve.reprieve_unit(unit):
             victims[unit] = None
             violations += count

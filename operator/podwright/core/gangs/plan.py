@@ -92,6 +92,7 @@ class Planner:
                 observer=self.observer,
             )
             for index, pod in enumerate(pods):
+                self.cache.pauses.point()
                 decision = simulation.schedule(pod)
                 if isinstance(decision, Fault):
                     text = f"failed to schedule other pod from a pod group: {decision.message}"
@@ -107,7 +108,11 @@ class Planner:
         """How many of the members fit on these nodes."""
         with CacheTransaction(self.cache) as transaction:
             simulation = Simulation(framework=self.framework, transaction=transaction, below=self.below, within=within)
-            return sum(isinstance(simulation.schedule(pod), Placement) for pod in pods)
+            fitting = 0
+            for pod in pods:
+                self.cache.pauses.point()
+                fitting += isinstance(simulation.schedule(pod), Placement)
+            return fitting
 
     def _rejection(self, simulation: Simulation, message: str) -> GangRejection:
         rejections = simulation.rejections

@@ -89,6 +89,7 @@ class Reprieve:
         before = transaction.checkpoint()
         try:
             for index in range(max(members) + 1):
+                self._cache.pauses.point()
                 placement, state = self._placements[index], CycleState()
                 if index in members and not self._passes(state, placement):
                     return False

@@ -97,5 +97,7 @@ def reserve(
     if refused is not None:
         transaction.forget(pod)
         return refused
-    transaction.on_rollback(lambda: framework.unreserve(state, pod, node_name))
+    transaction.on_rollback(
+        lambda: framework.unreserve(state, pod, node_name), lambda: framework.reserve(state, pod, node_name)
+    )
     return None

@@ -159,6 +159,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         # Starting elsewhere each time spreads evictions; kube-scheduler starts at random.
         start = self._start % len(slots) if len(slots) else 0
         for slot in np.roll(slots, -start):
+            cache.pauses.point()
             node = cache.node_at(int(slot))
             self._start += 1
             try:

@@ -117,6 +117,11 @@ class ActivePods:
         head = self._ordinary.peek()
         return None if head is None else head[1]
 
+    def first_ordinary(self) -> QueuedPod | None:
+        """The first pod that is not costly; None if there is none."""
+        head = self._ordinary.peek()
+        return None if head is None else head[1]
+
     def _costly_first(self) -> QueuedPod | None:
         """The costly pod whose turn it is, if the lane's first pod goes before all ordinary ones."""
         if self._line_is_next and self._line:

@@ -5,9 +5,8 @@
               │  └── backoff ◄──┴──► unschedulable ── move (an event that may help) ──► backoff or active
     gated ────┘ (an event that the gating plugin registered for, and every 5 minutes)
 
-Invariants: a pod is in exactly one place; events that arrive while a pod is in flight are checked when its attempt fails; no
-pod stays unschedulable longer than `Waits.max_unschedulable`. This is a pure state machine: the caller passes the clock in.
-Sources of the rules: KEP-4247 (queueing hints) and kube-scheduler's documentation of backoff.
+Invariants: a pod is in exactly one place; events that arrive while a pod is in flight are checked when its attempt fails; no pod stays
+unschedulable longer than `Waits.max_unschedulable`. The caller passes the clock in. Sources: KEP-4247, kube-scheduler's documentation of backoff.
 """
 
 from __future__ import annotations
@@ -131,6 +130,11 @@ class SchedulingQueue:
             self._observer.pod_queued(Place.ACTIVE.value, _POPPED_EARLY)
         return self._start_attempt(queued)
 
+    def pop_ordinary(self) -> QueuedPod | None:
+        """The same without costly pods, members of pod groups and early ends of backoff, while an attempt at a costly pod is paused."""
+        queued = self._active.first_ordinary()
+        return None if queued is None or queued.pod.group else self.take(queued.uid)
+
     def take(self, uid: str) -> QueuedPod | None:
         """Pops this pod out of turn, because another member of its group was popped.
 
@@ -180,7 +184,7 @@ class SchedulingQueue:
             self._push(queued)
 
     def wait_in_lane(self, queued: QueuedPod, members: Iterable[QueuedPod]) -> None:
-        """Returns a popped pod without an attempt, because its group is costly: it and the active ones of these members wait in the lane."""
+        """Returns a popped pod without a decision: it and the active ones of these members of its group wait in the lane."""
         for member in members:
             if member.place is Place.ACTIVE:
                 member.slow = True

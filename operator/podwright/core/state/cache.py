@@ -25,6 +25,7 @@ from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import Nominator
 from podwright.core.state.object_store import Object, ObjectStore, key_of
+from podwright.core.state.pauses import Pauses
 from podwright.core.state.pod_groups import OnInvalidGroup, PodGroups
 from podwright.core.state.podindex import PodIndex
 from podwright.core.state.services import ServiceSelectors
@@ -62,6 +63,9 @@ class Cache:
         self.volumes = Volumes(self.store)
         self.services = ServiceSelectors(self.store)
         self.groups = PodGroups(self.store, on_invalid_group)
+        self.pauses = Pauses()
+        """Where long attempts may pause."""
+        self._changes = 0
         self._placed: dict[str, NodeInfo] = {}
         self._assumed: set[str] = set()
         self._observers: list[PlacementObserver] = [self.volumes, self.groups]
@@ -71,6 +75,7 @@ class Cache:
 
     def compact(self) -> None:
         """Frees memory that objects needed which are gone. Compacts a part of the nodes, so that it takes milliseconds."""
+        self._changes += 1  # a paused attempt may hold what is dropped here
         first = self._next_compacted if self._next_compacted < len(self.nodes) else 0
         self._next_compacted = first + NODES_AT_ONCE
         for info in islice(self.nodes.values(), first, self._next_compacted):
@@ -85,7 +90,8 @@ class Cache:
         """Adds an observer and reports all current namespaces, nodes and pods to it."""
         for namespace in self.store.list("Namespace"):
             observer.namespace_set(key_of(namespace)[1], _labels_of(namespace))
-        for info in self.nodes.values():
+        for info in tuple(self.nodes.values()):
+            self.pauses.point()
             if info.node is not None:
                 observer.node_set(info.slot, None, info.node)
                 for pod in info.pods.values():
@@ -107,6 +113,17 @@ class Cache:
         return PodIndex(self.table, self.derived, namespaces=self._known_labels, attach=self.attach)
 
     # Reading
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """Differs after each change of anything that a decision depends on, except policies and the pod itself."""
+        return (
+            self._changes,
+            self.nominator.changes,
+            self.groups.changes,
+            self.store.changes,
+            self.volumes.index.changes,
+        )
 
     def node_at(self, slot: int) -> NodeInfo:
         """The NodeInfo of a row. Raises KeyError for a row without a node."""
@@ -146,6 +163,7 @@ class Cache:
 
     def set_node(self, node: Node) -> None:
         """A node was added or changed. Pods that were bound to it before it was known count from now on."""
+        self._changes += 1
         info = self._info(node.name)
         before = info.node
         info.node = node
@@ -167,6 +185,7 @@ class Cache:
         info = self.nodes.get(name)
         if info is None or info.node is None:
             return
+        self._changes += 1
         for observer in self._observers:
             for pod in info.pods.values():
                 observer.pod_removed(pod, info.slot)
@@ -204,6 +223,7 @@ class Cache:
             known = info.pods[pod.uid]
             if info.name == pod.node_name and _counts_alike(known, pod):
                 info.pods[pod.uid] = pod
+                self._changes += 1
                 return
             self._remove(pod.uid)
         self._add(pod, pod.node_name)
@@ -221,6 +241,7 @@ class Cache:
 
         Returns the uids of the pods that were assumed.
         """
+        self._changes += 1
         info, placed = self.nodes[node_name], self._placed
         for observer in self._observers:
             removed = observer.pod_removed
@@ -235,6 +256,7 @@ class Cache:
 
     def restore_pods(self, node_name: str, pods: Sequence[PodInfo], assumed: Collection[str]) -> None:
         """Undoes `remove_pods`, except for the order of pods. `assumed`: the uids of pods to assume again."""
+        self._changes += 1
         info, placed = self.nodes[node_name], self._placed
         resources = info.add_all(pods)
         for pod in pods:
@@ -271,6 +293,7 @@ class Cache:
         return info
 
     def _add(self, pod: PodInfo, node_name: str) -> None:
+        self._changes += 1
         info = self._info(node_name)
         info.add(pod)
         self._placed[pod.uid] = info
@@ -280,6 +303,7 @@ class Cache:
                 observer.pod_added(pod, info.slot)
 
     def _remove(self, uid: str) -> None:
+        self._changes += 1
         info = self._placed.pop(uid)
         if not self._placed:
             self._placed.clear()  # frees the memory of a burst, which an empty dict keeps

@@ -23,6 +23,8 @@ class Nominator:
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
         self._pods: dict[str, dict[str, PodInfo]] = {}
+        self.changes = 0
+        """Rises with each change."""
         self.preempting: set[str] = set()
         """Uids of pods and keys of pod groups whose victims are being evicted. It is kept here because plugins are rebuilt when
         their policy changes."""
@@ -30,12 +32,14 @@ class Nominator:
     def add(self, pod: PodInfo, node_name: str) -> None:
         """Nominates the pod to this node instead of any other."""
         self.remove(pod.uid)
+        self.changes += 1
         self._node_of[pod.uid] = node_name
         self._pods.setdefault(node_name, {})[pod.uid] = pod
 
     def remove(self, uid: str) -> None:
         node_name = self._node_of.pop(uid, None)
         if node_name is not None:
+            self.changes += 1
             pods = self._pods[node_name]
             del pods[uid]
             if not pods:
@@ -59,6 +63,7 @@ class Nominator:
 
     def restore(self, nominations: Nominations) -> None:
         """Replaces all nominations by those of a copy."""
+        self.changes += 1
         self._node_of = dict(nominations.node_of)
         self._pods = {name: dict(pods) for name, pods in nominations.pods.items()}
 

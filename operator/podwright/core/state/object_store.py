@@ -32,6 +32,8 @@ class ObjectStore:
         self._objects: dict[str, dict[str, dict[str, Object]]] = {}
         self._versions: dict[str, int] = {}
         self._listeners: dict[str, list[Listener]] = {}
+        self.changes = 0
+        """Rises with each change of any object."""
 
     def listen(self, kind: str, listener: Listener) -> None:
         """Calls `listener` after every change of an object of this kind."""
@@ -76,6 +78,7 @@ class ObjectStore:
         return self._versions.get(kind, 0)
 
     def _changed(self, kind: str, before: Object | None, after: Object | None) -> None:
+        self.changes += 1
         self._versions[kind] = self._versions.get(kind, 0) + 1
         for listener in self._listeners.get(kind, ()):
             listener(before, after)

@@ -75,15 +75,19 @@ class PodGroups:
         self._invalid: dict[str, tuple[PodGroup, InvalidObjectError]] = {}
         self._served: set[str] = set()
         self._listeners: list[Callable[[str], None]] = []
+        self.changes = 0
+        """Rises with each change of a group, of its members, or of the served APIs."""
         for kind in APIS:
             store.listen(kind, lambda before, after, kind=kind: self._group_changed(kind, before, after))  # type: ignore[misc]
 
     def serve(self, api: str) -> None:
         """The API server serves this API: pods that name a group of it wait for that group."""
+        self.changes += 1
         self._served.add(api)
 
     def withdraw(self, api: str) -> None:
         """The API server no longer serves this API: pods that name a group of it become ordinary pods."""
+        self.changes += 1
         self._served.discard(api)
 
     def listen(self, listener: Callable[[str], None]) -> None:
@@ -222,6 +226,7 @@ class PodGroups:
         self._members_changed(key)
 
     def _members_changed(self, key: str) -> None:
+        self.changes += 1
         group = self._groups.get(key)
         if group is not None and 0 < self.placed(key) < group.min_count:
             self._partially_placed[key] = None

@@ -1,7 +1,8 @@
 """CacheTransaction: changes that are tried out on the cache and rolled back, all of them or those since a checkpoint.
 
 Invariant: a rollback leaves pods, sums, group members and nominations as they were at the checkpoint, in the same order.
-Nothing is ever committed: the engine assumes the pods of a decision itself. Plans of pod groups, their preemption and its
+Nothing is ever committed: the engine assumes the pods of a decision itself. While an attempt is paused, its transactions are suspended:
+they are rolled back, and keep what they did, to do it again (see `pauses`). Plans of pod groups, their preemption and its
 reprieves use it. The dry run for a single pod does not: see `core.preemption.evaluator`.
 
 A transaction keeps a log of what it did. `rollback` undoes it from the end. Removals and additions without anything else
@@ -26,6 +27,7 @@ START: Final = Checkpoint(0)
 @dataclass(frozen=True, slots=True)
 class _Assumed:
     pod: PodInfo
+    node_name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,19 @@ class _GroupPods:
 
 
 @dataclass(frozen=True, slots=True)
+class _NominationCleared:
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Callbacks:
+    """See `on_rollback`."""
+
+    undo: Callable[[], object]
+    redo: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
 class _PartialGroups:
     """The keys of partially placed groups, in order."""
 
@@ -62,7 +77,15 @@ class _PartialGroups:
 
 
 _Change = (
-    _Assumed | _Removed | _AddedBack | _NodePods | _GroupPods | _PartialGroups | Nominations | Callable[[], object]
+    _Assumed
+    | _Removed
+    | _AddedBack
+    | _NodePods
+    | _GroupPods
+    | _PartialGroups
+    | Nominations
+    | _NominationCleared
+    | _Callbacks
 )
 
 
@@ -98,11 +121,15 @@ class CacheTransaction:
         """The uids of removed pods that were assumed."""
         self._any_in_group = False
         """Whether any pod that was ever removed names a group."""
+        self._suspended: tuple[list[_Change], set[tuple[str, str]]] | None = None
+        """The log, and what it has saved, while the transaction is suspended."""
 
     def __enter__(self) -> Self:
+        self.cache.pauses.opened(self)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.cache.pauses.closed(self)
         self.rollback()
 
     # Changes
@@ -114,7 +141,7 @@ class CacheTransaction:
         if pod.group:
             self._save_partial_groups()
         self.cache.assume(pod, node_name)
-        self._log.append(_Assumed(pod))
+        self._log.append(_Assumed(pod, node_name))
 
     def forget(self, pod: PodInfo) -> None:
         """Undoes the last change, which must be this pod's `assume`; else raises ValueError."""
@@ -177,10 +204,14 @@ class CacheTransaction:
         if self.cache.nominator.node_of(uid):
             self._save_nominations()
             self.cache.nominator.remove(uid)
+            self._log.append(_NominationCleared(uid))
 
-    def on_rollback(self, undo: Callable[[], object]) -> None:
-        """Has `undo` called when this point is rolled back, between the changes made after it and before it. It must not raise."""
-        self._log.append(undo)
+    def on_rollback(self, undo: Callable[[], object], redo: Callable[[], object]) -> None:
+        """Has `undo` called when this point is rolled back, between the changes made after it and before it. It must not raise.
+
+        `redo` is called when a suspended transaction is resumed. It does what the caller has just done.
+        """
+        self._log.append(_Callbacks(undo, redo))
 
     # Rollback
 
@@ -207,14 +238,46 @@ class CacheTransaction:
                     pending.partial = change.keys
                 case Nominations():
                     self.cache.nominator.restore(change)
+                case _NominationCleared():
+                    pass  # a copy of all nominations was saved before
                 case _Assumed():
                     pending = self._undo(pending)
                     self.cache.forget(change.pod.uid)
-                case _:
+                case _Callbacks():
                     pending = self._undo(pending)
-                    change()
+                    change.undo()
         self._undo(pending)
         self._saved.clear()
+
+    # Pauses
+
+    def suspend(self) -> None:
+        """Rolls everything back, and keeps it for `resume`. Checkpoints stay valid."""
+        log = [
+            # a copy, because a rollback gives the saved dict to the node
+            _NodePods(change.node_name, change.pods.copy()) if isinstance(change, _NodePods) else change
+            for change in self._log
+        ]
+        self._suspended = log, self._saved.copy()
+        self.rollback()
+
+    def resume(self) -> None:
+        """Does everything again, in order. The cache must be as `suspend` has left it."""
+        assert self._suspended is not None, "the transaction is not suspended"
+        (log, saved), self._suspended = self._suspended, None
+        for change in log:
+            match change:
+                case _Assumed():
+                    self.cache.assume(change.pod, change.node_name)
+                case _Removed():
+                    self._take(change.uids)
+                case _AddedBack():
+                    self._put(change.uids)
+                case _NominationCleared():
+                    self.cache.nominator.remove(change.uid)
+                case _Callbacks():
+                    change.redo()
+        self._log, self._saved = log, saved
 
     def _undo(self, pending: _Pending) -> _Pending:
         """Undoes these changes and returns an empty collection for the next ones."""

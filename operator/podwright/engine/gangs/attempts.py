@@ -29,6 +29,7 @@ from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import GROUP_ALGORITHM_SECONDS
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Ports, Verdict
+from podwright.engine.slices import Slices
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,9 @@ class Gangs:
         binding_executor: BindingExecutor,
         failures: Failures,
         foreign_pods: ForeignPods,
+        slices: Slices,
     ) -> None:
+        self._slices = slices
         self._cache = state.cache
         self._queue = state.queue
         self._binding_cycles = state.binding_cycles
@@ -117,9 +120,16 @@ class Gangs:
         if policy.extenders and any(self._extenders.deciding(policy, member.pod) for member in members):
             self._refuse(group, members, started)
             return
-        cpu_started = self._sources.cpu()
-        decision = self._decide(group, members, policy)
-        seconds, cpu_seconds = self._clock() - started, self._sources.cpu() - cpu_started
+        cpu_started = self._slices.cpu()
+        decision = self._slices.decide(
+            lambda: self._decide(group, members, policy),
+            again=lambda: self._may_decide(group, members, policy),
+            in_lane=any(member.costly for member in members),
+        )
+        if decision is None:
+            self._undecided(members)
+            return
+        seconds, cpu_seconds = self._clock() - started, self._slices.cpu() - cpu_started
         self._metrics.observe(GROUP_ALGORITHM_SECONDS, seconds)
         if decision_log.enabled():
             decision_log.log_group_decision(decision, policy.label, seconds)
@@ -163,6 +173,22 @@ class Gangs:
             if self._cache.is_assumed(member.uid):
                 self._cache.forget(member.uid)
             self._failures.fail(member, message, seconds)
+
+    def _may_decide(self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy) -> bool:
+        """Whether the members of a group whose attempt was paused still wait for a decision about this version of it."""
+        return self._cache.groups.get(group.key) is group and all(
+            self._queue.get(member.uid) is member
+            and not member.pod.terminating
+            and member.pod.group == group.key
+            and self._policies.of(member.pod) is policy
+            for member in members
+        )
+
+    def _undecided(self, members: Sequence[QueuedPod]) -> None:
+        """Things changed while the attempt was paused. The next attempt, which is in the lane, takes the members as they are then."""
+        left = [member for member in members if self._queue.get(member.uid) is member]
+        for member in left:
+            self._queue.wait_in_lane(member, ())
 
     def _decide(self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy) -> GangDecision:
         if problem := self._foreign_pods.problem(group.key, members[0].pod.scheduler_name):

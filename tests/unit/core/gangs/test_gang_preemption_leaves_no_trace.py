@@ -134,3 +134,23 @@ def test_preemption_leaves_the_cache_as_it_was_and_filters_all_affected_members(
         assert found.nominations == thorough.nominations
         assert [pod.name for pod in found.victims] == [pod.name for pod in thorough.victims]
     assert contents(cluster) == before
+
+
+@given(clusters())
+@settings(max_examples=60, deadline=None)
+def test_pauses_at_every_point_change_neither_the_result_nor_the_cache(cluster):
+    before, pauses = contents(cluster), cluster.cache.pauses
+    found = cluster.preempt()
+
+    def pause() -> None:
+        pauses.suspend()
+        assert contents(cluster) == before
+        pauses.resume()
+
+    with mock.patch.object(pauses, "pause", pause):
+        again = cluster.preempt()
+    assert contents(cluster) == before
+    assert type(again) is type(found)
+    if isinstance(found, GangPreemption):
+        assert found.nominations == again.nominations
+        assert [pod.name for pod in found.victims] == [pod.name for pod in again.victims]

@@ -168,7 +168,19 @@ class Transactions(RuleBasedStateMachine):
             }
 
         self.callbacks.append(number)
-        self.transaction.on_rollback(undo)
+        self.transaction.on_rollback(undo, lambda: self.callbacks.append(number))
+
+    @precondition(lambda self: self.open)
+    @rule()
+    def pause(self):
+        """The cache is as before the outermost transaction, and afterwards as before the pause."""
+        before, callbacks = self.copy(), self.callbacks.copy()
+        self.cache.pauses.suspend()
+        assert self.copy() == self.open[0][1][0][1]
+        assert self.callbacks == self.open[0][1][0][2]
+        self.cache.pauses.resume()
+        assert self.copy() == before
+        assert self.callbacks == callbacks
 
     # Checkpoints
 

@@ -49,6 +49,7 @@ from podwright.core.plugins.volumes.matching import NO_MATCH, NO_SPACE, Plan, Un
 from podwright.core.plugins.volumes.volume_node_affinity import affinity_mask, affinity_on
 from podwright.core.state.columns.table import ABSENT, NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.pauses import Pauses
 
 _DEFAULT_SHAPE: Final = (UtilizationShapePoint(0, MAX_SHAPE_SCORE), UtilizationShapePoint(100, 0))
 _OUT_OF_REACH: Final = "node(s) didn't match PersistentVolume's node affinity"
@@ -205,7 +206,7 @@ class VolumeBinding(
         claims: _Claims = state.data[self.name]
         codes = self._bound_codes(claims.bound, table)
         if claims.unbound is not None:
-            claims.grouping = _group(claims.unbound, table)
+            claims.grouping = _group(claims.unbound, table, self.handle.cache.pauses)
             planned = np.array([_PLAN_CODES[plan.reason] for plan in claims.grouping.plans], np.int8)
             codes += planned[claims.grouping.group_of]
         return FilterResult(codes == 0, lambda: (codes, _VERDICTS))
@@ -346,7 +347,7 @@ class VolumeBinding(
         return all(claim is not None and claim.bound for claim in claims)
 
 
-def _group(unbound: UnboundClaims, table: NodeTable) -> _Grouping:
+def _group(unbound: UnboundClaims, table: NodeTable, pauses: Pauses) -> _Grouping:
     """Groups nodes that share a plan, because they do not differ in the label values that matter. If claims have selected nodes, only these nodes get a plan."""
     slots = np.zeros(table.size, np.intp)
     if unbound.selected_nodes:
@@ -371,10 +372,11 @@ def _group(unbound: UnboundClaims, table: NodeTable) -> _Grouping:
             combined = codes * (len(matter) + 2) + code_of[labels]
         _, codes = np.unique(combined, return_inverse=True)
     _, first, group_of = np.unique(codes * 2 + table.valid, return_index=True, return_inverse=True)
-    nodes = [table.nodes[slot] for slot in first]
-    return _Grouping(
-        table.epoch, group_of, [Plan() if node is None else unbound.plan(node.name, node.labels) for node in nodes]
-    )
+    plans = []
+    for node in [table.nodes[slot] for slot in first]:
+        pauses.point()
+        plans.append(Plan() if node is None else unbound.plan(node.name, node.labels))
+    return _Grouping(table.epoch, group_of, plans)
 
 
 def _utilization_score(plan: Plan, curve: Sequence[int]) -> int:

@@ -19,6 +19,8 @@ class AssumedObjects:
         self._store = store
         self._kind = kind
         self._assumed: dict[tuple[str, str], Object] = {}
+        self.changes = 0
+        """Rises with each assumption, and when one is dropped."""
         compact_regularly(self)
 
     def compact(self) -> None:
@@ -52,6 +54,7 @@ class AssumedObjects:
                 f" (stored: {version_of(stored)}, assume: {version_of(raw)})"
             )
         self._assumed[namespace, name] = raw
+        self.changes += 1
 
     def restore(self, raw: Object) -> None:
         """Drops the assumed version if it has the resourceVersion of `raw`. Otherwise it belongs to a later assumption."""
@@ -59,6 +62,7 @@ class AssumedObjects:
         assumed = self._assumed.get(key)
         if assumed is not None and version_of(assumed) == version_of(raw):
             del self._assumed[key]
+            self.changes += 1
 
     def __iter__(self) -> Iterator[Object]:
         """All assumed objects that are not outdated."""

@@ -85,6 +85,11 @@ class VolumeIndex:
         shrink(self._free)
         shrink(self._reserved)
 
+    @property
+    def changes(self) -> int:
+        """Rises with each assumption about a volume or a claim."""
+        return self.assumed_volumes.changes + self.assumed_claims.changes
+
     def volume(self, name: str) -> PersistentVolume | None:
         raw = self.assumed_volumes.get(name)
         return None if raw is None else self._volumes.get(("", name), raw)

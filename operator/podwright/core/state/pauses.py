@@ -1,0 +1,57 @@
+"""Pauses: the points at which a long attempt lets other work go on, and what then happens to its transactions.
+
+    attempt ─► point() ─► transactions are suspended ─► other work ─► nothing has changed: they are resumed, and the attempt goes on
+                                                              └─► the cache has changed: InputsChangedError, and the attempt starts anew
+
+Invariant: while an attempt is paused, the cache is as if the attempt had not begun. So no other code sees half of it, and it sees no half of
+a change. Who pauses decides when: see `engine.slices`. Where nobody does, a point costs a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class InputsChangedError(BaseException):
+    """What a paused attempt depends on has changed. No Exception, so that no guard around a plugin catches it."""
+
+
+class Suspendable(Protocol):
+    """A transaction."""
+
+    def suspend(self) -> None: ...
+    def resume(self) -> None: ...
+
+
+class Pauses:
+    """See the module. The cache has one."""
+
+    def __init__(self) -> None:
+        self.pause: Callable[[], None] | None = None
+        """Called at each point; None: attempts run whole. It may call `suspend`, and then `resume` or raise InputsChangedError."""
+        self._open: list[Suspendable] = []
+
+    def point(self) -> None:
+        """A place in a long loop where the attempt may pause. Raises InputsChangedError if it must start anew.
+
+        The caller may hold what it has read, but no iterator over a part of the cache.
+        """
+        if self.pause is not None:
+            self.pause()
+
+    def opened(self, transaction: Suspendable) -> None:
+        self._open.append(transaction)
+
+    def closed(self, transaction: Suspendable) -> None:
+        self._open.remove(transaction)
+
+    def suspend(self) -> None:
+        """Rolls all open transactions back, the innermost first."""
+        for transaction in reversed(self._open):
+            transaction.suspend()
+
+    def resume(self) -> None:
+        """Repeats the changes of all open transactions. The cache must be as it was after `suspend`."""
+        for transaction in self._open:
+            transaction.resume()

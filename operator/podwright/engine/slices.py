@@ -1,0 +1,139 @@
+"""Slices: a long attempt is cut into slices, and between them watches, health and Bindings go on.
+
+    start ─► ended within the slice
+        └─► paused ─► other tasks ─► resume ─► … ─► ended
+
+An attempt is an ordinary call, which runs in a greenlet: so the loop can leave it in the middle, where the core says that it may
+(`core.state.pauses`), and come back to it. While it is paused, the cache is as if it had not begun. If the cache changes meanwhile, the attempt
+starts anew; after RESTARTS times it waits in the lane of costly pods, and runs whole there if it has to start anew as often again. So
+every decision is made on one state of the cluster, as if it took no time, and none is put off forever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from typing import Final, TypeVar
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from podwright.core.state.cache import Cache
+from podwright.core.state.pauses import InputsChangedError
+from podwright.engine.state import Sources
+
+T = TypeVar("T")
+
+SLICE_SECONDS: Final = 0.02
+"""How long an attempt runs before it pauses."""
+RESTARTS: Final = 3
+"""How often an attempt starts anew before it runs whole."""
+
+
+class _Worker:
+    """A greenlet that runs one attempt after the other: to start one takes many times as long as to switch to it.
+
+    Its frame refers to this object alone, so that it keeps no engine in memory.
+    """
+
+    def __init__(self) -> None:
+        self.loop = getcurrent()
+        self.attempt: Callable[[], None] | None = None
+        """The attempt that has not ended."""
+
+
+def _work(worker: _Worker) -> None:
+    while worker.attempt is not None:
+        worker.attempt()
+        worker.attempt = None
+        worker.loop.switch()
+
+
+class Slices:
+    """See the module. One attempt at a time."""
+
+    def __init__(self, cache: Cache, sources: Sources) -> None:
+        self._cache = cache
+        self._clock = sources.clock
+        self._cpu = sources.cpu
+        self._worker = _Worker()
+        self._greenlet: greenlet | None = None
+        self._running = False
+        """Whether an attempt runs, and is not paused."""
+        self._ends = 0.0
+        self._cpu_of_others = 0.0
+        self._paused_at = 0.0
+
+    def start(self, attempt: Callable[[], None]) -> bool:
+        """Begins an attempt. Returns whether it has ended; if not, call `resume`."""
+        if self._greenlet is None or self._worker.loop is not getcurrent():
+            self._worker = _Worker()
+            self._greenlet = greenlet(partial(_work, self._worker))
+            self._greenlet.gr_context = copy_context()
+        self._worker.attempt = attempt
+        return self._run()
+
+    def resume(self) -> bool:
+        """Goes on with a paused attempt. Returns whether it has ended."""
+        self._cpu_of_others += self._cpu() - self._paused_at
+        return self._run()
+
+    def abandon(self) -> None:
+        """Ends a paused attempt without a decision. The cache is as if it had not begun."""
+        if self._greenlet is not None and self._worker.attempt is not None:
+            self._greenlet.throw(GreenletExit)  # no Exception, so that no guard catches it
+        self._greenlet = None
+
+    def cpu(self) -> float:
+        """CPU seconds, without those that others took while attempts were paused."""
+        return self._cpu() - self._cpu_of_others
+
+    def decide(self, decide: Callable[[], T], *, again: Callable[[], bool], in_lane: bool) -> T | None:
+        """The result of `decide`, which leaves the cache as it was. An attempt may pause in this call, and nowhere else.
+
+        If the cache changes meanwhile, it starts anew if `again` returns True. None: there is no decision, because it did not, or because
+        the attempt is not in the lane, where it may run whole.
+        """
+        if not self._running:
+            return decide()
+        pauses = self._cache.pauses
+        for _ in range(RESTARTS):
+            pauses.pause = self._pause
+            try:
+                return decide()
+            except InputsChangedError:
+                if not again():
+                    return None
+            finally:
+                pauses.pause = None
+        return decide() if in_lane else None
+
+    # Internals
+
+    def _run(self) -> bool:
+        assert self._greenlet is not None, "no attempt was started"
+        self._ends = self._clock() + SLICE_SECONDS
+        self._running = True
+        try:
+            self._greenlet.switch()
+        except BaseException:
+            self._greenlet = None
+            raise
+        finally:
+            self._running = False
+        return self._worker.attempt is None
+
+    def _pause(self) -> None:
+        """Called by the attempt."""
+        if self._clock() < self._ends:
+            return
+        pauses = self._cache.pauses
+        pauses.suspend()
+        version = self._cache.version
+        self._paused_at = self._cpu()
+        pauses.pause = None
+        self._worker.loop.switch()
+        pauses.pause = self._pause
+        if self._cache.version != version:
+            raise InputsChangedError
+        pauses.resume()

@@ -1,0 +1,292 @@
+"""Long attempts are cut into slices. They decide on one state of the cluster, and leave nothing behind while they are paused."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from podwright.core.objects.pod_group import KIND, WORKLOAD_API
+from podwright.core.state.cache import Cache
+from podwright.core.state.pauses import InputsChangedError
+from podwright.core.state.transaction import CacheTransaction
+from podwright.engine.slices import RESTARTS, SLICE_SECONDS, Slices
+from podwright.engine.state import Sources
+from support.engine.kit import Rig, deciding, on_node, ours, settle
+from support.objects.builders import in_group, make_pod_group
+
+ALL = {"cpu": "8"}
+MEMBERS = 12
+
+
+class Clock:
+    """Each reading takes a part of a slice. It stands still while `runs` is False."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.runs = True
+
+    def __call__(self) -> float:
+        self.now += SLICE_SECONDS / 3 if self.runs else 0.0
+        return self.now
+
+
+@pytest.fixture
+def rig() -> Rig:
+    made = Rig()
+    made.clock = Clock()
+    return made
+
+
+@pytest.fixture
+def slices(rig: Rig) -> Slices:
+    return Slices(rig.engine.cache, Sources(clock=rig.clock, wall=lambda: 0.0, cpu=lambda: 0.0, below=lambda _n: 0))
+
+
+def busy(rig: Rig, count: int = 20) -> None:
+    for _ in range(count):
+        rig.engine.cache.pauses.point()
+
+
+def deciding_in(slices: Slices, decide: Any) -> Any:
+    """An attempt that makes this decision."""
+    return lambda: slices.decide(decide, again=lambda: True, in_lane=True)
+
+
+class TestOneAttempt:
+    def test_it_runs_to_its_end_with_pauses(self, rig, slices):
+        done = []
+        ended = slices.start(deciding_in(slices, lambda: (busy(rig), done.append(True))))
+        assert not ended
+        turns = 0
+        while not slices.resume():
+            turns += 1
+        assert turns > 2
+        assert done == [True]
+
+    def test_a_short_one_ends_at_once(self, rig, slices):
+        assert slices.start(deciding_in(slices, lambda: busy(rig, 1)))
+
+    def test_only_decisions_are_cut(self, rig, slices):
+        assert slices.start(lambda: busy(rig))
+
+    def test_others_run_whole_while_it_is_paused(self, rig, slices):
+        assert not slices.start(deciding_in(slices, lambda: busy(rig)))
+        busy(rig)
+        assert slices.decide(lambda: (busy(rig), "decided")[-1], again=lambda: True, in_lane=False) == "decided"
+
+    def test_while_it_is_paused_its_transaction_is_rolled_back(self, rig, slices):
+        cache = rig.engine.cache
+        rig.node("n")
+        pod = rig.engine.queue.get(rig.pod("p")["metadata"]["uid"]).pod
+        seen = []
+
+        def attempt() -> None:
+            with CacheTransaction(cache) as transaction:
+                transaction.assume(pod, "n")
+                busy(rig)
+                seen.append(cache.placement(pod.uid) is not None)
+
+        ended = slices.start(deciding_in(slices, attempt))
+        while not ended:
+            assert cache.placement(pod.uid) is None
+            ended = slices.resume()
+        assert seen == [True]
+        assert cache.placement(pod.uid) is None
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            pytest.param(lambda rig: rig.node("new"), id="a node"),
+            pytest.param(lambda rig: rig.engine.assigned.put(on_node(ours("other"), "n")), id="a placed pod"),
+            pytest.param(
+                lambda rig: rig.engine.objects("Service").put({"metadata": {"name": "s"}}), id="another object"
+            ),
+            pytest.param(lambda rig: rig.pod("x", status={"nominatedNodeName": "n"}), id="a nomination"),
+            pytest.param(lambda rig: rig.pod("x", spec=in_group()), id="a member of a group"),
+            pytest.param(lambda rig: rig.engine.compact(), id="a compaction"),
+        ],
+    )
+    def test_it_starts_anew_after_a_change_of(self, rig, slices, change):
+        rig.node("n")
+        starts = []
+
+        def attempt() -> None:
+            slices.decide(lambda: (starts.append(1), busy(rig)), again=lambda: True, in_lane=False)
+
+        assert not slices.start(attempt)
+        change(rig)
+        slices.resume()
+        assert len(starts) == 2
+
+    def test_in_the_lane_it_runs_whole_after_three_restarts(self, rig, slices):
+        starts, results = [], []
+
+        def attempt() -> None:
+            results.append(
+                slices.decide(lambda: (starts.append(1), busy(rig), "decided")[-1], again=lambda: True, in_lane=True)
+            )
+
+        ended = slices.start(attempt)
+        pauses = 0
+        while not ended:
+            pauses += 1
+            rig.node(f"n{pauses}")
+            ended = slices.resume()
+        assert len(starts) == RESTARTS + 1
+        assert pauses == RESTARTS
+        assert results == ["decided"]
+
+    @pytest.mark.parametrize("again", [True, False], ids=["too many restarts", "no longer needed"])
+    def test_outside_the_lane_there_is_no_decision_after(self, rig, slices, again):
+        results = []
+        ended = slices.start(
+            lambda: results.append(slices.decide(lambda: busy(rig), again=lambda: again, in_lane=not again))
+        )
+        number = 0
+        while not ended:
+            number += 1
+            rig.node(f"n{number}")
+            ended = slices.resume()
+        assert results == [None]
+
+    def test_an_abandoned_one_leaves_nothing_behind(self, rig, slices):
+        rig.node("n")
+        cache = rig.engine.cache
+        pod = rig.engine.queue.get(rig.pod("p")["metadata"]["uid"]).pod
+
+        def attempt() -> None:
+            with CacheTransaction(cache) as transaction:
+                transaction.assume(pod, "n")
+                busy(rig)
+
+        assert not slices.start(deciding_in(slices, attempt))
+        slices.abandon()
+        assert cache.placement(pod.uid) is None
+        assert slices.start(lambda: None)
+
+    def test_a_worker_keeps_no_cache_in_memory(self, rig):
+        cache = Cache()
+        slices = Slices(cache, Sources(clock=rig.clock, wall=lambda: 0.0, cpu=lambda: 0.0, below=lambda _n: 0))
+        assert slices.start(lambda: None)
+        known = weakref.ref(cache)
+        del slices, cache
+        gc.collect()
+        assert known() is None
+
+    def test_no_guard_around_plugins_catches_a_restart(self):
+        assert not issubclass(InputsChangedError, Exception)
+
+
+def full_nodes(rig: Rig) -> None:
+    """Nodes that are full of pods of lower priority, and a gang that needs all of them."""
+    rig.engine.cache.groups.serve(WORKLOAD_API)
+    for i in range(MEMBERS):
+        rig.node(f"n{i}")
+        rig.engine.assigned.put(on_node(ours(f"low{i}", requests=ALL, priority=0), f"n{i}"))
+    rig.engine.objects(KIND).put(make_pod_group("gang", MEMBERS, priority=10))
+    for i in range(MEMBERS):
+        rig.pod(f"m{i}", requests=ALL, priority=10, spec=in_group())
+
+
+def evicted(rig: Rig) -> set[str]:
+    return {victim for victim, _, _ in rig.evictor.evicted}
+
+
+class Others:
+    """Another task, which calls `act` with the number of the turn as long as the attempt is undecided."""
+
+    def __init__(self, rig: Rig, act: Any = None) -> None:
+        self.turns = 0
+        self.evicted_meanwhile = 0
+        self._rig = rig
+        self._act = act
+
+    async def run(self) -> None:
+        while not self._rig.recorder.notes("FailedScheduling") and not self._rig.cluster.bound and self.turns < 500:
+            self.turns += 1
+            if self._act is not None:
+                self._act(self.turns)
+            await asyncio.sleep(0)
+        self.evicted_meanwhile = len(self._rig.evictor.evicted)
+        self._rig.clock.runs = False
+
+
+async def decided(rig: Rig, act: Any = None) -> Others:
+    others = Others(rig, act)
+    task = asyncio.create_task(others.run())
+    async with deciding(rig):
+        await task
+        await settle()
+    return others
+
+
+class TestTheEngine:
+    async def test_other_tasks_run_while_a_gang_is_planned(self, rig):
+        full_nodes(rig)
+        others = await decided(rig)
+        assert others.turns > 5
+        assert evicted(rig) == {f"low{i}" for i in range(MEMBERS)}
+
+    async def test_a_decision_is_made_on_the_cluster_as_it_is_then(self, rig):
+        full_nodes(rig)
+
+        def empty(turn: int) -> None:
+            if turn == 3:
+                for i in range(MEMBERS):
+                    rig.engine.assigned.drop(f"default/low{i}", None)
+
+        await decided(rig, empty)
+        assert not rig.evictor.evicted
+        assert {pod for pod, _ in rig.cluster.bound} == {f"m{i}" for i in range(MEMBERS)}
+
+    async def test_a_gang_is_decided_while_the_cluster_changes_all_the_time(self, rig):
+        full_nodes(rig)
+        others = await decided(rig, lambda turn: rig.node("n0", labels={"turn": str(turn)}))
+        assert others.turns > RESTARTS
+        assert evicted(rig) == {f"low{i}" for i in range(MEMBERS)}
+
+    async def test_a_member_that_is_deleted_meanwhile_is_not_scheduled(self, rig):
+        full_nodes(rig)
+
+        def leave(turn: int) -> None:
+            if turn == 3:
+                rig.engine.pending.drop("default/m0", None)
+
+        task = asyncio.create_task(Others(rig, leave).run())
+        async with deciding(rig):
+            await asyncio.wait((task,), timeout=5)
+            await settle()
+        assert not rig.evictor.evicted
+        assert rig.engine.queue.get("default/m0") is None
+
+    async def test_the_end_of_the_loop_leaves_no_half_attempt(self, rig):
+        full_nodes(rig)
+        before = {name: list(info.pods) for name, info in rig.engine.cache.nodes.items()}
+        task = asyncio.create_task(rig.engine.run())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert {name: list(info.pods) for name, info in rig.engine.cache.nodes.items()} == before
+        assert not rig.evictor.evicted
+
+    async def test_ordinary_pods_are_decided_while_one_in_the_lane_is_paused(self, rig):
+        full_nodes(rig)
+        rig.node("empty", labels={"for": "others"})
+        gang = [rig.engine.queue.get(f"default/m{i}") for i in range(MEMBERS)]
+        for queued in gang:
+            queued.slow = True
+            rig.engine.queue.update(queued.pod)
+
+        def create(turn: int) -> None:
+            if turn == 8:
+                rig.pod("ordinary", spec={"nodeSelector": {"for": "others"}})
+
+        others = await decided(rig, create)
+        assert others.turns > 8
+        assert rig.cluster.bound == [("ordinary", "empty")]
+        assert not others.evicted_meanwhile
