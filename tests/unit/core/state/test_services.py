@@ -87,11 +87,11 @@ def test_services_that_are_gone_leave_no_memory_behind():
     services = ServiceSelectors(store)
 
     def come_and_go():
-        for number in range(300):
+        for number in range(3_000):
             store.set("Service", service("a", **{f"key-{number}": "value"}))
             assert services.labels_for("default", {f"key-{number}": "value"})
         store.remove("Service", "a", "default")
         compact_all()
 
     come_and_go()
-    assert bytes_left_by(come_and_go) < 300 * 32
+    assert bytes_left_by(come_and_go) < 3_000 * 32
