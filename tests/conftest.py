@@ -13,7 +13,7 @@ import pytest
 from podwright.engine.binding import debug
 from support.control_plane.operator_process import binding_cycle_violations
 
-pytest_plugins = ["support.control_plane.fixtures"]
+pytest_plugins = ["support.control_plane.fixtures", "support.monitoring.prometheus"]
 
 # The background jobs of a script ignore SIGINT, and so would the processes that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -21,7 +21,7 @@ from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine, EngineOptions
 from podwright.engine.instance import Instance
-from podwright.engine.metrics.metrics import EVENTS_DROPPED, Metrics
+from podwright.engine.metrics.metrics import EVENTS_DROPPED, POLICIES, Metrics
 from podwright.engine.ports import Extender, Ports
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import ApiCluster, RetryingPodReader
@@ -127,6 +127,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         http, base.watches, pending=engine.pending, serves=engine.policies.serves, unseen=unseen_names
     )
     policies = PolicyController(http, engine, clock=wall, on_names_served=newly_served.add)
+    metrics.compute(POLICIES, policies.counts)
     pod_groups = ServedPodGroupApis(
         http,
         engine,

@@ -101,6 +101,11 @@ class PolicyController:
         self._served: bool | None = None
         engine.plugin_exceptions.listen(self._changed.set)
 
+    def counts(self) -> Mapping[tuple[str], float]:
+        """How many policies there are whose newest generation was accepted, and how many others."""
+        refused = sum(not applied.result.accepted for applied in self._applied.values())
+        return {("accepted",): len(self._applied) - refused, ("refused",): refused}
+
     def take_event(self, event: Mapping[str, Any]) -> None:
         """Handles a raw watch event; its type is None for an object from a list."""
         if event["type"] == "DELETED":

@@ -26,7 +26,7 @@ from podwright.engine.instance import new_instance
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.log_fields import fields
 from podwright.engine.memory import configure_memory, freeze_objects
-from podwright.engine.metrics.metrics import TASK_RESTARTS, Metrics
+from podwright.engine.metrics.metrics import HEALTHCHECK, TASK_RESTARTS, Metrics
 from podwright.engine.plugin_files import PluginFiles
 from podwright.engine.plugin_loading import load_plugins
 from podwright.engine.ports import Extender
@@ -107,6 +107,7 @@ class Runtime:
             clocks=Clocks(steady=time.monotonic, wall=time.time),
         )
         self._readiness.register(metrics)
+        metrics.compute(HEALTHCHECK, self._passing)
         content = Content(
             checks=self._checks,
             metrics=metrics.snapshots,
@@ -195,6 +196,10 @@ class Runtime:
             "leader-election": Note(self.leadership.state()),
             "permissions": Note(self._rights.problem()),
         }
+
+    def _passing(self) -> Mapping[tuple[str, str], float]:
+        """For each check of /readyz, 1 if it passes, else 0."""
+        return {(name, "readyz"): not problem or isinstance(problem, Note) for name, problem in self._checks().items()}
 
     def _unseen_names(self) -> str:
         unlisted = [f"{name} not listed" for name in self.watches.missing(required=False)]

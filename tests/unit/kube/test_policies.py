@@ -88,6 +88,18 @@ async def test_a_valid_policy_becomes_active_and_its_status_is_accepted():
         assert accepted(request) == "True"
 
 
+async def test_policies_are_counted_by_whether_their_newest_generation_is_accepted():
+    async with controlled() as world:
+        assert world.controller.counts() == {("accepted",): 0, ("refused",): 0}
+        world.controller.apply(policy())
+        world.controller.apply(policy("q", uid="v", strategy="Nope"))
+        assert world.controller.counts() == {("accepted",): 1, ("refused",): 1}
+        world.controller.apply(policy(generation=2, strategy="Nope"))
+        assert world.controller.counts() == {("accepted",): 0, ("refused",): 2}
+        world.controller.remove("q")
+        assert world.controller.counts() == {("accepted",): 0, ("refused",): 1}
+
+
 async def test_an_unchanged_status_is_not_written_again():
     async with controlled() as world:
         world.controller.apply(policy())

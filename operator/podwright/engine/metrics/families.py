@@ -13,10 +13,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import mul
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.utils import floatToGoString
 
 from podwright.core.objects.compaction import shrink
 
@@ -29,8 +29,17 @@ Snapshot = Callable[[], Iterable[Metric]]
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """`count` upper bounds, each `factor` times the one before."""
-    return tuple(start * factor**n for n in range(count))
+    """`count` upper bounds, each `factor` times the one before.
+
+    Multiplied step by step, as Go's client library does: then the label `le` has the same text as kube-scheduler's, and histograms of both
+    can be added up.
+    """
+    return tuple(accumulate([start] + [factor] * (count - 1), mul))
+
+
+def bound_text(bound: float) -> str:
+    """The label `le` of an upper bound, as Go's client library writes it: `1`, where Python's writes `1.0`."""
+    return repr(float(bound)).removesuffix(".0")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,7 +150,7 @@ class HistogramFamily:
         def collect() -> Iterable[Metric]:
             declared = self._declaration
             family = HistogramMetricFamily(declared.name, declared.help, labels=declared.labels)
-            bounds = [*map(floatToGoString, declared.buckets), "+Inf"]
+            bounds = [*map(bound_text, declared.buckets), "+Inf"]
             for labels, (counts, total) in numbers.items():
                 buckets = list(zip(bounds, accumulate(map(float, counts)), strict=True))
                 family.add_metric(labels, buckets, total)

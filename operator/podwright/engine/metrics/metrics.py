@@ -219,6 +219,12 @@ LEADER_ELECTION_SLOW_PATH: Final = Counter(
 
 # The process
 
+HEALTHCHECK: Final = Gauge(
+    "kubernetes_healthcheck", "1 if the check of this name passes, 0 if it fails.", ("name", "type")
+)
+POLICIES: Final = Gauge(
+    "podwright_policies", "SchedulerPolicies by whether their newest generation is accepted.", ("state",)
+)
 EVENTS_DROPPED: Final = Counter("podwright_events_dropped", "Events that were not posted: too many waited.")
 INVALID_OBJECTS: Final = Counter("podwright_bad_objects", "Objects that could not be understood.", ("kind",))
 PLUGIN_EXCEPTIONS: Final = Counter(

@@ -1,6 +1,8 @@
-"""Families are exposed as prometheus_client exposes its own metrics."""
+"""Families are exposed as prometheus_client exposes its own metrics, with the bounds of buckets as Go's client library writes them."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -9,7 +11,8 @@ from podwright.engine.metrics import families
 
 
 def exposition(registry):
-    return [line for line in generate_latest(registry).decode().splitlines() if "_created" not in line]
+    lines = generate_latest(registry).decode().splitlines()
+    return [re.sub(r'le="(\d+)\.0"', r'le="\1"', line) for line in lines if "_created" not in line]
 
 
 class Shown:
@@ -101,3 +104,15 @@ def test_a_gauge_that_is_computed_in_parts_is_their_sum():
     for snapshot in (steps[-1][0], gauge.snapshot()):
         (family,) = snapshot()
         assert {sample.labels["by"]: sample.value for sample in family.samples} == {"a": 3, "zero": 0, "b": 5}
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [(1.0, "1"), (16.0, "16"), (0.005, "0.005"), (1e-05, "1e-05"), (2.2500000000000005e-05, "2.2500000000000005e-05")],
+)
+def test_bounds_of_buckets_are_written_as_gos_client_library_writes_them(bound, text):
+    assert families.bound_text(bound) == text
+
+
+def test_exponential_bounds_are_multiplied_step_by_step_as_in_go():
+    assert families.exponential(0.00001, 1.5, 3) == (1e-05, 1.5000000000000002e-05, 2.2500000000000005e-05)
