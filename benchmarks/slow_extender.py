@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import orjson
 import yaml
 from aiohttp import web
 
@@ -32,14 +33,14 @@ async def _extender(seconds: float) -> AsyncIterator[str]:
     """The URL of the extender."""
 
     async def filter_nodes(request: web.Request) -> web.Response:
-        args = await request.json()
+        args = orjson.loads(await request.read())
         await asyncio.sleep(seconds)
-        return web.json_response({"NodeNames": args["NodeNames"]})
+        return web.Response(body=orjson.dumps({"NodeNames": args["NodeNames"]}))
 
     async def prioritize(request: web.Request) -> web.Response:
-        args = await request.json()
+        args = orjson.loads(await request.read())
         await asyncio.sleep(seconds)
-        return web.json_response([{"Host": name, "Score": 5} for name in args["NodeNames"]])
+        return web.Response(body=orjson.dumps([{"Host": name, "Score": 5} for name in args["NodeNames"]]))
 
     app = web.Application(client_max_size=1 << 26)
     app.router.add_post("/filter", filter_nodes)

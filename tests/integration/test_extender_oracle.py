@@ -12,7 +12,7 @@ import yaml
 from podwright.testing import node, pod, wait_until
 from support.control_plane import operator_process as kit
 from support.extender.cases import BIND, HIGH, NODES, cases, resource_of, settings
-from support.extender.server import serving
+from support.extender.server import bind, serving
 
 CASES = int(os.environ.get("PODWRIGHT_EXTENDER_CASES") or 40)
 OURS, THEIRS = "ours", "theirs"
@@ -48,16 +48,10 @@ def answering(cluster, by_name):
         name = args["PodName"] if verb == "bind" else args["Pod"]["metadata"]["name"]
         reply = by_name[name.rpartition("-")[0]].answers[verb](args)
         if reply is BIND:
-            bind(cluster, args)
+            bind(cluster.client, args)
         return reply
 
     return answer
-
-
-def bind(cluster, args):
-    target = {"apiVersion": "v1", "kind": "Node", "name": args["Node"]}
-    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": args["PodName"]}, "target": target}
-    cluster.client.request("POST", f"/api/v1/namespaces/{args['PodNamespace']}/pods/{args['PodName']}/binding", binding)
 
 
 def fate(raw):

@@ -5,7 +5,7 @@ import yaml
 
 from podwright.testing import node, pod, wait_until
 from support.control_plane import operator_process as kit
-from support.extender.server import Reply, keep, node_names, serving
+from support.extender.server import Reply, bind, keep, node_names, serving
 
 GROUP = "kubescheduler.config.k8s.io"
 
@@ -33,6 +33,82 @@ def configuration(tmp_path, *extenders):
 def condition(cluster, namespace, name):
     raw = cluster.client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
     return next((c for c in raw.get("status", {}).get("conditions", ()) if c["type"] == "PodScheduled"), None)
+
+
+SOURCE = kit.CHECKOUT.parent / "shared" / "sources" / "extender.yaml"
+"""A configuration that others published. It is not part of the project; without it, the test uses its equivalent below."""
+PLAIN = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: my-scheduler-with-extender
+leaderElection:
+  leaderElect: false
+extenders:
+- urlPrefix: "http://my-scheduler-extender.kube-system.svc:8080"
+  enableHTTPS: false
+  filterVerb: "filter"
+  prioritizeVerb: "prioritize"
+  bindVerb: "bind"
+  weight: 1
+  nodeCacheCapable: false
+"""
+
+
+def published():
+    if not SOURCE.exists():
+        return PLAIN
+    (config_map,) = (raw for raw in yaml.safe_load_all(SOURCE.read_text()) if raw and raw["kind"] == "ConfigMap")
+    (text,) = config_map["data"].values()
+    return text
+
+
+def test_the_configuration_of_a_scheduler_with_an_extender_works_as_it_is(cluster, namespace, tmp_path):
+    """A plain extender: it keeps all nodes, scores each by its place in the list, and binds. Only a proxy resolves its name here."""
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(published())
+
+    def answer(verb, args):
+        if verb == "filter":
+            return Reply({"Nodes": args["Nodes"], "NodeNames": None, "FailedNodes": {}, "Error": ""})
+        if verb == "prioritize":
+            return Reply([{"Host": name, "Score": place} for place, name in enumerate(node_names(args))])
+        bind(cluster.client, args)
+        return Reply({"Error": ""})
+
+    with serving(answer) as extender:
+        environ = {"HTTP_PROXY": extender.url, "NO_PROXY": "127.0.0.1"}
+        with kit.running(cluster, f"--config={file}", environ=environ):
+            for number in range(3):
+                raw = pod(f"web-{number}", namespace=namespace, scheduler="my-scheduler-with-extender", cpu="100m")
+                cluster.client.create(raw)
+            kit.wait_bound(cluster, namespace, 3)
+    assert {verb for verb, _ in extender.requests} == {"filter", "prioritize", "bind"}
+    assert len(extender.of("bind")) == 3
+
+
+def test_a_policy_sends_its_pods_to_the_extender_that_it_names(cluster, namespace, tmp_path):
+    with serving(lambda _, args: keep(args, ["node-c"])) as extender:
+        file = tmp_path / "extenders.yaml"
+        settings = {"name": "only-c", "urlPrefix": extender.url, "filterVerb": "filter", "nodeCacheCapable": True}
+        file.write_text(yaml.safe_dump({"extenders": [settings]}))
+        cluster.apply(
+            {
+                "apiVersion": "podwright.dev/v1alpha1",
+                "kind": "SchedulerPolicy",
+                "metadata": {"name": "extended"},
+                "spec": {"match": {"podSelector": {"matchLabels": {"tier": "extended"}}}, "extenders": ["only-c"]},
+            }
+        )
+        with kit.running(cluster, f"--extenders={file}"):
+            for number in range(3):
+                raw = pod(f"web-{number}", namespace, scheduler="podwright", labels={"tier": "extended"})
+                cluster.client.create(raw)
+            cluster.client.create(pod("plain", namespace, scheduler="podwright"))
+            kit.wait_bound(cluster, namespace, 4)
+    bound = {raw["metadata"]["name"]: raw["spec"]["nodeName"] for raw in kit.pods(cluster, namespace)}
+    assert {bound[f"web-{number}"] for number in range(3)} == {"node-c"}
+    assert {args["Pod"]["metadata"]["name"] for args in extender.of("filter")} == {"web-0", "web-1", "web-2"}
 
 
 @pytest.mark.parametrize("cache_capable", [True, False], ids=["node names", "nodes"])

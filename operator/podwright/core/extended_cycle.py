@@ -28,7 +28,7 @@ from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.extenders import EXTENDER, ExtenderAnswers
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Bools, CycleState, Feasible, PostFilterResult
+from podwright.core.framework.interface import Bools, CycleState, Feasible, Int64s, PostFilterResult
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.core.objects.pod import PodInfo
@@ -64,7 +64,7 @@ def begin(
         search = find_feasible(framework, cache, pod, state, take_nominated=take_nominated)
         if len(search.feasible):
             names = cache.table.names
-            nodes = tuple(names[slot] for slot in search.feasible.slots)
+            nodes = tuple([names[slot] for slot in search.feasible.slots.tolist()])
             return Question(nodes, take_nominated and nodes == (pod.nominated_node_name,))
         return reject(framework, cache, pod, state, search.diagnosis, preempt=preempt)
     except PluginError as error:
@@ -91,7 +91,7 @@ def finish(
             extra = None
             if answers.scores and len(kept) > 1:
                 names = cache.table.names
-                extra = np.array([answers.scores.get(names[slot], 0) for slot in kept.slots], np.int64)
+                extra = _int64s([answers.scores.get(names[slot], 0) for slot in kept.slots.tolist()])
             diagnosis = search.diagnosis
             _explain(cache, diagnosis, answers, search.feasible)
             return place(framework, cache, pod, state, Search(kept, diagnosis, search.evaluated), below, extra=extra)
@@ -103,10 +103,18 @@ def finish(
         return Fault(pod, error.plugin, str(error))
 
 
+def _int64s(numbers: Sequence[int]) -> Int64s:
+    """The numbers as Go's int64, which wrap around."""
+    try:
+        return np.array(numbers, np.int64)
+    except OverflowError:
+        return np.array([(number + 2**63) % 2**64 - 2**63 for number in numbers], np.int64)
+
+
 def _rows(cache: Cache, names: Iterable[str]) -> Bools:
     """The nodes as bool[nodes]."""
-    rows = np.zeros(cache.table.size, np.bool_)
-    rows[[info.slot for name in names if (info := cache.present(name)) is not None]] = True
+    rows, present = np.zeros(cache.table.size, np.bool_), cache.present
+    rows[[info.slot for name in names if (info := present(name)) is not None]] = True
     return rows
 
 

@@ -234,14 +234,12 @@ class ExtendedAttempts:
             for name, text in answer.unresolvable.items():
                 failed[name] = _status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, text)
             kept = answer.kept
-        scores: Counter[str] = Counter()
+        scores: Mapping[str, int] = {}
         if len(kept) > 1:
             prioritizers = [each for each in attempt.extenders if each.defined.settings.prioritize_verb]
             answers = await asyncio.gather(*(self._scores(each, attempt, kept) for each in prioritizers))
-            for own in answers:
-                scores.update(own)
-        wrapped = {name: _int64(score) for name, score in scores.items()}
-        return ExtenderAnswers(asked=frozenset(question.nodes), kept=frozenset(kept), failed=failed, scores=wrapped)
+            scores = _sum(answers)
+        return ExtenderAnswers(asked=frozenset(question.nodes), kept=frozenset(kept), failed=failed, scores=scores)
 
     async def _scores(self, extender: Extender, attempt: _Attempt, nodes: Sequence[str]) -> Mapping[str, int]:
         """The extender's scores; none if the call fails."""
@@ -343,6 +341,11 @@ def _status(code: Code, text: str) -> Status:
     return Status(code, (text,), EXTENDER)
 
 
-def _int64(number: int) -> int:
-    """The number as Go's int64, which wraps around."""
-    return (number + 2**63) % 2**64 - 2**63
+def _sum(answers: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
+    """The sum of the scores of each node."""
+    if len(answers) == 1:
+        return answers[0]
+    total: Counter[str] = Counter()
+    for scores in answers:
+        total.update(scores)
+    return total

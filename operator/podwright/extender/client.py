@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -86,9 +85,10 @@ class HTTPExtender:
     async def prioritize(self, pod: PodInfo, nodes: Sequence[str], raw: RawObjects) -> Mapping[str, int]:
         settings = self._settings
         answer = await self._ask(settings.prioritize_verb, self._args(pod, nodes, raw), wire.decode_host_priorities)
-        scores: Counter[str] = Counter()
-        for each in answer:
-            scores[each.host] += each.score * settings.weight * _SCALE
+        factor = settings.weight * _SCALE
+        scores: dict[str, int] = {}
+        for host, score in answer:
+            scores[host] = scores.get(host, 0) + score * factor
         return scores
 
     async def preempt(
@@ -122,17 +122,20 @@ class HTTPExtender:
     async def _ask(
         self, verb: str, message: wire.Message, decode: Callable[[bytes], T], *, repeatable: bool = True
     ) -> T:
-        """The decoded answer. A `repeatable` request is sent again if the server had closed the connection before."""
+        """The decoded answer. A `repeatable` request is sent again if the server closes a connection that was used before: it may have done so
+        before the request came.
+        """
         url = f"{self._settings.url_prefix.rstrip('/')}/{verb}"
         body = wire.encode(message)
         try:
             async with asyncio.timeout(self._timeout):
+                connection = _Connection()
                 try:
-                    answer = await self._post(url, verb, body)
+                    answer = await self._post(url, verb, body, connection)
                 except (aiohttp.ServerDisconnectedError, ConnectionResetError):
-                    if not repeatable:
+                    if not repeatable or not connection.reused:
                         raise
-                    answer = await self._post(url, verb, body)
+                    answer = await self._post(url, verb, body, connection)
             if len(answer) > DECODED_HERE:
                 return await asyncio.to_thread(decode, answer)
             return decode(answer)
@@ -150,7 +153,7 @@ class HTTPExtender:
             )
             raise ExtenderError(words) from None
 
-    async def _post(self, url: str, verb: str, body: bytes) -> bytes:
+    async def _post(self, url: str, verb: str, body: bytes, connection: _Connection) -> bytes:
         """The body of an answer with the status 200."""
         limit = MAX_ANSWER + 2 * len(body)
         async with self._open().post(
@@ -160,6 +163,7 @@ class HTTPExtender:
             allow_redirects=False,
             proxy=self._proxy,
             ssl=True if self._context is None else self._context,
+            trace_request_ctx=connection,
         ) as response:
             if response.status != 200:
                 raise ExtenderError(f"failed {verb} with extender at URL {_shown(url)}, code {response.status}")
@@ -174,13 +178,28 @@ class HTTPExtender:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
+            trace = aiohttp.TraceConfig()
+            trace.on_connection_reuseconn.append(_note_reuse)
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=self._connections),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),
                 auto_decompress=False,
+                trace_configs=[trace],
             )
         return self._session
+
+
+class _Connection:
+    """The connection of a request. `reused`: an earlier request has opened it."""
+
+    reused = False
+
+
+async def _note_reuse(
+    _session: aiohttp.ClientSession, trace: Any, _params: aiohttp.TraceConnectionReuseconnParams
+) -> None:
+    trace.trace_request_ctx.reused = True
 
 
 def _seconds(duration: str) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -77,8 +77,7 @@ class FilterResult:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HostPriority:
+class HostPriority(NamedTuple):
     """The score of one node."""
 
     host: str

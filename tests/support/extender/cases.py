@@ -15,8 +15,8 @@ from support.extender.server import Reply, node_names
 
 NODES: Final = ("node-a", "node-b", "node-c", "node-d")
 GHOST: Final = "node-that-does-not-exist"
-HTTP_TIMEOUT: Final = 0.4
-SLOW: Final = Reply({}, delay=4 * HTTP_TIMEOUT)
+HTTP_TIMEOUT: Final = 0.8
+SLOW: Final = Reply({}, delay=2 * HTTP_TIMEOUT)
 WEIGHT: Final = 7
 EXTENDERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "names": {"filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": WEIGHT, "nodeCacheCapable": True},

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+from podwright.testing import Client
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -82,6 +84,7 @@ class ExtenderServer:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        self._server.handle_error = lambda *_: None  # a client that gives up resets its connection
         scheme = "http"
         if ssl_context is not None:
             self._server.socket = ssl_context.wrap_socket(self._server.socket, server_side=True)
@@ -126,3 +129,15 @@ def keep(args: Mapping[str, Any], kept: list[str], failed: Mapping[str, str] | N
     else:
         body["Nodes"] = {"items": [node for node in args["Nodes"]["items"] if node["metadata"]["name"] in kept]}
     return Reply(body)
+
+
+def bind(client: Client, args: Mapping[str, Any]) -> None:
+    """Binds the pod of ExtenderBindingArgs, in a thread of the server."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": args["Node"]}
+    metadata = {"name": args["PodName"], "namespace": args["PodNamespace"], "uid": args["PodUID"]}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    path = f"/api/v1/namespaces/{args['PodNamespace']}/pods/{args['PodName']}/binding"
+    try:
+        client.request("POST", path, binding)
+    finally:
+        client.close()

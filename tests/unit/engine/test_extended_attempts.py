@@ -1,95 +1,13 @@
 """Attempts at pods whose policy has extenders."""
 
-import asyncio
-
 import pytest
 
-from podwright.api.configuration.load import load_configuration
-from podwright.api.permissions import PolicySettings
 from podwright.engine.extended_attempts import ROUNDS, TAKEN
 from podwright.engine.gangs.attempts import NO_EXTENDERS
-from podwright.engine.ports import ExtenderError, FilterAnswer, NodeVictims
-from support.engine.kit import OURS, Rig, deciding, on_node, ours, settle, values
+from podwright.engine.ports import FilterAnswer
+from support.engine.kit import deciding, on_node, ours, settle, values
+from support.extender.fakes import ALL, FILTER, URL, failing, keeping, rig_with
 from support.objects.builders import in_group, make_pod_group
-
-URL = "http://extender"
-
-
-class FakeExtender:
-    """Answers with what the functions return, once `gate` is open. A function may raise ExtenderError."""
-
-    def __init__(self, defined):
-        self.defined = defined
-        self.filters = lambda pod, nodes: FilterAnswer(kept=nodes, failed={}, unresolvable={})
-        self.scores = lambda pod, nodes: {}
-        self.victims = lambda pod, victims: victims
-        self.binds = lambda pod, node: None
-        self.gate = asyncio.Event()
-        self.asked = []
-        self.out = self.most_out = 0
-
-    async def _answer(self, verb, pod, subject, function):
-        self.asked.append((verb, pod.name, subject))
-        self.out += 1
-        self.most_out = max(self.most_out, self.out)
-        try:
-            await self.gate.wait()
-        finally:
-            self.out -= 1
-        return function(pod, subject)
-
-    async def filter(self, pod, nodes, raw):
-        return await self._answer("filter", pod, nodes, self.filters)
-
-    async def prioritize(self, pod, nodes, raw):
-        return await self._answer("prioritize", pod, nodes, self.scores)
-
-    async def preempt(self, pod, victims, raw):
-        return await self._answer("preempt", pod, victims, self.victims)
-
-    async def bind(self, pod, node_name):
-        return await self._answer("bind", pod, node_name, self.binds)
-
-    async def close(self):
-        pass
-
-    def verbs(self, pod):
-        return [verb for verb, name, _ in self.asked if name == pod]
-
-
-FILTER = {"filterVerb": "filter"}
-ALL = {**FILTER, "prioritizeVerb": "prioritize", "preemptVerb": "preempt", "weight": 1}
-
-
-def rig_with(*extenders, attempts=32, profile="{}"):
-    """An engine whose policy has these extenders, and a fake of each."""
-    lines = "".join(f"- {{urlPrefix: '{URL}/{i}', {_flow(each)}}}\n" for i, each in enumerate(extenders))
-    text = (
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-        f"profiles: [{{schedulerName: {OURS}}}]\nextenders:\n{lines}"
-    )
-    configuration = load_configuration(text.encode())
-    fakes = {name: FakeExtender(defined) for name, defined in configuration.extenders.items()}
-    settings = PolicySettings(configuration=configuration, extenders=configuration.extenders)
-    rig = Rig(extenders=fakes, policies=settings, attempts_at_extenders=attempts)
-    for fake in fakes.values():
-        fake.gate.set()
-    return (rig, *fakes.values())
-
-
-def _flow(settings):
-    return ", ".join(f"{key}: {value}" for key, value in settings.items())
-
-
-def keeping(*names, failed=None, unresolvable=None):
-    return lambda pod, nodes: FilterAnswer(kept=names, failed=failed or {}, unresolvable=unresolvable or {})
-
-
-def failing(text):
-    def fail(pod, subject):
-        raise ExtenderError(text)
-
-    return fail
 
 
 async def test_only_nodes_that_the_extender_keeps_are_taken():
@@ -323,6 +241,51 @@ async def test_a_pod_that_is_bound_by_another_while_it_is_out_is_dropped():
     assert rig.cluster.bound == []
 
 
+async def test_a_pod_that_is_being_deleted_while_it_is_out_is_not_placed():
+    rig, extender = rig_with(FILTER)
+    extender.gate.clear()
+    rig.node("a")
+    rig.pod("web")
+    async with deciding(rig):
+        rig.pod("web", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z", "uid": "default/web"})
+        extender.gate.set()
+        await settle()
+        assert rig.engine.cache.pod_count == 0
+        assert len(rig.engine.queue) == 0
+    (note,) = rig.recorder.notes("FailedScheduling")
+    assert note.startswith("skip schedule deleting pod")
+
+
+async def test_a_pod_about_which_another_policy_decides_meanwhile_is_decided_by_that_one():
+    rig, extender = rig_with(FILTER)
+    extender.gate.clear()
+    rig.node("a")
+    rig.pod("web")
+    async with deciding(rig):
+        rig.engine.policies.apply({"metadata": {"name": "plain", "uid": "plain", "generation": 1}, "spec": {}})
+        rig.engine.policies_changed()
+        extender.filters = keeping()
+        extender.gate.set()
+        await settle()
+        assert rig.placed_on("web") == "a"
+    assert len(extender.asked) == 1
+    assert rig.cluster.annotations[0]["podwright.dev/decision"].count("plain") == 1
+
+
+async def test_pods_that_are_held_for_an_extender_go_on_when_their_policy_changes():
+    rig, extender = rig_with(FILTER, attempts=1)
+    extender.gate.clear()
+    rig.node("a")
+    for name in ("out", "held"):
+        rig.pod(name)
+    async with deciding(rig):
+        rig.engine.policies.apply({"metadata": {"name": "plain", "uid": "plain", "generation": 1}, "spec": {}})
+        rig.engine.policies_changed()
+        await settle()
+        assert rig.placed_on("held") == "a"
+        assert rig.placed_on("out") == ""
+
+
 async def test_shutdown_breaks_off_what_is_out():
     rig, extender = rig_with(FILTER)
     extender.gate.clear()
@@ -389,102 +352,6 @@ async def test_calls_are_measured():
     name = f"{URL}/0"
     counted = values(rig, "podwright_extender_call_duration_seconds_count")
     assert counted == {(name, "filter", "success"): 1, (name, "prioritize", "error"): 1}
-
-
-# Preemption
-
-
-def crowded(*extenders):
-    """Two nodes, each full of one pod of low priority, and a pod of high priority."""
-    rig, *fakes = rig_with(*(extenders or (ALL,)))
-    for name in "ab":
-        rig.node(name, allocatable={"cpu": "1", "memory": "8Gi", "pods": "10"})
-        rig.engine.assigned.put(ours(f"low-{name}", uid=f"low-{name}", requests={"cpu": "1"}, spec={"nodeName": name}))
-    rig.pod("high", requests={"cpu": "1"}, priority=10)
-    return (rig, *fakes)
-
-
-async def test_an_extender_chooses_among_candidates():
-    rig, extender = crowded()
-    extender.victims = lambda pod, victims: {"b": victims["b"]}
-    async with deciding(rig):
-        pass
-    assert rig.evictor.evicted == [("low-b", "high", "b")]
-    ((_, _, asked),) = extender.asked
-    assert asked == {name: NodeVictims([f"low-{name}"], 0) for name in "ab"}
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        pytest.param({}, "preemption: no candidate node for preemption", id="no node"),
-        pytest.param(
-            {"a": NodeVictims([], 0)}, 'preemption: expected at least one victim pod on node "a"', id="no victims"
-        ),
-        pytest.param(
-            {"ghost": NodeVictims(["low-a"], 0)},
-            'preemption: nodeinfo not found for node name "ghost"',
-            id="an unknown node",
-        ),
-        pytest.param(
-            {"a": NodeVictims(["low-b"], 0)},
-            f"preemption: extender: {URL}/0 claims to preempt pod (UID: &{{low-b}}) on node: a, but the pod is not found on that node",
-            id="a pod of another node",
-        ),
-    ],
-)
-async def test_an_answer_that_cannot_be_used_ends_preemption(answer, words):
-    rig, extender = crowded()
-    extender.victims = lambda pod, victims: answer
-    async with deciding(rig):
-        pass
-    assert rig.evictor.evicted == []
-    (note,) = rig.recorder.notes("FailedScheduling")
-    assert note == f"0/2 nodes are available: 2 Insufficient cpu. {words}"
-
-
-async def test_an_ignorable_extender_that_fails_leaves_the_candidates_as_they_are():
-    rig, extender = crowded({**ALL, "ignorable": "true"})
-    extender.victims = failing("out of order")
-    async with deciding(rig):
-        pass
-    assert len(rig.evictor.evicted) == 1
-
-
-async def test_preemption_is_no_help_where_an_extender_is_the_only_one_to_reject():
-    rig, extender = rig_with(ALL)
-    rig.node("a")
-    rig.engine.assigned.put(on_node(ours("low"), "a"))
-    extender.filters = keeping(failed={"a": "no device"})
-    rig.pod("high", priority=10)
-    async with deciding(rig):
-        pass
-    assert rig.evictor.evicted == []
-    assert rig.recorder.notes("FailedScheduling") == [
-        '0/1 nodes are available: 1 no device. preemption: expected at least one victim pod on node "a"'
-    ]
-
-
-@pytest.mark.parametrize("answer", [{"failed": {"a": "no"}}, {"unresolvable": {"a": "never"}}, {}])
-async def test_pods_are_evicted_from_another_node_than_the_one_that_an_extender_rejected(answer):
-    rig, extender = crowded()
-    rig.engine.assigned.drop("low-a", None)
-    rig.engine.assigned.put(on_node(ours("low-a", uid="low-a"), "a"))
-    extender.filters = keeping(**answer)
-    async with deciding(rig):
-        pass
-    assert [node for _, _, node in rig.evictor.evicted] == ["b"]
-
-
-async def test_nothing_is_evicted_if_the_pod_fits_once_the_extender_has_answered():
-    rig, extender = crowded()
-    extender.gate.clear()
-    async with deciding(rig):
-        rig.node("c", allocatable={"cpu": "1", "memory": "8Gi", "pods": "10"})
-        extender.gate.set()
-        await settle()
-        assert rig.placed_on("high") == "c"
-    assert rig.evictor.evicted == []
 
 
 # Pod groups

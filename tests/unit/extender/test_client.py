@@ -194,6 +194,15 @@ async def test_a_question_is_repeated_if_the_server_had_closed_the_connection():
         await extender.close()
 
 
+async def test_a_question_on_a_new_connection_is_not_repeated():
+    with serving(lambda *_: Reply(drop=True)) as server:
+        extender = client(server.url, node_cache_capable=True)
+        with pytest.raises(ExtenderError, match="EOF"):
+            await extender.filter(POD, ["a"], nodes())
+        await extender.close()
+    assert len(server.requests) == 1
+
+
 async def test_a_binding_is_not_repeated():
     with serving(lambda *_: Reply(drop=True)) as server:
         extender = client(server.url)

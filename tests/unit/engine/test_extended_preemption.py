@@ -1,0 +1,100 @@
+"""Preemption under a policy with extenders."""
+
+import pytest
+
+from podwright.engine.ports import NodeVictims
+from support.engine.kit import deciding, on_node, ours, settle
+from support.extender.fakes import ALL, URL, failing, keeping, rig_with
+
+
+def crowded(*extenders):
+    """Two nodes, each full of one pod of low priority, and a pod of high priority."""
+    rig, *fakes = rig_with(*(extenders or (ALL,)))
+    for name in "ab":
+        rig.node(name, allocatable={"cpu": "1", "memory": "8Gi", "pods": "10"})
+        rig.engine.assigned.put(ours(f"low-{name}", uid=f"low-{name}", requests={"cpu": "1"}, spec={"nodeName": name}))
+    rig.pod("high", requests={"cpu": "1"}, priority=10)
+    return (rig, *fakes)
+
+
+async def test_an_extender_chooses_among_candidates():
+    rig, extender = crowded()
+    extender.victims = lambda pod, victims: {"b": victims["b"]}
+    async with deciding(rig):
+        pass
+    assert rig.evictor.evicted == [("low-b", "high", "b")]
+    ((_, _, asked),) = extender.asked
+    assert asked == {name: NodeVictims([f"low-{name}"], 0) for name in "ab"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param({}, "preemption: no candidate node for preemption", id="no node"),
+        pytest.param(
+            {"a": NodeVictims([], 0)}, 'preemption: expected at least one victim pod on node "a"', id="no victims"
+        ),
+        pytest.param(
+            {"ghost": NodeVictims(["low-a"], 0)},
+            'preemption: nodeinfo not found for node name "ghost"',
+            id="an unknown node",
+        ),
+        pytest.param(
+            {"a": NodeVictims(["low-b"], 0)},
+            f"preemption: extender: {URL}/0 claims to preempt pod (UID: &{{low-b}}) on node: a, but the pod is not found on that node",
+            id="a pod of another node",
+        ),
+    ],
+)
+async def test_an_answer_that_cannot_be_used_ends_preemption(answer, words):
+    rig, extender = crowded()
+    extender.victims = lambda pod, victims: answer
+    async with deciding(rig):
+        pass
+    assert rig.evictor.evicted == []
+    (note,) = rig.recorder.notes("FailedScheduling")
+    assert note == f"0/2 nodes are available: 2 Insufficient cpu. {words}"
+
+
+async def test_an_ignorable_extender_that_fails_leaves_the_candidates_as_they_are():
+    rig, extender = crowded({**ALL, "ignorable": "true"})
+    extender.victims = failing("out of order")
+    async with deciding(rig):
+        pass
+    assert len(rig.evictor.evicted) == 1
+
+
+async def test_preemption_is_no_help_where_an_extender_is_the_only_one_to_reject():
+    rig, extender = rig_with(ALL)
+    rig.node("a")
+    rig.engine.assigned.put(on_node(ours("low"), "a"))
+    extender.filters = keeping(failed={"a": "no device"})
+    rig.pod("high", priority=10)
+    async with deciding(rig):
+        pass
+    assert rig.evictor.evicted == []
+    assert rig.recorder.notes("FailedScheduling") == [
+        '0/1 nodes are available: 1 no device. preemption: expected at least one victim pod on node "a"'
+    ]
+
+
+@pytest.mark.parametrize("answer", [{"failed": {"a": "no"}}, {"unresolvable": {"a": "never"}}, {}])
+async def test_pods_are_evicted_from_another_node_than_the_one_that_an_extender_rejected(answer):
+    rig, extender = crowded()
+    rig.engine.assigned.drop("low-a", None)
+    rig.engine.assigned.put(on_node(ours("low-a", uid="low-a"), "a"))
+    extender.filters = keeping(**answer)
+    async with deciding(rig):
+        pass
+    assert [node for _, _, node in rig.evictor.evicted] == ["b"]
+
+
+async def test_nothing_is_evicted_if_the_pod_fits_once_the_extender_has_answered():
+    rig, extender = crowded()
+    extender.gate.clear()
+    async with deciding(rig):
+        rig.node("c", allocatable={"cpu": "1", "memory": "8Gi", "pods": "10"})
+        extender.gate.set()
+        await settle()
+        assert rig.placed_on("high") == "c"
+    assert rig.evictor.evicted == []
