@@ -195,12 +195,13 @@ def rendered(raw: Object, when: str) -> str:
     # What looks like code of a template in the object is text, such as the labels in an alert.
     text = re.sub(r"\{\{|\}\}", lambda found: f"{{{{ `{found[0]}` }}}}", text)
     text = "".join(_with_code(line, codes) for line in text.splitlines(keepends=True))
-    text = text.replace(f"namespace: {NAMESPACE}\n", "namespace: {{ .Release.Namespace }}\n")
     return f"{{{{- if {when} }}}}\n---\n{text}{{{{- end }}}}\n" if when else f"---\n{text}"
 
 
 def _marked(value: Any, codes: list[str]) -> Any:
-    """The value with a mark in the place of each piece of code."""
+    """The value with a mark in the place of each piece of code, and of each name of our namespace."""
+    if value == NAMESPACE:
+        value = Code("{{ .Release.Namespace }}")
     if isinstance(value, Code):
         codes.append(value)
         return f"@@{len(codes) - 1}@@"
@@ -228,7 +229,7 @@ def _with_code(line: str, codes: list[str]) -> str:
             if "\n" in code
             else f"{head}\n{inner}{code.replace('@@', str(len(inner)))}\n"
         )
-    return _indented(code, indent)
+    return _indented(code, indent) if code.startswith("{{-") else f"{indent}{dash}{code}\n"
 
 
 def _indented(code: str, indent: str) -> str:
