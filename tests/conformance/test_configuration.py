@@ -2,15 +2,17 @@
 
 import os
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import yaml
 
 from podwright.api.configuration.load import load_configuration
 from podwright.core.framework.features import Features
-from podwright.core.framework.profile import ProfileError
+from podwright.core.framework.profile import ProfileError, expand
 from podwright.core.plugins import PLUGINS
-from support.configuration.cases import cases, combined
+from support.configuration.cases import HEADER, cases, combined
 
 NULL_IN_A_LIST = ("profiles [null]", "extenders [null]")
 """Go reads a null in a list as an object without fields. Podwright says that an object is expected."""
@@ -55,3 +57,45 @@ def test_kube_scheduler_gives_the_same_verdicts(verdict_of_kube_scheduler):
     assert different == {}
     assert len(files) > 300
     assert 100 < sum(accepted) < len(files) - 100
+
+
+RICH = f"""{HEADER}
+leaderElection: {{renewDeadline: 12s}}
+podMaxBackoffSeconds: 20
+profiles:
+- schedulerName: first
+  plugins:
+    multiPoint: {{disabled: [{{name: ImageLocality}}], enabled: [{{name: NodeAffinity, weight: 7}}]}}
+    score: {{disabled: [{{name: "*"}}], enabled: [{{name: NodeResourcesFit, weight: 3}}]}}
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {{scoringStrategy: {{type: MostAllocated, resources: [{{name: cpu, weight: 1}}]}}}}
+- schedulerName: second
+"""
+
+
+@pytest.mark.parametrize("text", [HEADER, RICH], ids=["the smallest file", "a rich file"])
+def test_each_takes_the_configuration_that_the_other_writes(binaries, tmp_path, text):
+    given, ours, theirs, again = (tmp_path / name for name in ("given.yaml", "ours.yaml", "theirs.yaml", "again.yaml"))
+    given.write_text(text)
+    program = [binaries.path("kube-scheduler"), "--secure-port=0", "--master=http://127.0.0.1:1"]
+    podwright = [sys.executable, "-m", "podwright", "kube-scheduler"]
+    for command, source, target in (
+        (podwright, given, ours),
+        (program, given, theirs),
+        (program, ours, again),
+    ):
+        subprocess.run([*command, f"--config={source}", f"--write-config-to={target}"], check=True, timeout=60)
+    read = yaml.safe_load(again.read_text())
+    for profile in read["profiles"]:
+        # kube-scheduler has this default plugin only with a feature gate.
+        profile["plugins"]["multiPoint"]["enabled"].remove({"name": "GangScheduling", "weight": 0})
+    assert read == yaml.safe_load(theirs.read_text()), "kube-scheduler reads ours alike"
+    subprocess.run([*podwright, f"--config={theirs}", f"--write-config-to={again}"], check=True, timeout=60)
+    profiles = [load_configuration(file.read_bytes()).profiles(PLUGINS, Features()) for file in (given, again)]
+    assert [points(each) for each in profiles[1]] == [points(each) for each in profiles[0]], "and we read theirs alike"
+
+
+def points(profile):
+    """The plugins at each extension point, with their weights."""
+    return expand(profile.plugins, PLUGINS)

@@ -118,7 +118,13 @@ def convert_profile(
 
 
 def plugin_sets_of(plugins: Mapping[str, ConfiguredPluginSet], where: str) -> PluginSets:
-    """The core's plugin sets. Raises ArgsError for an extension point that does not exist or is not supported."""
+    """The core's plugin sets. Raises ArgsError for an extension point that does not exist or is not supported.
+
+    Without plugins, an extension point need not be supported: kube-scheduler writes all of them.
+    """
+    plugins = {
+        key: found for key, found in plugins.items() if key not in POD_GROUP_POINTS or found.enabled or found.disabled
+    }
     problems = [(_join(where, key), problem) for key in plugins if (problem := point_problem(key))]
     if problems:
         raise ArgsError(problems)

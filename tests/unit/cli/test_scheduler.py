@@ -14,6 +14,10 @@ import pytest
             id="neither Kopf nor the client library before the first decision",
         ),
         pytest.param(
+            "import podwright.cli.run, podwright.cli.scheduler; assert 'cryptography' not in sys.modules",
+            id="nothing for TLS without a secure port",
+        ),
+        pytest.param(
             "import podwright.cli.scheduler as s; s.import_supervisor(); import kubernetes.client\n"
             "assert 'kopf' in sys.modules and kubernetes.client.V1Pod",
             id="the client library can be imported after Kopf",

@@ -21,7 +21,6 @@ from podwright.engine.metrics.metrics import (
 from podwright.kube.descriptors import descriptor_limit
 from podwright.kube.options import Options
 from podwright.kube.serve.connection import Limits
-from podwright.kube.serve.delegated_gate import DelegatedGate
 from podwright.kube.serve.delegation import Delegation
 from podwright.kube.serve.endpoints import Content, Endpoints
 from podwright.kube.serve.event_loops import LoopThread, SchedulerLoop
@@ -105,7 +104,9 @@ class Server:
         if self._options.health_address is not None:
             await self._open(endpoints, LoopbackGate(), Address("--health-address", *self._options.health_address))
         if self._options.secure_port:
-            from podwright.kube.serve.tls import Tls  # noqa: PLC0415 -- `cryptography` is only needed here
+            # `cryptography` is only needed here.
+            from podwright.kube.serve.delegated_gate import DelegatedGate  # noqa: PLC0415
+            from podwright.kube.serve.tls import Tls  # noqa: PLC0415
 
             tls = self._tls = Tls(self._options, self._delegation, loop=loop, reloaded=self._count_reload)
             gate = DelegatedGate(

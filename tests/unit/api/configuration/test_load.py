@@ -280,3 +280,12 @@ def test_published_configurations_are_accepted_as_they_are(file):
             assert len(configuration.settings.extenders) == (file == "extender.yaml")
             return
     pytest.fail(f"{file} has no ConfigMap")
+
+
+def test_extension_points_for_pod_groups_may_be_written_without_plugins():
+    """As kube-scheduler writes its configuration."""
+    empty = {key: {} for key in ("placementGenerate", "placementScore", "podGroupPostFilter")}
+    (profile,) = _profiles(_file(profiles=[{"plugins": empty}]))
+    assert expand(profile.plugins, PLUGINS) == expand(_profiles(_file())[0].plugins, PLUGINS)
+    used = {"placementScore": {"enabled": [{"name": "NodeResourcesFit"}]}}
+    assert "extension points for pod groups are not supported" in _problem(_file(profiles=[{"plugins": used}]))
