@@ -1,12 +1,10 @@
 """`podwright extender` on the real API server, called by the real kube-scheduler."""
 
-import sys
-
 import pytest
 
 from podwright.testing import node, pod, wait_until
-from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
+from support.extender.process import start_extender
 
 POLICY = {
     "apiVersion": "podwright.dev/v1alpha1",
@@ -14,16 +12,6 @@ POLICY = {
     "metadata": {"name": "by-name"},
     "spec": {"schedulerName": "default-scheduler", "strategy": {"type": "NodeName"}},
 }
-
-
-def start_extender(cluster, *flags):
-    port = free_port()
-    settings = {"PODWRIGHT_KUBECONFIG": str(cluster.service_account_kubeconfig(*kit.ACCOUNT))}
-    arguments = [f"--address=127.0.0.1:{port}", "--allowed-scheduler-names=*,default-scheduler", *flags]
-    process = cluster.start_process("extender", [sys.executable, "-m", "podwright", "extender", *arguments], settings)
-    extender = kit.Operator(process, port)
-    kit.wait_ready(extender)
-    return extender
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import yaml
 
 from podwright.testing import node, pod, wait_until
 from support.control_plane import operator_process as kit
+from support.extender.process import start_extender
 from support.extender.server import Reply, bind, keep, node_names, serving
 
 GROUP = "kubescheduler.config.k8s.io"
@@ -85,6 +86,33 @@ def test_the_configuration_of_a_scheduler_with_an_extender_works_as_it_is(cluste
             kit.wait_bound(cluster, namespace, 3)
     assert {verb for verb, _ in extender.requests} == {"filter", "prioritize", "bind"}
     assert len(extender.of("bind")) == 3
+
+
+def test_podwright_can_be_the_extender_of_another_podwright(cluster, namespace, tmp_path):
+    policy = {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "SchedulerPolicy",
+        "metadata": {"name": "by-name"},
+        "spec": {"schedulerName": "by-name", "strategy": {"type": "NodeName"}},
+    }
+    cluster.client.create(policy)
+    extender = start_extender(cluster)
+    settings = {
+        "urlPrefix": f"http://127.0.0.1:{extender.port}/policies/by-name",
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "bindVerb": "bind",
+        "weight": 100,
+        "nodeCacheCapable": True,
+    }
+    try:
+        with kit.running(cluster, configuration(tmp_path, settings)):
+            for number in range(3):
+                cluster.client.create(pod(f"web-{number}", namespace=namespace, scheduler="extended"))
+            kit.wait_bound(cluster, namespace, 3)
+    finally:
+        extender.process.stop(20)
+    assert {raw["spec"]["nodeName"] for raw in kit.pods(cluster, namespace)} == {"node-a"}
 
 
 def test_a_policy_sends_its_pods_to_the_extender_that_it_names(cluster, namespace, tmp_path):

@@ -299,7 +299,7 @@ class ExtendedAttempts:
                 continue
             try:
                 answer = dict(await extender.preempt(attempt.queued.pod, agreed, self._state.raw_objects))
-                self._check_placed(extender, answer)
+                self._check_placed(extender, answer, agreed)
             except ExtenderError as error:
                 self._ignore_or_raise(extender, error)
                 continue
@@ -311,14 +311,17 @@ class ExtendedAttempts:
             agreed = answer
         return agreed
 
-    def _check_placed(self, extender: Extender, victims: Mapping[str, NodeVictims]) -> None:
-        """Raises ExtenderError unless each victim is on its node."""
+    def _check_placed(
+        self, extender: Extender, victims: Mapping[str, NodeVictims], asked: Mapping[str, NodeVictims]
+    ) -> None:
+        """Raises ExtenderError unless each victim is on its node, or was when the extender was `asked`."""
         for name, each in victims.items():
             info = self._cache.present(name)
-            if info is None:
+            were = asked[name].uids if name in asked else ()
+            if info is None and not were:
                 raise ExtenderError(f'nodeinfo not found for node name "{name}"')
             for uid in each.uids:
-                if uid not in info.pods:
+                if uid not in were and (info is None or uid not in info.pods):
                     raise ExtenderError(
                         f"extender: {extender.defined.settings.url_prefix} claims to preempt pod (UID: &{{{uid}}}) on node: {name}, "
                         "but the pod is not found on that node"

@@ -49,7 +49,7 @@ def resource_of(extender: str) -> str:
     return f"example.com/{extender}"
 
 
-def settings(url: str, managed: bool = True) -> list[dict[str, Any]]:
+def settings(url: str) -> list[dict[str, Any]]:
     """The extenders of a KubeSchedulerConfiguration."""
     return [
         {

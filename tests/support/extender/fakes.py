@@ -56,7 +56,7 @@ FILTER = {"filterVerb": "filter"}
 ALL = {**FILTER, "prioritizeVerb": "prioritize", "preemptVerb": "preempt", "weight": 1}
 
 
-def rig_with(*extenders, attempts=32, profile="{}"):
+def rig_with(*extenders, attempts=32):
     """An engine whose policy has these extenders, and a fake of each."""
     lines = "".join(f"- {{urlPrefix: '{URL}/{i}', {_flow(each)}}}\n" for i, each in enumerate(extenders))
     text = (

@@ -89,6 +89,21 @@ async def test_pods_are_evicted_from_another_node_than_the_one_that_an_extender_
     assert [node for _, _, node in rig.evictor.evicted] == ["b"]
 
 
+async def test_the_pod_is_tried_again_if_the_victims_are_gone_but_not_their_room():
+    rig, extender = crowded()
+    extender.gate.clear()
+    async with deciding(rig):
+        for name in "ab":
+            rig.engine.assigned.drop(f"low-{name}", None)
+            rig.engine.assigned.put(on_node(ours(f"equal-{name}", requests={"cpu": "1"}, priority=10), name))
+        extender.gate.set()
+        await settle()
+    assert rig.evictor.evicted == []
+    notes = rig.recorder.notes("FailedScheduling")
+    assert notes
+    assert all(note.endswith("2 No preemption victims found for incoming pod.") for note in notes)
+
+
 async def test_nothing_is_evicted_if_the_pod_fits_once_the_extender_has_answered():
     rig, extender = crowded()
     extender.gate.clear()
