@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import kopf
 
@@ -25,6 +25,8 @@ RESTART_SECONDS: Final = (0.5, 30.0)
 """The shortest and the longest pause before a restart; each pause is twice the one before."""
 STOP_SECONDS: Final = 7.0
 """How long Kopf may take to stop; it waits 5 s for its watches."""
+IDENTITY: Final = "podwright"
+"""What Kopf calls this instance among its peers, of which there are none. Kopf's own choice needs a user with a name, whom a container lacks."""
 STABLE_SECONDS: Final = 60.0
 """After Kopf has run this long, the pauses begin with the shortest again."""
 
@@ -88,7 +90,12 @@ async def _run_kopf(stop: asyncio.Event, runtime: Runtime, login: KopfLogin) -> 
     )
     try:
         tasks = await kopf.spawn_tasks(
-            settings=settings, registry=registry, standalone=True, clusterwide=True, stop_flag=stop_kopf
+            settings=settings,
+            registry=registry,
+            standalone=True,
+            clusterwide=True,
+            stop_flag=stop_kopf,
+            identity=cast("Any", IDENTITY),
         )
         catch_signals(stop)  # Kopf has replaced the handlers with its own
         await _wait_for_kopf(tasks, protected)

@@ -29,8 +29,9 @@ class FakeKopf:
     def started(self):
         return len(self.flags)
 
-    async def spawn_tasks(self, *, settings, registry, standalone, clusterwide, stop_flag):
+    async def spawn_tasks(self, *, settings, registry, standalone, clusterwide, stop_flag, identity):
         assert standalone
+        assert identity, "Kopf asks for the user's name, which a user of a container may lack"
         assert clusterwide
         assert settings.watching.field_selectors["pods"] == "spec.nodeName="
         self.registries.append(registry)
