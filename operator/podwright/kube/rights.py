@@ -33,6 +33,8 @@ from podwright.kube.options import Options
 
 log = logging.getLogger(__name__)
 
+FIRST_SECONDS: Final = 1.0
+"""The pause before the first question, so that the first Bindings do not wait for answers about rights."""
 CHECK_SECONDS: Final = 600.0
 """How often the rights are asked for."""
 MISSING_SECONDS: Final = 30.0
@@ -151,6 +153,7 @@ class RightsCheck:
 
     async def run(self) -> None:
         """Checks until it is cancelled."""
+        await asyncio.sleep(FIRST_SECONDS)
         while True:
             try:
                 await self.check()
