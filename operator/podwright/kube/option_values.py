@@ -53,6 +53,8 @@ TLS_12_SUITES: Final[Mapping[str, str]] = {
     "TLS_RSA_WITH_RC4_128_SHA": "RC4-SHA",
 }
 """OpenSSL's names of cipher suites by the names that kube-scheduler takes."""
+ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104 -- as kube-scheduler
+_TLS_VERSIONS: Final = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 _ON: Final = ("true", "t", "1")
 _OFF: Final = ("false", "f", "0")
 """Source: Go's documentation, strconv.ParseBool."""
@@ -182,7 +184,13 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _configuration(text: str) -> Configuration:
+def _file(text: str) -> str | None:
+    return text or None
+
+
+def _configuration(text: str) -> Configuration | None:
+    if not text:
+        return None
     try:
         return load_configuration(Path(text).read_bytes())
     except (OSError, ProfileError) as error:
@@ -206,7 +214,7 @@ def _port(text: str) -> int:
 
 def _ip_address(text: str) -> str:
     try:
-        return str(ipaddress.ip_address(text))
+        return str(ipaddress.ip_address(text or ALL_ADDRESSES))
     except ValueError as error:
         raise OptionsError(f"{text!r} is not an IP address") from error
 
@@ -227,7 +235,9 @@ def _cipher_suites(text: str) -> tuple[str, ...]:
     return names
 
 
-def _server(text: str) -> str:
+def _server(text: str) -> str | None:
+    if not text:
+        return None
     url = text if "://" in text else f"http://{text}"
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -260,8 +270,10 @@ def _quantity(text: str) -> int:
         raise OptionsError(f"{text!r} is not a quantity such as 512 or 4Ki") from error
 
 
-def _minor(text: str) -> int:
-    """The minor version of `1.36` or `kube=1.36`."""
+def _minor(text: str) -> int | None:
+    """The minor version of `1.36` or `kube=1.36`; None of nothing."""
+    if not text:
+        return None
     component, _, version = text.rpartition("=")
     if component not in ("", "kube"):
         raise OptionsError(f"component not registered: {component}")
@@ -344,7 +356,8 @@ CONFIGURATION: Final = ValueType("FILE", _configuration)
 """A KubeSchedulerConfiguration, read from its file."""
 EXTENDERS: Final = ValueType("FILE", _extenders)
 """Extenders by name, read from a file."""
-FILE: Final = ValueType("FILE", str)
+FILE: Final = ValueType("FILE", _file)
+"""A path, or None of nothing, as with kube-scheduler."""
 DIRECTORY: Final = ValueType("DIRECTORY", _directory)
 """An existing directory."""
 SCHEDULER_NAME: Final = ValueType("NAME", _scheduler_name)
@@ -363,6 +376,9 @@ PORT: Final = ValueType("PORT", _port)
 VERBOSITY: Final = ValueType("LEVEL", _verbosity)
 MODULE_VERBOSITIES: Final = ValueType("PATTERN=N,…", _module_verbosities, joined=True)
 """Pairs of a pattern and a number, in their order."""
+TLS_VERSION: Final = ValueType(
+    f"[{'|'.join(_TLS_VERSIONS)}]", lambda text: choice(*_TLS_VERSIONS).parse(text or "VersionTLS12")
+)
 IP_ADDRESS: Final = ValueType("IP", _ip_address)
 PATHS: Final = ValueType("PATH,…", _paths, joined=True)
 CIPHER_SUITES: Final = ValueType("NAME,…", _cipher_suites, joined=True)

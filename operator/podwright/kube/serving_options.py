@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from podwright.kube.option_definitions import option
 from podwright.kube.option_values import (
+    ALL_ADDRESSES,
     CERTIFICATE_FOR_NAMES,
     CIPHER_SUITES,
     CURVE_NAMES,
@@ -18,9 +19,9 @@ from podwright.kube.option_values import (
     PATHS,
     PORT,
     SWITCH,
+    TLS_VERSION,
     CertificateForNames,
     OptionsError,
-    choice,
 )
 
 
@@ -31,7 +32,7 @@ class ServingOptions:
     bind_address: str = option(
         IP_ADDRESS,
         "The address for --secure-port. An unspecified one stands for all addresses.",
-        default="0.0.0.0",  # noqa: S104 -- as kube-scheduler
+        default=ALL_ADDRESSES,
     )
     secure_port: int = option(
         PORT,
@@ -52,7 +53,7 @@ class ServingOptions:
     )
     tls_private_key_file: str | None = option(FILE, "The private key of --tls-cert-file.")
     tls_min_version: str = option(
-        choice("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
+        TLS_VERSION,
         "The oldest version of TLS for --secure-port. TLS 1.0 and 1.1 are never used.",
         default="VersionTLS12",
     )

@@ -107,6 +107,18 @@ def test_underscores_lists_in_parts_and_go_switches_are_taken(started):
     assert options.leader_election.leader_elect is False
 
 
+def test_flags_without_a_value_count_as_not_given(started):
+    """As kube-scheduler takes them, for example from templates."""
+    names = ("kubeconfig", "config", "master", "bind-address", "cert-dir", "tls-cert-file", "tls-private-key-file")
+    names += ("client-ca-file", "requestheader-client-ca-file", "authentication-kubeconfig", "tls-min-version")
+    names += ("authorization-kubeconfig", "emulated-version", "min-compatibility-version", "write-config-to")
+    names += ("tls-cipher-suites", "tls-curve-preferences", "feature-gates", "requestheader-allowed-names")
+    done = invoke("kube-scheduler", *(f"--{name}=" for name in names))
+    assert done.exit_code == 0, done.output
+    invoke("kube-scheduler")
+    assert started[0] == started[1]
+
+
 @pytest.mark.parametrize("flag", REFUSED)
 @pytest.mark.parametrize("command", ["run", "kube-scheduler"])
 def test_a_former_flag_is_refused_with_what_to_write_instead(started, flag, command):

@@ -202,7 +202,7 @@ class TestServing:
 
     async def test_handshakes_that_stop_half_way_are_dropped(self):
         told = Told()
-        async with serving(told, Limits(connections=8, head_seconds=0.05), **secure()) as server:
+        async with serving(told, Limits(connections=8, head_seconds=0.5), **secure()) as server:
             held = [await connect(server) for _ in range(30)]
             for reader, writer in held:
                 writer.write(b"\x16\x03\x01\x02\x00\x01")
