@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import ssl
 import time
 
 import pytest
 import yaml
 
+from podwright.kube.certificate_chain import load_certificate_chain
 from podwright.testing import ControlPlane, wait_until
 from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
@@ -113,6 +116,56 @@ def test_both_schedulers_answer_the_same(cluster, reader, secured, kube_schedule
                 found[who, path] = (ours, theirs)
     assert found == {}
     assert said(secured.get("/metrics"))[1] == 'forbidden: User "system:anonymous" cannot get path "/metrics"'
+
+
+def ask(operator, certificate, headers):
+    """The status and the refusal of /metrics for a client with this certificate, which sends these headers."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if certificate is not None:
+        load_certificate_chain(context, certificate.certificate, certificate.key)
+    connection = http.client.HTTPSConnection("127.0.0.1", operator.port, context=context, timeout=10)
+    try:
+        connection.request("GET", "/metrics", headers=headers)
+        answer = connection.getresponse()
+        return said((answer.status, answer.read().decode()))
+    finally:
+        connection.close()
+
+
+def test_both_schedulers_know_the_same_client_certificates_and_front_proxies(
+    cluster, authorities, reader, secured, kube_scheduler
+):
+    """The cluster says who issues them, in a ConfigMap."""
+    name = "system:serviceaccount:monitoring:reader"
+    proxy = authorities.front_proxies.client("front-proxy-client")
+    user, imitation = authorities.clients.client(name), authorities.clients.client("front-proxy-client")
+    admin = authorities.clients.client("kim", ["system:masters"])
+    named, token = {"X-Remote-User": name}, {"Authorization": f"Bearer {reader}"}
+    cases = {
+        "a user": (user, {}),
+        "an administrator": (admin, {}),
+        "a front proxy that names a user": (proxy, named),
+        "a front proxy that names a group": (proxy, {"X-Remote-User": "kim", "X-Remote-Group": "system:masters"}),
+        "a front proxy that names another user": (proxy, {"X-Remote-User": "kim"}),
+        "a front proxy that names nobody": (proxy, {}),
+        "a front proxy with a token": (proxy, token),
+        "a front proxy with another name": (authorities.front_proxies.client("other"), named),
+        "a user who names another one": (imitation, named),
+        "nobody who names a user": (None, named),
+        "a user without a name": (authorities.clients.client("", ["system:masters"]), {}),
+    }
+    for operator in (secured, kube_scheduler):
+        wait_until(lambda: ask(operator, proxy, named)[0] == 200, 60, "the lookup has an effect")  # noqa: B023
+    found = {title: (ask(secured, *case), ask(kube_scheduler, *case)) for title, case in cases.items()}
+    assert {title: answers for title, answers in found.items() if answers[0] != answers[1]} == {}
+    assert {title for title, answers in found.items() if answers[0][0] == 200} == {
+        "a user",
+        "an administrator",
+        "a front proxy that names a user",
+        "a front proxy that names a group",
+        "a front proxy with a token",
+    }
 
 
 def test_the_metrics_are_those_of_this_operator(secured, reader):

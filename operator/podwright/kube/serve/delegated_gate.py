@@ -215,7 +215,7 @@ class _Unusable(Enum):
 def _certified_user(request: web.Request, issuers: ClientIssuers) -> User | _Unusable | None:
     """The user whom the client's certificate names, or whom a front proxy names with its own. TLS has verified the certificate.
 
-    None: the client has none, or one without a common name.
+    None: the client has none; or one without a common name, and there are no front proxies, which it could be one of.
     """
     connection: Any = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
     certificate = connection.getpeercert() if connection is not None else None
@@ -229,9 +229,9 @@ def _certified_user(request: web.Request, issuers: ClientIssuers) -> User | _Unu
     role = issuers.role_of(connection, common)
     if role.front_proxy and (user := issuers.front_proxies.user_of(request)) is not None:
         return user
-    if not role.user:
-        return _Unusable.CERTIFICATE
-    return User(common, (*names.get("organizationName", ()), AUTHENTICATED)) if common else None
+    if role.user and common:
+        return User(common, (*names.get("organizationName", ()), AUTHENTICATED))
+    return _Unusable.CERTIFICATE if issuers.front_proxies.issuers else None
 
 
 def _status(code: int, reason: str, message: str, headers: dict[str, str] | None = None) -> web.Response:
