@@ -14,6 +14,27 @@ POLICY = {
 }
 
 
+ALLOWED_ONLY = {
+    "schedulerName": "default-scheduler",
+    "strategy": {"type": "Default"},
+    "pluginConfig": [
+        {
+            "name": "NodeAffinity",
+            "args": {
+                "addedAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "allowed", "operator": "In", "values": ["yes"]}]}
+                        ]
+                    }
+                }
+            },
+        }
+    ],
+}
+"""Places pods on nodes with a label, which kube-scheduler does not know of."""
+
+
 @pytest.fixture
 def cluster(empty_cluster):
     kit.install(empty_cluster)
@@ -46,3 +67,59 @@ def test_kube_scheduler_places_pods_by_a_policy(cluster, namespace, node_cache):
         scheduler.stop()
         extender.process.stop(20)
     wait_until(lambda: not extender.process.alive, 20, "the extender has stopped")
+
+
+def test_kube_scheduler_preempts_only_where_the_named_policy_would(cluster, namespace):
+    """The policy is for pods of another scheduler; its name in the URL makes it decide here."""
+    policy = {**POLICY, "metadata": {"name": "allowed-only"}, "spec": {**ALLOWED_ONLY, "schedulerName": "nobody"}}
+    urgent = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "urgent"},
+        "value": 1000,
+    }
+    cluster.client.create(policy)
+    cluster.client.create(urgent)
+    cluster.client.create(node("allowed", labels={"allowed": "yes"}))
+    names = [f"node-{each}" for each in "abcd"]
+    for name in (*names, "allowed"):
+        filling = pod(f"on-{name}", namespace=namespace, cpu="4", terminationGracePeriodSeconds=0, nodeName=name)
+        cluster.client.create(filling)
+    extender = start_extender(cluster)
+    configured = {
+        "urlPrefix": f"http://127.0.0.1:{extender.port}/policies/allowed-only",
+        "filterVerb": "filter",
+        "preemptVerb": "preempt",
+        "weight": 1,
+        "nodeCacheCapable": True,
+    }
+    scheduler = cluster.start_scheduler({"extenders": [configured]})
+    try:
+        cluster.client.create(pod("wants-room", namespace=namespace, cpu="1", priorityClassName="urgent"))
+        kit.wait_bound(cluster, namespace, 5)
+        found = {each["metadata"]["name"]: each["spec"]["nodeName"] for each in kit.pods(cluster, namespace)}
+        assert found == {"wants-room": "allowed", **{f"on-{name}": name for name in names}}
+        assert extender.metric("podwright_extender_requests_total", verb="preempt", result="success") >= 1
+        assert extender.metric("podwright_extender_requests_total", verb="filter", result="success") >= 1
+    finally:
+        scheduler.stop()
+        extender.process.stop(20)
+        cluster.client.delete(urgent)
+
+
+def test_an_unknown_policy_is_in_the_pods_event(cluster, namespace):
+    extender = start_extender(cluster)
+    configured = {
+        "urlPrefix": f"http://127.0.0.1:{extender.port}/policies/none",
+        "filterVerb": "filter",
+        "nodeCacheCapable": True,
+    }
+    scheduler = cluster.start_scheduler({"extenders": [configured]})
+    try:
+        cluster.client.create(pod("asks", namespace=namespace))
+        told = lambda: [event["note"] for event in kit.events(cluster, namespace, "FailedScheduling")]  # noqa: E731
+        wait_until(told, 60, "the pod has an event")
+        assert 'there is no policy "none"' in told()[0]
+    finally:
+        scheduler.stop()
+        extender.process.stop(20)

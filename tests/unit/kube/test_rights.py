@@ -12,6 +12,7 @@ import yaml
 
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from podwright.kube.client.errors import UnreachableError
+from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS, POLICY
 from podwright.kube.options import Options
 from podwright.kube.rights import AUTHORITIES, REVIEWS, SCHEDULING, TOKENS, RightsCheck, election, reviews
 
@@ -44,6 +45,13 @@ def used(rights):
 )
 def test_a_role_grants_exactly_what_the_scheduler_uses(file, rights):
     assert sorted(granted(file)) == sorted(used(rights))
+
+
+def test_the_role_of_the_extender_only_lets_it_read_and_bind():
+    kinds = [(kind.group, kind.plural) for kind in (*WATCHED_KINDS, POLICY, POD_GROUPS[0], *PLUGINS_POD_GROUPS)]
+    expected = {("", group, plural, "", verb) for group, plural in kinds for verb in READ}
+    expected |= {("", "", "pods", "", "get"), ("", "", "pods/binding", "", "create")}
+    assert set(granted("examples/extender/server.yaml")) == expected
 
 
 def test_every_watched_kind_is_read_and_every_right_says_what_is_lost_without_it():

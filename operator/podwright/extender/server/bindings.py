@@ -14,6 +14,7 @@ from typing import Final
 
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import Cluster, ClusterError, CycleState
+from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.state.cache import Cache
@@ -53,6 +54,11 @@ class Bindings:
         self._in_progress: set[str] = set()
         self._unconfirmed: deque[tuple[float, PodInfo]] = deque()
         """Pods whose Binding was posted, with the time when they are to be read back."""
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Frees the memory that the containers needed when there were more pods."""
+        shrink(self._in_progress)
 
     @property
     def assumed(self) -> int:
@@ -73,6 +79,8 @@ class Bindings:
             return "PodName, PodNamespace, PodUID and Node are required"
         if uid in self._in_progress:
             return f"pod {args.pod_namespace}/{args.pod_name} is being bound"
+        if (known := self._known(uid, args.node)) is not None:
+            return known
         self._in_progress.add(uid)
         try:
             pod = await self._pod(args)
@@ -81,6 +89,15 @@ class Bindings:
             return str(error)
         finally:
             self._in_progress.discard(uid)
+
+    def _known(self, uid: str, node_name: str) -> str | None:
+        """What to answer about a pod that the watch has shown on a node; None about any other."""
+        placement = self._cache.placement(uid)
+        if placement is None or self._cache.is_assumed(uid):
+            return None
+        return (
+            "" if placement.name == node_name else f"pod {placement.pods[uid].key} is on node {placement.name} already"
+        )
 
     async def _pod(self, args: BindingArgs) -> PodInfo | str:
         """The pod to bind, or why it cannot be bound. Raises ClusterError."""
@@ -104,9 +121,9 @@ class Bindings:
     async def _bind(self, pod: PodInfo, node_name: str, policy_name: str) -> str:
         framework = self._verdicts.policy_for(pod, policy_name).framework
         cache, uid = self._cache, pod.uid
+        if (known := self._known(uid, node_name)) is not None:
+            return known  # since the pod was read
         placement = cache.placement(uid)
-        if placement is not None and not cache.is_assumed(uid):
-            return "" if placement.name == node_name else f"pod {pod.key} is on node {placement.name} already"
         if placement is not None and placement.name != node_name:
             cache.forget(uid)  # an earlier Binding, of which kube-scheduler was told that it failed
         if cache.placement(uid) is None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.node import Node
 from podwright.core.objects.readable import parse_known_node
 from podwright.core.objects.selectors import as_mapping
@@ -27,6 +28,11 @@ class NodeVersions:
         self._nodes = nodes
         self._versions: dict[str, str | None] = {}
         """By name: uid and resourceVersion."""
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionary needed when there were more nodes."""
+        shrink(self._versions)
 
     def key(self, raw: Raw) -> str:
         return self._nodes.key(raw)

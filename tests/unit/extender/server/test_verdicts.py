@@ -129,7 +129,7 @@ def test_victims_that_do_not_suffice_are_completed_by_the_least_important():
 
 def test_nodes_where_the_policy_would_not_preempt_are_left_out():
     rig = ExtenderRig()
-    full_node(rig, "important", ("equal", "2", 10))
+    full_node(rig, "important", ("equal", "1", 10), ("unimportant", "1", 0))
     full_node(rig, "tainted", ("low", "2", 0))
     rig.rig.engine.nodes.put(make_node("tainted", allocatable={"cpu": "2"}, taints=[make_taint("gpu")]))
     full_node(rig, "good", ("there", "2", 0))

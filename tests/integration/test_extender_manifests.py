@@ -1,0 +1,124 @@
+"""manifests/examples/extender: what its Deployments run, as their service accounts, with the certificates of its script."""
+
+import os
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+import yaml
+
+from podwright.testing import node, pod
+from podwright.testing.processes import free_port
+from support.control_plane import operator_process as kit
+
+FOLDER = kit.CHECKOUT / "manifests" / "examples" / "extender"
+NAMESPACE = "scheduler-extender"
+SERVICE = f"podwright-extender.{NAMESPACE}.svc"
+
+
+def objects(name):
+    return list(yaml.safe_load_all((FOLDER / name).read_text()))
+
+
+@pytest.fixture
+def installed(empty_cluster, binaries, tmp_path):
+    """The cluster with the example, and the folder with its certificates."""
+    kubectl = tmp_path / "bin" / "kubectl"
+    kubectl.parent.mkdir()
+    kubectl.symlink_to(binaries.path("kubectl"))
+    environ = {
+        **os.environ,
+        "PATH": f"{kubectl.parent}:{os.environ['PATH']}",
+        "KUBECONFIG": str(empty_cluster.kubeconfig),
+        "HOME": str(tmp_path),
+    }
+    for _ in range(2):  # it can be repeated
+        subprocess.run([FOLDER / "certificates", tmp_path / "issued"], env=environ, check=True, capture_output=True)
+    empty_cluster.apply(FOLDER)
+    return empty_cluster, tmp_path / "issued"
+
+
+def arguments(issued, port):
+    """The server's, with this port and the folder in place of the Secret."""
+    (deployment,) = (each for each in objects("server.yaml") if each["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["python", "-m", "podwright"]
+    replaced = {
+        "--address=:8888": f"--address=127.0.0.1:{port}",
+        "--tls-cert-file=/certificates/tls.crt": f"--tls-cert-file={issued}/server.crt",
+        "--tls-private-key-file=/certificates/tls.key": f"--tls-private-key-file={issued}/server.key",
+        "--client-ca-file=/certificates/ca.crt": f"--client-ca-file={issued}/ca.crt",
+    }
+    assert replaced.keys() <= set(container["args"])
+    return [replaced.get(each, each) for each in container["args"]]
+
+
+def configuration(issued, port, kubeconfig):
+    """kube-scheduler's, likewise."""
+    (config_map,) = (each for each in objects("scheduler.yaml") if each["kind"] == "ConfigMap")
+    found = yaml.safe_load(config_map["data"]["config.yaml"])
+    (extender,) = found["extenders"]
+    assert extender["urlPrefix"] == f"https://{SERVICE}:8888"
+    extender["urlPrefix"] = f"https://127.0.0.1:{port}"
+    extender["tlsConfig"] = {
+        "serverName": SERVICE,
+        "caFile": f"{issued}/ca.crt",
+        "certFile": f"{issued}/client.crt",
+        "keyFile": f"{issued}/client.key",
+    }
+    return {**found, "clientConnection": {"kubeconfig": str(kubeconfig)}}
+
+
+def status(extender, issued, path, certificate=None):
+    """Of a POST over HTTPS, with or without this client certificate."""
+    context = ssl.create_default_context(cafile=issued / "ca.crt")
+    context.check_hostname = False
+    if certificate:
+        context.load_cert_chain(issued / f"{certificate}.crt", issued / f"{certificate}.key")
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{extender.port}{path}", b"{}", {"Content-Type": "application/json"}, method="POST"
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10, context=context) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_the_example_fills_nodes_with_no_more_rights_than_it_needs(installed, namespace):
+    cluster, issued = installed
+    cluster.bulk.create([node(name, cpu="4", memory="8Gi") for name in ("node-a", "node-b", "node-c")])
+    taken = pod("there", namespace=namespace, cpu="1", memory="2Gi")
+    taken["spec"]["nodeName"] = "node-b"
+    cluster.client.create(taken)
+
+    port = free_port()
+    kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, "podwright-extender")
+    command = [sys.executable, "-m", "podwright", *arguments(issued, port)]
+    process = cluster.start_process("example-extender", command, {"PODWRIGHT_KUBECONFIG": str(kubeconfig)})
+    extender = kit.Operator(process, port, scheme="https")
+    kit.wait_ready(extender)
+    scheduler = cluster.start_scheduler(
+        configuration(issued, port, cluster.service_account_kubeconfig(NAMESPACE, "extended-scheduler")),
+        name="extended-scheduler",
+    )
+    try:
+        asking = [pod(f"pod-{number}", namespace=namespace, cpu="500m", memory="1Gi") for number in range(3)]
+        for each in asking:
+            each["spec"]["schedulerName"] = "extended-scheduler"
+            cluster.client.create(each)
+        kit.wait_bound(cluster, namespace, 4)
+        assert {each["spec"]["nodeName"] for each in kit.pods(cluster, namespace)} == {"node-b"}
+        assert status(extender, issued, "/bind", "client") == 200
+        assert status(extender, issued, "/bind") == 401
+        assert status(extender, issued, "/filter", "server") in {0, 401}
+        assert extender.get("/metrics")[0] == 401
+        for text in (extender.log(), scheduler.log.read_text()):
+            assert "forbidden" not in text.lower()
+        assert " is off" not in extender.log()
+    finally:
+        scheduler.stop()
+        process.stop(20)
