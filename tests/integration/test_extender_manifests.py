@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 import yaml
 
-from podwright.testing import node, pod
+from podwright.testing import node, pod, wait_until
 from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
 
@@ -38,6 +38,11 @@ def installed(empty_cluster, binaries, tmp_path):
     for _ in range(2):  # it can be repeated
         subprocess.run([FOLDER / "certificates", tmp_path / "issued"], env=environ, check=True, capture_output=True)
     empty_cluster.apply(FOLDER)
+    empty_cluster.kubectl(
+        "wait", "--for", "condition=established", "crd/schedulerpolicies.podwright.dev", "--timeout=30s"
+    )
+    wait_until(lambda: empty_cluster.client.raw("GET", kit.POLICIES)[0] == 200, 30, "the API server serves policies")
+    empty_cluster.apply(FOLDER / "policy.yaml")
     return empty_cluster, tmp_path / "issued"
 
 

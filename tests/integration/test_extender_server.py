@@ -96,9 +96,12 @@ def test_kube_scheduler_preempts_only_where_the_named_policy_would(cluster, name
     scheduler = cluster.start_scheduler({"extenders": [configured]})
     try:
         cluster.client.create(pod("wants-room", namespace=namespace, cpu="1", priorityClassName="urgent"))
-        kit.wait_bound(cluster, namespace, 5)
-        found = {each["metadata"]["name"]: each["spec"]["nodeName"] for each in kit.pods(cluster, namespace)}
-        assert found == {"wants-room": "allowed", **{f"on-{name}": name for name in names}}
+
+        def found():
+            return {each["metadata"]["name"]: each["spec"].get("nodeName") for each in kit.pods(cluster, namespace)}
+
+        wait_until(lambda: found()["wants-room"], 60, "the pod has a node")
+        assert found() == {"wants-room": "allowed", **{f"on-{name}": name for name in names}}
         assert extender.metric("podwright_extender_requests_total", verb="preempt", result="success") >= 1
         assert extender.metric("podwright_extender_requests_total", verb="filter", result="success") >= 1
     finally:

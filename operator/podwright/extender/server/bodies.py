@@ -18,12 +18,23 @@ import orjson
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
-from podwright.extender.wire import ExtenderArgs, GoJSONError, RawObject, decode_args
+from podwright.extender.wire import (
+    MAX_EXTENDER_PRIORITY,
+    ExtenderArgs,
+    GoJSONError,
+    HostPriority,
+    RawObject,
+    decode_args,
+    encode,
+)
 
 SMALL: Final = 1 << 20
 """Bytes. Smaller bodies are decoded at once, in a few milliseconds, and are bounded by the number of connections."""
 SLICE_SECONDS: Final = 0.003
 """How long a large body is decoded before other tasks run."""
+
+
+_AFTER_NAME: Final = [f'","Score":{score}}},{{"Host":"' for score in range(MAX_EXTENDER_PRIORITY + 1)]
 
 
 class Budget:
@@ -63,8 +74,15 @@ class Budget:
 
 
 def encode_scores(names: Sequence[str], scores: Sequence[int]) -> bytes:
-    """The HostPriorityList of these nodes. In a quarter of the time of `wire.encode`, which takes an object for each."""
-    return orjson.dumps([{"Host": name, "Score": score} for name, score in zip(names, scores, strict=True)])
+    """The HostPriorityList of these nodes, with scores from 0 to 10: in an eighth of the time of `wire.encode`, which makes an object for each."""
+    text = orjson.dumps(names).decode()
+    if not names or "\\" in text:  # without an escape, quotes are only around names
+        return encode(tuple(map(HostPriority, names, scores)))
+    parts = [""] * (2 * len(names))
+    parts[::2] = text[2:-2].split('","')
+    parts[1::2] = [_AFTER_NAME[score] for score in scores]
+    parts[-1] = f'","Score":{scores[-1]}}}]'
+    return ('[{"Host":"' + "".join(parts)).encode()
 
 
 class Content(Protocol):

@@ -61,6 +61,8 @@ PATHS: Final[Mapping[str, str]] = {
 """The last part of each path, and its verb. Extenders name their paths in several ways."""
 WAIT_SECONDS: Final = 60.0
 """How long a large body waits for its turn. kube-scheduler gives up after its httpTimeout, 5 s by default."""
+PIECE: Final = 1 << 18
+"""How many bytes of a long answer are handed over at once."""
 READ_SECONDS: Final = 30.0
 """How long a client may take to send its body."""
 
@@ -138,12 +140,9 @@ class ExtenderEndpoints:
                     if verb not in _ERRORS:
                         raise
                     answer = _ERRORS[verb](str(failure))
-                response = web.Response(body=answer, content_type=_JSON)
                 if length > SMALL:  # it counts until the answer has been sent
-                    del body, answer
-                    await response.prepare(request)
-                    await response.write_eof()
-                return response
+                    return await _send(request, answer)
+                return web.Response(body=answer, content_type=_JSON)
         except _Failure as failure:
             return web.Response(status=failure.status, text=f"{failure}\n")
         finally:
@@ -245,6 +244,17 @@ class ExtenderEndpoints:
         pod = parse_pod(raw)
         self._decisions.bindings.remember(pod)
         return pod
+
+
+async def _send(request: web.Request, answer: bytes) -> web.StreamResponse:
+    """Sends a long answer piece by piece. The response does not hold it: aiohttp's objects form cycles, which live until they are collected."""
+    response = web.StreamResponse(headers={"Content-Type": _JSON, "Content-Length": str(len(answer))})
+    await response.prepare(request)
+    view = memoryview(answer)
+    for start in range(0, len(answer), PIECE):
+        await response.write(view[start : start + PIECE])
+    await response.write_eof()
+    return response
 
 
 def _uid_of(victim: RawObject) -> str:

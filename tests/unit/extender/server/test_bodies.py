@@ -53,8 +53,9 @@ def test_malformed_bodies_are_refused(text):
         list(pieces(text))
 
 
-def test_scores_are_written_as_the_protocol_writes_them():
-    names, scores = ["a", "ü"], [10, 0]
+@given(st.lists(st.tuples(st.text() | st.text(alphabet='",\\ab'), st.integers(0, 10))))
+def test_scores_are_written_as_the_protocol_writes_them(scored):
+    names, scores = [name for name, _ in scored], [score for _, score in scored]
     assert encode_scores(names, scores) == encode(tuple(map(HostPriority, names, scores)))
 
 

@@ -1,6 +1,8 @@
 """The extender's HTTP: paths, answers, and what becomes of requests that are wrong, long or slow."""
 
 import asyncio
+import gc
+import tracemalloc
 
 import orjson
 import pytest
@@ -300,3 +302,33 @@ async def test_a_failing_plugin_is_named(rig, monkeypatch):
         _, answer = await caller.post("/filter", args())
         assert "NodeName" in answer["Error"]
         assert "broken" in answer["Error"]
+
+
+async def test_large_requests_leave_nothing_in_memory_before_a_collection(rig):
+    node = make_node("a", annotations={"filler": "x" * 2 * SMALL})
+    body = orjson.dumps(sent(node))
+    head = f"POST /filter HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    async with rig.serving() as caller:
+        reader, writer = await connect(caller)
+
+        async def ask():
+            writer.write(head.encode() + body)
+            answered = await reader.readuntil(b"\r\n\r\n")
+            length = int(answered.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
+            assert length > 2 * SMALL
+            while length > 0:
+                length -= len(await reader.read(length))
+
+        gc.collect()
+        gc.disable()
+        try:
+            await ask()
+            tracemalloc.start()
+            for _ in range(4):
+                await ask()
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+        await hang_up(writer)
+    assert kept < 2 * SMALL
