@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -121,9 +122,7 @@ def test_the_image_is_small_and_complete(container):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_deployment_of_the_manifests_runs_and_binds_pods(
-    empty_cluster, namespace, container, way, tmp_path_factory
-):
+def test_the_deployment_of_the_manifests_runs_and_binds_pods(empty_cluster, namespace, container, way):
     cluster = empty_cluster
     kit.install(cluster)
     cluster.client.create(node("only"))
@@ -139,7 +138,8 @@ def test_the_deployment_of_the_manifests_runs_and_binds_pods(
     port = free_port()
     arguments = [*kit.deployed_command(port)[2:], f"--kubeconfig={kubeconfig}"]
     arguments.append(f"--leader-elect-resource-namespace={kit.ACCOUNT[0]}")
-    command = getattr(container, way)(*arguments, volume=volume)
+    program, *rest = getattr(container, way)(*arguments, volume=volume)
+    command = [shutil.which(program) or program, *rest]
     process = cluster.start_process(
         f"image-{way}", command, {name: ENVIRON[name] for name in ("BUILDAH_ISOLATION", "STORAGE_DRIVER")}
     )
