@@ -147,7 +147,7 @@ class Engine:
             waits=options.waits,
         )
         self.slow_plugins = SlowPlugins(metrics)
-        self._slices = Slices(self.cache, sources)
+        self.slices = Slices(self.cache, sources)
         state = EngineState(
             cache=self.cache,
             queue=self.queue,
@@ -193,7 +193,7 @@ class Engine:
             binding_executor=self.binding_executor,
             failures=self._failures,
             foreign_pods=self.foreign_pods,
-            slices=self._slices,
+            slices=self.slices,
         )
         self.queue.room_checks = GangRoom(state, self.policies).check
         self._turns = Turns(state, self.policies) if self.policies.policy_set.queue_sort == QUEUE_SORT else None
@@ -255,7 +255,7 @@ class Engine:
         try:
             await self._run()
         finally:
-            self._slices.abandon()
+            self.slices.abandon()
 
     async def _run(self) -> None:
         clock, queue, limiter = self._sources.clock, self.queue, self.binding_executor.limiter
@@ -288,21 +288,21 @@ class Engine:
 
     async def _attempt_at(self, queued: QueuedPod) -> None:
         """An attempt, with other tasks between its slices."""
-        ended = self._slices.start(partial(self.schedule_one, queued))
+        ended = self.slices.start(partial(self.schedule_one, queued))
         while not ended:
             await asyncio.sleep(0)
-            ended = self._slices.resume()
+            ended = self.slices.resume()
 
     async def _attempt_in_lane(self, queued: QueuedPod) -> None:
         """An attempt at a costly pod: other tasks and ordinary pods go between its slices. The lane of these pods is closed afterwards."""
         clock = self._sources.clock
         started = clock()
-        ended = self._slices.start(partial(self.schedule_one, queued))
+        ended = self.slices.start(partial(self.schedule_one, queued))
         seconds = clock() - started
         while not ended:
             await self._schedule_ordinary_pods()
             started = clock()
-            ended = self._slices.resume()
+            ended = self.slices.resume()
             seconds += clock() - started
         self.queue.costly_attempt_took(seconds)
         await self._pause(seconds)
@@ -403,7 +403,7 @@ class Engine:
 
     def schedule_one(self, queued: QueuedPod) -> None:
         """One attempt at a popped pod, or at its pod group. Never raises: an error is a failed attempt."""
-        started, cpu_started = self._sources.clock(), self._slices.cpu()
+        started, cpu_started = self._sources.clock(), self.slices.cpu()
         try:
             policy = self.policies.of(queued.pod)
             if policy is None:
@@ -422,7 +422,7 @@ class Engine:
                 if policy.extenders and self._extended.start(queued, policy, started):
                     return
                 observer = self.slow_plugins.observer_for(policy.compiled.name)
-                decision = self._slices.decide(
+                decision = self.slices.decide(
                     lambda: schedule(policy.framework, self.cache, queued.pod, self._sources.below, observer=observer),
                     again=lambda: self._may_decide(queued, policy),
                     in_lane=queued.costly,
@@ -431,7 +431,7 @@ class Engine:
                     self._undecided(queued)
                     return
                 seconds = self._sources.clock() - started
-                queued.slow = seconds >= SLOW_SECONDS and self._slices.cpu() - cpu_started >= SLOW_SECONDS
+                queued.slow = seconds >= SLOW_SECONDS and self.slices.cpu() - cpu_started >= SLOW_SECONDS
                 self._carry_out(queued, policy, decision, started)
         except Exception as error:
             log.exception("an attempt failed", extra=fields(pod=queued.pod))

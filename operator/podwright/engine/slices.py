@@ -124,16 +124,21 @@ class Slices:
         return self._worker.attempt is None
 
     def _pause(self) -> None:
-        """Called by the attempt."""
-        if self._clock() < self._ends:
+        """Called by the attempt. The next slice is at least as long as it takes to suspend and resume the transactions, so that the attempt goes on."""
+        clock, pauses = self._clock, self._cache.pauses
+        suspended_at = clock()
+        if suspended_at < self._ends:
             return
-        pauses = self._cache.pauses
         pauses.suspend()
         version = self._cache.version
+        spent = clock() - suspended_at
         self._paused_at = self._cpu()
         pauses.pause = None
         self._worker.loop.switch()
         pauses.pause = self._pause
         if self._cache.version != version:
             raise InputsChangedError
+        resumed_at = clock()
         pauses.resume()
+        now = clock()
+        self._ends = now + max(SLICE_SECONDS, spent + now - resumed_at)

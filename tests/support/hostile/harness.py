@@ -17,8 +17,6 @@ from types import FrameType
 from typing import Any, Final
 
 from podwright.core.objects.pod import SPEC_CACHE
-from podwright.engine.slices import Slices
-from podwright.engine.state import Sources
 from support.costs.operation_counts import counted_elements
 from support.engine.kit import Rig, on_node, ours, settle
 from support.hostile.subjects import DONE, Row, Subject, node, node_name
@@ -48,6 +46,7 @@ class HostileCluster:
         SPEC_CACHE.clear()
         gc.collect()
         self.rig = Rig()
+        self.rig.clock = time.perf_counter  # ends the slices
         self.subject = subject
         self._number = 0
         engine = self.rig.engine
@@ -103,8 +102,7 @@ class HostileCluster:
             measured(run)
             spent = 1000 * (time.process_time() - started)
             return spent, spent
-        sources = Sources(clock=time.perf_counter, wall=time.time, cpu=time.process_time, below=lambda _n: 0)
-        slices = Slices(self.rig.engine.cache, sources)
+        slices = self.rig.engine.slices
         ended = slices.start(run)
         ends = [started, time.process_time()]
         while not ended:

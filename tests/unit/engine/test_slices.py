@@ -33,6 +33,9 @@ class Clock:
         self.now += SLICE_SECONDS / 3 if self.runs else 0.0
         return self.now
 
+    def take(self, seconds: float) -> None:
+        self.now += seconds
+
 
 @pytest.fixture
 def rig() -> Rig:
@@ -96,6 +99,20 @@ class TestOneAttempt:
             ended = slices.resume()
         assert seen == [True]
         assert cache.placement(pod.uid) is None
+
+    def test_it_goes_on_however_long_it_takes_to_suspend_it(self, rig, slices):
+        """Each slice is at least as long as that."""
+
+        def attempt() -> None:
+            with CacheTransaction(rig.engine.cache) as transaction:
+                transaction.on_rollback(lambda: rig.clock.take(1.0), lambda: rig.clock.take(1.0))
+                busy(rig, 100)
+
+        ended, pauses = slices.start(deciding_in(slices, attempt)), 0
+        while not ended:
+            ended = slices.resume()
+            pauses += 1
+        assert pauses == 1
 
     @pytest.mark.parametrize(
         "change",
