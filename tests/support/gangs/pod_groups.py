@@ -21,7 +21,6 @@ WORKLOAD = _API.version if _API else ""
 SERVING_GROUPS: Mapping[str, Any] = _API.options if _API else {}
 """The fields of a control plane's options that make it serve PodGroups."""
 NEEDS_WORKLOAD_API = pytest.mark.kubernetes(36, "PodGroups")
-CONDITION = "PodGroupScheduled" if WORKLOAD.endswith("/v1alpha2") else "PodGroupInitiallyScheduled"
 ALL = "PodGroup" if WORKLOAD.endswith("/v1alpha2") else {"all": {}}
 """The disruption mode in which preemption evicts all members or none."""
 PLUGINS = "scheduling.x-k8s.io/v1alpha1"
@@ -96,7 +95,10 @@ class Case:
         assert self.places(group) == []
 
     def condition(self, group: dict) -> dict:
-        return kit.condition(self.cluster.client.read(group), CONDITION)
+        older = group["apiVersion"].endswith("/v1alpha2")
+        return kit.condition(
+            self.cluster.client.read(group), "PodGroupScheduled" if older else "PodGroupInitiallyScheduled"
+        )
 
     def wait_condition(self, group: dict, status: str, reason: str) -> str:
         """Waits for this status and reason, and returns the condition's message."""
