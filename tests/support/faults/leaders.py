@@ -23,7 +23,7 @@ from support.faults.proxy import FaultProxy, RequestFilter, everything
 from support.faults.stepping_clock import SteppingClock
 
 LEASE_SECONDS = 4
-LONGER_LEASE_SECONDS = 10
+LONGER_LEASE_SECONDS = 15
 """For thousands of pods at once, which leave the API server little time for renewals on a small machine."""
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{kit.ACCOUNT[0]}/leases/podwright"
 ACQUIRED = "successfully acquired lease"
@@ -41,6 +41,8 @@ class Instances:
     intake: str
     lease_seconds: int
     operators: list[kit.Operator] = field(default_factory=list)
+    lost_under_load: int = 0
+    """How many leaders have lost the Lease without a fault, because the machine was too busy for a renewal in time."""
 
     @property
     def election(self) -> Sequence[str]:
@@ -78,6 +80,7 @@ class Instances:
         """The place of the operator that holds the Lease."""
 
         def found() -> list[int]:
+            self.restart_ended()
             holder = self.holder
             return [i for i, operator in enumerate(self.operators) if holder and f" as {holder}" in operator.log()]
 
@@ -101,6 +104,15 @@ class Instances:
         found = [binding.at for binding in list(self.arena.ledger.bindings.values()) if binding.instance == instance]
         return min(found, default=None)
 
+    def restart_ended(self, besides: int | None = None) -> None:
+        """Start operators again that have lost the Lease because the machine is busy, as a supervisor does. `besides`: the one with a fault."""
+        for place, operator in enumerate(self.operators):
+            if place != besides and not operator.process.alive:
+                assert operator.process.returncode == 1, operator.process.log_tail(40)
+                assert "leader election lost" in operator.log()
+                self.lost_under_load += 1
+                self.operators[place] = self.start(place, ready=False)
+
     def takeover(self, fault: Fault, place: int) -> float:
         """Inject a fault into the leader, and wait until another instance binds. Returns the seconds from one to the other."""
         former = self.holder
@@ -108,6 +120,7 @@ class Instances:
         fault.inject(self, place)
 
         def successor() -> bool:
+            self.restart_ended(besides=place)
             holder = self.holder
             return bool(holder) and holder != former and self.first_binding(holder) is not None
 
@@ -284,6 +297,16 @@ def undergo(among: Instances, fault: Fault) -> float | None:
     among.reconnect(place)
     among.operators[place] = among.start(place)
     return seconds
+
+
+def wait_bound(among: Instances, count: int) -> None:
+    """Wait until so many pods are bound, and start operators again that end meanwhile."""
+
+    def bound() -> bool:
+        among.restart_ended()
+        return among.arena.bound() >= count
+
+    wait_until(bound, 300, f"{count} pods are bound")
 
 
 def distribution(seconds: Mapping[str, Sequence[float]]) -> dict[str, str]:
