@@ -6,10 +6,8 @@ objects. `make` only prints what it would run; `make image-test` builds and runs
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 
 import pytest
 import yaml
@@ -17,12 +15,12 @@ import yaml
 from podwright.testing import ControlPlane, node
 from support.control_plane import operator_process as kit
 from support.control_plane.static_pod import STATIC_POD
+from support.examples.checkout import Checkout
 
 DOCS = kit.CHECKOUT / "docs"
 PAGES = ("install.md", "security-model.md")
 PROGRAMS = {"kubectl": "kubectl", "oc": "kubectl", "helm": "helm"}
 """By command: the program that the control plane has for it."""
-READ_ONLY = ("manifests", "charts", "crds", "Makefile", "Containerfile", ".ci", "requirements.lock", "operator")
 
 
 def commands(page):
@@ -44,42 +42,8 @@ def cluster(binaries):
 @pytest.fixture
 def shell(cluster, binaries, tmp_path):
     """Runs a command in a copy of the checkout, with this cluster's kubectl and Helm."""
-    programs, checkout, host = tmp_path / "bin", tmp_path / "checkout", tmp_path / "kubernetes"
-    for folder in (programs, checkout, host / "manifests"):
-        folder.mkdir(parents=True)
-    for name, program in PROGRAMS.items():
-        (programs / name).symlink_to(binaries.path(program))
-    make = programs / "make"
-    make.write_text(f'#!/bin/sh\nexec {shutil.which("make")} --dry-run "$@"\n')
-    make.chmod(0o755)
-    for name in READ_ONLY:
-        (checkout / name).symlink_to(kit.CHECKOUT / name)
-    (host / "manifests" / "kube-scheduler.yaml").write_text(STATIC_POD)
-    environ = {
-        **os.environ,
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "KUBECONFIG": str(cluster.kubeconfig),
-        "HOME": str(tmp_path),
-        "HELM_CACHE_HOME": str(tmp_path / "helm"),
-        "HELM_CONFIG_HOME": str(tmp_path / "helm"),
-        "HELM_DATA_HOME": str(tmp_path / "helm"),
-    }
-
-    def run(command):
-        done = subprocess.run(
-            ["bash", "-euc", command.replace("/etc/kubernetes", str(host))],
-            cwd=checkout,
-            env=environ,
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    run.host = host
-    return run
+    programs = {name: binaries.path(program) for name, program in PROGRAMS.items()}
+    return Checkout(tmp_path, cluster.kubeconfig, programs, {"make": f"{shutil.which('make')} --dry-run"})
 
 
 def test_the_commands_of_the_page_on_installation_work(shell):
