@@ -147,13 +147,14 @@ class Engine:
             waits=options.waits,
         )
         self.slow_plugins = SlowPlugins(metrics)
-        self.slices = Slices(self.cache, sources)
+        self.slices = Slices(self.cache, clock=sources.clock, cpu=sources.cpu)
         state = EngineState(
             cache=self.cache,
             queue=self.queue,
             binding_cycles=self.binding_cycles,
             invalid_objects=self.invalid_objects,
             slow_plugins=self.slow_plugins,
+            slices=self.slices,
             features=features,
             sources=sources,
             instance=options.instance,
@@ -193,7 +194,6 @@ class Engine:
             binding_executor=self.binding_executor,
             failures=self._failures,
             foreign_pods=self.foreign_pods,
-            slices=self.slices,
         )
         self.queue.room_checks = GangRoom(state, self.policies).check
         self._turns = Turns(state, self.policies) if self.policies.policy_set.queue_sort == QUEUE_SORT else None

@@ -20,7 +20,6 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from podwright.core.state.cache import Cache
 from podwright.core.state.pauses import InputsChangedError
-from podwright.engine.state import Sources
 
 T = TypeVar("T")
 
@@ -52,10 +51,10 @@ def _work(worker: _Worker) -> None:
 class Slices:
     """See the module. One attempt at a time."""
 
-    def __init__(self, cache: Cache, sources: Sources) -> None:
+    def __init__(self, cache: Cache, *, clock: Callable[[], float], cpu: Callable[[], float]) -> None:
         self._cache = cache
-        self._clock = sources.clock
-        self._cpu = sources.cpu
+        self._clock = clock
+        self._cpu = cpu
         self._worker = _Worker()
         self._greenlet: greenlet | None = None
         self._running = False

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.api.compile import Classes, CompiledPolicy
+from podwright.api.compile import Classes
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
 from podwright.api.policy_set import ApplyResult, PolicySet
 from podwright.api.scheduler_policy import GROUP, KIND, PLURAL
@@ -19,7 +19,7 @@ from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, WATCHED_KINDS
 from podwright.core.state.object_store import Object, ObjectStore
 from podwright.simulator.cases import NOW, CaseError
@@ -68,6 +68,10 @@ class _RecordingStore(ObjectStore):
         self.kinds_read.add(kind)
         return super().list(kind, namespace)
 
+    def version(self, kind: str) -> int:
+        self.kinds_read.add(kind)
+        return super().version(kind)
+
 
 def evaluate_pod(dump: object, raw_pod: Mapping[str, Any], options: EvaluationOptions) -> Expectation:
     """The `expect` of a case, with the fields that docs/evaluate.md lists for one pod on a dump. Raises CaseError."""
@@ -110,7 +114,7 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
         answer["gated"] = {"plugin": gate.plugin, "reasons": sorted(gate.reasons)}
     if pod.group:
         answer["podGroup"] = pod.group.partition(":")[2]
-    missing = _needed(store, policies.active, pod) - {str(item.get("kind")) for item in items}
+    missing = _needed(store) - {str(item.get("kind")) for item in items}
     if missing:
         answer["missingKinds"] = sorted(missing)
     return answer
@@ -146,12 +150,10 @@ def _is_policy(item: Object) -> bool:
     return item.get("kind") == KIND and str(item.get("apiVersion") or "").partition("/")[0] == GROUP
 
 
-def _needed(store: _RecordingStore, active: Sequence[CompiledPolicy], pod: PodInfo) -> set[str]:
+def _needed(store: _RecordingStore) -> set[str]:
     """The kinds that the answer depends on."""
-    needed = {NODE_KIND.kind, POD_KIND.kind, KIND, *(store.kinds_read & _STORED)}
+    # Selectors of policies and affinity terms, also of placed pods, select namespaces by their labels.
+    needed = {NODE_KIND.kind, POD_KIND.kind, "Namespace", KIND, *(store.kinds_read & _STORED)}
     if needed & _VOLUME_KINDS:
         needed |= _VOLUME_KINDS
-    selectors = (policy for policy in active if policy.spec.scheduler_name == pod.scheduler_name)
-    if any(policy.namespace_selector is not None for policy in selectors):
-        needed.add("Namespace")
     return needed

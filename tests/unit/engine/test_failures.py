@@ -26,6 +26,7 @@ def failures_of(rig):
         binding_cycles=engine.binding_cycles,
         invalid_objects=engine.invalid_objects,
         slow_plugins=engine.slow_plugins,
+        slices=engine.slices,
         features=Features({}),
         instance=UNNAMED,
         sources=sources,

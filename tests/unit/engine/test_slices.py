@@ -14,7 +14,6 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.pauses import InputsChangedError
 from podwright.core.state.transaction import CacheTransaction
 from podwright.engine.slices import RESTARTS, SLICE_SECONDS, Slices
-from podwright.engine.state import Sources
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod_group
 
@@ -46,7 +45,7 @@ def rig() -> Rig:
 
 @pytest.fixture
 def slices(rig: Rig) -> Slices:
-    return Slices(rig.engine.cache, Sources(clock=rig.clock, wall=lambda: 0.0, cpu=lambda: 0.0, below=lambda _n: 0))
+    return Slices(rig.engine.cache, clock=rig.clock, cpu=lambda: 0.0)
 
 
 def busy(rig: Rig, count: int = 20) -> None:
@@ -187,7 +186,7 @@ class TestOneAttempt:
 
     def test_a_worker_keeps_no_cache_in_memory(self, rig):
         cache = Cache()
-        slices = Slices(cache, Sources(clock=rig.clock, wall=lambda: 0.0, cpu=lambda: 0.0, below=lambda _n: 0))
+        slices = Slices(cache, clock=rig.clock, cpu=lambda: 0.0)
         assert slices.start(lambda: None)
         known = weakref.ref(cache)
         del slices, cache

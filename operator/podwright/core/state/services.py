@@ -22,6 +22,7 @@ class ServiceSelectors:
     """See the module."""
 
     def __init__(self, store: ObjectStore) -> None:
+        self._store = store
         self._index: SelectorIndex[tuple[str, LabelSelector]] = SelectorIndex()
         self._services: dict[tuple[str, LabelSelector], int] = {}
         """The number of Services with each selector, by namespace and selector."""
@@ -38,7 +39,7 @@ class ServiceSelectors:
     def labels_for(self, namespace: str, labels: Labels) -> dict[str, str]:
         """The labels that all Services together require which select a pod with these labels."""
         joined: dict[str, str] = {}
-        if self._services:
+        if self._store.version(KIND):  # a read of the store, so that a record of the kinds read has this one
             for _, selector in self._index.candidates(namespace, labels):
                 if selector.matches(labels):
                     joined.update((r.key, next(iter(r.values))) for r in selector.requirements)

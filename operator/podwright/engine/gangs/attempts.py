@@ -29,7 +29,6 @@ from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import GROUP_ALGORITHM_SECONDS
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Ports, Verdict
-from podwright.engine.slices import Slices
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
@@ -52,9 +51,8 @@ class Gangs:
         binding_executor: BindingExecutor,
         failures: Failures,
         foreign_pods: ForeignPods,
-        slices: Slices,
     ) -> None:
-        self._slices = slices
+        self._slices = state.slices
         self._cache = state.cache
         self._queue = state.queue
         self._binding_cycles = state.binding_cycles
