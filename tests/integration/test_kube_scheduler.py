@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import sys
 import time
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import yaml
 from podwright.testing import node, pod, wait_until
 from support.control_plane import operator_process as kit
 from support.control_plane.static_pod import STATIC_POD
+from support.hosts.host import scheduler_port
 
 OVERLAY = kit.CHECKOUT / "manifests" / "overlays" / "replace-default"
 BINDING = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/podwright-replace-default"
@@ -76,28 +76,17 @@ def static_pod(cluster, kubeconfig):
     assert container["command"][:2] == ["podwright", "kube-scheduler"]
     arguments = [word.replace("/etc/kubernetes/scheduler.conf", str(kubeconfig)) for word in container["command"][1:]]
     (port,) = container["ports"]
-    # Its port is fixed, and may be in use by another run of the tests on this machine.
-    wait_until(lambda: is_free(port["containerPort"]), 60, "port 10259 is free")
-    log_start = sum(path.stat().st_size for path in cluster.logs.glob("static-pod.log"))
-    process = cluster.start_process("static-pod", [sys.executable, "-m", "podwright", *arguments])
-    operator = kit.Operator(process, port["containerPort"], log_start, scheme="https")
-    try:
-        process.wait_ready(lambda: passes(container["startupProbe"], operator), 60)
-        yield operator
-    finally:
-        process.stop(30)
+    with scheduler_port():
+        log_start = sum(path.stat().st_size for path in cluster.logs.glob("static-pod.log"))
+        process = cluster.start_process("static-pod", [sys.executable, "-m", "podwright", *arguments])
+        operator = kit.Operator(process, port["containerPort"], log_start, scheme="https")
+        try:
+            process.wait_ready(lambda: passes(container["startupProbe"], operator), 60)
+            yield operator
+        finally:
+            process.stop(30)
     assert process.returncode == 0, operator.log()
     assert "Traceback" not in operator.log()
-
-
-def is_free(port):
-    with socket.socket() as client:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            client.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def passes(probe, operator):
