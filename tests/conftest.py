@@ -34,6 +34,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def _log_level() -> Iterator[None]:
+    """Commands that run in a test's process set the level of the log."""
+    level = logging.root.level
+    yield
+    logging.root.setLevel(level)
+
+
 class _Messages(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.CRITICAL)

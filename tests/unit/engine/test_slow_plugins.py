@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -69,7 +70,11 @@ def slow_calls(rig):
 
 
 def warnings(caplog):
-    return [record.getMessage() for record in caplog.records if record.name.endswith("slow_plugins")]
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.endswith("slow_plugins") and record.levelno >= logging.WARNING
+    ]
 
 
 @pytest.mark.parametrize(
