@@ -49,11 +49,18 @@ def test_every_feature_gate_of_kube_scheduler_is_known(binaries, help_text):
     ("gates", "accepted"),
     [
         pytest.param(
-            "KubeletTracing=true,kube:JobManagedBy=t,AllAlpha=false",
+            "KubeletTracing=true,JobManagedBy=t,AllAlpha=false",
             True,
             id="known gates",
             marks=pytest.mark.kubernetes(37, "the gates of 1.37"),
         ),
+        pytest.param(
+            "kube:KubeletTracing=true,kube:JobManagedBy=t,kube:AllAlpha=false",
+            True,
+            id="known gates with their component",
+            marks=pytest.mark.kubernetes(37, "the gates of 1.37"),
+        ),
+        pytest.param("KubeletTracing=true,kube:JobManagedBy=t", False, id="only one of them with its component"),
         pytest.param("NoSuchGate=true", False, id="an unknown gate"),
         pytest.param("JobManagedBy=false", False, id="a locked gate"),
         pytest.param("wardle:JobManagedBy=true", False, id="a gate of another component"),

@@ -94,15 +94,19 @@ def choice(*names: str, any_case: bool = False) -> ValueType:
 
 
 def parse_feature_gates(text: str) -> Mapping[str, bool]:
-    """`Name=true,kube:Other=false`, as kube-scheduler takes it. Raises OptionsError.
+    """`Name=true,Other=false`, or with `kube:` before each name, as kube-scheduler takes it. Raises OptionsError.
 
     Gates that kube-scheduler 1.37 locks are refused, except those that Podwright knows from earlier versions.
     """
     gates: dict[str, bool] = {}
+    components: set[str] = set()
     for part in filter(None, (part.strip() for part in text.split(","))):
         component, _, setting = part.rpartition(":")
         if component not in ("", "kube"):
             raise OptionsError(f"component not registered: {component}")
+        components.add(component)
+        if len(components) > 1:
+            raise OptionsError("write kube: before all feature gates or before none")
         name, equals, value = setting.partition("=")
         known = KNOWN_GATES.get(name)
         if known is None and name not in GATES and name not in GROUPS:

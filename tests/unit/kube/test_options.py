@@ -378,7 +378,7 @@ def test_a_missing_plugin_directory_is_reported_before_the_kubeconfig_is_read():
             id="spaces, upper case and a comma at the end",
         ),
         pytest.param(
-            "kube:GenericWorkload=t,WatchList=0", {"GenericWorkload": True, "WatchList": False}, id="Go's words"
+            "kube:GenericWorkload=t,kube:WatchList=0", {"GenericWorkload": True, "WatchList": False}, id="Go's words"
         ),
     ],
 )
@@ -394,6 +394,7 @@ def test_feature_gates(text, expected):
         "GenericWorkload=yes",
         "wardle:GenericWorkload=true",
         "JobManagedBy=false",
+        "kube:GenericWorkload=true,WatchList=true",
     ],
 )
 def test_invalid_feature_gates_are_rejected(text):
