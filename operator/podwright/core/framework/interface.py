@@ -278,6 +278,14 @@ class DomainPlugin(ExtensionPoint):
     def influence_key(self, pod: PodInfo) -> Hashable:
         """The parts of a pod that `influence` reads. Pods with equal keys are compared once."""
 
+    def own_keys(self, pod: PodInfo) -> frozenset[str] | None:
+        """The topology keys that `influence` names because of this pod, be it `pod` or `other`.
+
+        None: `influence` may return None because of this pod, or placed pods can also make the filter accept it. None is always
+        right, but makes gangs that preempt slow.
+        """
+        return None
+
 
 class PreEnqueuePlugin(ExtensionPoint):
     @abstractmethod

@@ -6,7 +6,7 @@ with all units reprieved so far, they do. So only the members that the unit may 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
 from podwright.core.cycle import Placement
@@ -53,12 +53,17 @@ class Reprieve:
 
     def affecting(self, pods: Iterable[PodInfo]) -> set[str]:
         """The uids of pods that may affect any member. The others need no reprieve."""
-        any_by, removed_from = self._affected.any_by, self._transaction.removed_from
-        return {pod.uid for pod in pods if any_by(pod, removed_from(pod.uid))}
+        any_by, removed_from, pauses = self._affected.any_by, self._transaction.removed_from, self._cache.pauses
+        found: set[str] = set()
+        for pod in pods:
+            pauses.point()
+            if any_by(pod, removed_from(pod.uid)):
+                found.add(pod.uid)
+        return found
 
     def all_fit(self) -> bool:
         """Whether all members pass all filters, with all reprieved units on their nodes."""
-        return self._fit_in_order(range(len(self._placements)))
+        return self._fit_in_order(frozenset(range(len(self._placements))))
 
     def _fit_on_nodes(self, members: AbstractSet[int]) -> bool:
         """Whether the members pass the filters that depend on their own node. `members`: all members of some nodes."""
@@ -83,12 +88,12 @@ class Reprieve:
             state.skip_filter |= self._affected.domain_filters
         return state
 
-    def _fit_in_order(self, members: Collection[int]) -> bool:
-        """Whether these members pass all filters, each with all members before it assumed and reserved."""
+    def _fit_in_order(self, members: AbstractSet[int]) -> bool:
+        """Whether these members pass all filters, each with the members before it assumed and reserved, if they may change its verdict."""
         transaction = self._transaction
         before = transaction.checkpoint()
         try:
-            for index in range(max(members) + 1):
+            for index in self._affected.beneath(members):
                 self._cache.pauses.point()
                 placement, state = self._placements[index], CycleState()
                 if index in members and not self._passes(state, placement):

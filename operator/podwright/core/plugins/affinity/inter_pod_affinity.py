@@ -106,6 +106,10 @@ class InterPodAffinity(
     def influence_key(self, pod: PodInfo) -> Hashable:
         return pod.labels, pod.pod_affinity
 
+    def own_keys(self, pod: PodInfo) -> frozenset[str] | None:
+        own = own_terms(pod.pod_affinity)
+        return None if own.affinity.items else frozenset(own.anti_affinity.keys)
+
     # Filter
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:

@@ -89,6 +89,12 @@ class PodTopologySpread(
     def influence_key(self, pod: PodInfo) -> Hashable:
         return pod.namespace, pod.labels, pod.spread
 
+    def own_keys(self, pod: PodInfo) -> frozenset[str] | None:
+        """None for a pod with hard constraints: one more pod in the domain with the fewest makes room in the others."""
+        if self._resolver.hard(pod):
+            return None
+        return self._hard_default_keys if pod.spread is NO_SPREAD else frozenset()
+
     # Filter
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:

@@ -82,6 +82,11 @@ class VolumeRestrictions(Plugin, DomainPlugin, PreFilterPlugin, PreFilterExtensi
         exclusive = pod.uid if any(map(_is_exclusive, pod.volumes)) else ""
         return exclusive, tuple(claims_of(pod))
 
+    def own_keys(self, pod: PodInfo) -> frozenset[str] | None:
+        if any(claims_of(pod)):
+            return None
+        return frozenset((HOSTNAME,)) if pod.volumes else frozenset()
+
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         if not pod.volumes:
             return SKIP
