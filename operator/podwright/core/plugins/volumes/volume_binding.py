@@ -45,7 +45,7 @@ from podwright.core.objects.volumes import (
 )
 from podwright.core.plugins.volumes import hints as _volume_hints
 from podwright.core.plugins.volumes.assumed_plan import AssumedPlan, BindingError
-from podwright.core.plugins.volumes.matching import NO_MATCH, NO_SPACE, Plan, UnboundClaims
+from podwright.core.plugins.volumes.matching import NO_MATCH, NO_SPACE, Outcome, Plan, UnboundClaims
 from podwright.core.plugins.volumes.volume_node_affinity import affinity_mask, affinity_on
 from podwright.core.state.columns.table import ABSENT, NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -105,16 +105,16 @@ class _Claims:
     bound_codes: np.ndarray[tuple[int], np.dtype[np.int8]] | None = None
     """3 · the index in _BOUND_REASONS for each row, of a pod with many bound claims. Their volumes do not change in a scheduling cycle."""
     scores: dict[int, int] = field(default_factory=dict)
-    """Scores by `id` of a plan. `unbound` keeps the plans alive."""
+    """Scores by `id` of an outcome. `unbound` keeps the outcomes alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Grouping:
-    """The plan of each row: `plans[group_of[slot]]`. Valid for one `epoch` of the table."""
+    """The outcome of each row: `outcomes[group_of[slot]]`. Valid for one `epoch` of the table."""
 
     epoch: int
     group_of: np.ndarray[tuple[int], np.dtype[np.intp]]
-    plans: Sequence[Plan]
+    outcomes: Sequence[Outcome]
 
 
 class VolumeBinding(
@@ -199,7 +199,7 @@ class VolumeBinding(
         claims: _Claims = state.data[self.name]
         code = self._bound_code(claims, node)
         if claims.unbound is not None:
-            code += _PLAN_CODES[claims.unbound.plan(node.name, node.present.labels).reason]
+            code += _PLAN_CODES[claims.unbound.outcome(node.name, node.present.labels).reason]
         return _VERDICTS[code] if code else None
 
     def filter_all(self, state: CycleState, _pod: PodInfo, table: NodeTable) -> FilterResult | None:
@@ -207,7 +207,7 @@ class VolumeBinding(
         codes = self._bound_codes(claims.bound, table)
         if claims.unbound is not None:
             claims.grouping = _group(claims.unbound, table, self.handle.cache.pauses)
-            planned = np.array([_PLAN_CODES[plan.reason] for plan in claims.grouping.plans], np.int8)
+            planned = np.array([_PLAN_CODES[outcome.reason] for outcome in claims.grouping.outcomes], np.int8)
             codes += planned[claims.grouping.group_of]
         return FilterResult(codes == 0, lambda: (codes, _VERDICTS))
 
@@ -280,7 +280,7 @@ class VolumeBinding(
         claims: _Claims | None = state.data.get(self.name)
         if claims is None or claims.unbound is None:
             return 0
-        return self._score_of(claims, claims.unbound.plan(node.name, node.present.labels))
+        return self._score_of(claims, claims.unbound.outcome(node.name, node.present.labels))
 
     def score_all(self, state: CycleState, _pod: PodInfo, feasible: Feasible) -> Int64s | int:
         claims: _Claims | None = state.data.get(self.name)
@@ -288,15 +288,15 @@ class VolumeBinding(
             return 0
         grouping = claims.grouping
         if grouping is None or grouping.epoch != feasible.table.epoch:
-            plans = (claims.unbound.plan(node.name, node.labels) for node in feasible.nodes())
-            return np.fromiter((self._score_of(claims, plan) for plan in plans), np.int64, len(feasible))
-        scores = np.array([self._score_of(claims, plan) for plan in grouping.plans], np.int64)
+            outcomes = (claims.unbound.outcome(node.name, node.labels) for node in feasible.nodes())
+            return np.fromiter((self._score_of(claims, outcome) for outcome in outcomes), np.int64, len(feasible))
+        scores = np.array([self._score_of(claims, outcome) for outcome in grouping.outcomes], np.int64)
         return scores[feasible.take(grouping.group_of)]
 
-    def _score_of(self, claims: _Claims, plan: Plan) -> int:
-        score = claims.scores.get(id(plan))
+    def _score_of(self, claims: _Claims, outcome: Outcome) -> int:
+        score = claims.scores.get(id(outcome))
         if score is None:
-            score = claims.scores[id(plan)] = _utilization_score(plan, self._curve)
+            score = claims.scores[id(outcome)] = _utilization_score(outcome, self._curve)
         return score
 
     # Reserve and PreBind
@@ -348,15 +348,16 @@ class VolumeBinding(
 
 
 def _group(unbound: UnboundClaims, table: NodeTable, pauses: Pauses) -> _Grouping:
-    """Groups nodes that share a plan, because they do not differ in the label values that matter. If claims have selected nodes, only these nodes get a plan."""
+    """Groups nodes that share an outcome, because they do not differ in the label values that matter. With selected nodes, only these get a plan."""
+    outcomes: list[Outcome] = []
     slots = np.zeros(table.size, np.intp)
     if unbound.selected_nodes:
-        plans = [unbound.plan("", {})]
+        outcomes.append(unbound.outcome("", {}))
         for slot, node in enumerate(table.nodes):
             if node is not None and node.name in unbound.selected_nodes:
-                slots[slot] = len(plans)
-                plans.append(unbound.plan(node.name, node.labels))
-        return _Grouping(table.epoch, slots, plans)
+                slots[slot] = len(outcomes)
+                outcomes.append(unbound.outcome(node.name, node.labels))
+        return _Grouping(table.epoch, slots, outcomes)
     codes = np.zeros(table.size, np.int64)
     for key in unbound.mentioned.keys:
         if key not in table.label_keys:
@@ -372,16 +373,15 @@ def _group(unbound: UnboundClaims, table: NodeTable, pauses: Pauses) -> _Groupin
             combined = codes * (len(matter) + 2) + code_of[labels]
         _, codes = np.unique(combined, return_inverse=True)
     _, first, group_of = np.unique(codes * 2 + table.valid, return_index=True, return_inverse=True)
-    plans = []
     for node in [table.nodes[slot] for slot in first]:
         pauses.point()
-        plans.append(Plan() if node is None else unbound.plan(node.name, node.labels))
-    return _Grouping(table.epoch, group_of, plans)
+        outcomes.append(Plan() if node is None else unbound.outcome(node.name, node.labels))
+    return _Grouping(table.epoch, group_of, outcomes)
 
 
-def _utilization_score(plan: Plan, curve: Sequence[int]) -> int:
+def _utilization_score(outcome: Outcome, curve: Sequence[int]) -> int:
     """The mean score over the storage classes, rounded half up. `curve`: the score by percent of utilisation."""
-    usage = plan.usage()
+    usage = outcome.usage()
     if not usage:
         return 0
     total = sum(

@@ -8,7 +8,8 @@ from podwright.core.framework.interface import CycleState
 from podwright.core.objects.quantity import round_up
 from podwright.core.objects.selectors import Requirement
 from podwright.core.objects.volumes import parse_claim, parse_storage_capacity, parse_volume
-from podwright.core.plugins.volumes.matching import Capacities, MentionedValues, UnboundClaims
+from podwright.core.plugins.volumes.matching import Capacities, UnboundClaims
+from podwright.core.plugins.volumes.mentioned_values import MentionedValues
 from podwright.core.plugins.volumes.volume_binding import VolumeBinding
 from podwright.core.state.object_store import ObjectStore
 from podwright.core.state.volumes.volume_index import VolumeIndex
