@@ -12,13 +12,13 @@ from podwright.core.objects.pod import PodInfo
 from podwright.engine.active_policies import ActivePolicy
 from podwright.engine.metrics.metrics import EXTENDER_CALL_SECONDS, Metrics
 from podwright.engine.ports import Extender, FilterAnswer, NodeVictims, Ports
-from podwright.engine.raw_objects import RawObjects
+from podwright.engine.raw_objects import RawObjects, raw_of
 
 T = TypeVar("T")
 
 
 class PolicyExtenders:
-    """See the module."""
+    """See the module. Raises MissingRawError for a pod whose raw object is not known: whether an extender is interested cannot be told."""
 
     def __init__(self, ports: Ports) -> None:
         self._extenders = {name: _Measured(extender, ports.metrics) for name, extender in ports.extenders.items()}
@@ -78,7 +78,7 @@ class _Measured:
 
 def _is_interested(extender: Extender, pod: PodInfo) -> bool:
     managed = {resource.name for resource in extender.defined.settings.managed_resources}
-    return not managed or not managed.isdisjoint(_named_resources(pod.raw or {}))
+    return not managed or not managed.isdisjoint(_named_resources(raw_of(pod)))
 
 
 def _named_resources(raw: Mapping[str, Any]) -> set[str]:

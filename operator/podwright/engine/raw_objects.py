@@ -12,6 +12,7 @@ import orjson
 
 from podwright.api.configuration.schema import Extender
 from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.pod import PodInfo
 
 
 class RawObjects:
@@ -56,6 +57,17 @@ def raw_objects_for(settings: Iterable[Extender]) -> RawObjects:
         keep_nodes=any(each.filter_verb or each.prioritize_verb for each in plain),
         keep_pods=any(each.preempt_verb for each in plain),
     )
+
+
+class MissingRawError(Exception):
+    """A pending pod is known without its raw object. That is a mistake in the scheduler, and fails the attempt at the pod."""
+
+
+def raw_of(pod: PodInfo) -> Mapping[str, Any]:
+    """A pending pod as the API server sent it. Raises MissingRawError."""
+    if pod.raw is None:
+        raise MissingRawError(f"pod {pod.key} cannot be sent to extenders, because its object was not kept")
+    return pod.raw
 
 
 def as_sent(raw: Mapping[str, Any]) -> bytes:

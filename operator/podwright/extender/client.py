@@ -22,7 +22,7 @@ from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.interface import MAX_SCORE
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.ports import ExtenderError, FilterAnswer, NodeVictims
-from podwright.engine.raw_objects import RawObjects, as_sent
+from podwright.engine.raw_objects import RawObjects, as_sent, raw_of
 from podwright.extender import wire
 from podwright.extender.wire import GoJSONError
 
@@ -208,7 +208,7 @@ def _seconds(duration: str) -> float:
 
 
 def _pod(pod: PodInfo) -> orjson.Fragment:
-    return _json(as_sent(pod.raw or {}))
+    return _json(as_sent(raw_of(pod)))
 
 
 def _json(text: bytes) -> orjson.Fragment:

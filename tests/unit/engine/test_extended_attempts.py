@@ -2,6 +2,7 @@
 
 import pytest
 
+from podwright.core.objects.pod import parse_pod
 from podwright.engine.extended_attempts import ROUNDS, TAKEN
 from podwright.engine.gangs.attempts import NO_EXTENDERS
 from podwright.engine.ports import FilterAnswer
@@ -352,6 +353,37 @@ async def test_calls_are_measured():
     name = f"{URL}/0"
     counted = values(rig, "podwright_extender_call_duration_seconds_count")
     assert counted == {(name, "filter", "success"): 1, (name, "prioritize", "error"): 1}
+
+
+# Pods that come back
+
+GPU = "example.com/gpu"
+
+
+async def test_a_pod_that_is_read_back_as_pending_is_sent_to_its_extender_again():
+    rig, extender = rig_with({**FILTER, "bindVerb": "bind", "managedResources": f"[{{name: {GPU}}}]"})
+    rig.node("a", allocatable={"cpu": "4", "memory": "8Gi", "pods": "10", GPU: "4"})
+    raw = rig.pod("web", requests={GPU: "1"})
+    rig.cluster.objects["Pod", "web"] = raw
+    async with deciding(rig):
+        rig.now += 60  # the extender says that it has bound the pod, and has not
+        await rig.engine.binding_executor.read_back_overdue()
+        await settle()
+    assert extender.verbs("web") == ["filter", "bind"] * 2
+    assert rig.cluster.bound == []
+
+
+async def test_an_attempt_at_a_pod_whose_object_was_not_kept_fails():
+    rig, extender = rig_with({**FILTER, "managedResources": f"[{{name: {GPU}}}]"})
+    rig.node("a")
+    raw = ours("web", requests={GPU: "1"})
+    rig.engine.queue.update(parse_pod(raw))
+    async with deciding(rig):
+        assert rig.placed_on("web") == ""
+    assert extender.asked == []
+    (note,) = rig.recorder.notes("FailedScheduling")
+    assert note.endswith("pod default/web cannot be sent to extenders, because its object was not kept")
+    assert rig.counts == {"backoff": 1}
 
 
 # Pod groups

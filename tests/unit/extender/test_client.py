@@ -12,7 +12,7 @@ from podwright.api.configuration.schema import Extender, ExtenderTLS, ManagedRes
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.extenders import PolicyExtenders
 from podwright.engine.ports import ExtenderError, NodeVictims
-from podwright.engine.raw_objects import RawObjects, raw_objects_for
+from podwright.engine.raw_objects import MissingRawError, RawObjects, raw_objects_for
 from podwright.extender.client import MAX_ANSWER, HTTPExtender
 from podwright.extender.clients import clients_of
 from podwright.kube.client.errors import ConfigError
@@ -66,6 +66,16 @@ async def test_node_names_are_sent_to_an_extender_with_a_cache():
     assert args["Nodes"] is None
     assert args["Pod"]["metadata"]["name"] == "web"
     assert "managedFields" not in args["Pod"]["metadata"]
+
+
+async def test_a_pod_whose_object_was_not_kept_is_not_sent():
+    with serving(lambda _, args: keep(args, ["a"])) as server:
+        extender = client(server.url)
+        for verb, about in (("filter", ["a"]), ("prioritize", ["a"]), ("preempt", {})):
+            with pytest.raises(MissingRawError):
+                await getattr(extender, verb)(parse_pod(make_pod("web")), about, nodes("a"))
+        await extender.close()
+    assert server.requests == []
 
 
 async def test_whole_nodes_are_sent_to_an_extender_without_a_cache():

@@ -96,10 +96,13 @@ class UnconfirmedBindings:
 
 
 def _parsed(raw: Mapping[str, Any], pod: PodInfo) -> PodInfo:
-    """The pod that was read. If it can no longer be parsed: the pod as we know it, on the node that it has."""
+    """The pod that was read. If it can no longer be parsed: the pod as we know it, on the node that it has.
+
+    A pod without a node goes back to the queue, and so it keeps its raw object, as the pods of the watch do.
+    """
+    node_name = raw["spec"].get("nodeName")
     try:
-        return parse_pod(raw)
+        return parse_pod(raw, keep_raw=not node_name)
     except InvalidObjectError as error:
         log.warning("a pod was read back, but cannot be understood", extra=fields(pod=pod, err=error))
-        node_name = raw["spec"].get("nodeName")
         return pod.on(node_name) if node_name else pod

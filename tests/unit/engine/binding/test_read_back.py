@@ -217,6 +217,8 @@ class TestReadBack:
             await rig.engine.binding_executor.read_back_overdue()
             assert not rig.engine.cache.is_assumed("default/web")
             assert rig.placed_on("web") == "a"
+            placed = rig.engine.cache.placement("default/web").pods["default/web"]
+            assert placed.raw is None  # only pending pods keep their objects
 
     async def test_no_binding_is_posted_to_a_node_that_was_deleted_during_pre_bind(self):
         rig = Rig({"Slow": Slow})
