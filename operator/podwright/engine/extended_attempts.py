@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,6 +42,18 @@ CarryOut = Callable[[QueuedPod, ActivePolicy, Decision, float], None]
 """`carry_out(queued, policy, decision, started)`: does what the decision says."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the victims of a node depend on. `pods`: by uid, whether the pod is terminating; `nominated`: the uids of pods that go first there."""
+
+    pods: Mapping[str, bool]
+    nominated: AbstractSet[str]
+
+    def without(self, uids: AbstractSet[str]) -> _Seen:
+        """The same without these pods."""
+        return _Seen({uid: going for uid, going in self.pods.items() if uid not in uids}, self.nominated)
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Attempt:
     """One attempt that is out. `started` in seconds of the engine's clock."""
@@ -51,6 +64,8 @@ class _Attempt:
     started: float
     answers: ExtenderAnswers | None = field(default=None)
     """What `filter` and `prioritize` have answered in this round; None if they were not asked."""
+    seen: Mapping[str, _Seen] = field(default_factory=dict)
+    """The candidates for preemption as they were when their victims were chosen."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -179,7 +194,9 @@ class ExtendedAttempts:
         attempt.answers = None
         observer = self._state.slow_plugins.observer_for(policy.compiled.name)
         framework = policy.framework
-        return begin(framework, self._cache, pod, take_nominated=take_nominated, preempt=preempt, observer=observer)
+        found = begin(framework, self._cache, pod, take_nominated=take_nominated, preempt=preempt, observer=observer)
+        self._note_candidates(attempt, found)
+        return found
 
     def _finish(self, attempt: _Attempt, *, preempt: bool) -> Decision | Changed:
         """The decision by the answers of this round, on the current state."""
@@ -188,7 +205,10 @@ class ExtendedAttempts:
             again = self._begin(attempt, preempt=preempt)
             return Changed() if isinstance(again, Question) else again
         observer = self._state.slow_plugins.observer_for(policy.compiled.name)
-        return finish(policy.framework, self._cache, pod, below, attempt.answers, preempt=preempt, observer=observer)
+        answers = attempt.answers
+        found = finish(policy.framework, self._cache, pod, below, answers, preempt=preempt, observer=observer)
+        self._note_candidates(attempt, found)
+        return found
 
     async def _capacity(self) -> None:
         if self._limiter.full:
@@ -286,9 +306,10 @@ class ExtendedAttempts:
             return outcome
         if failure:
             return preempting(outcome, (), Status(Code.ERROR, (failure,)), self._state.sources.wall())
-        candidates = [found for name, each in victims.items() if (found := self._candidate(name, each)) is not None]
+        found = [self._candidate(attempt, name, each) for name, each in victims.items()]
+        candidates = [candidate for candidate in found if candidate is not None]
         if victims and not candidates:
-            return Changed()  # all of these victims are gone
+            return Changed()
         return preempting(outcome, candidates, None, self._state.sources.wall())
 
     async def _agreed(self, attempt: _Attempt, victims: Mapping[str, NodeVictims]) -> dict[str, NodeVictims]:
@@ -327,11 +348,40 @@ class ExtendedAttempts:
                         "but the pod is not found on that node"
                     )
 
-    def _candidate(self, name: str, victims: NodeVictims) -> Candidate | None:
-        """The victims that are still on their node; None if there are none."""
-        info = self._cache.present(name)
-        pods = () if info is None else tuple(info.pods[uid] for uid in victims.uids if uid in info.pods)
-        return Candidate(name, pods, victims.violations) if pods else None
+    def _candidate(self, attempt: _Attempt, name: str, victims: NodeVictims) -> Candidate | None:
+        """The victims that still have a node. None if there are none, or if the node has changed: it may need other victims now.
+
+        Above all, another preemptor may have taken the same victims.
+        """
+        placed = [(uid, node) for uid in victims.uids if (node := self._cache.placement(uid)) is not None]
+        pods = tuple(node.pods[uid] for uid, node in placed)
+        if not pods or self._cache.present(name) is None:
+            return None
+        before = attempt.seen.get(name)
+        if before is not None:
+            gone = set(victims.uids).difference(pod.uid for pod in pods)
+            if before.without(gone) != self._see(attempt, name, before.pods):
+                return None
+        return Candidate(name, pods, victims.violations)
+
+    def _note_candidates(self, attempt: _Attempt, outcome: Question | Decision | Changed) -> None:
+        if isinstance(outcome, Rejection) and self._asks_for_victims(attempt, outcome):
+            run = _dry_run(outcome)
+            assert run is not None
+            attempt.seen = {
+                name: self._see(attempt, name, [victim.uid for victim in candidate.victims])
+                for name, candidate in run.candidates.items()
+            }
+
+    def _see(self, attempt: _Attempt, name: str, uids: Iterable[str]) -> _Seen:
+        """The node, its pods, and these pods of any node."""
+        info, cache = self._cache.present(name), self._cache
+        pods = {} if info is None else {uid: pod.terminating for uid, pod in info.pods.items()}
+        for uid in uids:
+            if uid not in pods and (node := cache.placement(uid)) is not None:
+                pods[uid] = node.pods[uid].terminating
+        nominated = attempt.policy.framework.nominated_before(attempt.queued.pod, name)
+        return _Seen(pods, frozenset(pod.uid for pod in nominated))
 
 
 def _dry_run(rejection: Rejection) -> DryRun | None:

@@ -113,3 +113,67 @@ async def test_nothing_is_evicted_if_the_pod_fits_once_the_extender_has_answered
         await settle()
         assert rig.placed_on("high") == "c"
     assert rig.evictor.evicted == []
+
+
+def preferring(node):
+    """An extender that agrees to preemption on this node, if it is asked about it."""
+    return lambda pod, victims: {name: each for name, each in victims.items() if name == node} or victims
+
+
+@pytest.mark.parametrize(("answer", "rounds"), [(preferring("a"), 3), (lambda pod, victims: victims, 2)])
+async def test_preemptors_that_are_out_at_the_same_time_take_different_victims(answer, rounds):
+    rig, extender = crowded()
+    rig.evictor.waits = True
+    rig.pod("other", requests={"cpu": "1"}, priority=10)
+    extender.victims = answer
+    extender.gate.clear()
+    async with deciding(rig):
+        assert extender.out == 2
+        extender.gate.set()
+        await settle()
+    assert sorted(victim for victim, _, _ in rig.evictor.evicted) == ["low-a", "low-b"]
+    assert {preemptor for _, preemptor, _ in rig.evictor.evicted} == {"high", "other"}
+    assert len(extender.asked) == rounds
+
+
+async def test_a_preemptor_whose_victims_another_one_has_taken_waits_if_there_are_no_others():
+    rig, extender = crowded()
+    rig.evictor.waits = True
+    rig.engine.nodes.drop("b", None)
+    rig.pod("other", requests={"cpu": "1"}, priority=10)
+    extender.gate.clear()
+    async with deciding(rig):
+        assert extender.out == 2
+        extender.gate.set()
+        await settle()
+    assert rig.evictor.evicted == [("low-a", "high", "a")]
+    nominated = {name: node for name, _, node in rig.status.written}
+    assert nominated == {"high": "a", "other": ""}
+
+
+async def test_a_more_important_preemptor_takes_over_what_is_being_evicted():
+    rig, extender = crowded()
+    rig.evictor.waits = True
+    rig.engine.nodes.drop("b", None)
+    rig.pod("urgent", requests={"cpu": "1"}, priority=20)
+    extender.gate.clear()
+    async with deciding(rig):
+        assert extender.out == 2
+        rig.engine.assigned.eviction_started("low-a")
+        extender.gate.set()
+        await settle()
+    assert rig.engine.cache.nominator.node_of("default/urgent") == "a"
+    assert rig.engine.cache.nominator.node_of("default/high") == ""
+
+
+async def test_a_node_that_needs_other_victims_by_now_is_asked_about_again():
+    rig, extender = crowded()
+    rig.engine.nodes.drop("b", None)
+    rig.engine.assigned.put(on_node(ours("small", uid="small"), "a"))
+    extender.gate.clear()
+    async with deciding(rig):
+        rig.engine.assigned.drop("small", None)
+        extender.gate.set()
+        await settle()
+    assert len(extender.asked) == 2
+    assert [victim for victim, _, _ in rig.evictor.evicted] == ["low-a"]
