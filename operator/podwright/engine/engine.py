@@ -424,8 +424,9 @@ class Engine:
                 observer = self.slow_plugins.observer_for(policy.compiled.name)
                 decision = self.slices.decide(
                     lambda: schedule(policy.framework, self.cache, queued.pod, self._sources.below, observer=observer),
-                    again=lambda: self._may_decide(queued, policy),
+                    wanted=lambda: self._may_decide(queued, policy),
                     in_lane=queued.costly,
+                    about=(queued,),
                 )
                 if decision is None:
                     self._undecided(queued)

@@ -4,20 +4,22 @@
         └─► paused ─► other tasks ─► resume ─► … ─► ended
 
 An attempt is an ordinary call, which runs in a greenlet: so the loop can leave it in the middle, where the core says that it may
-(`core.state.pauses`), and come back to it. While it is paused, the cache is as if it had not begun. If the cache changes meanwhile, the attempt
-starts anew; after RESTARTS times it waits in the lane of costly pods, and runs whole there if it has to start anew as often again. So
-every decision is made on one state of the cluster, as if it took no time, and none is put off forever.
+(`core.state.pauses`), and come back to it. While it is paused, the cache is as if it had not begun. If the cache or one of its pods changes
+meanwhile, the attempt starts anew; after RESTARTS times it waits in the lane of costly pods, and runs whole there if it has to start anew as
+often again. So every decision is made on one state of the cluster, as if it took no time, and none is put off forever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import Final, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from podwright.core.objects.pod import PodInfo
+from podwright.core.queue import QueuedPod
 from podwright.core.state.cache import Cache
 from podwright.core.state.pauses import InputsChangedError
 
@@ -59,6 +61,8 @@ class Slices:
         self._greenlet: greenlet | None = None
         self._running = False
         """Whether an attempt runs, and is not paused."""
+        self._stands: Callable[[], bool] = _always
+        """Whether the decision in progress is still wanted, and its pods have not changed."""
         self._ends = 0.0
         self._cpu_of_others = 0.0
         self._paused_at = 0.0
@@ -87,24 +91,34 @@ class Slices:
         """CPU seconds, without those that others took while attempts were paused."""
         return self._cpu() - self._cpu_of_others
 
-    def decide(self, decide: Callable[[], T], *, again: Callable[[], bool], in_lane: bool) -> T | None:
+    def decide(
+        self,
+        decide: Callable[[], T],
+        *,
+        wanted: Callable[[], bool],
+        in_lane: bool,
+        about: Sequence[QueuedPod] = (),
+    ) -> T | None:
         """The result of `decide`, which leaves the cache as it was. An attempt may pause in this call, and nowhere else.
 
-        If the cache changes meanwhile, it starts anew if `again` returns True. None: there is no decision, because it did not, or because
-        the attempt is not in the lane, where it may run whole.
+        If the cache or a pod of `about` changes meanwhile, it starts anew. None: there is no decision, because it was no longer `wanted`
+        after a pause, or because the attempt is not in the lane, where it may run whole.
         """
         if not self._running:
             return decide()
         pauses = self._cache.pauses
         for _ in range(RESTARTS):
+            pods = [queued.pod for queued in about]
+            self._stands = partial(_stands, wanted, about, pods)
             pauses.pause = self._pause
             try:
                 return decide()
             except InputsChangedError:
-                if not again():
+                if not wanted():
                     return None
             finally:
                 pauses.pause = None
+                self._stands = _always
         return decide() if in_lane else None
 
     # Internals
@@ -135,9 +149,17 @@ class Slices:
         pauses.pause = None
         self._worker.loop.switch()
         pauses.pause = self._pause
-        if self._cache.version != version:
+        if self._cache.version != version or not self._stands():
             raise InputsChangedError
         resumed_at = clock()
         pauses.resume()
         now = clock()
         self._ends = now + max(SLICE_SECONDS, spent + now - resumed_at)
+
+
+def _stands(wanted: Callable[[], bool], about: Sequence[QueuedPod], pods: Sequence[PodInfo]) -> bool:
+    return all(queued.pod is pod for queued, pod in zip(about, pods, strict=True)) and wanted()
+
+
+def _always() -> bool:
+    return True

@@ -12,6 +12,7 @@ from podwright.core.framework.interface import Bools, CycleState
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
+from podwright.core.state.pauses import InputsChangedError
 from podwright.core.state.transaction import CacheTransaction
 
 
@@ -97,7 +98,15 @@ def reserve(
     if refused is not None:
         transaction.forget(pod)
         return refused
-    transaction.on_rollback(
-        lambda: framework.unreserve(state, pod, node_name), lambda: framework.reserve(state, pod, node_name)
-    )
+
+    def again() -> None:
+        """A plugin that refuses what it allowed before may have changed its mind about the other members, too."""
+        try:
+            refused = framework.reserve(state, pod, node_name)
+        except PluginError as error:
+            raise InputsChangedError from error
+        if refused is not None:
+            raise InputsChangedError
+
+    transaction.on_rollback(lambda: framework.unreserve(state, pod, node_name), again)
     return None

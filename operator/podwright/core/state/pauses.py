@@ -52,6 +52,9 @@ class Pauses:
             transaction.suspend()
 
     def resume(self) -> None:
-        """Repeats the changes of all open transactions. The cache must be as it was after `suspend`."""
+        """Repeats the changes of all open transactions. The cache must be as it was after `suspend`.
+
+        Raises InputsChangedError if a change cannot be repeated.
+        """
         for transaction in self._open:
             transaction.resume()

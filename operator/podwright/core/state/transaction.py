@@ -209,7 +209,7 @@ class CacheTransaction:
     def on_rollback(self, undo: Callable[[], object], redo: Callable[[], object]) -> None:
         """Has `undo` called when this point is rolled back, between the changes made after it and before it. It must not raise.
 
-        `redo` is called when a suspended transaction is resumed. It does what the caller has just done.
+        `redo` is called when a suspended transaction is resumed. It does what the caller has just done, or raises InputsChangedError.
         """
         self._log.append(_Callbacks(undo, redo))
 
@@ -262,10 +262,10 @@ class CacheTransaction:
         self.rollback()
 
     def resume(self) -> None:
-        """Does everything again, in order. The cache must be as `suspend` has left it."""
+        """Does everything again, in order. The cache must be as `suspend` has left it. Raises what `redo` of `on_rollback` raises."""
         assert self._suspended is not None, "the transaction is not suspended"
         (log, saved), self._suspended = self._suspended, None
-        for change in log:
+        for change in log:  # after an exception, the transaction rolls back what was done until then
             match change:
                 case _Assumed():
                     self.cache.assume(change.pod, change.node_name)
@@ -277,7 +277,8 @@ class CacheTransaction:
                     self.cache.nominator.remove(change.uid)
                 case _Callbacks():
                     change.redo()
-        self._log, self._saved = log, saved
+            self._log.append(change)
+        self._saved = saved
 
     def _undo(self, pending: _Pending) -> _Pending:
         """Undoes these changes and returns an empty collection for the next ones."""

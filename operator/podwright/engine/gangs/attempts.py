@@ -3,7 +3,7 @@
     popped ─► GangMembers ─► core.gangs ─► placed: the binding cycles of all start, or none does
                                        └─► rejected, fault: all are requeued, and the group's status says why
 
-An attempt is one plain call, so nothing changes between the plan and its execution.
+Nothing changes between the plan and its execution: the attempt may pause while it plans, and then starts anew after a change (`slices`).
 """
 
 from __future__ import annotations
@@ -75,6 +75,9 @@ class Gangs:
             self._failures.reject_by(queued, GONE, {GangScheduling.name}, self._clock() - started)
             return
         self._attempt_partially_placed(group, queued)
+        if not self._may_decide(group, (queued,), policy):  # those attempts may have paused
+            self._undecided((queued,))
+            return
         self._attempt_group(group, queued, policy, started)
 
     def prioritize_partially_placed(self) -> None:
@@ -87,6 +90,8 @@ class Gangs:
         """Attempts the other partially placed gangs that sort no later than the popped pod: they need the same room."""
         key = self._policies.sort_key(popped.pod, 0.0)
         for group in self._cache.groups.partially_placed:
+            if self._cache.groups.get(group.key) is not group:  # it has changed while an attempt was paused
+                continue
             first = None if group is but else next(iter(self._active(group)), None)
             if first is None or first.costly or key < self._policies.sort_key(first.pod, 0.0):
                 continue
@@ -121,8 +126,9 @@ class Gangs:
         cpu_started = self._slices.cpu()
         decision = self._slices.decide(
             lambda: self._decide(group, members, policy),
-            again=lambda: self._may_decide(group, members, policy),
+            wanted=lambda: self._may_decide(group, members, policy),
             in_lane=any(member.costly for member in members),
+            about=members,
         )
         if decision is None:
             self._undecided(members)

@@ -13,6 +13,7 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import KIND
 from podwright.core.state.cache import Cache
+from podwright.core.state.pauses import InputsChangedError
 from podwright.core.state.transaction import CacheTransaction
 from support.objects.builders import in_group, make_node, make_pod, make_pod_group
 from support.plugins.kit import make_cache
@@ -245,6 +246,30 @@ def test_leaving_the_block_rolls_back_after_an_exception(cache):
     with pytest.raises(RuntimeError):
         fail()
     assert pods_on(cache, "a") == before
+
+
+def test_what_was_resumed_is_rolled_back_if_the_rest_cannot_be_repeated(cache):
+    before = pods_on(cache, "a")
+    inner, outer = parse_pod(make_pod("inner")), parse_pod(make_pod("outer"))
+
+    def refuse() -> None:
+        raise InputsChangedError
+
+    def pause() -> None:
+        with CacheTransaction(cache) as transaction:
+            transaction.remove(before[:2])
+            transaction.assume(outer, "b")
+            with CacheTransaction(cache) as nested:
+                nested.assume(inner, "b")
+                nested.on_rollback(lambda: None, refuse)
+                nested.add_back([])
+                cache.pauses.suspend()
+                cache.pauses.resume()
+
+    with pytest.raises(InputsChangedError):
+        pause()
+    assert pods_on(cache, "a") == before
+    assert not pods_on(cache, "b")
 
 
 def test_each_sum_of_a_node_is_written_once_for_all_of_its_pods(cache, monkeypatch):
