@@ -91,7 +91,7 @@ class Cache:
         for namespace in self.store.list("Namespace"):
             observer.namespace_set(key_of(namespace)[1], _labels_of(namespace))
         for info in tuple(self.nodes.values()):
-            self.pauses.point()
+            self.pauses.point_in_plugin()
             if info.node is not None:
                 observer.node_set(info.slot, None, info.node)
                 for pod in info.pods.values():

@@ -35,9 +35,15 @@ class Pauses:
     def point(self) -> None:
         """A place in a long loop where the attempt may pause. Raises InputsChangedError if it must start anew.
 
-        The caller may hold what it has read, but no iterator over a part of the cache.
+        The caller may hold copies of what it has read, but no iterator over a part of the cache. If a transaction is open, it may hold no part of an
+        index either: the index may drop it when the transaction is suspended, and make another one when it is resumed.
         """
         if self.pause is not None:
+            self.pause()
+
+    def point_in_plugin(self) -> None:
+        """The same within a plugin's call, where the attempt holds parts of indexes: it does not pause if a transaction is open."""
+        if self.pause is not None and not self._open:
             self.pause()
 
     def opened(self, transaction: Suspendable) -> None:

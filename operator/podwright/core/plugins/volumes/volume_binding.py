@@ -374,7 +374,7 @@ def _group(unbound: UnboundClaims, table: NodeTable, pauses: Pauses) -> _Groupin
         _, codes = np.unique(combined, return_inverse=True)
     _, first, group_of = np.unique(codes * 2 + table.valid, return_index=True, return_inverse=True)
     for node in [table.nodes[slot] for slot in first]:
-        pauses.point()
+        pauses.point_in_plugin()
         outcomes.append(Plan() if node is None else unbound.outcome(node.name, node.labels))
     return _Grouping(table.epoch, group_of, outcomes)
 
