@@ -344,7 +344,7 @@ class ExtendedAttempts:
             for uid in each.uids:
                 if uid not in were and (info is None or uid not in info.pods):
                     raise ExtenderError(
-                        f"extender: {extender.defined.settings.url_prefix} claims to preempt pod (UID: &{{{uid}}}) on node: {name}, "
+                        f"extender: {extender.defined.shown_url} claims to preempt pod (UID: &{{{uid}}}) on node: {name}, "
                         "but the pod is not found on that node"
                     )
 

@@ -11,13 +11,12 @@ import asyncio
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 import orjson
 
 from podwright import __version__
-from podwright.api.configuration.extenders import DefinedExtender
+from podwright.api.configuration.extenders import DefinedExtender, shown_url
 from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.interface import MAX_SCORE
 from podwright.core.objects.pod import PodInfo
@@ -78,7 +77,7 @@ class HTTPExtender:
         for name in kept:
             if name not in asked:
                 raise ExtenderError(
-                    f'extender "{self._settings.url_prefix}" claims a filtered node "{name}" which is not found in the input node list'
+                    f'extender "{self.defined.shown_url}" claims a filtered node "{name}" which is not found in the input node list'
                 )
         return FilterAnswer(kept=kept, failed=result.failed_nodes, unresolvable=result.failed_and_unresolvable_nodes)
 
@@ -140,16 +139,18 @@ class HTTPExtender:
                 return await asyncio.to_thread(decode, answer)
             return decode(answer)
         except TimeoutError:
-            raise ExtenderError(f'Post "{_shown(url)}": {_TIMED_OUT}') from None
+            raise ExtenderError(f'Post "{shown_url(url)}": {_TIMED_OUT}') from None
         except aiohttp.ClientConnectorError as error:
-            raise ExtenderError(f'Post "{_shown(url)}": {_words(error)}') from None
+            raise ExtenderError(f'Post "{shown_url(url)}": {_words(error)}') from None
         except (aiohttp.ServerDisconnectedError, ConnectionResetError):
-            raise ExtenderError(f'Post "{_shown(url)}": EOF') from None
+            raise ExtenderError(f'Post "{shown_url(url)}": EOF') from None
+        except aiohttp.InvalidURL:  # whose words are the whole URL
+            raise ExtenderError(f'Post "{shown_url(url)}": invalid URL') from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             words = (
                 str(error)
                 if isinstance(error, GoJSONError)
-                else f'Post "{_shown(url)}": {error or type(error).__name__}'
+                else f'Post "{shown_url(url)}": {error or type(error).__name__}'
             )
             raise ExtenderError(words) from None
 
@@ -166,13 +167,13 @@ class HTTPExtender:
             trace_request_ctx=connection,
         ) as response:
             if response.status != 200:
-                raise ExtenderError(f"failed {verb} with extender at URL {_shown(url)}, code {response.status}")
+                raise ExtenderError(f"failed {verb} with extender at URL {shown_url(url)}, code {response.status}")
             parts = []
             async for part in response.content.iter_any():
                 limit -= len(part)
                 if limit < 0:
                     response.close()
-                    raise ExtenderError(f"the answer of the extender at URL {_shown(url)} is too long")
+                    raise ExtenderError(f"the answer of the extender at URL {shown_url(url)} is too long")
                 parts.append(part)
             return b"".join(parts)
 
@@ -220,18 +221,6 @@ def _name_of(node: Any) -> str:
     metadata = node.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     return name if isinstance(name, str) else ""
-
-
-def _shown(url: str) -> str:
-    """The URL without a password."""
-    try:
-        parts = urlsplit(url)
-        if parts.password is None:
-            return url
-        host = parts.netloc.rpartition("@")[2]
-    except ValueError:
-        return "?"
-    return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
 
 
 def _words(error: aiohttp.ClientConnectorError) -> str:

@@ -146,7 +146,7 @@ class Options(ServingOptions, UnusedOptions):
     extenders: Extenders | None = option(  # noqa: RUF009 -- a field, as the others
         EXTENDERS,
         "A file that defines the extenders that policies may name: the fields of a KubeSchedulerConfiguration's extenders, with names. "
-        "Extenders of --config are for its own profiles.",
+        "Policies may also name the extenders of --config, by their urlPrefix.",
     )
     extender_attempts: int = option(
         POSITIVE,

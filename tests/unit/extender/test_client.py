@@ -8,6 +8,7 @@ import ssl
 import pytest
 
 from podwright.api.configuration.extenders import DefinedExtender
+from podwright.api.configuration.load import load_configuration
 from podwright.api.configuration.schema import Extender, ExtenderTLS, ManagedResource
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.extenders import PolicyExtenders
@@ -237,13 +238,32 @@ async def test_a_compressed_answer_is_not_decompressed():
     assert words == "invalid character '\\x1f' looking for beginning of value"
 
 
-async def test_passwords_are_not_shown():
-    with serving(lambda *_: Reply({}, status=500)) as server:
-        extender = client(server.url.replace("//", "//user:secret@"), node_cache_capable=True)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(Reply({}, status=500), id="a status"),
+        pytest.param(Reply(drop=True), id="no answer"),
+        pytest.param(Reply({"NodeNames": ["ghost"]}), id="an unknown node"),
+        pytest.param(Reply(b" " * (MAX_ANSWER + 100_000)), id="too long"),
+    ],
+)
+@pytest.mark.parametrize(("user", "shown"), [("user:secret", "user:***"), ("secret", "***")])
+async def test_passwords_are_not_shown(reply, user, shown):
+    with serving(lambda *_: reply) as server:
+        extender = client(server.url.replace("//", f"//{user}@"), node_cache_capable=True)
         with pytest.raises(ExtenderError) as caught:
             await extender.filter(POD, ["a"], nodes())
         await extender.close()
-    assert "user:***@127.0.0.1" in str(caught.value)
+    assert f"//{shown}@127.0.0.1" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://user:secret@", "http://user:secret@host:port", "http://user:sec/secret@host"])
+async def test_the_password_of_a_url_that_cannot_be_used_is_not_shown(url):
+    extender = client(url, node_cache_capable=True)
+    with pytest.raises(ExtenderError) as caught:
+        await extender.filter(POD, ["a"], nodes())
+    await extender.close()
     assert "secret" not in str(caught.value)
 
 
@@ -352,6 +372,18 @@ def test_what_cannot_be_used_ends_the_start(settings, problem):
     with pytest.raises(ConfigError) as caught:
         clients_of(Options(extenders={"e": DefinedExtender(name="e", settings=settings)}), {})
     assert f"extender e: {problem}" in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["user:secret@host", "ftp://user:secret@host", "https://user:secret@host"])
+def test_a_start_that_fails_shows_no_password(url):
+    text = (
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        f"extenders: [{{urlPrefix: '{url}', filterVerb: filter, tlsConfig: {{caFile: /none}}}}]\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        clients_of(Options(config=load_configuration(text.encode())), {})
+    assert "host" in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 # Which pods and objects

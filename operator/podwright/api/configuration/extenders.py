@@ -1,7 +1,7 @@
 """Which extenders exist, and what they change about a profile.
 
-Only those who run the operator define extenders: in the KubeSchedulerConfiguration of `--config`, whose extenders are for all of its profiles,
-or in the file of `--extenders`, which gives them names. A SchedulerPolicy only names those to use. How they are called: see
+Only those who run the operator define extenders: in the KubeSchedulerConfiguration of `--config`, whose extenders are for all of its profiles
+and have their URLs as names, or in the file of `--extenders`, which gives them names. A SchedulerPolicy only names those to use. How they are called: see
 podwright/extender/client.py.
 """
 
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from podwright.api.configuration.documents import read_document
 from podwright.api.configuration.schema import Extender, extender_problems
@@ -20,6 +21,7 @@ from podwright.core.framework.validation import Problem
 
 NAME: Final = r"^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$"
 _FIT: Final = "NodeResourcesFit"
+_SCHEMES: Final = ("http", "https")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,28 @@ class DefinedExtender:
     name: str
     settings: Extender
     attempts: int | None = None
+
+    @property
+    def shown_url(self) -> str:
+        """Its URL in messages."""
+        return shown_url(self.settings.url_prefix)
+
+
+def shown_url(url: str) -> str:
+    """The URL without the password or token before its host, also if it is malformed. As in Go, a name beside a password is shown."""
+    if "@" not in url:
+        return url
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in _SCHEMES and parts.hostname and (parts.port or 0) >= 0:
+            if "@" not in parts.netloc:
+                return url
+            host = parts.netloc.rpartition("@")[2]
+            name = "" if parts.password is None else f"{parts.username}:"
+            return urlunsplit(parts._replace(netloc=f"{name}***@{host}"))
+    except ValueError:
+        pass
+    return f"***@{url.rpartition('@')[2]}"
 
 
 Extenders = Mapping[str, DefinedExtender]
@@ -67,12 +91,16 @@ def load_extenders(content: bytes) -> Extenders:
 
 
 def extenders_of(configured: Sequence[Extender]) -> Extenders:
-    """A configuration's extenders by name, which is the urlPrefix, and a number where several have the same."""
+    """A configuration's extenders by name, which is the urlPrefix as it is shown, and a number where several have the same.
+
+    Names are in metrics, logs and the specs of policies.
+    """
     found: dict[str, DefinedExtender] = {}
     for extender in configured:
-        name, number = extender.url_prefix, 2
+        shown, number = shown_url(extender.url_prefix), 2
+        name = shown
         while name in found:
-            name, number = f"{extender.url_prefix}#{number}", number + 1
+            name, number = f"{shown}#{number}", number + 1
         found[name] = DefinedExtender(name=name, settings=extender)
     return found
 

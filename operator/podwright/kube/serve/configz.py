@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from podwright.api.compile import CompiledPolicy
+from podwright.api.configuration.extenders import shown_url
 from podwright.api.configuration.schema import SchedulerConfiguration
 from podwright.core.framework.args import encode
 from podwright.core.framework.profile import Profile
@@ -17,6 +18,8 @@ from podwright.kube.options import OPTIONS, Options
 
 _SECRET: Final = ("certData", "keyData")
 """Fields of extenders that are left out."""
+_URL: Final = "urlPrefix"
+"""The URL of an extender, which may have a password."""
 
 
 def component_configuration(options: Options, built_in: Sequence[CompiledPolicy]) -> Mapping[str, Any]:
@@ -60,7 +63,11 @@ def configuration(
 
 def _without_secrets(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _without_secrets(item) for key, item in value.items() if key not in _SECRET}
+        return {
+            key: shown_url(item) if key == _URL else _without_secrets(item)
+            for key, item in value.items()
+            if key not in _SECRET
+        }
     if isinstance(value, list):
         return [_without_secrets(item) for item in value]
     return value

@@ -2,7 +2,7 @@
 
 import pytest
 
-from podwright.api.configuration.extenders import load_extenders, with_extenders
+from podwright.api.configuration.extenders import load_extenders, shown_url, with_extenders
 from podwright.api.configuration.load import load_configuration
 from podwright.api.permissions import PolicySettings
 from podwright.api.policy_set import PolicySet
@@ -89,6 +89,34 @@ def test_extenders_with_the_same_url_have_names_of_their_own():
         b"extenders: [{urlPrefix: 'http://x', filterVerb: f}, {urlPrefix: 'http://x', filterVerb: g}]\n"
     )
     assert list(load_configuration(text).extenders) == ["http://x", "http://x#2"]
+
+
+def test_the_name_of_an_extender_does_not_have_its_password():
+    text = (
+        b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        b"extenders: [{urlPrefix: 'http://u:one@x', filterVerb: f}, {urlPrefix: 'http://u:two@x', filterVerb: g}]\n"
+    )
+    extenders = load_configuration(text).extenders
+    assert list(extenders) == ["http://u:***@x", "http://u:***@x#2"]
+    assert [each.settings.url_prefix for each in extenders.values()] == ["http://u:one@x", "http://u:two@x"]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://host:1/a@b?c=@d", "http://host:1/a@b?c=@d"),
+        ("https://user:p@ss@host:1/path", "https://user:***@host:1/path"),
+        ("http://token@host", "http://***@host"),
+        ("http://:pass@[::1]:80/x", "http://:***@[::1]:80/x"),
+        ("http://user:pa/ss@host/x", "***@host/x"),
+        ("http://user:pass@host:port", "***@host:port"),
+        ("user:pass@host", "***@host"),
+        ("//user:pass@host", "***@host"),
+        ("http://[user:pass@host", "***@host"),
+    ],
+)
+def test_shown_urls(url, shown):
+    assert shown_url(url) == shown
 
 
 def test_a_profile_without_extenders_stays_as_it_is():

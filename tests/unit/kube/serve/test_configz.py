@@ -65,6 +65,23 @@ def test_a_configuration_file_is_shown_without_the_keys_of_extenders():
     assert "config" not in found["podwright"]["options"]
 
 
+def test_the_passwords_in_urls_of_extenders_are_not_shown():
+    extenders = [{"urlPrefix": "http://user:secret@host", "filterVerb": "filter"}]
+    config = load_configuration(
+        json.dumps(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "extenders": extenders,
+            }
+        ).encode()
+    )
+    for options in (Options(config=config), Options(extenders=config.extenders)):
+        found = json.dumps(shown(options))
+        assert "http://user:***@host" in found
+        assert "secret" not in found
+
+
 def test_flags_are_shown_in_place_of_what_the_file_says():
     config = load_configuration(
         json.dumps(
