@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from podwright.api.configuration.extenders import DefinedExtender
 from podwright.core.framework.interface import Cluster
@@ -151,7 +151,21 @@ class PodReader(Protocol):
 
 
 class ExtenderError(Exception):
-    """A call of an extender failed. The message is kube-scheduler's."""
+    """A call of an extender failed. The message is kube-scheduler's. At most MAX_EXTENDER_TEXT bytes of it are kept: an extender may have written it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(bounded(message))
+
+
+MAX_EXTENDER_TEXT: Final = 8 << 10
+"""The most bytes of a text of an extender. An object of the API server, in whose status it is written, has 1.5 MB at most."""
+
+
+def bounded(text: str) -> str:
+    """The beginning of a text that somebody else has written: at most MAX_EXTENDER_TEXT bytes of UTF-8."""
+    if len(text) * 4 <= MAX_EXTENDER_TEXT:
+        return text
+    return text[:MAX_EXTENDER_TEXT].encode("utf-8", "replace")[:MAX_EXTENDER_TEXT].decode("utf-8", "ignore")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from podwright.api.configuration.extenders import DefinedExtender, shown_url
 from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.interface import MAX_SCORE
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.ports import ExtenderError, FilterAnswer, NodeVictims
+from podwright.engine.ports import ExtenderError, FilterAnswer, NodeVictims, bounded
 from podwright.engine.raw_objects import RawObjects, as_sent, raw_of
 from podwright.extender import wire
 from podwright.extender.wire import GoJSONError
@@ -33,6 +33,10 @@ MAX_ANSWER: Final = 4 << 20
 """The most bytes of an answer, besides twice those of the question: an honest answer repeats nodes, and says why."""
 DECODED_HERE: Final = 64 << 10
 """Longer answers are decoded in a thread, between whose steps the loop goes on."""
+MAX_REASONS: Final = 1_000
+MAX_REASONS_TEXT: Final = 64 << 10
+"""The most reasons in an answer that differ, and the most characters that they have."""
+OTHER_REASONS: Final = "other reasons"
 _SCALE: Final = MAX_SCORE // wire.MAX_EXTENDER_PRIORITY
 _TIMED_OUT: Final = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
 _TIMED_OUT_READING: Final = "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
@@ -79,7 +83,9 @@ class HTTPExtender:
                 raise ExtenderError(
                     f'extender "{self.defined.shown_url}" claims a filtered node "{name}" which is not found in the input node list'
                 )
-        return FilterAnswer(kept=kept, failed=result.failed_nodes, unresolvable=result.failed_and_unresolvable_nodes)
+        reasons = _Reasons()
+        unresolvable = reasons.bounded(result.failed_and_unresolvable_nodes)
+        return FilterAnswer(kept=kept, failed=reasons.bounded(result.failed_nodes), unresolvable=unresolvable)
 
     async def prioritize(self, pod: PodInfo, nodes: Sequence[str], raw: RawObjects) -> Mapping[str, int]:
         settings = self._settings
@@ -126,19 +132,21 @@ class HTTPExtender:
         """
         url = f"{self._settings.url_prefix.rstrip('/')}/{verb}"
         body = wire.encode(message)
+        connection = _Connection()
         try:
             async with asyncio.timeout(self._timeout):
-                connection = _Connection()
                 try:
                     answer = await self._post(url, verb, body, connection)
                 except (aiohttp.ServerDisconnectedError, ConnectionResetError):
                     if not repeatable or not connection.reused:
                         raise
                     answer = await self._post(url, verb, body, connection)
-            if len(answer) > DECODED_HERE:
-                return await asyncio.to_thread(decode, answer)
-            return decode(answer)
+                if len(answer) > DECODED_HERE:
+                    return await asyncio.to_thread(decode, answer)
+                return decode(answer)
         except TimeoutError:
+            if connection.answered:
+                raise ExtenderError(_TIMED_OUT_READING) from None
             raise ExtenderError(f'Post "{shown_url(url)}": {_TIMED_OUT}') from None
         except aiohttp.ClientConnectorError as error:
             raise ExtenderError(f'Post "{shown_url(url)}": {_words(error)}') from None
@@ -168,6 +176,7 @@ class HTTPExtender:
         ) as response:
             if response.status != 200:
                 raise ExtenderError(f"failed {verb} with extender at URL {shown_url(url)}, code {response.status}")
+            connection.answered = True
             parts = []
             async for part in response.content.iter_any():
                 limit -= len(part)
@@ -192,9 +201,36 @@ class HTTPExtender:
 
 
 class _Connection:
-    """The connection of a request. `reused`: an earlier request has opened it."""
+    """The connection of a request. `reused`: an earlier request has opened it; `answered`: an answer has begun."""
 
     reused = False
+    answered = False
+
+
+class _Reasons:
+    """Bounds why an answer rejects nodes: each text by MAX_EXTENDER_TEXT, and all that differ by MAX_REASONS and MAX_REASONS_TEXT.
+
+    They come together in one message, in the pod's status.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, str] = {}
+        self._length = 0
+
+    def bounded(self, failed: Mapping[str, str]) -> Mapping[str, str]:
+        """The reasons by node. Those that are too many become OTHER_REASONS."""
+        return {name: self._of(text) for name, text in failed.items()}
+
+    def _of(self, text: str) -> str:
+        known = self._kept.get(text)
+        if known is not None:
+            return known
+        kept = bounded(text)
+        if len(self._kept) >= MAX_REASONS or self._length + len(kept) > MAX_REASONS_TEXT:
+            return OTHER_REASONS
+        self._length += len(kept)
+        self._kept[text] = kept
+        return kept
 
 
 async def _note_reuse(

@@ -17,12 +17,16 @@ from podwright.testing import Client
 
 @dataclass(frozen=True)
 class Reply:
-    """`body`: bytes, or a value that becomes JSON. `delay` in seconds. With `drop`, the connection ends without an answer."""
+    """`body`: bytes, or a value that becomes JSON. `delay` in seconds. With `drop`, the connection ends without an answer.
+
+    `missing`: how many bytes of the body are announced, but never come.
+    """
 
     body: Any = None
     status: int = 200
     delay: float = 0.0
     drop: bool = False
+    missing: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -73,7 +77,7 @@ class ExtenderServer:
                     self.send_response(reply.status)
                     for name, value in reply.headers.items():
                         self.send_header(name, value)
-                    self.send_header("Content-Length", str(len(reply.content)))
+                    self.send_header("Content-Length", str(len(reply.content) + reply.missing))
                     self.end_headers()
                     self.wfile.write(reply.content)
                 except OSError:  # the client has given up

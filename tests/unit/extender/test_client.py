@@ -4,6 +4,7 @@ import asyncio
 import base64
 import logging
 import ssl
+import threading
 
 import pytest
 
@@ -12,9 +13,17 @@ from podwright.api.configuration.load import load_configuration
 from podwright.api.configuration.schema import Extender, ExtenderTLS, ManagedResource
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.extenders import PolicyExtenders
-from podwright.engine.ports import ExtenderError, NodeVictims
+from podwright.engine.ports import MAX_EXTENDER_TEXT, ExtenderError, NodeVictims
 from podwright.engine.raw_objects import MissingRawError, RawObjects, raw_objects_for
-from podwright.extender.client import MAX_ANSWER, HTTPExtender
+from podwright.extender import wire
+from podwright.extender.client import (
+    DECODED_HERE,
+    MAX_ANSWER,
+    MAX_REASONS,
+    MAX_REASONS_TEXT,
+    OTHER_REASONS,
+    HTTPExtender,
+)
 from podwright.extender.clients import clients_of
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.options import Options
@@ -169,6 +178,69 @@ async def test_nobody_listens():
     with pytest.raises(ExtenderError, match=r"dial tcp 127\.0\.0\.1:1: connect: connection refused"):
         await extender.bind(POD, "a")
     await extender.close()
+
+
+async def test_an_answer_that_ends_late_is_given_up():
+    with serving(lambda *_: Reply(b"{", missing=1)) as server:
+        extender = client(server.url, node_cache_capable=True, http_timeout="1s")
+        with pytest.raises(ExtenderError) as caught:
+            await extender.filter(POD, ["a"], nodes())
+        await extender.close()
+    assert str(caught.value) == "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
+
+
+async def test_decoding_counts_towards_the_timeout(monkeypatch):
+    given_up = threading.Event()
+
+    def decode(_answer):
+        given_up.wait(20)
+        return wire.FilterResult(node_names=["a"], failed_nodes={}, failed_and_unresolvable_nodes={})
+
+    monkeypatch.setattr(wire, "decode_filter_result", decode)
+    with serving(lambda *_: Reply(b" " * (DECODED_HERE + 1))) as server:
+        extender = client(server.url, node_cache_capable=True, http_timeout="2s")
+        try:
+            with pytest.raises(ExtenderError, match=r"Client\.Timeout or context cancellation while reading body"):
+                await extender.filter(POD, ["a"], nodes())
+        finally:
+            given_up.set()
+            await extender.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param({"Error": "\u20ac" * 400_000}, id="its own words"),
+        pytest.param({"NodeNames": ["x" * 3_000_000]}, id="the name of a node"),
+    ],
+)
+async def test_the_words_of_an_extender_are_cut(answer):
+    words = await error_of(lambda *_: Reply(answer), node_cache_capable=True)
+    assert MAX_EXTENDER_TEXT - 4 <= len(words.encode()) <= MAX_EXTENDER_TEXT
+
+
+async def test_the_error_of_a_binding_is_cut():
+    words = await error_of(lambda *_: Reply({"Error": "x" * 3_000_000}), "bind", POD, "a")
+    assert words == "x" * MAX_EXTENDER_TEXT
+
+
+async def test_each_reason_is_cut():
+    failed = {"a": "x" * 3_000_000, "b": "\u20ac" * 3_000, "c": "no"}
+    found, _ = await ask(lambda *_: Reply({"FailedNodes": failed}), node_cache_capable=True)
+    assert [len(text.encode()) for text in found.failed.values()] == [MAX_EXTENDER_TEXT, MAX_EXTENDER_TEXT - 2, 2]
+
+
+@pytest.mark.parametrize("verdict", ["FailedNodes", "FailedAndUnresolvableNodes"])
+@pytest.mark.parametrize(("count", "length"), [(60_000, 1), (2_000, 1_000)])
+async def test_the_reasons_that_differ_are_bounded(verdict, count, length):
+    failed = {f"n{number}": f"{number}".zfill(length) for number in range(count)}
+    found, _ = await ask(lambda *_: Reply({verdict: failed}), node_cache_capable=True)
+    given = found.failed if verdict == "FailedNodes" else found.unresolvable
+    differing = set(given.values()) - {OTHER_REASONS}
+    assert given.keys() == failed.keys()
+    assert len(differing) == min(MAX_REASONS, MAX_REASONS_TEXT // length)
+    assert sum(map(len, differing)) <= MAX_REASONS_TEXT
+    assert given["n1"] == failed["n1"]
 
 
 async def test_an_answer_without_end_is_not_read():
