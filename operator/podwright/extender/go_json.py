@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import orjson
 
-from podwright.kube.client.json_text import loads
+from podwright.kube.client.json_text import innermost_open, loads
 
 T = TypeVar("T")
 
@@ -45,14 +45,24 @@ def read(body: bytes) -> Any:
         return loads(body)
     except orjson.JSONDecodeError:
         text = body.decode("utf-8", "replace").lstrip(" \t\r\n")
+    return read_at(text, 0)[0]
+
+
+def read_at(text: str, at: int) -> tuple[Any, int]:
+    """The JSON value that begins at a position of the text, and where it ends. Raises GoJSONError."""
     try:
-        return _DECODER.raw_decode(text)[0]
+        return _DECODER.raw_decode(text, at)
     except json.JSONDecodeError as error:
-        raise GoJSONError(_syntax_error(text, error)) from None
+        raise GoJSONError(_syntax_error(text[at:], error.msg, error.pos - at)) from None
     except GoJSONError:
         raise
     except (ValueError, RecursionError):
         raise GoJSONError("exceeded max depth, or a number is too long") from None
+
+
+def invalid_character(character: str, where: str) -> GoJSONError:
+    """The error for a character at a place where Go expects another."""
+    return GoJSONError(f"invalid character {_quoted(character)} {where}")
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -62,57 +72,38 @@ def _no_constant(name: str) -> NoReturn:
 _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
-def _syntax_error(text: str, error: json.JSONDecodeError) -> str:
+def _syntax_error(text: str, message: str, at: int) -> str:
     if not text:
         return "EOF"
-    if error.msg.startswith("Unterminated string"):
+    if message.startswith("Unterminated string"):
         return "unexpected EOF"
-    at = error.pos
     if text[at:] == "-":
         return "unexpected EOF"
-    if error.msg.startswith("Illegal trailing comma"):
+    if message.startswith("Illegal trailing comma"):
         at = len(text) - len(text[at + 1 :].lstrip())
     if at >= len(text):
         return "unexpected EOF"
     character = text[at]
-    literal = _LITERALS.get(character) if error.msg == "Expecting value" else None
+    literal = _LITERALS.get(character) if message == "Expecting value" else None
     if literal is not None:
         for step, expected in enumerate(literal):
             if at + step >= len(text):
                 return "unexpected EOF"
             if text[at + step] != expected:
                 return f"invalid character {_quoted(text[at + step])} in literal {literal} (expecting {expected!r})"
-    if error.msg.startswith("Invalid control character"):
+    if message.startswith("Invalid control character"):
         return f"invalid character {_quoted(character)} in string literal"
-    if error.msg.startswith("Invalid \\"):
+    if message.startswith("Invalid \\"):
         escape = text[at + 1 :] if character == "\\" else text[at:]
         return f"invalid character {_quoted(escape[:1])} in string escape code" if escape else "unexpected EOF"
-    where = _EXPECTED.get(error.msg)
+    where = _EXPECTED.get(message)
     if where is None:  # Expecting ',' delimiter
-        where = "after object key:value pair" if _innermost(text[:at]) == "{" else "after array element"
+        where = "after object key:value pair" if innermost_open(text[:at].encode()) == b"{" else "after array element"
     return f"invalid character {_quoted(character)} {where}"
 
 
 def _quoted(character: str) -> str:
     return "'\\''" if character == "'" else repr(character)
-
-
-def _innermost(text: str) -> str:
-    """The bracket of the innermost object or list that is open at the end of the text. Linear in the text."""
-    open_brackets: list[str] = []
-    quoted = escaped = False
-    for character in text:
-        if escaped:
-            escaped = False
-        elif quoted:
-            escaped, quoted = character == "\\", character != '"'
-        elif character == '"':
-            quoted = True
-        elif character in "{[":
-            open_brackets.append(character)
-        elif character in "}]" and open_brackets:
-            open_brackets.pop()
-    return open_brackets[-1] if open_brackets else ""
 
 
 # Values of a type

@@ -2,7 +2,8 @@
 
 One dataclass per message. `encode` writes any of them; `decode_…` reads one, from bytes that anybody may have written: it returns the message or
 raises GoJSONError, in time linear in the bytes. Who reads them from a connection bounds their size first. Both sides of the protocol use
-this module: client.py and server.py. Pods and nodes stay raw objects here.
+this module: client.py and server/. The arguments of `filter`, `prioritize` and `preempt` may be long: server/requests.py reads them in steps. Pods
+and nodes stay raw objects here.
 """
 
 from __future__ import annotations
@@ -39,12 +40,10 @@ __all__ = [
     "PreemptionArgs",
     "PreemptionResult",
     "Victims",
-    "decode_args",
     "decode_binding_args",
     "decode_binding_result",
     "decode_filter_result",
     "decode_host_priorities",
-    "decode_preemption_args",
     "decode_preemption_result",
     "encode",
 ]
@@ -203,17 +202,6 @@ def _plain_meta(victims: Mapping[str, MetaVictims]) -> Any:
 # Reading
 
 
-def decode_args(body: bytes) -> ExtenderArgs:
-    """Raises GoJSONError."""
-    found = struct(
-        read(body),
-        "",
-        "ExtenderArgs",
-        {"Pod": raw_object("v1.Pod"), "Nodes": _read_node_list, "NodeNames": strings},
-    )
-    return ExtenderArgs(pod=found["Pod"], nodes=found["Nodes"], node_names=found["NodeNames"])
-
-
 def decode_filter_result(body: bytes) -> FilterResult:
     """Raises GoJSONError."""
     found = struct(
@@ -242,23 +230,6 @@ def decode_host_priorities(body: bytes) -> HostPriorityList:
     return list_of(_read_host_priority, "v1.HostPriorityList")(read(body), "") or ()
 
 
-def decode_preemption_args(body: bytes) -> PreemptionArgs:
-    """Raises GoJSONError. A map that is missing is None."""
-    value = read(body)
-    found = struct(
-        value,
-        "",
-        "ExtenderPreemptionArgs",
-        {
-            "Pod": raw_object("v1.Pod"),
-            "NodeNameToVictims": _or_none(map_of(_read_victims, "map[string]*v1.Victims")),
-            "NodeNameToMetaVictims": _or_none(_META_VICTIMS),
-        },
-    )
-    victims, meta = found["NodeNameToVictims"], found["NodeNameToMetaVictims"]
-    return PreemptionArgs(pod=found["Pod"], victims=victims, meta_victims=meta)
-
-
 def decode_preemption_result(body: bytes) -> PreemptionResult:
     """Raises GoJSONError."""
     found = struct(read(body), "", "ExtenderPreemptionResult", {"NodeNameToMetaVictims": _META_VICTIMS})
@@ -279,21 +250,12 @@ def decode_binding_result(body: bytes) -> BindingResult:
     return BindingResult(struct(read(body), "", "ExtenderBindingResult", {"Error": string})["Error"])
 
 
-def _or_none(reader: Any) -> Any:
-    return lambda value, where: None if value is None else reader(value, where)
-
-
 def _item(value: Any, where: str) -> Mapping[str, Any]:
     return raw_object("v1.Node")(value, where) or {}
 
 
-def _pod_item(value: Any, where: str) -> Mapping[str, Any]:
-    return raw_object("v1.Pod")(value, where) or {}
-
-
 _FAILED: Final = map_of(string, "v1.FailedNodesMap")
 _ITEMS: Final = list_of(_item, "[]v1.Node")
-_PODS: Final = list_of(_pod_item, "[]*v1.Pod")
 
 
 def _read_node_list(value: Any, where: str) -> tuple[Mapping[str, Any], ...] | None:
@@ -310,11 +272,6 @@ def _read_host_priority(value: Any, where: str) -> HostPriority:
             return HostPriority(host, score)
     found = struct(value, where, "HostPriority", {"Host": string, "Score": int64})
     return HostPriority(found["Host"], found["Score"])
-
-
-def _read_victims(value: Any, where: str) -> Victims:
-    found = struct(value, where, "Victims", {"Pods": _PODS, "NumPDBViolations": int64})
-    return Victims(found["Pods"] or (), found["NumPDBViolations"])
 
 
 def _read_uid(value: Any, where: str) -> str:

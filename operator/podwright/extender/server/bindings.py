@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 REMEMBERED_PODS: Final = 4096
 """How many pods that were filtered or scored are remembered until they are bound. Others are read from the API server."""
+REMEMBERED_CHARACTERS: Final = 8 << 20
+"""How long the texts of these pods are together at most. In memory, a pod can take ten times as much."""
 CHECK_SECONDS: Final = 1.0
 """How often pods that the watch has not shown yet are looked through."""
 
@@ -49,8 +51,9 @@ class Bindings:
         self._assigned = assigned
         self._cluster = cluster
         self._clock = clock
-        self._seen: OrderedDict[str, PodInfo] = OrderedDict()
-        """Pods that may be bound soon, by uid, those that were asked about last at the end."""
+        self._seen: OrderedDict[str, tuple[PodInfo, int]] = OrderedDict()
+        """Pods that may be bound soon, each with the length of its text, by uid, those that were asked about last at the end."""
+        self._seen_characters = 0
         self._in_progress: set[str] = set()
         self._unconfirmed: deque[tuple[float, PodInfo]] = deque()
         """Pods whose Binding was posted, with the time when they are to be read back."""
@@ -65,12 +68,24 @@ class Bindings:
         """Pods that count on a node although the watch has not shown them there."""
         return sum(self._cache.is_assumed(uid) for uid in {*self._in_progress, *(p.uid for _, p in self._unconfirmed)})
 
-    def remember(self, pod: PodInfo) -> None:
-        """The pod was filtered or scored, and may be bound next."""
-        self._seen[pod.uid] = pod
-        self._seen.move_to_end(pod.uid)
-        if len(self._seen) > REMEMBERED_PODS:
-            self._seen.popitem(last=False)
+    @property
+    def remembered_characters(self) -> int:
+        """How long the texts of the remembered pods are together."""
+        return self._seen_characters
+
+    def remember(self, pod: PodInfo, size: int) -> None:
+        """The pod was filtered or scored, and may be bound next. `size`: the characters of its text."""
+        self._recall(pod.uid)
+        self._seen[pod.uid] = pod, size
+        self._seen_characters += size
+        while len(self._seen) > REMEMBERED_PODS or self._seen_characters > REMEMBERED_CHARACTERS:
+            self._recall(next(iter(self._seen)))
+
+    def _recall(self, uid: str) -> PodInfo | None:
+        """The remembered pod, which is forgotten."""
+        pod, size = self._seen.pop(uid, (None, 0))
+        self._seen_characters -= size
+        return pod
 
     async def bind(self, args: BindingArgs, policy_name: str) -> str:
         """Binds the pod. Returns why that failed; empty if it is bound."""
@@ -101,7 +116,7 @@ class Bindings:
 
     async def _pod(self, args: BindingArgs) -> PodInfo | str:
         """The pod to bind, or why it cannot be bound. Raises ClusterError."""
-        known = self._seen.pop(args.pod_uid, None)
+        known = self._recall(args.pod_uid)
         if known is not None and (known.namespace, known.name) == (args.pod_namespace, args.pod_name):
             return known
         where = f"pod {args.pod_namespace}/{args.pod_name}"

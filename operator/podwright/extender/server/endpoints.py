@@ -16,11 +16,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from aiohttp import web
 
@@ -30,22 +29,23 @@ from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.state.cache import Cache
 from podwright.engine.metrics.metrics import EXTENDER_REQUEST_SECONDS, EXTENDER_REQUESTS, Metrics
 from podwright.extender.server.bindings import Bindings
-from podwright.extender.server.bodies import SMALL, Budget, NodeReader, decode_asked, encode_scores, read_body
+from podwright.extender.server.bodies import SMALL, Budget, encode_scores, read_body, read_fast
+from podwright.extender.server.body_text import TooLargeError
+from podwright.extender.server.requests import AskedPod, NodeReader, Steps, in_slices, read_asked, read_victims
 from podwright.extender.server.sent_nodes import in_place
 from podwright.extender.server.verdicts import UnusablePolicyError, Verdicts
 from podwright.extender.wire import (
     BindingResult,
     FilterResult,
     GoJSONError,
-    MetaVictims,
     PreemptionResult,
-    RawObject,
     decode_binding_args,
-    decode_preemption_args,
     encode,
 )
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 FILTER, PRIORITIZE, PREEMPT, BIND = "filter", "prioritize", "preempt", "bind"
 PATHS: Final[Mapping[str, str]] = {
@@ -64,7 +64,11 @@ WAIT_SECONDS: Final = 60.0
 PIECE: Final = 1 << 18
 """How many bytes of a long answer are handed over at once."""
 READ_SECONDS: Final = 30.0
-"""How long a client may take to send its body."""
+"""How long a client may take to send its body, or the first SMALL bytes of a larger one."""
+BODY_BYTES: Final[Mapping[str, int]] = {PREEMPT: 16 << 20, BIND: 64 << 10}
+"""The longest bodies of these verbs. Victims are whole pods if the caller has no node cache."""
+NODES_PER_KNOWN_NODE, MORE_NODES = 4, 1_000
+"""So many times the nodes that the cache has, and these more, may be in a request."""
 
 
 _ERRORS: Final[Mapping[str, Callable[[str], bytes]]] = {
@@ -85,7 +89,7 @@ class _Failure(Exception):  # noqa: N818 -- the outcome of a request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """What answers the requests. `read_node`: see `bodies`; `now`: seconds since the epoch; `missing`: what the caches still lack."""
+    """What answers the requests. `read_node`: see `requests`; `now`: seconds since the epoch; `missing`: what the caches still lack."""
 
     cache: Cache
     verdicts: Verdicts
@@ -129,27 +133,35 @@ class ExtenderEndpoints:
 
     async def _handle(self, verb: str, request: web.Request) -> web.StreamResponse:
         started, result = time.monotonic(), "error"
+        held = 0
         try:
-            length = self._length(request)
-            async with self._room(length):
-                body = await self._body(request, length)
-                try:
-                    answer = await self._answer(verb, body, request.match_info.get("policy", ""))
-                    result = "success"
-                except _Failure as failure:
-                    if verb not in _ERRORS:
-                        raise
-                    answer = _ERRORS[verb](str(failure))
-                if length > SMALL:  # it counts until the answer has been sent
-                    return await _send(request, answer)
+            length = self._length(verb, request)
+            body = await self._start_of_body(request, length)
+            if length > SMALL:
+                held = await self._room(length)
+                await self._rest_of_body(request, body, length)
+            try:
+                answer = await self._answer(verb, body, request.match_info.get("policy", ""))
+                result = "success"
+            except _Failure as failure:
+                if verb not in _ERRORS:
+                    raise
+                answer = _ERRORS[verb](str(failure))
+            if len(answer) <= SMALL and not held:
                 return web.Response(body=answer, content_type=_JSON)
+            more = max(len(answer) - held, 0)
+            self._budget.add(more)
+            held += more  # it counts until the answer has been sent
+            return await send_in_pieces(request, answer)
         except _Failure as failure:
             return web.Response(status=failure.status, text=f"{failure}\n")
         finally:
+            if held:
+                self._budget.give_back(held)
             self._metrics.count(EXTENDER_REQUESTS, verb, result)
             self._metrics.observe(EXTENDER_REQUEST_SECONDS, time.monotonic() - started, verb)
 
-    def _length(self, request: web.Request) -> int:
+    def _length(self, verb: str, request: web.Request) -> int:
         """How long the body is. Raises _Failure for a body that is not read."""
         if request.headers.get("Content-Type", _JSON).partition(";")[0].strip().lower() != _JSON:
             raise _Failure(415, f"the content type must be {_JSON}")
@@ -157,30 +169,34 @@ class ExtenderEndpoints:
             raise _Failure(411, "the header Content-Length is required")
         if request.content_length > self._body_bytes:
             raise _Failure(413, f"the body is longer than {self._body_bytes} bytes (--max-body-bytes)")
+        if request.content_length > BODY_BYTES.get(verb, self._body_bytes):
+            raise _Failure(413, f"the body is longer than {BODY_BYTES[verb]} bytes")
         return request.content_length
 
-    @asynccontextmanager
-    async def _room(self, length: int) -> AsyncIterator[None]:
-        """Keeps room for a body inside the block. Raises _Failure if there is none in time."""
-        if length <= SMALL:
-            yield
-            return
+    async def _room(self, length: int) -> int:
+        """Takes room for a body, and returns its size. Raises _Failure if there is none in time."""
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._budget.take(length)
         except TimeoutError:
             raise _Failure(503, "too many large bodies at once") from None
-        try:
-            yield
-        finally:
-            self._budget.give_back(length)
+        return length
 
-    async def _body(self, request: web.Request, length: int) -> bytearray:
+    async def _start_of_body(self, request: web.Request, length: int) -> bytearray:
+        """A large body gets room only once some of it is here: who announces it and sends nothing must not keep the room."""
+        body = bytearray()
         try:
             async with asyncio.timeout(READ_SECONDS):
-                return await read_body(request.content, length)
+                await read_body(request.content, body, min(length, SMALL))
         except TimeoutError:
             raise _Failure(408, f"the body did not arrive within {READ_SECONDS:g} s") from None
+        return body
+
+    async def _rest_of_body(self, request: web.Request, body: bytearray, length: int) -> None:
+        try:
+            await read_fast(request.content, body, length)
+        except TimeoutError:
+            raise _Failure(408, "the body arrived too slowly") from None
 
     async def _answer(self, verb: str, body: bytearray, policy: str) -> bytes:
         missing = self._decisions.missing()
@@ -188,6 +204,8 @@ class ExtenderEndpoints:
             raise _Failure(503, f"the extender is starting: {', '.join(missing)} not complete")
         try:
             return await self._answers[verb](body, policy)
+        except TooLargeError as error:
+            raise _Failure(413, str(error)) from error
         except (GoJSONError, InvalidObjectError) as error:
             raise _Failure(400, str(error)) from error
         except UnusablePolicyError as error:
@@ -198,7 +216,7 @@ class ExtenderEndpoints:
     # Verbs
 
     async def _filter(self, body: bytearray, policy: str) -> bytes:
-        asked = await decode_asked(body, self._decisions.read_node, self._decoding)
+        asked = await self._read(body, read_asked(body, self._decisions.read_node, self._most_nodes()))
         pod = self._pod(asked.pod)
         with in_place(self._decisions.cache, asked.differing):
             found = self._decisions.verdicts.filter(pod, policy, asked.names)
@@ -213,23 +231,17 @@ class ExtenderEndpoints:
         return encode(result)
 
     async def _prioritize(self, body: bytearray, policy: str) -> bytes:
-        asked = await decode_asked(body, self._decisions.read_node, self._decoding)
+        asked = await self._read(body, read_asked(body, self._decisions.read_node, self._most_nodes()))
         pod = self._pod(asked.pod)
         with in_place(self._decisions.cache, asked.differing):
             scores = self._decisions.verdicts.prioritize(pod, policy, asked.names)
         return encode_scores(asked.names, scores.tolist())
 
     async def _preempt(self, body: bytearray, policy: str) -> bytes:
-        args = decode_preemption_args(bytes(body))
-        pod = self._pod(args.pod)
-        victims = args.meta_victims
-        if victims is None:
-            victims = {
-                node_name: MetaVictims([_uid_of(each) for each in given.pods], given.num_pdb_violations)
-                for node_name, given in (args.victims or {}).items()
-            }
+        asked = await self._read(body, read_victims(body, self._most_nodes()))
+        pod = self._pod(asked.pod)
         now = self._decisions.now()
-        return encode(PreemptionResult(self._decisions.verdicts.preempt(pod, policy, victims, now)))
+        return encode(PreemptionResult(self._decisions.verdicts.preempt(pod, policy, asked.victims, now)))
 
     async def _bind(self, body: bytearray, policy: str) -> bytes:
         problem = await self._decisions.bindings.bind(decode_binding_args(bytes(body)), policy)
@@ -237,16 +249,27 @@ class ExtenderEndpoints:
             raise _Failure(500, problem)
         return encode(BindingResult())
 
-    def _pod(self, raw: RawObject | None) -> PodInfo:
+    async def _read(self, body: bytearray, steps: Steps[T]) -> T:
+        """What the request asks. Large bodies are decoded one after the other."""
+        if len(body) <= SMALL:
+            return await in_slices(steps)
+        async with self._decoding:
+            return await in_slices(steps)
+
+    def _most_nodes(self) -> int:
+        """How many nodes a request may name or bring."""
+        return NODES_PER_KNOWN_NODE * self._decisions.cache.table.count + MORE_NODES
+
+    def _pod(self, asked: AskedPod) -> PodInfo:
         """Raises InvalidObjectError."""
-        if not isinstance(raw, Mapping):
+        if asked.raw is None:
             raise InvalidObjectError("Pod", "is required")
-        pod = parse_pod(raw)
-        self._decisions.bindings.remember(pod)
+        pod = parse_pod(asked.raw)
+        self._decisions.bindings.remember(pod, asked.size)
         return pod
 
 
-async def _send(request: web.Request, answer: bytes) -> web.StreamResponse:
+async def send_in_pieces(request: web.Request, answer: bytes) -> web.StreamResponse:
     """Sends a long answer piece by piece. The response does not hold it: aiohttp's objects form cycles, which live until they are collected."""
     response = web.StreamResponse(headers={"Content-Type": _JSON, "Content-Length": str(len(answer))})
     await response.prepare(request)
@@ -255,8 +278,3 @@ async def _send(request: web.Request, answer: bytes) -> web.StreamResponse:
         await response.write(view[start : start + PIECE])
     await response.write_eof()
     return response
-
-
-def _uid_of(victim: RawObject) -> str:
-    metadata = victim.get("metadata") if isinstance(victim, Mapping) else None
-    return str(metadata.get("uid") or "") if isinstance(metadata, Mapping) else ""

@@ -35,10 +35,7 @@ def loads(text: bytes) -> Any:
 def _without_depth(text: bytes) -> bytes:
     """The text, with null in the place of each object and list below MAX_DEPTH. Linear in the text, without a loop over its bytes."""
     data = np.frombuffer(text, np.uint8)
-    steps = _STEPS[data]
-    brackets = np.flatnonzero(steps)
-    brackets = brackets[np.searchsorted(_quotes(data), brackets) % 2 == 0]  # those outside strings
-    steps = steps[brackets]
+    brackets, steps = _brackets(data)
     depth = np.cumsum(steps, dtype=np.int64)
     starts = brackets[(steps == 1) & (depth == MAX_DEPTH + 1)]
     ends = brackets[(steps == -1) & (depth == MAX_DEPTH)] + 1
@@ -50,6 +47,24 @@ def _without_depth(text: bytes) -> bytes:
         pieces.append(text[kept_from:start])
         kept_from = end
     return b"null".join([*pieces, text[kept_from:]])
+
+
+def innermost_open(text: bytes) -> bytes:
+    """The bracket of the innermost object or list that is open at the end of the text; empty without one. Linear, as above."""
+    brackets, steps = _brackets(np.frombuffer(text, np.uint8))
+    opened = np.flatnonzero(np.cumsum(steps[::-1], dtype=np.int64) > 0)  # from the end: more are opened than closed
+    if not len(opened):
+        return b""
+    at = int(brackets[::-1][opened[0]])
+    return text[at : at + 1]
+
+
+def _brackets(data: np.ndarray[Any, np.dtype[np.uint8]]) -> tuple[_Positions, np.ndarray[Any, np.dtype[np.int8]]]:
+    """The positions of the brackets outside strings, and how many levels deeper each leads."""
+    steps = _STEPS[data]
+    brackets = np.flatnonzero(steps)
+    brackets = brackets[np.searchsorted(_quotes(data), brackets) % 2 == 0]
+    return brackets, steps[brackets]
 
 
 def _quotes(data: np.ndarray[Any, np.dtype[np.uint8]]) -> _Positions:

@@ -7,6 +7,7 @@ import pytest
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.binding.read_back import CONFIRM_SECONDS
+from podwright.extender.server.bindings import REMEMBERED_CHARACTERS
 from podwright.extender.wire import BindingArgs
 from podwright.kube.client.errors import ApiError
 from support.engine.kit import on_node, ours, settle
@@ -67,14 +68,14 @@ async def test_only_the_very_pod_is_bound(rig, args, problem):
 
 async def test_a_refused_binding_frees_the_room_at_once(rig):
     rig.rig.cluster.outcomes.append(ApiError(404, "NotFound", 'pods "p" not found'))
-    rig.bindings.remember(parse_pod(rig.raw))
+    rig.bindings.remember(parse_pod(rig.raw), 800)
     rig.rig.cluster.objects.clear()
     assert await rig.bindings.bind(asked(), "") == 'running Bind plugin "DefaultBinder": pods "p" not found'
     assert (used(rig, "a"), rig.bindings.assumed) == (0, 0)
 
 
 async def test_an_unknown_outcome_is_read_back_until_the_api_server_answers(rig):
-    rig.bindings.remember(parse_pod(rig.raw))
+    rig.bindings.remember(parse_pod(rig.raw), 800)
     rig.rig.cluster.outcomes.append(ClusterError("no answer"))
     rig.rig.cluster.unreachable = 2
     assert await rig.bindings.bind(asked(), "") == 'running Bind plugin "DefaultBinder": no answer'
@@ -87,7 +88,7 @@ async def test_an_unknown_outcome_is_read_back_until_the_api_server_answers(rig)
 
 
 async def test_a_failure_of_a_binding_that_went_through_is_a_success(rig):
-    rig.bindings.remember(parse_pod(rig.raw))
+    rig.bindings.remember(parse_pod(rig.raw), 800)
     rig.rig.cluster.outcomes.append(ApiError(409, "Conflict", "it is assigned already"))
     rig.rig.cluster.objects[("Pod", "p")] = on_node(rig.raw, "a")
     assert await rig.bindings.bind(asked(), "") == ""
@@ -127,9 +128,23 @@ async def test_a_second_request_waits_for_nothing(rig):
 
 
 async def test_a_pod_whose_first_binding_has_an_unknown_outcome_moves_to_the_next_node(rig):
-    rig.bindings.remember(parse_pod(rig.raw))
+    rig.bindings.remember(parse_pod(rig.raw), 800)
     rig.rig.cluster.outcomes.append(ClusterError("no answer"))
     rig.rig.cluster.unreachable = 1
     await rig.bindings.bind(asked("a"), "")
     assert await rig.bindings.bind(asked("b"), "") == ""
     assert (used(rig, "a"), used(rig, "b")) == (0, 1000)
+
+
+def test_the_remembered_pods_are_bounded_by_the_length_of_their_texts(rig):
+    for number in range(60):
+        rig.bindings.remember(parse_pod(ours(f"p{number}")), 800_000)
+    assert 7 << 20 < rig.bindings.remembered_characters <= REMEMBERED_CHARACTERS
+    rig.bindings.remember(parse_pod(ours("p59")), 800_000)  # again: it counts once
+    assert rig.bindings.remembered_characters <= REMEMBERED_CHARACTERS
+
+
+async def test_a_pod_that_is_bound_is_no_longer_remembered(rig):
+    rig.bindings.remember(parse_pod(rig.raw), 800)
+    await rig.bindings.bind(asked(), "")
+    assert rig.bindings.remembered_characters == 0

@@ -1,0 +1,241 @@
+"""What requests ask, read from their bodies in steps: between two steps, other tasks may run.
+
+Of a node that was sent only its text is kept, for the answer; of a victim only its uid. Fields that nobody knows are read and forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+import orjson
+
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.node import Node
+from podwright.extender.go_json import GoJSONError, int64, mismatch, raw_object, string, strings, struct
+from podwright.extender.server.body_text import MAX_FIELDS, BodyText, TooLargeError
+from podwright.extender.wire import MetaVictims, RawObject
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Reads something in steps, and returns it. Raises GoJSONError."""
+
+SLICE_SECONDS: Final = 0.003
+"""How long a body is decoded before other tasks run."""
+MAX_VICTIMS: Final = 100_000
+"""Victims of one request. kube-scheduler proposes those of a tenth of the nodes."""
+
+
+async def in_slices(steps: Steps[T]) -> T:
+    """What the steps return. Other tasks run every few milliseconds."""
+    clock = asyncio.get_running_loop().time
+    ends = clock() + SLICE_SECONDS
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            found: T = finished.value
+            return found
+        if clock() >= ends:
+            await asyncio.sleep(0)
+            ends = clock() + SLICE_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedPod:
+    """The pod of a request. `size`: the characters of its text."""
+
+    raw: Mapping[str, Any] | None = None
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What `filter` and `prioritize` are asked. Without `texts`, the caller wants names: it knows the nodes."""
+
+    pod: AskedPod
+    names: Sequence[str]
+    texts: Sequence[RawObject] | None = None
+    """The nodes that the caller has sent, for the answer: in the order of `names`."""
+    differing: Sequence[Node] = ()
+    """Those of the sent nodes that the cache does not have, or has otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedVictims:
+    """What `preempt` is asked: the victims by the name of their node."""
+
+    pod: AskedPod
+    victims: Mapping[str, MetaVictims]
+
+
+class NodeReader(Protocol):
+    """Says of a sent node its name, and the node itself if the cache has another one or none. Raises InvalidObjectError."""
+
+    def __call__(self, raw: Mapping[str, Any], /) -> tuple[str, Node | None]: ...
+
+
+def read_asked(body: bytearray, read_node: NodeReader, most: int) -> Steps[Asked]:
+    """The arguments of `filter` and `prioritize`. The body is empty afterwards. Raises TooLargeError for more than `most` nodes or names."""
+    text = BodyText(body)
+    pod, nodes = AskedPod(), None
+    names: Sequence[str] | None = None
+    for key in text.fields("ExtenderArgs"):
+        match key.casefold():
+            case "pod":
+                pod = _read_pod(text, "ExtenderArgs")
+            case "nodenames":
+                names = strings(text.value(), "ExtenderArgs.NodeNames")
+                if names is not None and len(names) > most:
+                    raise _too_many(most, "names of nodes")
+            case "nodes" if text.next == "{":
+                nodes = _Nodes(read_node, most)
+                yield from nodes.read(text)
+            case "nodes":
+                raw_object("v1.NodeList")(text.value(), "ExtenderArgs.Nodes")
+                nodes = None
+            case _:
+                text.value()
+        yield
+    if names is not None or nodes is None:
+        return Asked(pod=pod, names=names or ())
+    return Asked(pod=pod, names=nodes.names, texts=nodes.texts, differing=nodes.differing)
+
+
+def _read_pod(text: BodyText, message: str) -> AskedPod:
+    raw = raw_object("v1.Pod")(text.value(), f"{message}.Pod")
+    return AskedPod(raw=raw, size=len(text.last))
+
+
+def _too_many(most: int, what: str) -> TooLargeError:
+    return TooLargeError(f"there are more than {most} {what}")
+
+
+class _Nodes:
+    """The nodes of a request, as far as they have been read."""
+
+    def __init__(self, read_node: NodeReader, most: int) -> None:
+        self._read_node = read_node
+        self._most = most
+        self.names: list[str] = []
+        self.texts: list[RawObject] = []
+        self.differing: list[Node] = []
+
+    def read(self, text: BodyText) -> Steps[None]:
+        where = "NodeList.Nodes.items"
+        for key in text.members(MAX_FIELDS, "fields"):
+            if key.casefold() != "items":
+                text.value()
+            elif text.next != "[":
+                if (value := text.value()) is not None:
+                    raise mismatch(value, where, "[]v1.Node")
+            else:
+                for item in text.items():
+                    self._add(raw_object("v1.Node")(item, where) or {}, text.last)
+                    yield
+            yield
+
+    def _add(self, raw: Mapping[str, Any], text: str) -> None:
+        if len(self.names) >= self._most:
+            raise _too_many(self._most, "nodes")
+        try:
+            name, node = self._read_node(raw)
+        except InvalidObjectError as error:
+            raise GoJSONError(str(error)) from error
+        self.names.append(name)
+        self.texts.append(orjson.Fragment(text.encode()))
+        if node is not None:
+            self.differing.append(node)
+
+
+def read_victims(body: bytearray, most: int) -> Steps[AskedVictims]:
+    """The arguments of `preempt`. The body is empty afterwards. Raises TooLargeError for more than `most` nodes, or too many victims."""
+    text = BodyText(body)
+    pod = AskedPod()
+    found: dict[str, Mapping[str, MetaVictims] | None] = {}
+    for key in text.fields("ExtenderPreemptionArgs"):
+        folded = key.casefold()
+        form = next((each for each in _FORMS if each.field.casefold() == folded), None)
+        if folded == "pod":
+            pod = _read_pod(text, "ExtenderPreemptionArgs")
+        elif form is not None:
+            found[form.field] = yield from _read_map(text, form, most)
+        else:
+            text.value()
+        yield
+    meta, full = (found.get(form.field) for form in _FORMS)
+    return AskedVictims(pod=pod, victims=meta if meta is not None else full or {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Form:
+    """One of the two forms of victims: the field, its Go types, and how a victim gives its uid."""
+
+    field: str
+    type: str
+    pod_type: str
+    uid_of: Callable[[Any, str], str]
+
+
+def _uid_of_meta(value: Any, where: str) -> str:
+    uid: str = struct(value, where, "MetaPod", {"UID": string})["UID"]
+    return uid
+
+
+def _uid_of_pod(value: Any, where: str) -> str:
+    metadata = (raw_object("v1.Pod")(value, where) or {}).get("metadata")
+    return str(metadata.get("uid") or "") if isinstance(metadata, Mapping) else ""
+
+
+_FORMS: Final = (
+    _Form(field="NodeNameToMetaVictims", type="MetaVictims", pod_type="MetaPod", uid_of=_uid_of_meta),
+    _Form(field="NodeNameToVictims", type="Victims", pod_type="Pod", uid_of=_uid_of_pod),
+)
+
+
+def _read_map(text: BodyText, form: _Form, most: int) -> Steps[Mapping[str, MetaVictims] | None]:
+    where = f"ExtenderPreemptionArgs.{form.field}"
+    if text.next != "{":
+        if (value := text.value()) is not None:
+            raise mismatch(value, where, f"map[string]*v1.{form.type}")
+        return None
+    found: dict[str, MetaVictims] = {}
+    left = MAX_VICTIMS
+    for node_name in text.members(most, "nodes with victims"):
+        found[node_name] = yield from _read_victims_of(text, form, where, left)
+        left -= len(found[node_name].uids)
+        yield
+    return found
+
+
+def _read_victims_of(text: BodyText, form: _Form, where: str, most: int) -> Steps[MetaVictims]:
+    if text.next != "{":
+        value = text.value()
+        if (
+            value is not None or form.type == "MetaVictims"
+        ):  # a pointer, which whoever uses it does not expect to be nil
+            raise mismatch({} if value is None else value, where, f"v1.{form.type}")
+        return MetaVictims((), 0)
+    uids: list[str] = []
+    violations = 0
+    inner = f"{form.type}.{form.field}"
+    for key in text.members(MAX_FIELDS, "fields"):
+        match key.casefold():
+            case "pods" if text.next == "[":
+                uids = []
+                for item in text.items():
+                    if len(uids) >= most:
+                        raise _too_many(MAX_VICTIMS, "victims")
+                    uids.append(form.uid_of(item, f"{inner}.Pods"))
+                    yield
+            case "pods":
+                if (value := text.value()) is not None:
+                    raise mismatch(value, f"{inner}.Pods", f"[]*v1.{form.pod_type}")
+                uids = []
+            case "numpdbviolations":
+                violations = int64(text.value(), f"{inner}.NumPDBViolations")
+            case _:
+                text.value()
+    return MetaVictims(tuple(uids), violations)
