@@ -7,6 +7,7 @@ configMapGenerator without a hash.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -84,8 +85,8 @@ def templated(raw: Object) -> Object:
         raw["subjects"] = [
             {
                 "kind": "ServiceAccount",
-                "name": Code("{{ .Values.serviceMonitor.prometheus.serviceAccount }}"),
-                "namespace": Code("{{ .Values.serviceMonitor.prometheus.namespace }}"),
+                "name": Code("{{ .Values.serviceMonitor.prometheus.serviceAccount | quote }}"),
+                "namespace": Code("{{ .Values.serviceMonitor.prometheus.namespace | quote }}"),
             }
         ]
     return raw
@@ -101,12 +102,12 @@ def _template_deployment(spec: Object) -> None:
     annotations = template["metadata"]["annotations"]
     annotations["@@configuration"] = Code("")
     pod = template["spec"]
-    pod["priorityClassName"] = Code("{{ .Values.priorityClassName }}")
+    pod["priorityClassName"] = Code("{{ .Values.priorityClassName | quote }}")
     context = pod["securityContext"]
     user = yaml.safe_dump({key: context.pop(key) for key in ("runAsUser", "runAsGroup")}).strip()
     context["@@user"] = Code(f"{{{{- if not .Values.openshift }}}}\n{user}\n{{{{- end }}}}")
     (container,) = pod["containers"]
-    container["image"] = Code("{{ .Values.image.repository }}:{{ .Values.image.tag }}")
+    container["image"] = Code('{{ printf "%s:%s" .Values.image.repository .Values.image.tag | quote }}')
     container["imagePullPolicy"] = Code("{{ .Values.image.pullPolicy }}")
     container["resources"] = Code("{{- toYaml .Values.resources | nindent @@ }}")
     place = container["args"].index("--leader-elect")
@@ -122,10 +123,10 @@ _ELECTION = """{{- if .Values.leaderElection.enabled }}
 - --leader-elect=false
 {{- end }}"""
 _ARGUMENTS = """{{- with .Values.schedulerName }}
-- --scheduler-name={{ . }}
+- {{ printf "--scheduler-name=%s" . | quote }}
 {{- end }}
 {{- with .Values.allowedSchedulerNames }}
-- --allowed-scheduler-names={{ join "," . }}
+- {{ join "," . | printf "--allowed-scheduler-names=%s" | quote }}
 {{- end }}
 {{- if .Values.configuration }}
 - --config=/etc/podwright/configuration.yaml
@@ -252,11 +253,13 @@ def files() -> dict[str, str]:
         access = kind == "ServiceAccount" or "Role" in kind
         groups[kinds.get(kind, "access" if access else "network")].append(raw)
     written = {f"templates/{name}.yaml": document(raws) for name, raws in groups.items()}
+    defaults = values(_fresh(BASE, "Deployment"))
     return {
         **written,
         "templates/monitoring.yaml": document(more, monitoring=True),
         "templates/configuration.yaml": CONFIG_MAP,
-        "values.yaml": values(_fresh(BASE, "Deployment")),
+        "values.yaml": defaults,
+        "values.schema.json": schema(yaml.safe_load(defaults)),
         "Chart.yaml": chart(),
     }
 
@@ -323,6 +326,45 @@ prometheusRule:
 dashboard:
   enabled: false
 """
+
+
+_NAME = {"type": "string", "minLength": 1}
+_QUANTITIES = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
+RULES: dict[str, Object] = {
+    "image.repository": _NAME,
+    "image.tag": {"type": "string", "pattern": r"^\w[\w.-]{0,127}$"},
+    "image.pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
+    "replicas": {"type": "integer", "minimum": 1},
+    "allowedSchedulerNames": {"type": "array", "items": _NAME},
+    "configuration": {"type": "object"},
+    "extraArgs": {"type": "array", "items": {"type": "string", "pattern": "^-"}},
+    "resources": {
+        "type": "object",
+        "properties": {"limits": _QUANTITIES, "requests": _QUANTITIES, "claims": {"type": "array"}},
+        "additionalProperties": False,
+    },
+    "serviceMonitor.prometheus.serviceAccount": _NAME,
+    "serviceMonitor.prometheus.namespace": _NAME,
+}
+"""What a value must be, by its path, where its default does not say it."""
+
+
+def schema(defaults: Object) -> str:
+    """values.schema.json: every value of values.yaml, and no others. Helm checks it at each installation and upgrade."""
+    found = _schema_of(defaults, "")
+    # Helm itself adds this one if the chart is part of another.
+    found["properties"]["global"] = {"type": "object"}
+    found = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Values of the chart podwright", **found}
+    return json.dumps(found, indent=2) + "\n"
+
+
+def _schema_of(default: Any, path: str) -> Object:
+    if path in RULES:
+        return RULES[path]
+    if isinstance(default, dict):
+        inner = {key: _schema_of(each, f"{path}.{key}".lstrip(".")) for key, each in default.items()}
+        return {"type": "object", "properties": inner, "required": list(default), "additionalProperties": False}
+    return {"type": {bool: "boolean", str: "string"}[type(default)]}
 
 
 def chart() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -146,6 +147,67 @@ def test_names_image_resources_and_flags_reach_the_container(template):
     assert container["resources"]["limits"] == {"memory": "4Gi"}
     expected = ["--scheduler-name=mine", "--allowed-scheduler-names=mine,team-*", "--when-policy-is-bad=default"]
     assert container["args"][-3:] == expected
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("bogus=1", "bogus"),
+        ("image.registry=example.com", "registry"),
+        ("image.tag=", "/image/tag"),
+        ("image.tag=1: 2", "/image/tag"),
+        ("image.tag=null", "tag"),
+        ("image.repository=", "/image/repository"),
+        ("image.pullPolicy=Sometimes", "/image/pullPolicy"),
+        ("replicas=x", "/replicas"),
+        ("replicas=0", "/replicas"),
+        ("replicas=null", "replicas"),
+        ("leaderElection.enabled=maybe", "/leaderElection/enabled"),
+        ("schedulerName.name=mine", "/schedulerName"),
+        ("allowedSchedulerNames=mine", "/allowedSchedulerNames"),
+        ("configuration=profiles", "/configuration"),
+        ("extraArgs=--grace=1", "/extraArgs"),
+        ('extraArgs=["grace=1"]', "/extraArgs/0"),
+        ("resources.limit.memory=1Gi", "limit"),
+        ("resources.limits=1Gi", "/resources/limits"),
+        ("serviceMonitor.prometheus.namespace=", "/serviceMonitor/prometheus/namespace"),
+        ("crds=false", "/crds"),
+    ],
+)
+def test_a_value_that_the_chart_does_not_know_is_refused_and_named(binaries, setting, problem):
+    flag = "--set-json" if "=[" in setting else "--set"
+    command = [binaries.path("helm"), "template", "release", str(CHART), "--kube-version", "1.37.0", flag, setting]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "values don't meet the specifications of the schema" in done.stderr
+    assert problem in done.stderr
+
+
+def test_the_schema_knows_every_value_and_no_other():
+    def paths(schema, path=()):
+        inner = schema.get("properties", {}) if schema.get("required") else {}
+        assert not inner or schema["additionalProperties"] is False
+        for key, each in inner.items():
+            yield from paths(each, (*path, key))
+        if not inner:
+            yield path
+
+    def leaves(value, path=()):
+        if not isinstance(value, dict) or not value or path == ("resources",):
+            yield path
+            return
+        for key, each in value.items():
+            yield from leaves(each, (*path, key))
+
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert {*paths(schema)} - {("global",)} == {*leaves(yaml.safe_load((CHART / "values.yaml").read_text()))}
+
+
+def test_texts_of_values_stay_texts(template):
+    """Words that YAML reads as something else."""
+    pod = deployment(template("image.repository=localhost:5000/podwright", "priorityClassName=on"))["template"]["spec"]
+    assert pod["priorityClassName"] == "on"
+    assert pod["containers"][0]["image"] == "localhost:5000/podwright:latest"
 
 
 def test_a_configuration_becomes_a_file_that_the_operator_accepts(helm, tmp_path):
