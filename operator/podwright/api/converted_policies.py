@@ -19,11 +19,12 @@ from podwright.api.configuration.schema import (
     SchedulerConfiguration,
 )
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT, ConfiguredPluginSet, default_profile
-from podwright.api.permissions import check_safety
+from podwright.api.permissions import safety_problems
 from podwright.api.scheduler_policy import GROUP, KIND, PODWRIGHT_SCHEDULER_NAME, VERSION, PolicyError, parse_policy
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import ProfileError
+from podwright.core.framework.validation import summary
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 
 
@@ -55,12 +56,9 @@ def convert(configuration: Configuration, classes: Classes, features: Features) 
             raise ArgsError(
                 [(f"{where}, as a SchedulerPolicy: {path}", text) for path, text in error.problems]
             ) from error
-        try:
-            check_safety(
-                compiled, default_profile(compiled.spec.scheduler_name, classes, features, queue_sort), classes
-            )
-        except PolicyError as error:
-            notes.append(f"{where}: start Podwright with --allow-unsafe-policies, because of {error.message}")
+        default = default_profile(compiled.spec.scheduler_name, classes, features, queue_sort)
+        if problems := safety_problems(compiled, default, classes):
+            notes.append(f"{where}: start Podwright with --allow-unsafe-policies, because of {summary(problems)}")
         policies.append(policy)
     return Converted(policies=policies, notes=notes)
 

@@ -100,10 +100,16 @@ def check_scheduler_name(policy: SchedulerPolicy, settings: PolicySettings) -> N
 
 
 def check_safety(policy: CompiledPolicy, default: Profile, classes: Classes) -> None:
-    """Raises PolicyError if the policy could bind pods to nodes where they cannot run.
+    """Raises PolicyError if the policy could bind pods to nodes where they cannot run: see `safety_problems`."""
+    if problems := safety_problems(policy, default, classes):
+        raise PolicyError(policy.name, "NotAllowed", [(path, f"{text}; {_FLAG}") for path, text in problems])
 
-    That is, if it lacks a filter of the default profile at any extension point, except OPTIONAL_FILTERS, or if NodeResourcesFit ignores
-    resources.
+
+def safety_problems(policy: CompiledPolicy, default: Profile, classes: Classes) -> list[Problem]:
+    """What lets the policy bind pods to nodes where they cannot run.
+
+    That is, each extension point that lacks a filter of the default profile, except OPTIONAL_FILTERS, and each resource list that
+    NodeResourcesFit ignores.
     """
     needed, found = expand(default.plugins, classes).points, expand(policy.profile.plugins, classes).points
     filters = [name for name in needed[Point.FILTER] if name not in OPTIONAL_FILTERS]
@@ -113,11 +119,10 @@ def check_safety(policy: CompiledPolicy, default: Profile, classes: Classes) -> 
         if missing:
             key = point.key if point.key in policy.spec.plugins else MULTI_POINT
             lacking = f"without {', '.join(missing)} at {point.key}, pods could be bound to nodes where they cannot run"
-            problems.append((f"spec.plugins.{key}", f"{lacking}; {_FLAG}"))
+            problems.append((f"spec.plugins.{key}", lacking))
     for i, entry in enumerate(policy.spec.plugin_config):
         for key in _IGNORED:
             if entry.name == _FIT and entry.args.get(key):
                 lacking = "pods could be bound to nodes without room for these resources"
-                problems.append((f"spec.pluginConfig[{i}].args.{key}", f"{lacking}; {_FLAG}"))
-    if problems:
-        raise PolicyError(policy.name, "NotAllowed", problems)
+                problems.append((f"spec.pluginConfig[{i}].args.{key}", lacking))
+    return problems

@@ -1,13 +1,9 @@
-"""The flags of `podwright run` and of `podwright kube-scheduler`, made of the definitions in `kube/options.py`.
-
-Errors end the process with status 1, as kube-scheduler's do.
-"""
+"""The flags of `podwright run` and of `podwright kube-scheduler`, made of the definitions in `kube/options.py`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, Final
 
 import click
@@ -21,12 +17,8 @@ from podwright.kube.options import OPTIONS
 _RELEASE: Final = re.compile(r"v\d+\.\d+\.\d+.*")
 
 
-class _FlagError(click.UsageError):
-    exit_code = 1
-
-
 class SchedulerCommand(click.Command):
-    """A command whose flags may be written with underscores, as kube-scheduler's, and whose errors have exit status 1."""
+    """A command whose flags may be written with underscores, as kube-scheduler's."""
 
     def __init__(self, name: str, *, as_kube_scheduler: bool, callback: Callable[..., None]) -> None:
         params = [flag(option, as_kube_scheduler=as_kube_scheduler) for option in OPTIONS]
@@ -37,22 +29,6 @@ class SchedulerCommand(click.Command):
             help=callback.__doc__,
             context_settings={"token_normalize_func": lambda token: token.replace("_", "-")},
         )
-
-    def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        with _status_1():
-            return super().make_context(*args, **extra)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        with _status_1():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _status_1() -> Iterator[None]:
-    try:
-        yield
-    except click.UsageError as error:
-        raise _FlagError(error.format_message(), error.ctx) from error
 
 
 class _Value(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3

@@ -1,13 +1,16 @@
 """The command `podwright` (also `kubectl podwright`). Each subcommand is a module, which is imported when the subcommand is used.
 
 So `podwright run` starts without importing what only the others need. To add a subcommand, write the module and add it to COMMANDS.
+
+Every error ends the process with status 1, as kube-scheduler's errors do.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any, Final
 
 import click
 
@@ -24,7 +27,34 @@ COMMANDS: Final[Mapping[str, str]] = {
 """Subcommands and their modules. In the module, the click command has the name of the subcommand, with `_` for `-`."""
 
 
+class _WrongArguments(click.ClickException):
+    """A UsageError with the status of all other errors. Click's own is 2."""
+
+    def __init__(self, error: click.UsageError) -> None:
+        super().__init__(error.format_message())
+        self._error = error
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        self._error.show(file)
+
+
+@contextmanager
+def _status_1() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        raise _WrongArguments(error) from error
+
+
 class _LazyGroup(click.Group):
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _status_1():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _status_1():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *COMMANDS})
 

@@ -155,7 +155,10 @@ profiles:
         "profiles[0]: start podwright kube-scheduler, or podwright run with --allowed-scheduler-names=*,default-scheduler",
         "profiles: podwright run also serves podwright, with the default profile; --scheduler-name names another one",
     ]
-    assert notes[-1].startswith("profiles[0]: start Podwright with --allow-unsafe-policies, because of ")
+    assert notes[-1] == (
+        "profiles[0]: start Podwright with --allow-unsafe-policies, because of spec.plugins.filter: without NodePorts at filter, "
+        "pods could be bound to nodes where they cannot run"
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from podwright.cli.extender import extender
+from podwright.cli.main import main
 from podwright.extender.server.options import COMMON_OPTIONS, EXTENDER_OPTIONS, ExtenderOptions
 from podwright.kube.option_values import OptionsError
 from podwright.kube.options import Options
@@ -36,8 +36,8 @@ def test_contradictions_are_refused(own, common, problem):
 
 
 def test_the_command_refuses_them_too():
-    result = CliRunner().invoke(extender, ["--address", "0.0.0.0:8888"])
-    assert result.exit_code == 2
+    result = CliRunner().invoke(main, ["extender", "--address", "0.0.0.0:8888"])
+    assert result.exit_code == 1
     assert "--allow-unauthenticated" in result.output
 
 
