@@ -1,4 +1,4 @@
-"""`podwright extender`: a scheduler extender, which kube-scheduler calls. See docs/extender.md."""
+"""`podwright extender`: a scheduler extender, which kube-scheduler calls. See docs/extender-server.md."""
 
 from __future__ import annotations
 

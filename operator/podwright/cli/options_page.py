@@ -30,7 +30,7 @@ wins. Plain `kopf run` takes the variables only. Where the two commands have dif
 EXTENDER: Final = """
 ## podwright extender
 
-[`podwright extender`](extender.md) has these options of its own:
+[`podwright extender`](extender-server.md) has these options of its own:
 
 | flag | environment variable | default | meaning |
 | --- | --- | --- | --- |
