@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,6 +31,7 @@ from podwright.engine.binding.limiter import BindLimiter
 from podwright.engine.extenders import PolicyExtenders
 from podwright.engine.log_fields import V5, fields
 from podwright.engine.ports import Extender, ExtenderError, NodeVictims, Ports
+from podwright.engine.slow_plugins import SLOW_SECONDS
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
@@ -66,6 +68,10 @@ class _Attempt:
     """What `filter` and `prioritize` have answered in this round; None if they were not asked."""
     seen: Mapping[str, _Seen] = field(default_factory=dict)
     """The candidates for preemption as they were when their victims were chosen."""
+    out: bool = False
+    """Whether its task has begun."""
+    slow: bool = False
+    """Whether a call of the core took much CPU time."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -116,9 +122,10 @@ class ExtendedAttempts:
         if isinstance(outcome, Fault) or (
             isinstance(outcome, Rejection) and not self._asks_for_victims(attempt, outcome)
         ):
-            self._carry_out(queued, policy, outcome, started)
+            self._end(attempt, outcome)
             return True
         self._out.update(names)
+        attempt.out = True
         task = asyncio.create_task(self._run(attempt, outcome), name="podwright extended attempt")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -194,7 +201,10 @@ class ExtendedAttempts:
         attempt.answers = None
         observer = self._state.slow_plugins.observer_for(policy.compiled.name)
         framework = policy.framework
-        found = begin(framework, self._cache, pod, take_nominated=take_nominated, preempt=preempt, observer=observer)
+        with self._timed(attempt):
+            found = begin(
+                framework, self._cache, pod, take_nominated=take_nominated, preempt=preempt, observer=observer
+            )
         self._note_candidates(attempt, found)
         return found
 
@@ -206,9 +216,22 @@ class ExtendedAttempts:
             return Changed() if isinstance(again, Question) else again
         observer = self._state.slow_plugins.observer_for(policy.compiled.name)
         answers = attempt.answers
-        found = finish(policy.framework, self._cache, pod, below, answers, preempt=preempt, observer=observer)
+        with self._timed(attempt):
+            found = finish(policy.framework, self._cache, pod, below, answers, preempt=preempt, observer=observer)
         self._note_candidates(attempt, found)
         return found
+
+    @contextmanager
+    def _timed(self, attempt: _Attempt) -> Iterator[None]:
+        """Times a call of the core, which nothing interrupts. The pod is slow from the first call that was, as after a slow attempt of another pod."""
+        sources = self._state.sources
+        started, cpu_started = sources.clock(), sources.cpu()
+        yield
+        seconds = sources.clock() - started
+        if seconds >= SLOW_SECONDS and sources.cpu() - cpu_started >= SLOW_SECONDS:
+            attempt.slow = True
+        if attempt.out and attempt.queued.costly:  # otherwise the loop counts the time
+            self._queue.costly_attempt_took(seconds)
 
     async def _capacity(self) -> None:
         if self._limiter.full:
@@ -230,6 +253,7 @@ class ExtendedAttempts:
         return True
 
     def _end(self, attempt: _Attempt, decision: Decision) -> None:
+        attempt.queued.slow = attempt.slow
         self._carry_out(attempt.queued, attempt.policy, decision, attempt.started)
 
     # Asking

@@ -56,17 +56,18 @@ FILTER = {"filterVerb": "filter"}
 ALL = {**FILTER, "prioritizeVerb": "prioritize", "preemptVerb": "preempt", "weight": 1}
 
 
-def rig_with(*extenders, attempts=32):
-    """An engine whose policy has these extenders, and a fake of each."""
+def rig_with(*extenders, attempts=32, plugins=None, filters=()):
+    """An engine whose policy has these extenders, and a fake of each. `filters`: the names of those of `plugins` that it has as filters."""
     lines = "".join(f"- {{urlPrefix: '{URL}/{i}', {_flow(each)}}}\n" for i, each in enumerate(extenders))
+    enabled = ", ".join(f"{{name: {name}}}" for name in filters)
     text = (
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-        f"profiles: [{{schedulerName: {OURS}}}]\nextenders:\n{lines}"
+        f"profiles: [{{schedulerName: {OURS}, plugins: {{filter: {{enabled: [{enabled}]}}}}}}]\nextenders:\n{lines}"
     )
     configuration = load_configuration(text.encode())
     fakes = {name: FakeExtender(defined) for name, defined in configuration.extenders.items()}
     settings = PolicySettings(configuration=configuration, extenders=configuration.extenders)
-    rig = Rig(extenders=fakes, policies=settings, attempts_at_extenders=attempts)
+    rig = Rig(plugins, extenders=fakes, policies=settings, attempts_at_extenders=attempts)
     for fake in fakes.values():
         fake.gate.set()
     return (rig, *fakes.values())
