@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote
 
+from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import PLUGINS_API, WORKLOAD_API
 from podwright.core.objects.watched_kinds import STORED_KINDS, WATCHED_KINDS, WatchedKind
 
@@ -34,13 +36,21 @@ class Resource:
         return f"{self.root}/{self.plural}"
 
     def collection_in(self, namespace: str) -> str:
-        """The URL path of a namespace's objects."""
-        return f"{self.root}/namespaces/{namespace}/{self.plural}"
+        """The URL path of a namespace's objects. Raises ClusterError for a name that is none."""
+        return f"{self.root}/namespaces/{_segment(namespace)}/{self.plural}"
 
     def path(self, name: str, namespace: str = "", subresource: str = "") -> str:
-        """The URL path of one object, or of one of its subresources."""
+        """The URL path of one object, or of one of its subresources. Raises ClusterError for a name that is none."""
         parent = self.collection_in(namespace) if self.namespaced else self.collection
-        return f"{parent}/{name}/{subresource}" if subresource else f"{parent}/{name}"
+        own = f"{parent}/{_segment(name)}"
+        return f"{own}/{subresource}" if subresource else own
+
+
+def _segment(name: str) -> str:
+    """The name as one segment of a path: whatever it is, the path leads nowhere else."""
+    if name in (".", ".."):
+        raise ClusterError(f'"{name}" is no name of an object')
+    return quote(name, safe="")
 
 
 def _resource(watched: WatchedKind) -> Resource:

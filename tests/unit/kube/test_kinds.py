@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from urllib.parse import quote, unquote
 
-from podwright.kube.kinds import REQUIRED
+import pytest
+
+from podwright.core.framework.interface import ClusterError
+from podwright.kube.kinds import POD, REQUIRED
 
 
 def test_only_pods_and_nodes_are_required():
@@ -52,3 +56,19 @@ def test_one_entry_is_enough_to_watch_a_kind(tmp_path):
     command = [sys.executable, "-c", ONE_MORE_KIND, str(tmp_path / "kubeconfig")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("name", ["../../nodes/n", "a?dryRun=All", "a b", "a\r\nHost: x", "a%2fb", "a#b", "ä"])
+def test_a_name_is_one_segment_of_a_path_whatever_it_is(name):
+    for path in (POD.path(name, "default", "binding"), POD.path("p", name, "binding")):
+        assert path.count("/") == "/api/v1/namespaces/default/pods/p/binding".count("/")
+        assert path == quote(path, safe="/%")
+        assert name in unquote(path)
+    assert unquote(POD.collection_in(name)) == f"/api/v1/namespaces/{name}/pods"
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_name_that_leads_elsewhere_is_refused(name):
+    for make in (lambda: POD.path(name, "default"), lambda: POD.path("p", name), lambda: POD.collection_in(name)):
+        with pytest.raises(ClusterError, match="no name of an object"):
+            make()

@@ -16,11 +16,11 @@ from podwright.api.kube_scheduler_configuration import ConfiguredPluginSet, Plug
 from podwright.core.framework.args import INT32
 from podwright.core.framework.durations import format_duration, parse_duration
 from podwright.core.framework.validation import Problem
+from podwright.core.objects.names import is_dns_subdomain
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 
 _BASE64: Final = {"schema": {"pattern": "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"}}
 _QUALIFIED_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
-_DNS_SUBDOMAIN: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 _MAX_PREFIX: Final = 253 - len("requests.")
 """The longest domain of an extended resource: a quota names it `requests.` and the resource's name."""
 
@@ -287,7 +287,7 @@ def extender_problems(extenders: Sequence[Extender]) -> Iterator[Problem]:
 
 def _resource_name_problems(name: str) -> Iterator[str]:
     prefix, slash, rest = name.rpartition("/")
-    if not _QUALIFIED_NAME.match(rest) or (slash and not _DNS_SUBDOMAIN.match(prefix)):
+    if not _QUALIFIED_NAME.match(rest) or (slash and not is_dns_subdomain(prefix)):
         yield invalid(name, "must be a qualified name, such as example.com/name")
     elif not slash or "kubernetes.io/" in name or name.startswith("requests.") or len(prefix) > _MAX_PREFIX:
         yield invalid(name, "is an invalid extended resource name")

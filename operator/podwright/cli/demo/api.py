@@ -91,7 +91,7 @@ class Api:
 
 def collection(resource: Resource, namespace: str = "") -> str:
     """The path of all objects of a kind, or of its objects in one namespace."""
-    return f"{resource.root}/namespaces/{namespace}/{resource.plural}" if namespace else resource.collection
+    return resource.collection_in(namespace) if namespace else resource.collection
 
 
 async def wait_until(

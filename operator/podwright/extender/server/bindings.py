@@ -16,6 +16,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import Cluster, ClusterError, CycleState
 from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.names import is_dns_label, is_dns_subdomain
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.state.cache import Cache
 from podwright.engine.binding.read_back import CONFIRM_SECONDS
@@ -92,6 +93,13 @@ class Bindings:
         uid = args.pod_uid
         if not (args.pod_name and args.pod_namespace and uid and args.node):
             return "PodName, PodNamespace, PodUID and Node are required"
+        for what, name, has_form in (
+            ("PodName", args.pod_name, is_dns_subdomain),
+            ("PodNamespace", args.pod_namespace, is_dns_label),
+            ("Node", args.node, is_dns_subdomain),
+        ):
+            if not has_form(name):
+                return f"{what} does not have the form of a name"
         if uid in self._in_progress:
             return f"pod {args.pod_namespace}/{args.pod_name} is being bound"
         if (known := self._known(uid, args.node)) is not None:

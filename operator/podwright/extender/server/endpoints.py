@@ -25,6 +25,7 @@ from aiohttp import web
 
 from podwright.core.framework.errors import PluginError
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.names import is_dns_label, is_dns_subdomain
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.state.cache import Cache
 from podwright.engine.metrics.metrics import EXTENDER_REQUEST_SECONDS, EXTENDER_REQUESTS, Metrics
@@ -265,6 +266,8 @@ class ExtenderEndpoints:
         if asked.raw is None:
             raise InvalidObjectError("Pod", "is required")
         pod = parse_pod(asked.raw)
+        if not is_dns_subdomain(pod.name) or not is_dns_label(pod.namespace):
+            raise InvalidObjectError("Pod", "its name or its namespace does not have the form of a name")
         self._decisions.bindings.remember(pod, asked.size)
         return pod
 

@@ -48,7 +48,7 @@ class Binder:
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
         """Binds the pod. Raises ClusterError if it is not known to be bound to that node afterwards."""
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding"
+        path = POD.path(pod.name, pod.namespace, "binding")
         body = _binding(pod, node_name, annotations)
         try:
             answer = await self._http.send("POST", path, body)

@@ -316,7 +316,7 @@ class EventRecorder:
 
     async def _create(self, body: dict[str, Any] | None) -> None:
         assert body is not None
-        path = f"/apis/events.k8s.io/v1/namespaces/{body['metadata']['namespace']}/events"
+        path = EVENT.collection_in(body["metadata"]["namespace"])
         answer = await self._http.send("POST", path, orjson.dumps(body))
         if answer.status >= 300 and answer.status != 409:
             raise answer.error()

@@ -22,8 +22,8 @@ def rig():
     return rig
 
 
-def asked(node="a", uid="default/p", name="p"):
-    return BindingArgs(pod_name=name, pod_namespace="default", pod_uid=uid, node=node)
+def asked(node="a", uid="default/p", name="p", namespace="default"):
+    return BindingArgs(pod_name=name, pod_namespace=namespace, pod_uid=uid, node=node)
 
 
 def used(rig, node):
@@ -57,6 +57,11 @@ async def test_a_pod_that_was_filtered_needs_no_request(rig):
         pytest.param(asked(uid="other"), "pod default/p has the uid default/p, not other", id="another uid"),
         pytest.param(asked(name="q"), "pod default/q does not exist", id="no pod"),
         pytest.param(asked(node=""), "PodName, PodNamespace, PodUID and Node are required", id="no node"),
+        pytest.param(
+            asked(name="../../namespaces/x/pods/p"), "PodName does not have the form of a name", id="a path as name"
+        ),
+        pytest.param(asked(node="a/b"), "Node does not have the form of a name", id="a path as node"),
+        pytest.param(asked(namespace=".."), "PodNamespace does not have the form of a name", id="a path as namespace"),
         pytest.param(asked(uid=""), "PodName, PodNamespace, PodUID and Node are required", id="no uid"),
     ],
 )

@@ -138,6 +138,8 @@ async def test_a_large_body_gets_the_answer_of_a_small_one(rig):
         pytest.param(b"[]", "cannot unmarshal array into Go value of type v1.ExtenderArgs", id="another type"),
         pytest.param(b"{}", "Pod: is required", id="no pod"),
         pytest.param(b'{"Pod": {"metadata": {}}}', "a name and a namespace are required", id="a pod without a name"),
+        pytest.param(b'{"Pod": {"metadata": {"name": "../p"}}}', "the form of a name", id="a path as name"),
+        pytest.param(b'{"Pod": {"metadata": {"name": "p", "namespace": "a/b"}}}', "the form of a name", id="a path as namespace"),
         pytest.param(b'{"Pod": {}, "NodeNames": [1]}', "of type string", id="names that are no strings"),
         pytest.param(b'{"Pod": {"metadata": {"name": "p"}}, "Nodes": {"items": [{}]}}', "a name is required", id="a node without a name"),
         pytest.param(b'{"Pod": {"metadata": {"name": "p"}, "spec": {"priority": "x"}}}', "32-bit", id="a field of the pod"),
