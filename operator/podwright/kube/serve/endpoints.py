@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from podwright.engine.log_fields import V6
 from podwright.engine.metrics.families import Snapshot
 from podwright.kube.serve import pod_resources
 from podwright.kube.serve.checks import PING, Problems, Report, report, report_one
-from podwright.kube.serve.event_loops import SchedulerLoop
+from podwright.kube.serve.event_loops import BEAT_SECONDS, SchedulerLoop
 from podwright.kube.serve.pages import Body, Page, decompressed
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,10 @@ LONG_ANSWERS: Final = 16
 """How many long answers are sent at once; more are refused."""
 READY_SECONDS: Final = 1.0
 """How long /readyz waits for the scheduler's loop before it uses the results of the last time."""
+SILENT_BEATS: Final = 5
+"""After so many beats without an answer of the scheduler's loop, the results of the last time no longer count."""
+RESULTS_SECONDS: Final = 30.0
+"""How old results may be. Kubelets ask every 10 seconds by default."""
 CONTENT_SECONDS: Final = 10.0
 """How long the other paths wait for the scheduler's loop."""
 
@@ -66,6 +71,8 @@ class Endpoints:
         self._loop = loop
         self._problems: Problems = {}
         """The checks of /readyz, as of the last time that the scheduler's loop answered."""
+        self._answered_at = -math.inf
+        """When that was, by the steady clock."""
         self._long_answers = 0
         self._metrics = Page(self._render_metrics, time.monotonic)
         self._resources = Page(self._render_resources, time.monotonic)
@@ -93,9 +100,20 @@ class Endpoints:
         try:
             self._problems = await self._loop.call(self._content.checks, READY_SECONDS)
         except TimeoutError:
+            return self._old_results()
+        self._answered_at = time.monotonic()
+        return {**await self._alive(), **self._problems}
+
+    def _old_results(self) -> Problems:
+        """The results of the last time while the loop is only busy; failed checks if they say nothing about the present."""
+        age = time.monotonic() - self._answered_at
+        silent = self._loop.unanswered
+        if silent < SILENT_BEATS and age <= RESULTS_SECONDS:
             log.log(V6, "/readyz uses old results, because the scheduler's loop is busy")
-        known = self._problems or {"start": "the scheduler has not started"}
-        return {**await self._alive(), **known}
+            return {PING: "", LOOP: "", **self._problems}
+        seconds = max(READY_SECONDS, silent * BEAT_SECONDS)
+        problem = f"the scheduling loop has not answered for {seconds:.0f} s"
+        return {**dict.fromkeys((PING, LOOP, *self._problems), problem), PING: ""}
 
     # Long answers
 

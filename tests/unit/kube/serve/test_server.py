@@ -15,6 +15,8 @@ from podwright.core.objects.pod import parse_pod
 from podwright.engine.metrics.metrics import EVENTS_DROPPED
 from podwright.kube.serve import endpoints, event_loops, listener
 from podwright.kube.serve.connection import Limits
+from podwright.kube.serve.endpoints import SILENT_BEATS
+from podwright.kube.serve.event_loops import SchedulerLoop
 from podwright.kube.serve.listener import accept
 from podwright.kube.serve.pages import PERIOD_SECONDS
 from podwright.kube.serve.server import MOST_CONNECTIONS, default_limits
@@ -55,11 +57,12 @@ class TestChecks:
             assert await text(server, "/readyz") == (200, "ok")
 
     async def test_before_the_scheduler_has_answered_once_nothing_is_ready(self, monkeypatch):
-        monkeypatch.setattr(endpoints, "READY_SECONDS", 0.0)
+        monkeypatch.setattr(SchedulerLoop, "call", _no_answer)
         async with serving() as server:
-            status, body = await text(server, "/readyz")
-            assert status == 500
-            assert "[-]start failed: the scheduler has not started" in body
+            assert await text(server, "/readyz") == (
+                500,
+                "[+]ping ok\n[-]scheduling-loop failed: the scheduling loop has not answered for 1 s\nreadyz check failed\n",
+            )
 
     async def test_probes_are_answered_while_the_loop_decides(self):
         """The scheduler's loop is this test's: nothing runs in it while `blocked` waits for the probe's answer."""
@@ -78,6 +81,46 @@ class TestChecks:
             assert b"the scheduling loop has not run for" in bodies[-1]
             assert b"livez check failed" in bodies[-1]
             await until(lambda: blocked(server, "/livez") == [b"ok"])
+
+    async def test_results_of_a_loop_that_no_longer_answers_do_not_count(self, monkeypatch):
+        async with serving(Told({"ping": "", "leader-election": ""})) as server:
+            assert await text(server, "/readyz") == (200, "ok")
+            monkeypatch.setattr(SchedulerLoop, "call", _no_answer)
+            monkeypatch.setattr(SchedulerLoop, "beat", _unanswered(SILENT_BEATS - 1))
+            await until(
+                lambda: blocked(server, "/readyz?verbose")[0].startswith(b"[+]ping ok\n[+]scheduling-loop ok\n")
+            )
+            monkeypatch.setattr(SchedulerLoop, "beat", _unanswered(34))
+            monkeypatch.setattr(event_loops, "BEAT_SECONDS", 0.001)
+            await until(lambda: b"34 s" in blocked(server, "/readyz")[0])
+            problem = "the scheduling loop has not answered for 34 s"
+            assert await text(server, "/readyz") == (
+                500,
+                f"[+]ping ok\n[-]scheduling-loop failed: {problem}\n[-]leader-election failed: {problem}\nreadyz check failed\n",
+            )
+            assert (await text(server, "/readyz/leader-election"))[0] == 500
+            assert (await text(server, "/livez"))[0] == 200
+
+    async def test_results_that_nobody_has_asked_for_in_a_while_do_not_count(self, monkeypatch):
+        async with serving(Told({"ping": "", "leader-election": ""})) as server:
+            assert await text(server, "/readyz") == (200, "ok")
+            monkeypatch.setattr(SchedulerLoop, "call", _no_answer)
+            assert await text(server, "/readyz") == (200, "ok")
+            monkeypatch.setattr(endpoints, "RESULTS_SECONDS", 0.0)
+            status, body = await text(server, "/readyz")
+            assert status == 500
+            assert "[-]leader-election failed: the scheduling loop has not answered for 1 s" in body
+
+
+async def _no_answer(_loop, _function, _seconds):
+    raise TimeoutError
+
+
+def _unanswered(beats):
+    def beat(loop):
+        loop.unanswered = beats
+
+    return beat
 
 
 def blocked(server, *paths):
