@@ -26,12 +26,11 @@ from podwright.core.queue.cost import estimate
 from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence, skips_backoff
 from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
+from podwright.core.queue.rejections import counts_of_rejections
 from podwright.core.queue.room import RoomCheck, lacks_room, unchecked
 from podwright.core.queue.updates import pod_update
 from podwright.core.queue.waiting_pods import WaitingPods
 
-PODS_PER_PART: Final = 1000
-"""How many pods are counted at once. That takes about a millisecond."""
 FLUSH_INTERVAL: Final = 30.0
 
 _POD_ADD: Final = "UnscheduledPodAdd"
@@ -369,12 +368,9 @@ class SchedulingQueue:
     def rejected_by(self) -> Iterator[Counter[tuple[str, str]]]:
         """The number of waiting pods that each plugin rejected in their last attempt or gates, by (plugin, scheduler name).
 
-        In parts of at most `PODS_PER_PART` pods, which the caller adds up. The queue may change between two of them.
+        In parts, which the caller adds up. The queue may change between two of them.
         """
-        uids = [*self._pods]
-        for start in range(0, len(uids), PODS_PER_PART):
-            pods = map(self._pods.get, uids[start : start + PODS_PER_PART])
-            yield Counter(key for queued in pods if queued is not None for key in queued.held_back_by())
+        return counts_of_rejections(self._pods)
 
     def in_flight_events(self) -> Mapping[str, int]:
         """The events recorded for pods in flight, by label; the label `PodPopped` counts the pods themselves."""
