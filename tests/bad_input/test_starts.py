@@ -58,7 +58,7 @@ def sorts(*names):
 
 
 FILES = [
-    pytest.param(HEADER + f"#{' ' * (1 << 20)}", "the file is too long: ", id="more than 1 MiB"),
+    pytest.param(HEADER + f"#{' ' * (1 << 20)}", "the file is larger than 1048576 bytes", id="more than 1 MiB"),
     pytest.param(
         HEADER + f"unknown: {'x' * ((1 << 20) - len(HEADER) - 9)}", "unknown: unknown field", id="1 MiB in one value"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import yaml
 
@@ -11,15 +12,20 @@ from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.engine.plugin_loading import load_plugins
 from podwright.kube.options import Options
-from podwright.kube.parts import enabled_features
+from podwright.kube.parts import check_profiles, enabled_features
 from podwright.kube.serve.configz import component_configuration
+
+_Dumper: Final = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
 
 
 def write_configuration(options: Options, path: Path) -> None:
     """Writes the file, without asking the API server. Raises OSError, and RegistryError for plugins or profiles that cannot be used."""
     classes = load_plugins(tuple(map(Path, options.plugin_dirs)))
+    check_profiles(options, classes)
     try:
         built_in = options.policies.built_in(classes, enabled_features(options, None))
     except (PluginError, ProfileError) as error:
-        raise RegistryError([f"the configuration cannot be used: {error}"]) from error
-    path.write_text(yaml.safe_dump(component_configuration(options, built_in), sort_keys=False), encoding="utf-8")
+        raise RegistryError([f"the built-in policy cannot be built: {error}"]) from error
+    path.write_text(
+        yaml.dump(component_configuration(options, built_in), Dumper=_Dumper, sort_keys=False), encoding="utf-8"
+    )

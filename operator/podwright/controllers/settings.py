@@ -74,5 +74,19 @@ def configure(settings: kopf.OperatorSettings, runtime: Runtime) -> None:
     settings.watching.chunk_size = 500
     settings.watching.field_selectors["pods"] = runtime.pending_selector
     settings.scanning.disabled = not runtime.crds_watchable
-    # Kopf logs a line at INFO for each event that is handled.
-    logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+    _quieten_kopf()
+
+
+def _quieten_kopf() -> None:
+    """Leaves out Kopf's lines that repeat ours, or that say nothing to those who run the scheduler."""
+    # A line at INFO for each event that is handled, for each activity of Kopf itself, and for its stop.
+    for name in ("kopf.objects", "kopf.activities", "kopf._core.engines.activities", "kopf._core.reactor.running"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    observer = logging.getLogger("kopf._core.reactor.observation")
+    if _says_what_we_lack not in observer.filters:
+        observer.addFilter(_says_what_we_lack)
+
+
+def _says_what_we_lack(record: logging.LogRecord) -> bool:
+    """False for Kopf's warning about kinds that are not served: kube/policies.py names them, with the reason."""
+    return not str(record.msg).startswith("Unresolved resources")

@@ -25,6 +25,8 @@ from typing import Any, Final, NamedTuple
 
 FIELDS: Final = "fields"
 """The attribute of a log record that has its fields."""
+EACH_TIME: Final[Mapping[str, Any]] = {"each_time": True}
+"""The argument `extra` of a log call whose lines tell what happened in which order. Repeated ones are written, not counted."""
 ITEMS_LIMIT: Final = 50
 """How many items of a list a field has at most."""
 
@@ -65,6 +67,11 @@ def fields_of(record: logging.LogRecord) -> Mapping[str, Any]:
     """The fields of a record, which may have none."""
     found: Mapping[str, Any] = getattr(record, FIELDS, {})
     return found
+
+
+def is_written_each_time(record: logging.LogRecord) -> bool:
+    """Whether the line was logged with EACH_TIME."""
+    return any(hasattr(record, name) for name in EACH_TIME)
 
 
 def _plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from podwright.api.configuration.extenders import DefinedExtender
 from podwright.api.configuration.schema import ExtenderTLS
+from podwright.kube.bounded_files import read_at_most
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.client.proxies import proxy_from_environment
 from podwright.kube.client.tls import tls_context
@@ -77,6 +78,6 @@ def _pem(data: str, file: str, where: str) -> str | None:
     if not file:
         return None
     try:
-        return Path(file).read_text("utf-8", "replace")
+        return read_at_most(Path(file)).decode("utf-8", "replace")
     except OSError as error:
         raise ConfigError(f"{where}: {file}: {error.strerror}") from error

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from podwright.api.configuration.documents import MAX_BYTES
 from podwright.api.configuration.extenders import Extenders, load_extenders
 from podwright.api.configuration.load import Configuration, load_configuration
 from podwright.api.scheduler_policy import SCHEDULER_NAME as SCHEDULER_NAME_FORM
@@ -23,6 +24,7 @@ from podwright.core.framework.features import GATES, NEWEST_MINOR, OLDEST_MINOR,
 from podwright.core.framework.known_gates import GROUPS, KNOWN_GATES
 from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.quantity import parse_quantity, round_up
+from podwright.kube.bounded_files import read_at_most
 
 TLS_13_SUITES: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 """They are always on, as in Go."""
@@ -196,7 +198,7 @@ def _configuration(text: str) -> Configuration | None:
     if not text:
         return None
     try:
-        return load_configuration(Path(text).read_bytes())
+        return load_configuration(read_at_most(Path(text), MAX_BYTES), path=text)
     except (OSError, ProfileError) as error:
         problem = error.strerror if isinstance(error, OSError) else str(error).removeprefix(": ")
         raise OptionsError(f"{text}: {problem}") from error
@@ -204,7 +206,7 @@ def _configuration(text: str) -> Configuration | None:
 
 def _extenders(text: str) -> Extenders:
     try:
-        return load_extenders(Path(text).read_bytes())
+        return load_extenders(read_at_most(Path(text), MAX_BYTES))
     except (OSError, ProfileError) as error:
         problem = error.strerror if isinstance(error, OSError) else str(error).removeprefix(": ")
         raise OptionsError(f"{text}: {problem}") from error
@@ -299,7 +301,7 @@ def _previous_minor(text: str) -> str:
 def _verbosity(text: str) -> int:
     number = text.removeprefix("=")  # of -v=2, as klog's users write it
     if not number.isdecimal():
-        raise OptionsError(f"{number!r} is not a number of verbosity")
+        raise OptionsError(f"{number!r} is not a whole number from 0 up, such as 2")
     return int(number)
 
 

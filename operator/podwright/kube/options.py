@@ -209,7 +209,7 @@ class Options(ServingOptions, UnusedOptions):
 
     def __post_init__(self) -> None:
         if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
-            raise OptionsError("pod-max-backoff-seconds must not be less than pod-initial-backoff-seconds")
+            raise OptionsError("--pod-max-backoff-seconds must not be less than --pod-initial-backoff-seconds")
         self.check_serving()
         if self.min_compatibility_version is not None and self.min_compatibility_version > (
             self.emulated_version or NEWEST_MINOR

@@ -162,7 +162,8 @@ def check_profiles(options: Options, classes: Classes) -> None:
         try:
             options.config.profiles(classes, Features({**AUTOMATIC, **options.feature_gates}))
         except ProfileError as error:
-            raise RegistryError([f"--config: {error}"]) from error
+            path = f"{options.config.path}: " if options.config.path else ""
+            raise RegistryError([f"--config: {path}{error}"]) from error
 
 
 def enabled_features(options: Options, server_minor: int | None) -> Features:

@@ -210,7 +210,8 @@ class PolicyController:
         self.readable = await self._may_read()
         problem = await access.access_problem(self._http, POLICY)
         if problem is not None:
-            log.warning("SchedulerPolicies are off (%s): the built-in default policy decides", problem)
+            where = POLICY.collection
+            log.warning("SchedulerPolicies are off (%s: %s): the built-in default policy decides", where, problem)
         if self.readable:
             await self.relist(at_once=True)
 

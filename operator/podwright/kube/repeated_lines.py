@@ -5,7 +5,7 @@
 
 `RepeatedLines` stands before another handler. Two lines are the same if logger, level, text, fields and exception are. A line is
 forgotten once an interval passes without it, so its next occurrence is written at once. Memory is bounded. Lines of a higher verbosity
-than 0 are all written: whoever asks for them wants each one.
+than 0 are all written: whoever asks for them wants each one. So are lines that tell an order of events, such as who was elected after whom.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.engine.log_fields import FIELDS, fields_of
+from podwright.engine.log_fields import FIELDS, fields_of, is_written_each_time
 
 FIRST_SECONDS: Final = 10.0
 """The first interval; each following one is twice as long."""
@@ -72,7 +72,7 @@ class RepeatedLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes the record, or counts it."""
-        if record.levelno < logging.INFO:
+        if record.levelno < logging.INFO or is_written_each_time(record):
             self.target.handle(record)
             return
         try:

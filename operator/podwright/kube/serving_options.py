@@ -149,7 +149,7 @@ class ServingOptions:
     def check_serving(self) -> None:
         """Raises OptionsError for values that contradict each other."""
         if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
-            raise OptionsError("tls-cert-file and tls-private-key-file must be given together")
+            raise OptionsError("--tls-cert-file and --tls-private-key-file must be given together")
         uids = self.requestheader_uid_headers
         if uids and "x-remote-uid" not in map(str.lower, uids):
             raise OptionsError("--requestheader-uid-headers must name the standard header X-Remote-Uid, too")

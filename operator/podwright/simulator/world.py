@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, ClusterError, WaitingPod
-from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.errors import InvalidObjectError, kind_of
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.selectors import as_list
@@ -82,7 +82,7 @@ class World:
 def object_of(raw: object, where: str) -> Mapping[str, Any]:
     """Returns `raw` if it is an object, else raises InvalidObjectError naming `where`."""
     if not isinstance(raw, Mapping):
-        raise InvalidObjectError(where, f"expected an object, got {'nothing' if raw is None else type(raw).__name__}")
+        raise InvalidObjectError(where, f"expected an object, got {'nothing' if raw is None else kind_of(raw)}")
     return raw
 
 

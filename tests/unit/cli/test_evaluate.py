@@ -105,16 +105,16 @@ def test_a_dump_and_a_manifest_show_where_the_pod_can_run(tmp_path):
 @pytest.mark.parametrize(
     "parts, error",
     [
-        pytest.param({"nodes": "a"}, "nodes: expected a list, got str", id="nodes are text"),
-        pytest.param({"nodes": 1}, "nodes: expected a list, got int", id="nodes are a number"),
-        pytest.param({"nodes": {"a": {}}}, "nodes: expected a list, got dict", id="nodes are an object"),
-        pytest.param({"pods": [1]}, "pods[0]: expected an object, got int", id="a placed pod is a number"),
+        pytest.param({"nodes": "a"}, "nodes: expected a list, got a string", id="nodes are text"),
+        pytest.param({"nodes": 1}, "nodes: expected a list, got a number", id="nodes are a number"),
+        pytest.param({"nodes": {"a": {}}}, "nodes: expected a list, got an object", id="nodes are an object"),
+        pytest.param({"pods": [1]}, "pods[0]: expected an object, got a number", id="a placed pod is a number"),
         pytest.param({"services": [None]}, "services[0]: expected an object, got nothing", id="a service is null"),
-        pytest.param({"pod": "p"}, "pod: expected an object, got str", id="the pod is text"),
-        pytest.param({"pod": []}, "pod: expected an object, got list", id="the pod is a list"),
+        pytest.param({"pod": "p"}, "pod: expected an object, got a string", id="the pod is text"),
+        pytest.param({"pod": []}, "pod: expected an object, got a list", id="the pod is a list"),
         pytest.param({"pod": None, "steps": None}, "pod: expected an object, got nothing", id="neither pod nor steps"),
-        pytest.param({"steps": 1}, "steps: expected a list, got int", id="steps are a number"),
-        pytest.param({"steps": [1]}, "steps[0]: expected an object, got int", id="a step is a number"),
+        pytest.param({"steps": 1}, "steps: expected a list, got a number", id="steps are a number"),
+        pytest.param({"steps": [1]}, "steps[0]: expected an object, got a number", id="a step is a number"),
         pytest.param({"steps": [{}]}, "steps: unknown step ''", id="a step is empty"),
         pytest.param({"steps": [{"schedule": None}]}, "steps[0].schedule: expected an object", id="nothing to schedule"),
         pytest.param({"steps": [{"deletePod": {}}]}, "steps[0].deletePod.name: a name is", id="a pod to delete has no name"),
@@ -183,7 +183,7 @@ def test_a_line_that_is_not_a_case_is_answered_with_its_line_number_and_the_next
     assert result.exit_code == 1
     assert bad["id"] == "-:2"
     assert bad["error"].startswith("-:2: not JSON")
-    assert listed == {"id": "-:3", "error": "-:3: expected an object, got list"}
+    assert listed == {"id": "-:3", "error": "-:3: expected an object, got a list"}
     assert good["expect"]["best"] == ["a"]
     assert run("--check", stdin="{]\n" + lines({**CASE, "expect": answer()})).exit_code == 1
 
@@ -230,7 +230,9 @@ POD = "kind: Pod\nmetadata: {name: p}\n"
         pytest.param("garbage", POD, "not JSON", id="the dump is not JSON"),
         pytest.param("", POD, "not JSON", id="the dump is empty"),
         pytest.param("[]", POD, "the dump has no items", id="the dump is a list"),
-        pytest.param('{"items": [1]}', POD, "items[0]: expected an object, got int", id="an item is not an object"),
+        pytest.param(
+            '{"items": [1]}', POD, "items[0]: expected an object, got a number", id="an item is not an object"
+        ),
         pytest.param('{"items": []}', "a: [", "not YAML", id="the manifest is not YAML"),
         pytest.param(
             '{"items": []}', f"{POD}---\n{POD}", "expected one manifest, got 2", id="the manifest has two documents"

@@ -8,7 +8,12 @@ from click.testing import CliRunner
 
 from podwright import __version__
 from podwright.cli.main import main
+from podwright.core.framework.registry import RegistryError
+from podwright.core.plugins import PLUGINS
 from podwright.kube.former_flags import ACCEPTED, REFUSED
+from podwright.kube.option_values import CONFIGURATION as CONFIGURATION_FILE
+from podwright.kube.options import Options
+from podwright.kube.parts import check_profiles
 
 CONFIGURATION = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -158,7 +163,7 @@ def test_a_former_flag_that_says_what_is_so_anyway_is_taken(started):
         pytest.param(["--log-json-info-buffer-size=4X"], "'4X' is not a quantity", id="no quantity"),
         pytest.param(["--leader-elect-resource-lock=endpoints"], "'endpoints' is not one of leases", id="a lock"),
         pytest.param(
-            ["--tls-cert-file=c.crt"], "tls-cert-file and tls-private-key-file must be given together", id="no key"
+            ["--tls-cert-file=c.crt"], "--tls-cert-file and --tls-private-key-file must be given together", id="no key"
         ),
         pytest.param(
             ["--leader-elect-lease-duration=5s"],
@@ -201,6 +206,18 @@ def test_the_configuration_that_is_written_is_the_one_in_use(tmp_path, started, 
     )
     assert found["leaderElection"]["resourceName"] == "kube-scheduler"
     assert found["leaderElection"]["renewDeadline"] == ("12s" if given else "10s")
+
+
+def test_a_profile_that_cannot_be_used_has_the_same_text_with_and_without_the_flag(tmp_path):
+    file = tmp_path / "scheduler.yaml"
+    start, profile = CONFIGURATION.split("profiles:", maxsplit=1)[0], "[{plugins: {score: {enabled: [{name: Nope}]}}}]"
+    file.write_text(f"{start}profiles: {profile}\n")
+    done = invoke("kube-scheduler", f"--config={file}", f"--write-config-to={tmp_path}/written.yaml")
+    problem = f"--config: {file}: profiles[0].plugins.score.enabled: plugin 'Nope' does not exist"
+    assert (done.exit_code, done.output) == (1, f"Error: {problem}\n")
+    with pytest.raises(RegistryError) as caught:
+        check_profiles(Options(config=CONFIGURATION_FILE.parse(str(file)), leader_elect=False), PLUGINS)
+    assert str(caught.value) == problem
 
 
 def test_a_configuration_that_cannot_be_written_is_an_error(started, tmp_path):

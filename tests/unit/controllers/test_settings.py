@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import logging
+from pathlib import Path
 from types import SimpleNamespace
 
 import kopf
@@ -41,6 +43,35 @@ def test_workers_are_not_limited_and_there_is_no_peering():
     settings = configured()
     assert settings.queueing.worker_limit is None
     assert settings.peering.standalone
+
+
+QUIET = [
+    ("kopf.activities.authentication", "INFO", "Activity 'login' succeeded."),
+    ("kopf._core.engines.activities", "INFO", "Initial authentication has finished."),
+    ("kopf._core.reactor.running", "INFO", "Stop-flag is set to True. Operator is stopping."),
+    ("kopf._core.reactor.observation", "WARNING", "Unresolved resources cannot be served (try creating their CRDs): x"),
+]
+HEARD = [
+    ("kopf.activities.authentication", "ERROR", "Activity 'login' failed."),
+    ("kopf._core.reactor.observation", "WARNING", "Not enough permissions to watch for resources: x"),
+]
+
+
+def test_kopfs_own_lines_are_left_out_unless_something_is_wrong(caplog):
+    caplog.set_level("INFO")
+    configured()
+    configured()
+    for name, level, text in (*QUIET, *HEARD):
+        logging.getLogger(name).log(logging.getLevelNamesMapping()[level], text)
+    assert [(record.name, record.levelname, record.getMessage()) for record in caplog.records] == HEARD
+    assert len(logging.getLogger("kopf._core.reactor.observation").filters) == 1
+
+
+def test_the_lines_that_are_left_out_are_kopfs():
+    """Another version of Kopf may have other ones."""
+    sources = "".join(path.read_text() for path in Path(kopf.__file__).parent.glob("_core/**/*.py"))
+    for text in ("Unresolved resources", "Stop-flag is set to", "kopf.activities."):
+        assert text in sources
 
 
 @pytest.mark.parametrize("watchable", [True, False])

@@ -131,6 +131,15 @@ async def test_after_a_restart_the_last_accepted_generation_is_active_and_nothin
         await world.requests(1)
 
 
+async def test_a_kind_that_is_not_served_is_named(caplog):
+    async with controlled() as found:
+        await found.controller.start()
+    assert (
+        "SchedulerPolicies are off (/apis/podwright.dev/v1alpha1/schedulerpolicies: the API server does not serve it): "
+        "the built-in default policy decides"
+    ) in caplog.messages
+
+
 async def test_rights_that_are_granted_later_are_noticed(monkeypatch, caplog):
     monkeypatch.setattr(module, "ACCESS_SECONDS", 0.001)
     no, yes = (says(201, {"status": {"allowed": allowed}}) for allowed in (False, True))

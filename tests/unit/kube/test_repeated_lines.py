@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from podwright.engine.log_fields import V3, ObjectRef, fields
+from podwright.engine.log_fields import EACH_TIME, V3, ObjectRef, fields
 from podwright.kube import repeated_lines as module
 from podwright.kube.log_format import SafeFormatter
 from podwright.kube.repeated_lines import RepeatedLines, count_repeated_lines
@@ -49,6 +49,14 @@ class Log:
     @property
     def lines(self):
         return self.text.getvalue().splitlines()
+
+
+def test_lines_that_tell_an_order_of_events_are_all_written_in_that_order():
+    log = Log()
+    for leader in ("a", "stranger", "a"):
+        log.logger.info("new leader elected: %s", leader, extra=EACH_TIME)
+    log.wait(1000.0)
+    assert log.lines == [f"INFO new leader elected: {leader}" for leader in ("a", "stranger", "a")]
 
 
 def test_a_line_that_repeats_is_written_once_and_then_counted_at_growing_intervals():

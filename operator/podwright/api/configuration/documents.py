@@ -46,7 +46,7 @@ _StrictLoader.yaml_implicit_resolvers = {
 def read_document(content: bytes) -> dict[str, Any]:
     """The file's first document. Raises ProfileError for anything but an object."""
     if len(content) > MAX_BYTES:
-        raise ProfileError("", f"the file is too long: {len(content)} bytes, the maximum is {MAX_BYTES}")
+        raise ProfileError("", f"the file is larger than {MAX_BYTES} bytes")
     try:
         _check_depth(content)
         loader = _StrictLoader(content)

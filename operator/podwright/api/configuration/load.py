@@ -14,16 +14,17 @@ from podwright.api.configuration.versions import to_v1
 from podwright.api.kube_scheduler_configuration import decode_entry, merged_plugins, plugin_sets_of
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.features import Features
-from podwright.core.framework.profile import Profile, ProfileError
+from podwright.core.framework.profile import PluginSets, Profile, ProfileError
 from podwright.core.framework.validation import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """A file that was read and is valid. `warnings`: what in it has no effect, or another one than it had."""
+    """A file that was read and is valid. `warnings`: what in it has no effect, or another one than it had. `path`: for messages."""
 
     settings: SchedulerConfiguration
     warnings: tuple[str, ...]
+    path: str = ""
 
     @property
     def scheduler_names(self) -> Sequence[str]:
@@ -39,19 +40,24 @@ class Configuration:
         """The profiles for the plugins in `classes`. Raises ArgsError with the path of each field that is wrong."""
         problems: list[Problem] = []
         profiles: list[Profile] = []
+        merged: dict[tuple[Any, ...], PluginSets] = {}
+        """By the profile's own sets: most profiles of a long file have the same."""
+        extenders = [*self.extenders.values()]
         for i, configured in enumerate(self.settings.profiles):
             where = f"profiles[{i}]"
             args = _decoded_args(configured, classes, f"{where}.pluginConfig", problems)
             try:
                 sets = plugin_sets_of(configured.plugins, f"{where}.plugins")
-                plugins = merged_plugins(sets, classes, features, where)
+                key = tuple(sets.items())
+                plugins = merged.get(key) or merged_plugins(sets, classes, features, where)
+                merged[key] = plugins
             except ArgsError as error:
                 problems += error.problems
             except ProfileError as error:
                 problems.append((error.where, error.problem))
             else:
                 profile = Profile(str(configured.scheduler_name), plugins, args)
-                profiles.append(with_extenders(profile, self.extenders.values(), classes))
+                profiles.append(with_extenders(profile, extenders, classes))
         if problems:
             raise ArgsError(problems)
         return profiles
@@ -66,11 +72,11 @@ class Configuration:
         ]
 
 
-def load_configuration(content: bytes) -> Configuration:
-    """The file's settings. Raises ProfileError, or ArgsError with all problems, each with the path of its field."""
+def load_configuration(content: bytes, *, path: str = "") -> Configuration:
+    """The settings of the file at `path`. Raises ProfileError, or ArgsError with all problems, each with the path of its field."""
     warnings: list[str] = []
     settings = decode(SchedulerConfiguration, to_v1(read_document(content), warnings.append), "")
-    return Configuration(settings=settings, warnings=(*warnings, *_without_effect(settings)))
+    return Configuration(settings=settings, warnings=(*warnings, *_without_effect(settings)), path=path)
 
 
 def _takes_args(name: str, classes: Mapping[str, type[Any]]) -> bool:

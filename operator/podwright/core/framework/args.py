@@ -404,6 +404,8 @@ def _kind(raw: object) -> str:
         return "an object"
     if isinstance(raw, list | tuple):
         return "a list"
+    if raw is None:
+        return "null"
     words = {kind: words for kind, (_, words) in _SCALARS.items()}.get(type(raw), type(raw).__name__)
     return words if isinstance(raw, bool) else f"{words.removeprefix('a ')} {_show(raw)}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class InvalidObjectError(ValueError):
     """An object, or one of its fields, is invalid.
@@ -23,6 +25,18 @@ class InvalidObjectError(ValueError):
     def __str__(self) -> str:
         owner = f"{self.kind} {self.name}: " if self.kind else ""
         return f"{owner}{self.where}: {self.problem}"
+
+
+def kind_of(value: object) -> str:
+    """What JSON calls a value: `a string`, `an object`, `null`."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, Mapping):
+        return "an object"
+    words: dict[type, str] = {int: "a number", float: "a number", str: "a string", list: "a list", tuple: "a list"}
+    return words.get(type(value), f"a value of type {type(value).__name__}")
 
 
 def shortened(value: object, length: int = 80) -> str:

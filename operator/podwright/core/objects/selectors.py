@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.core.objects.errors import InvalidObjectError, shortened
+from podwright.core.objects.errors import InvalidObjectError, kind_of, shortened
 from podwright.core.objects.integers import int64_of
 
 Labels = Mapping[str, str]
@@ -29,7 +29,7 @@ def as_mapping(raw: object, where: str) -> Mapping[str, Any]:
     if raw is None:
         return {}
     if not isinstance(raw, Mapping):
-        raise InvalidObjectError(where, f"expected an object, got {type(raw).__name__}")
+        raise InvalidObjectError(where, f"expected an object, got {kind_of(raw)}")
     return raw
 
 
@@ -38,7 +38,7 @@ def as_list(raw: object, where: str) -> Sequence[Any]:
     if raw is None:
         return ()
     if not isinstance(raw, list | tuple):
-        raise InvalidObjectError(where, f"expected a list, got {type(raw).__name__}")
+        raise InvalidObjectError(where, f"expected a list, got {kind_of(raw)}")
     return raw
 
 
@@ -47,7 +47,7 @@ def as_labels(raw: object, where: str) -> dict[str, str]:
     labels = as_mapping(raw, where)
     for key, value in labels.items():
         if not isinstance(value, str):
-            raise InvalidObjectError(f"{where}[{key}]", f"expected a string, got {type(value).__name__}")
+            raise InvalidObjectError(f"{where}[{key}]", f"expected a string, got {kind_of(value)}")
     return dict(labels)
 
 

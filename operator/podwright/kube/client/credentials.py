@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from podwright.kube.bounded_files import read_at_most
 from podwright.kube.client.errors import ApiError, ConfigError
 from podwright.kube.client.kubeconfig import KubeConfig, find_kubeconfig, read_kubeconfig
 from podwright.kube.client.proxies import proxy_from_environment
@@ -296,7 +297,7 @@ def _checked(headers: Headers, where: str) -> Headers:
 
 def _read(path: Path, where: str) -> str:
     try:
-        text = path.read_text(encoding="utf-8").strip()
+        text = read_at_most(path).decode().strip()
     except OSError as error:
         raise ConfigError(f"{where}: cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from podwright.kube.bounded_files import read_at_most
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.client.exec_plugin import VERSIONS, Plugin
 from podwright.kube.client.kubeconfig_file import Cluster, Exec, File, User, read_file
@@ -156,7 +157,7 @@ def _pem(where: str, key: str, folder: Path, file: str, data: bytes) -> str | No
     try:
         if data:
             return data.decode()
-        return (folder / file).read_text(encoding="utf-8") if file else None
+        return read_at_most(folder / file).decode() if file else None
     except OSError as error:
         raise ConfigError(f"{where}.{key}: cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError:

@@ -16,7 +16,12 @@ from typing import Any, Final
 
 import yaml
 
+from podwright.core.objects.errors import kind_of
+from podwright.kube.bounded_files import read_at_most
 from podwright.kube.client.errors import ConfigError
+
+LONGEST_KUBECONFIG: Final = 1 << 24
+"""Bytes."""
 
 EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
 """The extension of a cluster that credential plugins are given."""
@@ -112,7 +117,7 @@ class File:
 def read_file(path: Path) -> File:
     """Raises ConfigError."""
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 -- a safe loader
+        content = yaml.load(read_at_most(path, LONGEST_KUBECONFIG).decode(), _Loader)  # noqa: S506 -- a safe loader
     except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
         problem = getattr(error, "strerror", None) or getattr(error, "problem", None) or type(error).__name__
         mark = getattr(error, "problem_mark", None)
@@ -271,5 +276,4 @@ def _texts(values: object, file: str, path: str) -> tuple[str, ...]:
 
 
 def _type(value: object) -> str:
-    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "a mapping"}
-    return "null" if value is None else names.get(type(value), type(value).__name__)
+    return "a mapping" if isinstance(value, dict) else kind_of(value)  # YAML's word

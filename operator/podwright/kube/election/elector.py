@@ -26,7 +26,7 @@ from typing import Any, Final
 import aiohttp
 
 from podwright.core.framework.interface import ClusterError
-from podwright.engine.log_fields import V6
+from podwright.engine.log_fields import EACH_TIME, V6
 from podwright.kube.client.errors import UnreachableError, status_of
 from podwright.kube.election.lease import Lease, LeaseRecord, is_conflict
 
@@ -115,11 +115,11 @@ class Elector:
 
     async def run(self) -> None:
         """Takes the Lease when that is possible, and renews it. Returns when it is lost."""
-        log.info("attempting to acquire leader lease %s as %s", self.lease, self.identity)
+        log.info("attempting to acquire leader lease %s as %s", self.lease, self.identity, extra=EACH_TIME)
         while not await self._try(self._take, self._times.renew_deadline / 2):
             self.standing_by.set()
             await self._wait_for_chance()
-        log.info("successfully acquired lease %s", self.lease)
+        log.info("successfully acquired lease %s", self.lease, extra=EACH_TIME)
         self.leading.set()
         while (left := self._left_to_write) > 0:
             await asyncio.sleep(min(self._times.retry_period, left))
@@ -128,7 +128,7 @@ class Elector:
                 self._late()
         self._deadline = float("-inf")
         owner = f"{self.holder} holds it" if self.holder not in ("", self.identity) else "it was not renewed in time"
-        log.error("leader election lost: lease %s: %s", self.lease, owner)
+        log.error("leader election lost: lease %s: %s", self.lease, owner, extra=EACH_TIME)
         self.lost.set()
 
     async def release(self) -> None:
@@ -139,7 +139,7 @@ class Elector:
         if self.may_write:
             self._deadline = float("-inf")
             if await self._try(self._give_up, self._times.renew_deadline / 2):
-                log.info("released lease %s", self.lease)
+                log.info("released lease %s", self.lease, extra=EACH_TIME)
 
     # One request to the API server, or two
 
@@ -225,7 +225,7 @@ class Elector:
             return
         if self.holder:
             if self.holder != before:
-                log.info("new leader elected: %s", self.holder)
+                log.info("new leader elected: %s", self.holder, extra=EACH_TIME)
             self._taken_until = self._clock() + record.seconds
         elif record.seconds <= RELEASED_SECONDS:
             self._taken_until = float("-inf")  # released by its holder, which writes nothing more

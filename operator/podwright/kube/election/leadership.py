@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from podwright.api.configuration.schema import LeaderElection
+from podwright.engine.log_fields import EACH_TIME
 from podwright.engine.metrics.metrics import LEADER_ELECTION_SLOW_PATH, LEADER_ELECTION_STATUS, Metrics
 from podwright.kube.client.credentials import Source
 from podwright.kube.client.http import Http
@@ -134,7 +135,7 @@ class Leadership:
         version = await asyncio.shield(self._fence)
         await caches.reach(version)
         self._current = True
-        log.info("caches have reached resource version %d; this instance decides now", version)
+        log.info("caches have reached resource version %d; this instance decides now", version, extra=EACH_TIME)
 
     def state(self) -> str:
         """For people: whether this process leads, or who does. Empty without leader election."""

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from podwright.kube.bounded_files import read_at_most
 from podwright.kube.certificate_chain import load_certificate_chain
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.option_values import TLS_12_SUITES
@@ -33,7 +34,6 @@ VALID_DAYS: Final = 365
 """How long a self-signed certificate is valid."""
 RENEW_DAYS: Final = 30
 """A self-signed certificate is replaced so many days before its end."""
-LARGEST_FILE: Final = 1 << 20
 PEM: Final = serialization.Encoding.PEM
 _KEY_USAGES: Final = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
@@ -224,12 +224,9 @@ def _issued(
 def read_pem(path: Path) -> str:
     """The text of a file with certificates or a key. Raises ConfigError."""
     try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST_FILE + 1)
+        content = read_at_most(path)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    if len(content) > LARGEST_FILE:
-        raise ConfigError(f"{path} is larger than {LARGEST_FILE} bytes")
     try:
         return content.decode("ascii")
     except UnicodeDecodeError as error:

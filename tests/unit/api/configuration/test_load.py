@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from podwright.api.configuration import load
 from podwright.api.configuration.load import load_configuration
+from podwright.api.kube_scheduler_configuration import merged_plugins
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import FilterPlugin, PreBindPlugin, PreFilterPlugin
 from podwright.core.framework.profile import ProfileError, expand
 from podwright.core.plugins import PLUGINS
+from support.costs.call_counts import calls_of
 
 FEATURES = Features()
 GROUP = "kubescheduler.config.k8s.io"
@@ -51,6 +54,26 @@ def test_the_smallest_file_is_the_default_scheduler():
         election.seconds("retry_period"),
     ) == (15, 10, 2)
     assert (election.resource_namespace, election.resource_name) == ("", "")
+
+
+def test_profiles_with_the_same_plugins_are_merged_once(monkeypatch):
+    merged = []
+    monkeypatch.setattr(load, "merged_plugins", lambda *given: merged.append(given) or merged_plugins(*given))
+    plugins = {"score": {"enabled": [{"name": "ImageLocality", "weight": 7}]}}
+    profiles = [{"schedulerName": f"a{i}", **({"plugins": plugins} if i % 2 else {})} for i in range(100)]
+    found = _profiles(_file(profiles=profiles))
+    assert len(merged) == 2
+    assert [expand(each.plugins, PLUGINS).weights["ImageLocality"] for each in found[:4]] == [1, 7, 1, 7]
+
+
+def test_reading_a_file_costs_the_same_for_each_profile():
+    def cost(count):
+        content = _file(profiles=[{"schedulerName": f"a{i}"} for i in range(count)])
+        return calls_of(lambda: _profiles(content))
+
+    cost(1)
+    few, more, most = cost(100), cost(200), cost(400)
+    assert most - more < 2.2 * (more - few)
 
 
 def test_each_profile_has_its_own_plugins_weights_and_args():

@@ -120,6 +120,7 @@ def test_the_expected_kind_can_differ_from_the_name_of_the_dataclass():
         pytest.param({"eager": 1}, "pluginConfig[2].args.eager: expected true or false, got whole number 1", id="a number for a boolean"),
         pytest.param({"groups": "a"}, "pluginConfig[2].args.groups: expected a list, got string 'a'", id="a string for a list"),
         pytest.param({"groups": ["a", 1]}, "pluginConfig[2].args.groups[1]: expected a string, got whole number 1", id="one bad entry of a list"),
+        pytest.param({"groups": [None]}, "pluginConfig[2].args.groups[0]: expected a string, got null", id="null in a list"),
         pytest.param({"groups": ["a", "b", "c"]}, "pluginConfig[2].args.groups: too many: 3 entries, the maximum is 2", id="a list that is too long"),
         pytest.param({"groups": ["abcdef"]}, "pluginConfig[2].args.groups[0]: too long: 6 characters, the maximum is 5", id="an entry that is too long"),
         pytest.param({"groups": ["A"]}, "pluginConfig[2].args.groups[0]: 'A' does not have the form ^[a-z]*$", id="an entry that does not match the pattern"),

@@ -19,7 +19,7 @@ from support.plugins.volumes import BETA_ZONE, ZONE, make_capacity, make_claim, 
         pytest.param(
             parse_volume,
             make_volume("pv", spec={"accessModes": "all"}),
-            "PersistentVolume pv: spec.accessModes: expected a list, got str",
+            "PersistentVolume pv: spec.accessModes: expected a list, got a string",
             id="a volume's access modes",
         ),
         pytest.param(
@@ -31,7 +31,7 @@ from support.plugins.volumes import BETA_ZONE, ZONE, make_capacity, make_claim, 
         pytest.param(
             parse_storage_class,
             make_class(allowedTopologies=["z1"]),
-            "StorageClass std: allowedTopologies[0]: expected an object, got str",
+            "StorageClass std: allowedTopologies[0]: expected an object, got a string",
             id="a class's topologies",
         ),
         pytest.param(

@@ -227,7 +227,7 @@ class TestServing:
 
 
 def test_a_certificate_and_its_key_must_be_given_together():
-    with pytest.raises(OptionsError, match="tls-cert-file and tls-private-key-file must be given together"):
+    with pytest.raises(OptionsError, match="--tls-cert-file and --tls-private-key-file must be given together"):
         Options(tls_cert_file="a")
 
 
