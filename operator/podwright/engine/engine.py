@@ -158,7 +158,9 @@ class Engine:
             features=features,
             sources=sources,
             instance=options.instance,
-            raw_objects=raw_objects_for(each.defined.settings for each in ports.extenders.values()),
+            raw_objects=raw_objects_for(
+                [each.defined.settings for each in ports.extenders.values()], self.cache.placement
+            ),
             wake=self.wake,
         )
 

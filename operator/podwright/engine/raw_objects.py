@@ -5,7 +5,7 @@ Nothing is kept unless an extender needs it, because this is several times what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -13,18 +13,26 @@ import orjson
 from podwright.api.configuration.schema import Extender
 from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.pod import PodInfo
+from podwright.core.state.nodeinfo import NodeInfo
 
 
 class RawObjects:
-    """See the module. `keep_nodes`, `keep_pods`: which of them to keep."""
+    """See the module. `keep_nodes`, `keep_pods`: which of them to keep. `placement`: the node of a pod, as the cache has it."""
 
-    def __init__(self, *, keep_nodes: bool = False, keep_pods: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        keep_nodes: bool = False,
+        keep_pods: bool = False,
+        placement: Callable[[str], NodeInfo | None] = lambda _uid: None,
+    ) -> None:
+        self._placement = placement
         self.keep_nodes = keep_nodes
         self.keep_pods = keep_pods
         self.nodes: dict[str, bytes] = {}
         """By name."""
         self.pods: dict[str, bytes] = {}
-        """Those that have a node, by uid."""
+        """Those that have a node, by uid, without those that are only assumed."""
         compact_regularly(self)
 
     def put_node(self, raw: Mapping[str, Any]) -> None:
@@ -41,6 +49,13 @@ class RawObjects:
         if self.keep_pods:
             self.pods[str(raw["metadata"]["uid"])] = as_sent(raw)
 
+    def pod(self, uid: str) -> bytes | None:
+        """A pod that has a node, also if it is only assumed; None if it is gone."""
+        kept = self.pods.get(uid)
+        if kept is not None or (node := self._placement(uid)) is None or (raw := node.pods[uid].raw) is None:
+            return kept
+        return as_sent({**raw, "spec": {**raw["spec"], "nodeName": node.name}})
+
     def remove_pod(self, uid: str) -> None:
         self.pods.pop(uid, None)
 
@@ -50,12 +65,13 @@ class RawObjects:
         shrink(self.pods)
 
 
-def raw_objects_for(settings: Iterable[Extender]) -> RawObjects:
-    """What these extenders need."""
+def raw_objects_for(settings: Iterable[Extender], placement: Callable[[str], NodeInfo | None]) -> RawObjects:
+    """What these extenders need. `placement`: see RawObjects."""
     plain = [each for each in settings if not each.node_cache_capable]
     return RawObjects(
         keep_nodes=any(each.filter_verb or each.prioritize_verb for each in plain),
         keep_pods=any(each.preempt_verb for each in plain),
+        placement=placement,
     )
 
 

@@ -104,7 +104,9 @@ class HTTPExtender:
             args = wire.PreemptionArgs(pod=_pod(pod), meta_victims=meta)
         else:
             full = {
-                name: wire.Victims([_json(raw.pods[uid]) for uid in each.uids if uid in raw.pods], each.violations)
+                name: wire.Victims(
+                    [_json(found) for uid in each.uids if (found := raw.pod(uid)) is not None], each.violations
+                )
                 for name, each in victims.items()
             }
             args = wire.PreemptionArgs(pod=_pod(pod), victims=full)

@@ -1,5 +1,7 @@
 """Preemption under a policy with extenders."""
 
+import json
+
 import pytest
 
 from podwright.engine.ports import NodeVictims
@@ -177,3 +179,21 @@ async def test_a_node_that_needs_other_victims_by_now_is_asked_about_again():
         await settle()
     assert len(extender.asked) == 2
     assert [victim for victim, _, _ in rig.evictor.evicted] == ["low-a"]
+
+
+async def test_a_victim_that_is_only_assumed_is_sent_whole():
+    rig, extender = rig_with(ALL)
+    rig.node("a", allocatable={"cpu": "1", "memory": "8Gi", "pods": "10"})
+    rig.pod("low", requests={"cpu": "1"})
+    sent = []
+
+    async def preempt(pod, victims, raw):
+        sent.extend(json.loads(raw.pod(uid)) for each in victims.values() for uid in each.uids)
+        return victims
+
+    extender.preempt = preempt
+    async with deciding(rig):
+        assert rig.engine.cache.is_assumed("default/low")
+        rig.pod("high", requests={"cpu": "1"}, priority=10)
+        await settle()
+    assert [(pod["metadata"]["name"], pod["spec"]["nodeName"]) for pod in sent] == [("low", "a")]

@@ -492,7 +492,7 @@ def test_an_extender_is_interested_in_pods_that_name_its_resources():
     ],
 )
 def test_objects_are_kept_only_for_extenders_that_need_them(settings, kept):
-    raw = raw_objects_for([Extender(**settings)])
+    raw = raw_objects_for([Extender(**settings)], lambda _uid: None)
     assert (raw.keep_nodes, raw.keep_pods) == kept
     raw.put_node(make_node("a"))
     raw.put_pod(make_pod("p", uid="u"))
