@@ -46,13 +46,14 @@ def installed(empty_cluster, binaries, tmp_path):
     return empty_cluster, tmp_path / "issued"
 
 
-def arguments(issued, port):
-    """The server's, with this port and the folder in place of the Secret."""
+def arguments(issued, port, metrics_port):
+    """The server's, with these ports and the folder in place of the Secret."""
     (deployment,) = (each for each in objects("server.yaml") if each["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["python", "-m", "podwright"]
     replaced = {
         "--address=:8888": f"--address=127.0.0.1:{port}",
+        "--secure-port=10259": f"--secure-port={metrics_port}",
         "--tls-cert-file=/certificates/tls.crt": f"--tls-cert-file={issued}/server.crt",
         "--tls-private-key-file=/certificates/tls.key": f"--tls-private-key-file={issued}/server.key",
         "--client-ca-file=/certificates/ca.crt": f"--client-ca-file={issued}/ca.crt",
@@ -66,8 +67,10 @@ def configuration(issued, port, kubeconfig):
     (config_map,) = (each for each in objects("scheduler.yaml") if each["kind"] == "ConfigMap")
     found = yaml.safe_load(config_map["data"]["config.yaml"])
     (extender,) = found["extenders"]
-    assert extender["urlPrefix"] == f"https://{SERVICE}:8888"
-    extender["urlPrefix"] = f"https://127.0.0.1:{port}"
+    (policy,) = objects("policy.yaml")
+    path = f"/policies/{policy['metadata']['name']}"
+    assert extender["urlPrefix"] == f"https://{SERVICE}:8888{path}"
+    extender["urlPrefix"] = f"https://127.0.0.1:{port}{path}"
     extender["tlsConfig"] = {
         "serverName": SERVICE,
         "caFile": f"{issued}/ca.crt",
@@ -95,6 +98,30 @@ def status(extender, issued, path, certificate=None):
         return 0
 
 
+def metrics_status(issued, port, token):
+    """Of a GET of the metrics with this token."""
+    context = ssl.create_default_context(cafile=issued / "ca.crt")
+    context.check_hostname = False
+    request = urllib.request.Request(f"https://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {token}"})
+    try:
+        with urllib.request.urlopen(request, timeout=10, context=context) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def token_of(kubeconfig):
+    (user,) = yaml.safe_load(kubeconfig.read_text())["users"]
+    return user["user"]["token"]
+
+
+def test_no_pod_asks_for_the_scheduler_of_the_policy():
+    (policy,) = objects("policy.yaml")
+    (config_map,) = (each for each in objects("scheduler.yaml") if each["kind"] == "ConfigMap")
+    profiles = yaml.safe_load(config_map["data"]["config.yaml"])["profiles"]
+    assert policy["spec"]["schedulerName"] not in {each["schedulerName"] for each in profiles}
+
+
 def test_the_example_fills_nodes_with_no_more_rights_than_it_needs(installed, namespace):
     cluster, issued = installed
     cluster.bulk.create([node(name, cpu="4", memory="8Gi") for name in ("node-a", "node-b", "node-c")])
@@ -102,9 +129,9 @@ def test_the_example_fills_nodes_with_no_more_rights_than_it_needs(installed, na
     taken["spec"]["nodeName"] = "node-b"
     cluster.client.create(taken)
 
-    port = free_port()
+    port, metrics_port = free_port(), free_port()
     kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, "podwright-extender")
-    command = [sys.executable, "-m", "podwright", *arguments(issued, port)]
+    command = [sys.executable, "-m", "podwright", *arguments(issued, port, metrics_port)]
     process = cluster.start_process("example-extender", command, {"PODWRIGHT_KUBECONFIG": str(kubeconfig)})
     extender = kit.Operator(process, port, scheme="https")
     kit.wait_ready(extender)
@@ -123,6 +150,15 @@ def test_the_example_fills_nodes_with_no_more_rights_than_it_needs(installed, na
         assert status(extender, issued, "/bind") == 401
         assert status(extender, issued, "/filter", "server") == 0
         assert extender.get("/metrics")[0] == 401
+        cluster.kubectl("create", "serviceaccount", "prometheus", "--namespace", NAMESPACE)
+        reader = ["--clusterrole=podwright-extender-metrics-reader", f"--serviceaccount={NAMESPACE}:prometheus"]
+        cluster.kubectl("create", "clusterrolebinding", "prometheus", *reader)
+        prometheus, other = (
+            token_of(cluster.service_account_kubeconfig(NAMESPACE, name))
+            for name in ("prometheus", "extended-scheduler")
+        )
+        wait_until(lambda: metrics_status(issued, metrics_port, prometheus) == 200, 30, "Prometheus may read metrics")
+        assert metrics_status(issued, metrics_port, other) == 403
         for text in (extender.log(), scheduler.log.read_text()):
             assert "forbidden" not in text.lower()
         assert " is off" not in extender.log()
