@@ -15,7 +15,7 @@ from support.extender.server import Reply, node_names
 
 NODES: Final = ("node-a", "node-b", "node-c", "node-d")
 GHOST: Final = "node-that-does-not-exist"
-HTTP_TIMEOUT: Final = 0.8
+HTTP_TIMEOUT: Final = 2.0
 SLOW: Final = Reply({}, delay=2 * HTTP_TIMEOUT)
 WEIGHT: Final = 7
 EXTENDERS: Final[Mapping[str, Mapping[str, Any]]] = {
