@@ -15,6 +15,8 @@ from podwright.extender.go_json import GoJSONError, invalid_character, mismatch,
 
 MAX_VALUE: Final = 2 << 20
 """Characters of one value that is read at once: a pod, a node, all names, a field that nobody knows. etcd takes objects of 1.5 MiB."""
+MAX_BRACKETS: Final = 100_000
+"""Lists and objects of one long value. Each costs much more than its text, in time and memory; real objects have one in 40 characters."""
 MAX_FIELDS: Final = 1_000
 """Fields of one object that is read field by field."""
 CHUNK: Final = 1 << 18
@@ -36,6 +38,7 @@ class BodyText:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._text = ""
         self._at = 0
+        self._skipped = 0
         self.last = ""
         """The text of the value that was read last."""
         self._skip()
@@ -68,6 +71,13 @@ class BodyText:
         self._at = end
         self._skip()
         return value
+
+    def skip(self) -> None:
+        """Reads a value that nobody wants. Raises TooLargeError if all of these together are longer than one value may be."""
+        self.value()
+        self._skipped += len(self.last)
+        if self._skipped > MAX_VALUE:
+            raise TooLargeError(f"the unknown fields are longer than {MAX_VALUE} characters")
 
     def fields(self, name: str) -> Iterator[str]:
         """Reads a Go struct, or null. After each key, the caller reads the value."""
@@ -128,10 +138,12 @@ class BodyText:
                 return
 
     def _grow(self) -> bool:
-        """Decodes as much again as is there, within the bound of a value. False if there is no more."""
+        """Decodes as much again as is there, within the bound of a value. False if there is no more. Raises TooLargeError."""
         wanted = min(2 * (len(self._text) - self._at), MAX_VALUE) + CHUNK
         if len(self._text) - self._at > MAX_VALUE or not self._body:
             return False
+        if self._text.count("[", self._at) + self._text.count("{", self._at) > MAX_BRACKETS:
+            raise TooLargeError(f"a value has more than {MAX_BRACKETS} lists and objects")
         while len(self._text) - self._at < wanted and self._decode_more():
             pass
         return True

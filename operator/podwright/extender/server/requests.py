@@ -97,7 +97,7 @@ def read_asked(body: bytearray, read_node: NodeReader, most: int) -> Steps[Asked
                 raw_object("v1.NodeList")(text.value(), "ExtenderArgs.Nodes")
                 nodes = None
             case _:
-                text.value()
+                text.skip()
         yield
     if names is not None or nodes is None:
         return Asked(pod=pod, names=names or ())
@@ -127,7 +127,7 @@ class _Nodes:
         where = "NodeList.Nodes.items"
         for key in text.members(MAX_FIELDS, "fields"):
             if key.casefold() != "items":
-                text.value()
+                text.skip()
             elif text.next != "[":
                 if (value := text.value()) is not None:
                     raise mismatch(value, where, "[]v1.Node")
@@ -163,7 +163,7 @@ def read_victims(body: bytearray, most: int) -> Steps[AskedVictims]:
         elif form is not None:
             found[form.field] = yield from _read_map(text, form, most)
         else:
-            text.value()
+            text.skip()
         yield
     meta, full = (found.get(form.field) for form in _FORMS)
     return AskedVictims(pod=pod, victims=meta if meta is not None else full or {})
@@ -237,5 +237,5 @@ def _read_victims_of(text: BodyText, form: _Form, where: str, most: int) -> Step
             case "numpdbviolations":
                 violations = int64(text.value(), f"{inner}.NumPDBViolations")
             case _:
-                text.value()
+                text.skip()
     return MetaVictims(tuple(uids), violations)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from podwright.extender.go_json import GoJSONError, read
 from podwright.extender.server import body_text as module
-from podwright.extender.server.body_text import CHUNK, MAX_VALUE, BodyText, TooLargeError
+from podwright.extender.server.body_text import CHUNK, MAX_BRACKETS, MAX_VALUE, BodyText, TooLargeError
 
 VALUES = st.recursive(
     st.none()
@@ -106,3 +106,25 @@ def test_members_are_bounded():
 
 def walked_members(text, most):
     return [text.value() for _ in text.members(most, "fields")]
+
+
+def test_a_value_with_very_many_lists_is_read_no_further_than_they_are_seen():
+    body = bytearray(b"[" + b"[]," * MAX_VALUE + b"[]]")
+    size = len(body)
+    with pytest.raises(TooLargeError, match="lists and objects"):
+        BodyText(body).value()
+    assert size - len(body) <= 3 * MAX_BRACKETS + 2 * CHUNK
+
+
+def test_what_is_skipped_is_bounded_as_a_whole():
+    field = b'"x":"' + b"x" * CHUNK + b'",'
+    body = bytearray(b"{" + field * 100 + b'"y":0}')
+    size = len(body)
+    with pytest.raises(TooLargeError, match="unknown fields"):
+        skip_members(BodyText(body))
+    assert size - len(body) <= MAX_VALUE + 3 * CHUNK
+
+
+def skip_members(text):
+    for _ in text.members(1_000, "fields"):
+        text.skip()
