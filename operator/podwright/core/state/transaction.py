@@ -121,8 +121,8 @@ class CacheTransaction:
         """The uids of removed pods that were assumed."""
         self._any_in_group = False
         """Whether any pod that was ever removed names a group."""
-        self._suspended: tuple[list[_Change], set[tuple[str, str]]] | None = None
-        """The log, and what it has saved, while the transaction is suspended."""
+        self._suspended: tuple[list[_Change], set[tuple[str, str]], Collection[str]] | None = None
+        """The log, what it has saved, and the keys of partially placed groups, while the transaction is suspended."""
 
     def __enter__(self) -> Self:
         self.cache.pauses.opened(self)
@@ -258,13 +258,13 @@ class CacheTransaction:
             _NodePods(change.node_name, change.pods.copy()) if isinstance(change, _NodePods) else change
             for change in self._log
         ]
-        self._suspended = log, self._saved.copy()
+        self._suspended = log, self._saved.copy(), self.cache.groups.partially_placed_keys
         self.rollback()
 
     def resume(self) -> None:
         """Does everything again, in order. The cache must be as `suspend` has left it. Raises what `redo` of `on_rollback` raises."""
         assert self._suspended is not None, "the transaction is not suspended"
-        (log, saved), self._suspended = self._suspended, None
+        (log, saved, partially_placed), self._suspended = self._suspended, None
         for change in log:  # after an exception, the transaction rolls back what was done until then
             match change:
                 case _Assumed():
@@ -278,6 +278,7 @@ class CacheTransaction:
                 case _Callbacks():
                     change.redo()
             self._log.append(change)
+        self.cache.groups.restore_partially_placed(partially_placed)  # `forget` may have changed their order
         self._saved = saved
 
     def _undo(self, pending: _Pending) -> _Pending:
