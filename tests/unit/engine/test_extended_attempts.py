@@ -14,12 +14,17 @@ from support.extender.fakes import ALL, FILTER, URL, failing, keeping, rig_with
 from support.objects.builders import in_group, make_pod_group
 
 
+def submit_web(rig, nodes):
+    """Adds nodes, named by one letter each, and submits the pod `web`."""
+    for name in nodes:
+        rig.node(name)
+    rig.pod("web")
+
+
 async def test_only_nodes_that_the_extender_keeps_are_taken():
     rig, extender = rig_with(FILTER)
     extender.filters = keeping("b")
-    for name in "abc":
-        rig.node(name)
-    rig.pod("web")
+    submit_web(rig, "abc")
     async with deciding(rig):
         assert rig.placed_on("web") == "b"
     assert extender.asked == [("filter", "web", ("a", "b", "c"))]
@@ -29,9 +34,7 @@ async def test_extenders_filter_in_turn_and_those_that_may_be_ignored_come_last(
     rig, ignorable, first = rig_with({**FILTER, "ignorable": "true"}, FILTER)
     first.filters = keeping("b", "c")
     ignorable.filters = keeping("c")
-    for name in "abc":
-        rig.node(name)
-    rig.pod("web")
+    submit_web(rig, "abc")
     async with deciding(rig):
         assert rig.placed_on("web") == "c"
     assert first.asked[0][2] == ("a", "b", "c")
@@ -42,9 +45,7 @@ async def test_the_scores_of_all_extenders_are_added():
     rig, first, second = rig_with(ALL, ALL)
     first.scores = lambda pod, nodes: {"a": 1_000, "b": 600, "unknown": 10**6}
     second.scores = lambda pod, nodes: {"b": 600}
-    for name in "abc":
-        rig.node(name)
-    rig.pod("web")
+    submit_web(rig, "abc")
     async with deciding(rig):
         assert rig.placed_on("web") == "b"
 
@@ -52,9 +53,7 @@ async def test_the_scores_of_all_extenders_are_added():
 async def test_scores_wrap_around_as_in_go():
     rig, extender = rig_with(ALL)
     extender.scores = lambda pod, nodes: {"a": 2**63, "b": 0}
-    for name in "ab":
-        rig.node(name)
-    rig.pod("web")
+    submit_web(rig, "ab")
     async with deciding(rig):
         assert rig.placed_on("web") == "b"
 
@@ -63,9 +62,7 @@ async def test_an_error_of_prioritize_is_ignored():
     rig, broken, other = rig_with(ALL, ALL)
     broken.scores = failing("no scores")
     other.scores = lambda pod, nodes: {"b": 1_000}
-    for name in "ab":
-        rig.node(name)
-    rig.pod("web")
+    submit_web(rig, "ab")
     async with deciding(rig):
         assert rig.placed_on("web") == "b"
     assert rig.recorder.notes("FailedScheduling") == []
@@ -74,9 +71,7 @@ async def test_an_error_of_prioritize_is_ignored():
 async def test_a_single_node_is_not_scored():
     rig, extender = rig_with(ALL)
     extender.filters = keeping("a")
-    for name in "ab":
-        rig.node(name)
-    rig.pod("web")
+    submit_web(rig, "ab")
     async with deciding(rig):
         assert rig.placed_on("web") == "a"
     assert extender.verbs("web") == ["filter"]
@@ -348,9 +343,7 @@ async def test_a_plugin_binds_if_an_ignorable_extender_fails():
 async def test_calls_are_measured():
     rig, extender = rig_with(ALL)
     extender.scores = failing("no scores")
-    for name in "ab":
-        rig.node(name)
-    rig.pod("web")
+    submit_web(rig, "ab")
     async with deciding(rig):
         pass
     name = f"{URL}/0"

@@ -15,15 +15,9 @@ from podwright.core.objects.pod import parse_pod
 from podwright.engine.extenders import PolicyExtenders
 from podwright.engine.ports import MAX_EXTENDER_TEXT, ExtenderError, NodeVictims
 from podwright.engine.raw_objects import MissingRawError, RawObjects, raw_objects_for
+from podwright.extender import client as module
 from podwright.extender import wire
-from podwright.extender.client import (
-    DECODED_HERE,
-    MAX_ANSWER,
-    MAX_REASONS,
-    MAX_REASONS_TEXT,
-    OTHER_REASONS,
-    HTTPExtender,
-)
+from podwright.extender.client import DECODED_HERE, MAX_ANSWER, HTTPExtender
 from podwright.extender.clients import clients_of
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.options import Options
@@ -236,10 +230,10 @@ async def test_the_reasons_that_differ_are_bounded(verdict, count, length):
     failed = {f"n{number}": f"{number}".zfill(length) for number in range(count)}
     found, _ = await ask(lambda *_: Reply({verdict: failed}), node_cache_capable=True)
     given = found.failed if verdict == "FailedNodes" else found.unresolvable
-    differing = set(given.values()) - {OTHER_REASONS}
+    differing = set(given.values()) - {module.OTHER_REASONS}
     assert given.keys() == failed.keys()
-    assert len(differing) == min(MAX_REASONS, MAX_REASONS_TEXT // length)
-    assert sum(map(len, differing)) <= MAX_REASONS_TEXT
+    assert len(differing) == min(module.MAX_REASONS, module.MAX_REASONS_TEXT // length)
+    assert sum(map(len, differing)) <= module.MAX_REASONS_TEXT
     assert given["n1"] == failed["n1"]
 
 
