@@ -22,7 +22,7 @@ from support.hosts.host import CHECKOUT, Host, commands, scheduler_port
 SUPERVISOR, SYSTEMD, HOSTS = "contrib/supervisor/README.md", "contrib/systemd/README.md", "docs/two-hosts.md"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 SHORT = "--leader-elect=true --leader-elect-lease-duration=4s --leader-elect-renew-deadline=3s --leader-elect-retry-period=500ms"
-CHANGES = {"--leader-elect=true": SHORT, "stdout_logfile_maxbytes=64MB": "stdout_logfile_maxbytes=2KB"}
+CHANGES = {"--leader-elect=true": SHORT, "stdout_logfile_maxbytes=64MB": "stdout_logfile_maxbytes=1KB"}
 
 
 @pytest.fixture
@@ -88,7 +88,9 @@ def test_a_pair_of_hosts_under_supervisor_does_what_the_documents_say(
     wait_until(healthy, 30, "the API server calls the scheduler healthy")
     assert holder(cluster) in leading.run(lease)
     wait_until(lambda: "RUNNING" in leading.run(status), 30, "supervisor says that it runs")
-    assert "this instance decides now" in leading.run(tail)
+    assert leading.says("this instance decides now")
+    shown = leading.run(tail).splitlines()
+    assert shown and all(leading.says(line) for line in shown[1:])
 
     kill, stop, start = commands(HOSTS, "Try a takeover")
     killed = holder(cluster)
@@ -118,7 +120,7 @@ def check_rotation(host: Host) -> None:
     assert 2 <= len(files) <= 5
     text = "".join(path.read_text() for path in files)
     assert all(re.match(r"[IWE]\d{4} ", line) for line in text.splitlines())
-    assert {path.stat().st_size > 4096 for path in files} == {False}
+    assert {path.stat().st_size > 2048 for path in files} == {False}
 
 
 def test_the_unit_of_systemd_is_valid_hardened_and_starts_the_same_program(
