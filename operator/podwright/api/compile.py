@@ -104,6 +104,8 @@ def compile_policy(
     `queue_sort` is the plugin that orders the queue, which all policies share; `extenders`: those that the policy may name.
     """
     spec = policy.spec
+    if spec.rules:
+        raise PolicyError(policy.name, "NotSupported", [("spec.rules", "this version cannot evaluate rules yet")])
     _check_plugin_names(policy, classes)
     try:
         config = _merged_plugin_config(spec)

@@ -21,6 +21,7 @@ from podwright.api.kube_scheduler_configuration import (
 )
 from podwright.api.policy_bounds import BOUNDS_OF_ARGS, size_problem
 from podwright.api.policy_match import QUALIFIED_NAME, Match
+from podwright.api.policy_rules import PARAMS, ParamsFrom, Rules
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.validation import ATOMIC, SET, Problem, Rule, describe, summary, unique_by
 
@@ -52,8 +53,6 @@ NAMELESS: Final = "?"
 """Stands for the name of a policy that has none."""
 _CLAIM: Final = ("schedulerName", "match", "precedence")
 """The fields of a spec that say which pods the policy is for, and which policy goes first."""
-UNSUPPORTED_FIELDS: Final = ("rules",)
-"""Fields that later versions may have."""
 
 SCHEDULER_NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """The form of a scheduler name: a DNS subdomain. With other characters, such as a comma, field selectors would not work."""
@@ -295,6 +294,18 @@ class PolicySpec:
             **unique_by("name"),
         ),
     )
+    params: Mapping[str, str] = field(default_factory=dict, metadata=PARAMS)
+    params_from: ParamsFrom | None = field(
+        default=None,
+        metadata=describe(
+            "A ConfigMap with more params, which take precedence over `params`. Its changes apply at once. While it does not exist, its "
+            "last known content stays in use."
+        ),
+    )
+    rules: Rules = field(
+        default=Rules(),
+        metadata=describe("Filters and scores in CEL, in addition to the plugins."),
+    )
     extenders: tuple[str, ...] = field(
         default=(),
         metadata=describe(
@@ -411,8 +422,7 @@ def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
     if problem := size_problem(spec):
         raise PolicyError(name, "Invalid", [("spec", problem)])
     if isinstance(spec, Mapping):
-        _reject_unsupported(name, spec)
-        spec = {key: value for key, value in spec.items() if key not in UNSUPPORTED_FIELDS}
+        _reject_group_points(name, spec)
     try:
         decoded = decode(PolicySpec, spec, "spec")
     except ArgsError as error:
@@ -420,10 +430,9 @@ def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
     return SchedulerPolicy(name, generation, decoded)
 
 
-def _reject_unsupported(name: str, spec: Mapping[str, Any]) -> None:
-    problems = [(f"spec.{key}", "is not supported by this version") for key in UNSUPPORTED_FIELDS if spec.get(key)]
+def _reject_group_points(name: str, spec: Mapping[str, Any]) -> None:
     plugins = spec.get("plugins")
-    if isinstance(plugins, Mapping):
-        problems += [(f"spec.plugins.{key}", point_problem(key)) for key in plugins if key in POD_GROUP_POINTS]
+    named = plugins if isinstance(plugins, Mapping) else ()
+    problems = [(f"spec.plugins.{key}", point_problem(key)) for key in named if key in POD_GROUP_POINTS]
     if problems:
         raise PolicyError(name, "NotSupported", problems)

@@ -98,10 +98,6 @@ def test_the_columns_say_that_a_policy_is_shadowed():
     assert "priority" not in reason
 
 
-def test_unsupported_fields_are_not_in_the_schema():
-    assert "rules" not in SCHEMA["properties"]["spec"]["properties"]
-
-
 @pytest.mark.parametrize("path", files.each(files.EXAMPLES))
 def test_examples_are_valid_and_compile(path):
     raw = files.load(path)

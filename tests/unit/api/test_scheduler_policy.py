@@ -52,7 +52,25 @@ def test_an_empty_spec_has_all_defaults():
         pytest.param({"strategy": {"type": "Custom"}, "plugins": {"scores": {"enabled": [{"name": "ImageLocality"}]}}}, "Invalid", "spec.plugins.scores: unknown extension point; there are multiPoint, preEnqueue", id="an extension point that does not exist"),
         pytest.param({"pluginConfig": [{"name": "InterPodAffinity"}, {"name": "InterPodAffinity"}]}, "Invalid", "spec.pluginConfig[1].name: 'InterPodAffinity' is listed twice", id="args of a plugin listed twice"),
         pytest.param({"strategy": {"type": "Custom"}, "plugins": {"placementScore": {}}}, "NotSupported", "spec.plugins.placementScore: extension points for pod groups are not supported by this version", id="an extension point for pod groups"),
-        pytest.param({"rules": {"filters": [{}]}}, "NotSupported", "spec.rules: is not supported by this version", id="rules"),
+        pytest.param({"rules": {"filters": [{"name": "a"}]}}, "Invalid", "spec.rules.filters[0].expression: a value is required", id="a filter without an expression"),
+        pytest.param({"rules": {"filters": [{"expression": "true"}]}}, "Invalid", "spec.rules.filters[0].name: a value is required", id="a filter without a name"),
+        pytest.param({"rules": {"filters": [{"name": "a", "expression": ""}]}}, "Invalid", "spec.rules.filters[0].expression: too short", id="an empty expression"),
+        pytest.param({"rules": {"filters": [{"name": "a", "expression": "x" * 100_000}]}}, "Invalid", "spec.rules.filters[0].expression: too long: 100000 characters, the maximum is 10240", id="an expression of 100 kB"),
+        pytest.param({"rules": {"filters": [{"name": "A_b", "expression": "true"}]}}, "Invalid", "spec.rules.filters[0].name: 'A_b' does not have the form", id="a rule's name with capitals"),
+        pytest.param({"rules": {"filters": [{"name": "a", "expression": "true"}] * 2}}, "Invalid", "spec.rules.filters[1].name: 'a' is listed twice", id="a filter's name listed twice"),
+        pytest.param({"rules": {"filters": [{"name": f"n{i}", "expression": "true"} for i in range(900)]}}, "Invalid", "spec.rules.filters: too many: 900 entries, the maximum is 64", id="900 filters"),
+        pytest.param({"rules": {"filters": [{"name": f"n{i}", "expression": "true"} for i in range(1500)]}}, "Invalid", "spec: too large: it consists of more than 3000 values", id="1,500 filters"),
+        pytest.param({"rules": {"filters": [{"name": "a", "expression": "true", "message": "a\nb"}]}}, "Invalid", "spec.rules.filters[0].message: 'a\\nb' does not have the form", id="a line break in a message"),
+        pytest.param({"rules": {"filters": [{"name": "a", "expression": "true", "message": "a\u202eb"}]}}, "Invalid", "spec.rules.filters[0].message: has characters that cannot be printed", id="a change of direction in a message"),
+        pytest.param({"rules": {"filters": [{"name": "a", "expression": "true", "message": "x" * 257}]}}, "Invalid", "spec.rules.filters[0].message: too long: 257 characters, the maximum is 256", id="a message that is too long"),
+        pytest.param({"rules": {"scores": [{"name": "a", "expression": "1", "weight": 0}]}}, "Invalid", "spec.rules.scores[0].weight: 0 is less than 1", id="a rule's weight of 0"),
+        pytest.param({"rules": {"scores": [{"name": "a", "expression": "1", "weight": 101}]}}, "Invalid", "spec.rules.scores[0].weight: 101 is greater than 100", id="a rule's weight over 100"),
+        pytest.param({"rules": {"scores": [{"name": "a", "expression": "1", "normalize": "Best"}]}}, "Invalid", "spec.rules.scores[0].normalize: 'Best' is not one of None, Max, MinMax", id="a normalization that does not exist"),
+        pytest.param({"params": {"a": 1}}, "Invalid", "spec.params.a: expected a string, got whole number 1", id="a param that is a number"),
+        pytest.param({"params": {"a b": "1"}}, "Invalid", "spec.params[a b]: is not a key: expected at most 253 letters", id="a param's key with a blank"),
+        pytest.param({"params": {f"k{i}": "" for i in range(65)}}, "Invalid", "spec.params: too many: 65 entries, the maximum is 64", id="too many params"),
+        pytest.param({"paramsFrom": {}}, "Invalid", "spec.paramsFrom.configMapRef: a value is required", id="paramsFrom without a source"),
+        pytest.param({"paramsFrom": {"configMapRef": {"name": "../x"}}}, "Invalid", "spec.paramsFrom.configMapRef.name: '../x' does not have the form", id="a ConfigMap's name with slashes"),
         pytest.param({"extenders": [{}]}, "Invalid", "spec.extenders[0]: expected a string", id="an extender without a name"),
         pytest.param({"extenders": ["a", "a"]}, "Invalid", "spec.extenders[1]", id="an extender that is named twice"),
         pytest.param({"match": {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}}, "Invalid", "spec.match.podSelector.matchExpressions[0].operator: 'Near' is not one of In", id="a selector operator that does not exist"),
@@ -103,5 +121,26 @@ def test_an_object_that_is_not_a_policy_is_rejected(raw):
         parse_policy(raw)
 
 
-def test_unsupported_fields_may_be_empty():
-    assert decoded({"rules": {}}) == decoded({})
+def test_rules_and_params_are_decoded_with_their_defaults():
+    spec = decoded(
+        {
+            "params": {"tier": "gold"},
+            "paramsFrom": {"configMapRef": {"name": "tiers"}},
+            "rules": {
+                "filters": [{"name": "tier", "expression": "true"}],
+                "scores": [{"name": "idle", "expression": "1"}],
+            },
+        }
+    )
+    assert (spec.params, spec.params_from.config_map_ref.name) == ({"tier": "gold"}, "tiers")
+    assert spec.rules.filters[0].reason == "node(s) didn't satisfy rule tier"
+    assert (spec.rules.scores[0].weight, spec.rules.scores[0].normalize) == (1, "None")
+
+
+def test_a_message_may_have_any_printable_characters():
+    spec = decoded({"rules": {"filters": [{"name": "a", "expression": "true", "message": "nœud(s) sans GPU 🙂"}]}})
+    assert spec.rules.filters[0].reason == "nœud(s) sans GPU 🙂"
+
+
+def test_empty_rules_are_no_rules():
+    assert not decoded({"rules": {}}).rules

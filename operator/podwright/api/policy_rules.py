@@ -1,0 +1,136 @@
+"""`spec.rules`, `spec.params` and `spec.paramsFrom` of a policy: filters and scores written in CEL, and the texts that they read.
+
+Here are the fields with their bounds. Whether an expression is valid is found by `core/plugins/rules`, when the policy is compiled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from podwright.core.framework.validation import Rule, describe, key_path, unique_by
+
+MAX_EXPRESSION: Final = 10 * 1024
+"""The longest expression, in characters. As for selectors of devices in Kubernetes."""
+MAX_RULES: Final = 64
+"""How many filters, and how many scores, a policy may have."""
+_NAME: Final[Mapping[str, Any]] = {"minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
+_PARAM: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_CONFIG_MAP: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+
+Normalization = Literal["None", "Max", "MinMax"]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRule:
+    name: str = field(
+        metadata=describe("The rule's name in metrics, in the status and in events. Unique in its list.", **_NAME)
+    )
+    expression: str = field(
+        metadata=describe(
+            "A CEL expression of type bool over pod, node, namespace, policy and params. A node for which it is not true is "
+            "rejected.",
+            minLength=1,
+            maxLength=MAX_EXPRESSION,
+        )
+    )
+    message: str = field(
+        default="",
+        metadata=describe(
+            "Why a node is rejected, in the words of events FailedScheduling, which put the number of nodes before it: "
+            "`node(s) had another tier`. Default: `node(s) didn't satisfy rule NAME`.",
+            rules=[
+                Rule(
+                    violations=lambda self: () if self.isprintable() else ("",),
+                    message="has characters that cannot be printed",
+                )
+            ],
+            maxLength=256,
+            pattern=r"^[^\x00-\x1f\x7f]*$",
+        ),
+    )
+
+    @property
+    def reason(self) -> str:
+        """The message, or what stands for it."""
+        return self.message or f"node(s) didn't satisfy rule {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRule:
+    name: str = field(
+        metadata=describe("The rule's name in metrics, in the status and in events. Unique in its list.", **_NAME)
+    )
+    expression: str = field(
+        metadata=describe(
+            "A CEL expression of type int, uint or double over pod, node, namespace, policy and params: how well the node suits the "
+            "pod.",
+            minLength=1,
+            maxLength=MAX_EXPRESSION,
+        )
+    )
+    weight: int = field(
+        default=1,
+        metadata=describe("The weight of the score, as that of a plugin.", format="int32", minimum=1, maximum=100),
+    )
+    normalize: Normalization = field(
+        default="None",
+        metadata=describe(
+            "How values become scores from 0 to 100. None: they are scores; less than 0 counts as 0, more than 100 as 100. "
+            "Max: the greatest value among the feasible nodes becomes 100, and 0 stays 0. "
+            "MinMax: the least value becomes 0, the greatest 100."
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    filters: tuple[FilterRule, ...] = field(
+        default=(),
+        metadata=describe(
+            "Filters that run after those of the plugins. A node must pass all of them.",
+            maxItems=MAX_RULES,
+            **unique_by("name"),
+        ),
+    )
+    scores: tuple[ScoreRule, ...] = field(
+        default=(),
+        metadata=describe(
+            "Scores that are added to those of the plugins, times their weights.",
+            maxItems=MAX_RULES,
+            **unique_by("name"),
+        ),
+    )
+
+    def __bool__(self) -> bool:
+        return bool(self.filters or self.scores)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMapReference:
+    name: str = field(
+        metadata=describe("The name of the ConfigMap.", minLength=1, maxLength=253, pattern=_CONFIG_MAP),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ParamsFrom:
+    config_map_ref: ConfigMapReference = field(
+        metadata=describe("A ConfigMap in the operator's namespace. Its `data` are the params.")
+    )
+
+
+PARAMS: Final = describe(
+    "Texts for the rules: `policy.params`, and `params` together with those of `paramsFrom`.",
+    rules=[
+        Rule(
+            violations=lambda self: (key_path(key) for key in self if not _PARAM.fullmatch(key)),
+            message="is not a key: expected at most 253 letters, digits, '-', '_' and '.', as in a ConfigMap",
+        )
+    ],
+    maxProperties=64,
+    additionalProperties={"maxLength": 4096},
+)
+"""Metadata of the field `params`."""
