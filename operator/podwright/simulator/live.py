@@ -1,0 +1,124 @@
+"""Takes a snapshot from an API server, with the caller's own credentials and permissions.
+
+A kind that the server does not serve, or that RBAC does not let the caller list, is left out, and the snapshot says so. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from podwright.core.framework.interface import ClusterError
+from podwright.kube.client import access, credentials
+from podwright.kube.client.errors import ConfigError, status_of
+from podwright.kube.client.http import Http
+from podwright.kube.client.pages import list_objects
+from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS, POLICY, REQUIRED, WATCHED, Resource
+from podwright.simulator.redaction import redacted
+from podwright.simulator.snapshot import Snapshot, SnapshotError
+
+WORKLOADS: Final = (
+    Resource("Deployment", "apps", "v1", "deployments", namespaced=True),
+    Resource("DaemonSet", "apps", "v1", "daemonsets", namespaced=True),
+    Resource("Job", "batch", "v1", "jobs", namespaced=True),
+)
+"""Scheduling does not depend on them. A simulation takes the templates of further pods from them."""
+_KINDS: Final[Sequence[Sequence[Resource]]] = (
+    *((resource,) for resource in WATCHED.values()),
+    (POLICY,),
+    POD_GROUPS,
+    PLUGINS_POD_GROUPS,
+    *((resource,) for resource in WORKLOADS),
+)
+"""Each kind in its versions, the best first."""
+NOT_SERVED: Final = "the API server does not serve it"
+NOT_ALLOWED: Final = "RBAC does not let you list it"
+AT_ONCE: Final = 4
+"""How many kinds are listed at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """How to reach the API server, as kubectl's flags say it. `namespaces`: the only ones to read; empty: all."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespaces: Sequence[str] = ()
+    annotations: Sequence[str] = ()
+    """Patterns of further annotations to keep."""
+
+
+def snapshot_of(connection: Connection) -> Snapshot:
+    """Takes a snapshot. Raises SnapshotError if the server cannot be reached, or lets us list no nodes or no pods."""
+    return asyncio.run(_take(connection))
+
+
+async def _take(connection: Connection) -> Snapshot:
+    try:
+        source = credentials.load(connection.kubeconfig, connection.context, time.time, time.monotonic)
+        http = Http(source)
+        try:
+            return await take_snapshot(http, connection)
+        finally:
+            await http.close()
+    except (ClusterError, ConfigError, OSError) as error:
+        raise SnapshotError(f"cannot read the cluster: {error}") from error
+
+
+async def take_snapshot(http: Http, connection: Connection) -> Snapshot:
+    """Lists all kinds that matter. Raises ClusterError and SnapshotError."""
+    missing: dict[str, str] = {}
+    objects: dict[int, list[dict[str, Any]]] = {}
+    free = asyncio.Semaphore(AT_ONCE)
+
+    async def take(index: int, versions: Sequence[Resource]) -> None:
+        async with free:
+            for resource in versions:
+                problem, found = await _listed(http, resource, connection)
+                if problem != NOT_SERVED:
+                    break
+            objects[index] = found
+            if problem:
+                missing[_name(versions[0])] = problem
+
+    minor = await access.server_minor(http)
+    await asyncio.gather(*(take(index, versions) for index, versions in enumerate(_KINDS)))
+    for resource in REQUIRED:
+        if resource.kind in missing:
+            raise SnapshotError(f"{resource.plural}: {missing[resource.kind]}")
+    return Snapshot(
+        objects=[raw for _, found in sorted(objects.items()) for raw in found],
+        missing={
+            _name(versions[0]): missing[_name(versions[0])] for versions in _KINDS if _name(versions[0]) in missing
+        },
+        taken_at=time.time(),
+        minor=minor,
+    )
+
+
+def _name(resource: Resource) -> str:
+    """The kind, with its group where two groups have a kind of this name."""
+    return f"{resource.kind}.{resource.group}" if resource.kind == POD_GROUPS[0].kind else resource.kind
+
+
+async def _listed(http: Http, resource: Resource, connection: Connection) -> tuple[str, list[dict[str, Any]]]:
+    """Why nothing could be listed, empty if it could, and the objects."""
+    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    within = connection.namespaces if resource.namespaced else ()
+    paths = [resource.collection_in(namespace) for namespace in within] or [resource.collection]
+    found: list[dict[str, Any]] = []
+    try:
+        for path in paths:
+            async for raw in list_objects(http, path):
+                known = {"apiVersion": version, "kind": resource.kind, **raw}
+                found.append(redacted(resource.kind, known, connection.annotations))
+    except ClusterError as error:
+        if status_of(error) == 404:
+            return NOT_SERVED, []
+        if status_of(error) == 403:
+            return NOT_ALLOWED, []
+        raise
+    return "", found

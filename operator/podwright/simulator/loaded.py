@@ -1,0 +1,247 @@
+"""LoadedCluster: a snapshot as the core sees it, with its policies built. Simulations and explanations begin here.
+
+Objects are read as the operator reads them: a pod that has a node takes room whatever else is in it, and an object that cannot be
+understood harms no other one. What was wrong is in `problems`. Policies are accepted or rejected, and selected, by the operator's code
+(engine/active_policies.py). Nothing is ever written to a cluster.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from podwright.api.compile import Classes
+from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
+from podwright.api.policy_set import ApplyResult
+from podwright.api.scheduler_policy import GROUP, KIND
+from podwright.core.framework.features import Features
+from podwright.core.framework.observer import NO_OBSERVER
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.pod_group import APIS
+from podwright.core.objects.pod_group import KIND as GROUP_KIND
+from podwright.core.objects.readable import parse_assigned_pod, parse_known_node
+from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, trimmed
+from podwright.core.plugins import PLUGINS
+from podwright.core.state.cache import Cache
+from podwright.engine.active_policies import ActivePolicies, ActivePolicy
+from podwright.engine.invalid_objects import InvalidObjects
+from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.plugin_exceptions import PluginExceptions
+from podwright.simulator.cases import NOW
+from podwright.simulator.snapshot import Snapshot
+from podwright.simulator.world import World
+
+Raw = Mapping[str, Any]
+
+_STORED: Final = tuple(watched.kind for watched in STORED_KINDS)
+WORKLOAD_KINDS: Final = ("Deployment", "DaemonSet", "Job", "ReplicaSet", "StatefulSet", "ReplicationController")
+"""Kinds from whose templates a simulation makes further pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """`classes`: the plugin classes; `settings`: the built-in policy, and what other policies may do, as the operator's options say it."""
+
+    features: Features = field(default_factory=Features)
+    classes: Classes = field(default_factory=lambda: PLUGINS)
+    settings: PolicySettings = DEFAULT_SETTINGS
+
+
+class Clock:
+    """The time of a simulation in seconds since the epoch. It only advances when it is told to."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedCluster:
+    """See the module. `pending`: the pods that wait for a node, by uid, in the order in which they were created."""
+
+    world: World
+    clock: Clock
+    policies: ActivePolicies
+    pending: dict[str, PodInfo]
+    workloads: Mapping[tuple[str, str, str], Raw]
+    """By kind, namespace and name: what makes pods."""
+    policy_objects: dict[str, Raw]
+    """The SchedulerPolicies as they were written, by name."""
+    problems: Sequence[str]
+    """What was wrong with objects: each names the object and the field."""
+    refused: Sequence[ApplyResult]
+    """The policies that are not accepted."""
+    missing: Mapping[str, str]
+    """Kinds that the snapshot could not contain, with the reason."""
+    ignored: Mapping[str, int]
+    """How many objects there were of each kind that scheduling does not depend on."""
+
+    @property
+    def cache(self) -> Cache:
+        return self.world.cache
+
+    def policy_for(self, pod: PodInfo) -> ActivePolicy:
+        """The policy that decides about the pod. If none serves its scheduler name, it is the built-in one, as another scheduler would decide."""
+        found = self.policies.of(pod)
+        return self.policies.default if found is None else found
+
+
+def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluster:
+    """Makes a cluster of a snapshot.
+
+    Raises ProfileError or PluginError if the built-in policy cannot be built. What else is wrong is in `problems` and `refused`.
+    """
+    options = options or LoadOptions()
+    clock = Clock(NOW if snapshot.taken_at is None else snapshot.taken_at)
+    world = World(options.features, clock)
+    metrics = Metrics(time.perf_counter)
+    policies = ActivePolicies(
+        options.classes,
+        world,
+        settings=options.settings,
+        invalid_objects=InvalidObjects(metrics),
+        observer=NO_OBSERVER,
+        plugin_exceptions=PluginExceptions(metrics),
+    )
+    reading = _Reading(world, policies)
+    reading.take(snapshot)
+    return LoadedCluster(
+        world=world,
+        clock=clock,
+        policies=policies,
+        pending=reading.pending,
+        workloads=reading.workloads,
+        policy_objects=reading.policy_objects,
+        problems=reading.problems,
+        refused=reading.refused,
+        missing=snapshot.missing,
+        ignored=reading.ignored,
+    )
+
+
+class _Reading:
+    """Takes the objects of a snapshot in, kind by kind: pods last, because the operator waits for all other kinds first."""
+
+    def __init__(self, world: World, policies: ActivePolicies) -> None:
+        self.problems: list[str] = []
+        self.refused: list[ApplyResult] = []
+        self.pending: dict[str, PodInfo] = {}
+        self.workloads: dict[tuple[str, str, str], Raw] = {}
+        self.policy_objects: dict[str, Raw] = {}
+        self.ignored: Counter[str] = Counter()
+        self._world = world
+        self._cache = world.cache
+        self._policies = policies
+
+    def take(self, snapshot: Snapshot) -> None:
+        by_kind: dict[str, list[Raw]] = {}
+        for raw in snapshot.objects:
+            by_kind.setdefault(str(raw["kind"]), []).append(raw)
+        for kind in _STORED:
+            for raw in by_kind.get(kind, ()):
+                self._take(kind, raw, self._store)
+        for raw in by_kind.pop(GROUP_KIND, ()):
+            self._take("PodGroup", raw, self._group)
+        for kind in WORKLOAD_KINDS:
+            for raw in by_kind.get(kind, ()):
+                self._take(kind, raw, self._workload)
+        for raw in by_kind.pop(NODE_KIND.kind, ()):
+            self._take("Node", raw, self._node)
+        for raw in by_kind.pop(KIND, ()):
+            self._take(KIND, raw, self._policy)
+        for raw in by_kind.pop(POD_KIND.kind, ()):
+            self._take("Pod", raw, self._pod)
+        arrived = sorted(self.pending.values(), key=lambda pod: (pod.creation, pod.key))
+        self.pending = {pod.uid: pod for pod in arrived}
+        for kind, items in by_kind.items():
+            if kind not in _STORED and kind not in WORKLOAD_KINDS:
+                self.ignored[kind] += len(items)
+
+    def _take(self, kind: str, raw: Raw, take: Callable[[Raw], Sequence[InvalidObjectError] | None]) -> None:
+        try:
+            self.problems.extend(str(problem) for problem in take(raw) or ())
+        except InvalidObjectError as error:
+            named = error if error.kind else error.in_object(kind, _name_of(raw))
+            self.problems.append(str(named))
+        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+            self.problems.append(f"{kind} {_name_of(raw)}: {type(error).__name__}: {error}")
+
+    def _store(self, raw: Raw) -> None:
+        kind = str(raw["kind"])
+        _check_metadata(raw)
+        self._cache.set_object(kind, trimmed(kind, raw))
+
+    def _workload(self, raw: Raw) -> None:
+        metadata = _check_metadata(raw)
+        self.workloads[str(raw["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"])] = raw
+
+    def _group(self, raw: Raw) -> None:
+        """Groups of the Workload API count, and their topology constraints, if the feature gates say so, as in the operator."""
+        group, gates = str(raw.get("apiVersion") or "").partition("/")[0], self._world.features
+        kind = next((kind for kind, api in APIS.items() if api == group), None)
+        if kind is None:
+            raise InvalidObjectError("apiVersion", f"{raw.get('apiVersion')!r} is no API of pod groups")
+        if kind == GROUP_KIND and not gates.enabled("GenericWorkload"):
+            self.ignored["PodGroup"] += 1
+            return
+        _check_metadata(raw)
+        if not gates.enabled("TopologyAwareWorkloadScheduling") and isinstance(raw.get("spec"), Mapping):
+            spec = {name: value for name, value in raw["spec"].items() if name != "schedulingConstraints"}
+            raw = {**raw, "spec": spec}
+        self._cache.set_object(kind, raw)
+        if invalid := self._cache.groups.invalid(_group_key(APIS[kind], raw)):
+            raise invalid[1]
+
+    def _node(self, raw: Raw) -> Sequence[InvalidObjectError]:
+        node, problems = parse_known_node(raw)
+        self._cache.set_node(node)
+        return problems
+
+    def _policy(self, raw: Raw) -> None:
+        if str(raw.get("apiVersion") or "").partition("/")[0] != GROUP:
+            self.ignored[KIND] += 1
+            return
+        result = self._policies.apply(raw)
+        self.policy_objects[result.name] = raw
+        if not result.accepted:
+            self.refused.append(result)
+
+    def _pod(self, raw: Raw) -> Sequence[InvalidObjectError]:
+        spec = raw.get("spec")
+        if isinstance(spec, Mapping) and spec.get("nodeName"):
+            pod, problems = parse_assigned_pod(raw)
+            self._cache.set_pod(pod)
+            return problems
+        pod = parse_pod(raw, keep_raw=True)
+        if not pod.finished:
+            self.pending[pod.uid] = pod
+            self._cache.groups.add_waiting(pod)
+            if pod.nominated_node_name:
+                self._cache.nominator.add(pod, pod.nominated_node_name)
+        return ()
+
+
+def _check_metadata(raw: Raw) -> Raw:
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        raise InvalidObjectError("metadata.name", "a name is required")
+    return metadata
+
+
+def _group_key(api: str, raw: Raw) -> str:
+    metadata = raw["metadata"]
+    return f"{api}:{metadata.get('namespace') or 'default'}/{metadata['name']}"
+
+
+def _name_of(raw: Raw) -> str:
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return "?"
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata.get('name') or '?'}" if namespace else str(metadata.get("name") or "?")

@@ -1,0 +1,238 @@
+"""What a snapshot keeps of each object: the fields that scheduling depends on, and none that may hold a secret.
+
+Environment variables, commands, probes, names of secrets, free texts and unknown annotations are left out. Of pods, and of the pod
+templates of workloads, only listed fields are kept, so a field of a later Kubernetes is left out, too. A test evaluates every conformance case with and
+without redaction and compares the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from podwright.core.objects.watched_kinds import WATCHED_KINDS
+
+Raw = Mapping[str, Any]
+
+KEPT_ANNOTATIONS: Final = (
+    "pv.kubernetes.io/*",
+    "volume.kubernetes.io/*",
+    "volume.beta.kubernetes.io/*",
+    "storage.alpha.kubernetes.io/*",
+    "kubernetes.io/config.mirror",
+    "kubernetes.io/config.source",
+    "podwright.dev/*",
+)
+"""Annotations that scheduling, or the drain of a node, depends on."""
+
+_METADATA: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "generateName",
+    "labels",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "ownerReferences",
+)
+_POD_SPEC: Final = (
+    "nodeName",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "schedulerName",
+    "priority",
+    "priorityClassName",
+    "preemptionPolicy",
+    "overhead",
+    "resources",
+    "hostNetwork",
+    "hostUsers",
+    "os",
+    "runtimeClassName",
+    "schedulingGates",
+    "schedulingGroup",
+    "workloadRef",
+    "resourceClaims",
+    "terminationGracePeriodSeconds",
+)
+_CONTAINER: Final = ("name", "image", "resources", "ports", "restartPolicy", "restartPolicyRules")
+_CONTAINER_STATUS: Final = ("name", "allocatedResources", "resources")
+_POD_STATUS: Final = ("phase", "nominatedNodeName", "startTime", "resize", "allocatedResources", "resources")
+_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+_CONTAINER_STATUSES: Final = ("containerStatuses", "initContainerStatuses")
+_VOLUMES_LEFT_OUT: Final = frozenset(("secret", "configMap", "projected", "downwardAPI", "emptyDir", "hostPath"))
+"""Kinds of a pod's volumes that do not matter to scheduling."""
+_CONDITION: Final = ("type", "status", "reason")
+_NODE_SPEC: Final = ("taints", "unschedulable", "podCIDR", "podCIDRs")
+_NODE_STATUS: Final = ("allocatable", "capacity", "images", "declaredFeatures")
+_WORKLOAD_SPEC: Final = ("replicas", "parallelism", "completions", "selector", "template")
+_OPAQUE: Final = frozenset(("volumeAttributes", "parameters", "mountOptions", "opaque", "managedFields"))
+"""Fields of other kinds whose content is for drivers. Scheduling does not depend on it."""
+
+
+def redacted(kind: str, raw: Raw, annotations: Sequence[str] = ()) -> dict[str, Any]:
+    """A copy of an object with the fields that are kept. `annotations`: patterns of further annotations to keep.
+
+    What is not of the type that its place demands is kept as it is, so that whoever reads the snapshot finds the same error.
+    """
+    keep = (*KEPT_ANNOTATIONS, *annotations)
+    own = _KINDS.get(kind)
+    copy = {key: raw[key] for key in ("apiVersion", "kind") if key in raw}
+    if "metadata" in raw:
+        copy["metadata"] = _metadata(raw["metadata"], keep)
+    if own is not None:
+        copy.update(own(raw, keep))
+        return copy
+    if kind not in KNOWN_KINDS:
+        return copy
+    for key, value in raw.items():
+        if key not in ("apiVersion", "kind", "metadata") and key not in _OPAQUE:
+            copy[key] = _without_secrets(value)
+    return copy
+
+
+def _metadata(raw: Any, keep: Sequence[str]) -> Any:
+    if not isinstance(raw, Mapping):
+        return raw
+    metadata = _only(raw, _METADATA)
+    annotations = raw.get("annotations")
+    if isinstance(annotations, Mapping):
+        kept = {key: value for key, value in annotations.items() if any(fnmatchcase(key, each) for each in keep)}
+        if kept:
+            metadata["annotations"] = kept
+    return metadata
+
+
+def _only(raw: Any, fields: Sequence[str]) -> Any:
+    return {key: raw[key] for key in fields if key in raw} if isinstance(raw, Mapping) else raw
+
+
+def _each(raw: Any, kept: Callable[[Any], Any]) -> Any:
+    return [kept(item) for item in raw] if isinstance(raw, list) else raw
+
+
+def _without_secrets(value: Any) -> Any:
+    """A copy without fields whose names tell of secrets, and without what is opaque, at any depth."""
+    if isinstance(value, Mapping):
+        return {
+            key: _condition(item) if key == "conditions" else _without_secrets(item)
+            for key, item in value.items()
+            if key not in _OPAQUE and "secret" not in key.lower()
+        }
+    return [_without_secrets(item) for item in value] if isinstance(value, list) else value
+
+
+def _condition(raw: Any) -> Any:
+    return _each(raw, lambda item: _only(item, _CONDITION))
+
+
+# Pods
+
+
+def _pod(raw: Raw, _keep: Sequence[str]) -> dict[str, Any]:
+    copy = {}
+    if "spec" in raw:
+        copy["spec"] = _pod_spec(raw["spec"])
+    if "status" in raw:
+        copy["status"] = _pod_status(raw["status"])
+    return copy
+
+
+def _pod_spec(raw: Any) -> Any:
+    if not isinstance(raw, Mapping):
+        return raw
+    spec = _only(raw, _POD_SPEC)
+    for field in _CONTAINERS:
+        if field in raw:
+            spec[field] = _each(raw[field], _container)
+    if "volumes" in raw:
+        volumes = raw["volumes"]
+        spec["volumes"] = _without_secrets(
+            [each for each in volumes if not isinstance(each, Mapping) or not _VOLUMES_LEFT_OUT & each.keys()]
+            if isinstance(volumes, list)
+            else volumes
+        )
+    return spec
+
+
+def _container(raw: Any) -> Any:
+    if not isinstance(raw, Mapping):
+        return raw
+    container = _only(raw, _CONTAINER)
+    mounts = raw.get("volumeMounts")
+    if isinstance(mounts, list):
+        kept = [_only(mount, ("bindMountOptions",)) for mount in mounts]
+        if any(kept):
+            container["volumeMounts"] = kept
+    return container
+
+
+def _pod_status(raw: Any) -> Any:
+    if not isinstance(raw, Mapping):
+        return raw
+    status = _only(raw, _POD_STATUS)
+    if "conditions" in raw:
+        status["conditions"] = _condition(raw["conditions"])
+    for field in _CONTAINER_STATUSES:
+        if field in raw:
+            status[field] = _each(raw[field], lambda item: _only(item, _CONTAINER_STATUS))
+    return status
+
+
+# Other kinds
+
+
+def _node(raw: Raw, _keep: Sequence[str]) -> dict[str, Any]:
+    copy = {}
+    if "spec" in raw:
+        copy["spec"] = _only(raw["spec"], _NODE_SPEC)
+    status = raw.get("status")
+    if isinstance(status, Mapping):
+        copy["status"] = _only(status, _NODE_STATUS)
+        if "conditions" in status:
+            copy["status"]["conditions"] = _condition(status["conditions"])
+    elif "status" in raw:
+        copy["status"] = status
+    return copy
+
+
+def _workload(raw: Raw, keep: Sequence[str]) -> dict[str, Any]:
+    spec = _only(raw.get("spec"), _WORKLOAD_SPEC)
+    if isinstance(spec, dict) and isinstance(template := spec.get("template"), Mapping):
+        spec["template"] = {
+            "metadata": _metadata(template.get("metadata"), keep),
+            "spec": _pod_spec(template.get("spec")),
+        }
+    return {"spec": spec} if "spec" in raw else {}
+
+
+def _service(raw: Raw, _keep: Sequence[str]) -> dict[str, Any]:
+    return {"spec": _only(raw["spec"], ("selector",))} if "spec" in raw else {}
+
+
+def _namespace(_raw: Raw, _keep: Sequence[str]) -> dict[str, Any]:
+    return {}
+
+
+def _policy(raw: Raw, _keep: Sequence[str]) -> dict[str, Any]:
+    return {key: raw[key] for key in ("spec", "status") if key in raw}
+
+
+_KINDS: Final[Mapping[str, Callable[[Raw, Sequence[str]], dict[str, Any]]]] = {
+    "Pod": _pod,
+    "Node": _node,
+    "Namespace": _namespace,
+    "Service": _service,
+    "SchedulerPolicy": _policy,
+    **dict.fromkeys(
+        ("ReplicationController", "ReplicaSet", "StatefulSet", "Deployment", "DaemonSet", "Job"), _workload
+    ),
+}
+"""By kind: what is kept besides `apiVersion`, `kind` and `metadata`. Of other known kinds, all but what is opaque."""
+KNOWN_KINDS: Final = frozenset((*_KINDS, "PodGroup", *(watched.kind for watched in WATCHED_KINDS)))
+"""Of kinds that scheduling does not depend on, only the metadata are kept."""

@@ -1,0 +1,176 @@
+"""Snapshot: everything about a cluster that scheduling depends on, as plain objects.
+
+`podwright snapshot` writes one; the lists that `kubectl get … -o json` prints are snapshots, too. `live` takes one from an API server,
+`loaded` makes a cluster of it that can be simulated. The file is a v1 List, with a field `podwright` that says when it was taken and
+which kinds are missing. It holds no secrets: see `redaction`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import sys
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from podwright.core.objects.errors import InvalidObjectError, kind_of
+from podwright.core.objects.pod import parse_time
+from podwright.kube.client.json_text import innermost_open, loads
+from podwright.simulator.manifests import ManifestError, documents_of
+
+Raw = Mapping[str, Any]
+
+LONGEST_SNAPSHOT: Final = 4 << 30
+"""Bytes of JSON that a file may have, unpacked."""
+FIELD: Final = "podwright"
+_EXPECTED: Final = "expected the output of podwright snapshot or of kubectl get … -o json"
+
+
+class SnapshotError(Exception):
+    """A snapshot cannot be read or taken. The message names the file or the server, and the place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """See the module. `objects` have `apiVersion` and `kind`.
+
+    `missing`: the kinds that are missing, each with the reason. `taken_at`: seconds since the epoch, None if not known. `minor`: the API
+    server's minor version, None if not known.
+    """
+
+    objects: Sequence[Raw]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    taken_at: float | None = None
+    minor: int | None = None
+
+    def of_kind(self, kind: str) -> Iterable[Raw]:
+        return (raw for raw in self.objects if raw.get("kind") == kind)
+
+    def dump(self) -> bytes:
+        """The snapshot as a file's content: JSON, in UTF-8."""
+        about: dict[str, Any] = {"missing": dict(self.missing)}
+        if self.taken_at is not None:
+            about["takenAt"] = datetime.datetime.fromtimestamp(self.taken_at, datetime.UTC).isoformat()
+        if self.minor is not None:
+            about["minor"] = self.minor
+        return orjson.dumps(
+            {"apiVersion": "v1", "kind": "List", "metadata": {}, FIELD: about, "items": list(self.objects)}
+        )
+
+
+def write_snapshot(snapshot: Snapshot, path: str) -> None:
+    """Writes a file, packed if its name ends with `.gz`, or standard output for `-`. Raises OSError."""
+    content = snapshot.dump()
+    if path == "-":
+        sys.stdout.buffer.write(content + b"\n")
+    else:
+        Path(path).write_bytes(gzip.compress(content, 6) if path.endswith(".gz") else content)
+
+
+def read_snapshot(paths: Sequence[str]) -> Snapshot:
+    """The objects of all files together; `-` is standard input. Files may be packed with gzip. Raises SnapshotError and OSError."""
+    found = [parse_snapshot(_content(path), "standard input" if path == "-" else path) for path in paths]
+    times = [each.taken_at for each in found if each.taken_at is not None]
+    return Snapshot(
+        objects=[raw for each in found for raw in each.objects],
+        missing={kind: why for each in found for kind, why in each.missing.items()},
+        taken_at=max(times, default=None),
+        minor=next((each.minor for each in found if each.minor is not None), None),
+    )
+
+
+def _content(path: str) -> bytes:
+    if path == "-":
+        content = sys.stdin.buffer.read(LONGEST_SNAPSHOT + 1)
+    else:
+        with Path(path).open("rb") as file:
+            content = file.read(LONGEST_SNAPSHOT + 1)
+    if content[:2] == b"\x1f\x8b":
+        content = _unpacked(content, path)
+    if len(content) > LONGEST_SNAPSHOT:
+        raise SnapshotError(f"{path}: is larger than {LONGEST_SNAPSHOT >> 30} GiB")
+    return content
+
+
+def _unpacked(content: bytes, path: str) -> bytes:
+    try:
+        unpacker = zlib.decompressobj(wbits=31)
+        unpacked = unpacker.decompress(content, LONGEST_SNAPSHOT + 1)
+    except zlib.error as error:
+        raise SnapshotError(f"{path}: cannot be unpacked: {error}") from error
+    if not unpacker.eof and len(unpacked) <= LONGEST_SNAPSHOT:
+        raise SnapshotError(f"{path}: cannot be unpacked: the file is cut off")
+    return unpacked
+
+
+def parse_snapshot(content: bytes, where: str) -> Snapshot:
+    """A snapshot in JSON or, if it does not begin like JSON, in YAML. `where` names it in errors. Raises SnapshotError."""
+    raw = _parsed(content, where)
+    if not isinstance(raw, Mapping):
+        raise SnapshotError(f"{where}: expected an object, got {kind_of(raw)}: {_EXPECTED}")
+    if "items" not in raw:
+        if isinstance(raw.get("kind"), str) and "metadata" in raw:
+            return Snapshot(objects=[raw])  # kubectl get of one object
+        raise SnapshotError(f"{where}: items: is missing: {_EXPECTED}")
+    items = raw["items"]
+    if not isinstance(items, list):
+        raise SnapshotError(f"{where}: items: expected a list, got {kind_of(items)}: {_EXPECTED}")
+    about = raw.get(FIELD)
+    about = about if isinstance(about, Mapping) else {}
+    missing, minor = about.get("missing"), about.get("minor")
+    return Snapshot(
+        objects=[*_objects(items, raw, where)],
+        missing={str(kind): str(why) for kind, why in missing.items()} if isinstance(missing, Mapping) else {},
+        taken_at=_time(about.get("takenAt"), where),
+        minor=minor if isinstance(minor, int) else None,
+    )
+
+
+def _objects(items: Sequence[Any], parent: Raw, where: str) -> Iterable[Raw]:
+    """The items. Those of a typed list of the API server, such as a PodList, get the kind that they lack."""
+    kind, version = str(parent.get("kind") or ""), parent.get("apiVersion")
+    own = {"apiVersion": version, "kind": kind.removesuffix("List")} if kind not in ("List", "") else {}
+    for index, item in enumerate(items):
+        if not isinstance(item, Mapping):
+            raise SnapshotError(f"{where}: items[{index}]: expected an object, got {kind_of(item)}")
+        if isinstance(item.get("items"), list) and str(item.get("kind") or "").endswith("List"):
+            yield from _objects(item["items"], item, f"{where}: items[{index}]")
+            continue
+        found = item if item.get("kind") else {**own, **item}
+        if not isinstance(found.get("kind"), str):
+            raise SnapshotError(f"{where}: items[{index}].kind: is missing")
+        yield found
+
+
+def _time(value: object, where: str) -> float | None:
+    try:
+        return parse_time(value, f"{FIELD}.takenAt")
+    except InvalidObjectError as error:
+        raise SnapshotError(f"{where}: {error}") from error
+
+
+def _parsed(content: bytes, where: str) -> Any:
+    text = content.lstrip()
+    if not text:
+        raise SnapshotError(f"{where}: is empty: {_EXPECTED}")
+    if text[:1] not in b"{[":
+        return _yaml(content, where)
+    try:
+        return loads(content)
+    except orjson.JSONDecodeError as error:
+        if innermost_open(content):
+            raise SnapshotError(f"{where}: is cut off after {len(content):,} bytes: {error}") from error
+        raise SnapshotError(f"{where}: not JSON: {error}: {_EXPECTED}") from error
+
+
+def _yaml(content: bytes, where: str) -> Any:
+    try:
+        documents = documents_of(content, where)
+    except ManifestError as error:
+        raise SnapshotError(f"{error}: {_EXPECTED}") from error
+    return documents[0] if len(documents) == 1 else {"kind": "List", "items": documents}
