@@ -4,6 +4,7 @@ All have the same `schedulerName`, so they share the prepared clusters: kube-sch
 Podwright runs as the service account of `manifests/base`, and the null scheduler as a cluster admin.
 """
 
+import compileall
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+import podwright as package
 from benchmarks.workloads import SCHEDULER_NAME
 from podwright.testing import ControlPlane, Process
 from podwright.testing.objects import Json
@@ -37,7 +39,11 @@ class Installed:
 
 
 def install(cluster: ControlPlane, base: Path = BASE) -> Installed:
-    """Apply what the schedulers need in a cluster: all of `manifests/base` except the Deployment."""
+    """Apply what the schedulers need in a cluster: all of `manifests/base` except the Deployment.
+
+    Also compiles Podwright to bytecode, as the image does: without it a start takes half a second longer.
+    """
+    compileall.compile_dir(Path(package.__file__).parent, quiet=2)
     documents: list[Json] = [body for body in yaml.safe_load_all(cluster.kubectl("kustomize", str(base))) if body]
     deployment = next(body for body in documents if body["kind"] == "Deployment")
     others = [body for body in documents if body is not deployment]

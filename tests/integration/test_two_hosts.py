@@ -90,7 +90,8 @@ def test_a_pair_of_hosts_under_supervisor_does_what_the_documents_say(
     wait_until(lambda: "RUNNING" in leading.run(status), 30, "supervisor says that it runs")
     assert leading.says("this instance decides now")
     shown = leading.run(tail).splitlines()
-    assert shown and all(leading.says(line) for line in shown[1:])
+    assert shown
+    assert all(leading.says(line) for line in shown[1:])
 
     kill, stop, start = commands(HOSTS, "Try a takeover")
     killed = holder(cluster)

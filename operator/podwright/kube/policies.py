@@ -207,8 +207,7 @@ class PolicyController:
 
     async def start(self) -> None:
         """Applies all policies, or logs why they cannot be read. Raises ClusterError."""
-        self.readable = await self._may_read()
-        problem = await access.access_problem(self._http, POLICY)
+        self.readable, problem = await asyncio.gather(self._may_read(), access.access_problem(self._http, POLICY))
         if problem is not None:
             where = POLICY.collection
             log.warning("SchedulerPolicies are off (%s: %s): the built-in default policy decides", where, problem)
@@ -288,7 +287,7 @@ class PolicyController:
                 log.info("cannot ask whether policies can be read: %s", error)
 
     async def _may_read(self) -> bool:
-        return all([await access.is_allowed(self._http, POLICY, verb) for verb in access.READ])
+        return await access.forbidden(self._http, POLICY) is None
 
     async def run_status_writes(self) -> None:
         """Writes the statuses after each change, until it is cancelled. Each policy has a backoff of its own."""

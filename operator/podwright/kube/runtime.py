@@ -226,25 +226,33 @@ class Runtime:
         await self.server.start()
         self._tasks.start("API server contact", self._contact.run)
         self._electing = self._tasks.start("leader election", self.leadership.run)
-        await retry_until_answered("the API server", lambda: access.require(self._http, REQUIRED))
+        _, readable, minor, crd_problem = await retry_until_answered("the API server", self._ask)
         await self.server.require_authentication()
-        readable = await retry_until_answered("the API server", lambda: access.readable(self._http, STORED))
-        minor = await retry_until_answered("the API server", lambda: access.server_minor(self._http))
-        crd_problem = await retry_until_answered("the API server", lambda: access.access_problem(self._http, CRD))
         self._crds_watchable = crd_problem is None
         parts = self._parts = build_parts(self._base, minor)
-        await retry_until_answered("policies", parts.policies.start)
-        await self._start_watches(parts, readable)
+        await asyncio.gather(
+            retry_until_answered("policies", parts.policies.start),
+            retry_until_answered("pod groups", parts.pod_groups.discover),
+        )
+        self._start_watches(parts, readable)
         self._start_readers(parts)
         if not self.leadership.elected:
             self._start_writers(parts)
         self._started = True
         self._deciding = self._tasks.start("decisions", lambda: self._decide(parts))
 
-    async def _start_watches(self, parts: Parts, readable: Iterable[Resource]) -> None:
+    async def _ask(self) -> tuple[None, list[Resource], int | None, str | None]:
+        """What the start must know of the API server, asked at the same time: the start waits for answers, not for its own work."""
+        return await asyncio.gather(
+            access.require(self._http, REQUIRED),
+            access.readable(self._http, STORED),
+            access.server_minor(self._http),
+            access.access_problem(self._http, CRD),
+        )
+
+    def _start_watches(self, parts: Parts, readable: Iterable[Resource]) -> None:
         engine, watches = parts.engine, self.watches
         watches.start("nodes", NODE, engine.nodes)
-        await retry_until_answered("pod groups", parts.pod_groups.discover)
         watches.include(lambda: parts.pod_groups.reflectors)
         watches.start("assigned pods", POD, parts.group_phases.counting(engine.assigned), ASSIGNED_PODS)
         for resource in readable:

@@ -138,6 +138,28 @@ def lists(plural: str, selector: str = "*") -> Callable[[Request], bool]:
 
 
 class TestStart:
+    async def test_what_it_must_know_is_asked_at_the_same_time(self, server):
+        """The start takes as many round trips as answers depend on each other, however many questions there are."""
+        questions = {"/version", "/api/v1", "/apis/apps/v1", "/apis/apiextensions.k8s.io/v1"}
+        server.hold(lambda request: request[1] in questions)
+        runtime = server.runtime()
+        starting = asyncio.create_task(runtime.start())
+        await until(lambda: {path for _, path, _ in server.asked} >= questions)
+        server.release()
+        await starting
+        await runtime.stop()
+
+    async def test_policies_and_pod_groups_are_asked_for_at_the_same_time(self, server):
+        server.install_policies()
+        both = {"/apis/podwright.dev/v1alpha1/schedulerpolicies", "/apis/scheduling.k8s.io/v1beta1"}
+        server.hold(lambda request: request[1] in both)
+        runtime = server.runtime()
+        starting = asyncio.create_task(runtime.start())
+        await until(lambda: {path for _, path, _ in server.asked} >= both)
+        server.release()
+        await starting
+        await runtime.stop()
+
     @pytest.mark.parametrize(
         ("intake", "held", "missing"),
         [

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from podwright.kube.client.errors import AccessError, ApiError
 from podwright.kube.client.http import Http
@@ -23,13 +23,18 @@ READ = ("list", "watch")
 
 async def is_served(http: Http, resource: Resource) -> bool:
     """Whether the API server serves the kind. Raises ClusterError if the answer is unclear."""
+    return resource.plural in await _served(http, resource.root)
+
+
+async def _served(http: Http, root: str) -> frozenset[str]:
+    """The plural names that the API server serves in a group and version."""
     try:
-        served = await http.call_with_retries("GET", resource.root)
+        served = await http.call_with_retries("GET", root)
     except ApiError as error:
         if error.status in (403, 404):
-            return False
+            return frozenset()
         raise
-    return any(item.get("name") == resource.plural for item in served.get("resources", ()))
+    return frozenset(str(item.get("name")) for item in served.get("resources", ()))
 
 
 async def is_allowed(
@@ -52,23 +57,38 @@ async def is_allowed(
     return bool(answer.get("status", {}).get("allowed"))
 
 
-async def access_problem(http: Http, resource: Resource, verbs: Iterable[str] = READ) -> str | None:
-    """Why the verbs cannot be used on the kind, in words; None if they can. Raises ClusterError."""
-    if not await is_served(http, resource):
-        return "the API server does not serve it"
-    for verb in verbs:
-        if not await is_allowed(http, resource, verb):
-            return f"RBAC does not let us {verb} it"
-    return None
+async def access_problem(http: Http, resource: Resource) -> str | None:
+    """Why the kind cannot be listed and watched, in words; None if it can. Raises ClusterError."""
+    return (await _problems(http, [resource]))[0]
+
+
+async def forbidden(http: Http, resource: Resource) -> str | None:
+    """The first of list and watch that RBAC does not let us do; None if it allows both. Raises ClusterError."""
+    allowed = await asyncio.gather(*(is_allowed(http, resource, verb) for verb in READ))
+    return next((verb for verb, may in zip(READ, allowed, strict=True) if not may), None)
 
 
 async def readable(http: Http, resources: Sequence[Resource]) -> list[Resource]:
     """The kinds that can be listed and watched; the others are logged. Raises ClusterError."""
-    problems = await asyncio.gather(*(access_problem(http, resource) for resource in resources))
+    problems = await _problems(http, resources)
     for resource, problem in zip(resources, problems, strict=True):
         if problem is not None:
             log.warning("%s is off: %s", resource.collection, problem)
     return [resource for resource, problem in zip(resources, problems, strict=True) if problem is None]
+
+
+async def _problems(http: Http, resources: Sequence[Resource]) -> list[str | None]:
+    """The access problem of each kind. Each group and version is asked for once, and then all rights at the same time."""
+    roots = sorted({resource.root for resource in resources})
+    served = dict(zip(roots, await asyncio.gather(*(_served(http, root) for root in roots)), strict=True))
+
+    async def problem(resource: Resource) -> str | None:
+        if resource.plural not in served[resource.root]:
+            return "the API server does not serve it"
+        verb = await forbidden(http, resource)
+        return None if verb is None else f"RBAC does not let us {verb} it"
+
+    return await asyncio.gather(*map(problem, resources))
 
 
 async def server_minor(http: Http) -> int | None:
@@ -80,7 +100,7 @@ async def server_minor(http: Http) -> int | None:
 
 async def require(http: Http, resources: Sequence[Resource]) -> None:
     """Raises AccessError unless all kinds can be listed and watched, and ClusterError if the answer is unclear."""
-    found = await asyncio.gather(*(access_problem(http, resource) for resource in resources))
+    found = await _problems(http, resources)
     problems = [f"{r.collection}: {p}" for r, p in zip(resources, found, strict=True) if p is not None]
     if problems:
         raise AccessError("; ".join(problems))

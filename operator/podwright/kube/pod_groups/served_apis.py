@@ -133,10 +133,9 @@ class ServedPodGroupApis:
         if best is None:
             self._log_problem(kind, "the API server does not serve them")
             return False
-        for verb in access.READ:
-            if not await access.is_allowed(self._http, best, verb):
-                self._log_problem(kind, f"RBAC does not let us {verb} them")
-                return False
+        if (verb := await access.forbidden(self._http, best)) is not None:
+            self._log_problem(kind, f"RBAC does not let us {verb} them")
+            return False
         self._begin(kind, best)
         return True
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from podwright.core.framework.interface import ClusterError
@@ -52,6 +54,21 @@ async def test_unreadable_kinds_are_left_out_and_logged(caplog):
         "/api/v1/nodes is off: RBAC does not let us list it",
         f"/apis/podwright.dev/v1alpha1/schedulerpolicies is off: {NOT_SERVED}",
     ]
+
+
+async def test_a_group_is_asked_for_once_and_all_rights_at_the_same_time():
+    rights_asked = asyncio.Barrier(4)
+    answer = cluster()
+
+    async def answer_together(request):
+        if request.method == "POST":
+            await rights_asked.wait()
+        return await answer(request)
+
+    async with api(default=answer_together) as (http, script), asyncio.timeout(20):
+        assert await access.readable(http, [NODE, POD]) == [NODE, POD]
+    assert script.asked.count("GET /api/v1") == 1
+    assert len(script.asked) == 5
 
 
 async def test_all_problems_of_required_kinds_are_one_error():
