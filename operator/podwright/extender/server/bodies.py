@@ -8,12 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
 from typing import Final, Protocol
-
-import orjson
-
-from podwright.extender.wire import MAX_EXTENDER_PRIORITY, HostPriority, encode
 
 SMALL: Final = 1 << 20
 """Bytes. Smaller bodies, and the first bytes of larger ones, are bounded by the number of connections."""
@@ -21,9 +16,6 @@ GRACE_SECONDS: Final = 2.0
 """How long a client that has room for its body may send nothing."""
 LEAST_RATE: Final = 4 << 20
 """Bytes a second, on average, that such a client must send."""
-
-
-_AFTER_NAME: Final = [f'","Score":{score}}},{{"Host":"' for score in range(MAX_EXTENDER_PRIORITY + 1)]
 
 
 class Budget:
@@ -64,18 +56,6 @@ class Budget:
             if not turn.done():
                 self.used += size
                 turn.set_result(None)
-
-
-def encode_scores(names: Sequence[str], scores: Sequence[int]) -> bytes:
-    """The HostPriorityList of these nodes, with scores from 0 to 10: in an eighth of the time of `wire.encode`, which makes an object for each."""
-    text = orjson.dumps(names).decode()
-    if not names or "\\" in text:  # without an escape, quotes are only around names
-        return encode(tuple(map(HostPriority, names, scores)))
-    parts = [""] * (2 * len(names))
-    parts[::2] = text[2:-2].split('","')
-    parts[1::2] = [_AFTER_NAME[score] for score in scores]
-    parts[-1] = f'","Score":{scores[-1]}}}]'
-    return ('[{"Host":"' + "".join(parts)).encode()
 
 
 class Content(Protocol):

@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+import orjson
+
 from podwright.extender.go_json import GoJSONError, invalid_character, mismatch, read_at, string
 
 MAX_VALUE: Final = 2 << 20
@@ -67,10 +69,44 @@ class BodyText:
                 break
         if end - self._at > MAX_VALUE:
             raise _too_long()
+        self._passed(end)
+        return value
+
+    def take(self, known: str) -> bool:
+        """Reads the value if its text is exactly `known`, which is an object or a list, and has one more bound: that of whoever knows it."""
+        while len(self._text) - self._at < len(known) and self._text.startswith(
+            known[: len(self._text) - self._at], self._at
+        ):
+            if not self._decode_more():
+                return False
+        if not self._text.startswith(known, self._at):
+            return False
+        self._passed(self._at + len(known))
+        return True
+
+    def plain_strings(self) -> list[str] | None:
+        """Reads a list of ASCII strings without brackets: in a third of the time of `value`. None for any other value, of which nothing is read."""
+        while self.next == "[" and (end := self._text.find("]", self._at) + 1) == 0:
+            if not self._grow():
+                return None
+        if self.next != "[" or end - self._at > MAX_VALUE:
+            return None
+        text = self._text[self._at : end]
+        if not text.isascii():
+            return None
+        try:
+            found = orjson.loads(text)
+            "".join(found)
+        except (orjson.JSONDecodeError, TypeError):  # such as a string with a bracket
+            return None
+        self._passed(end)
+        return list(found)
+
+    def _passed(self, end: int) -> None:
+        """The value ends here."""
         self.last = self._text[self._at : end]
         self._at = end
         self._skip()
-        return value
 
     def skip(self) -> None:
         """Reads a value that nobody wants. Raises TooLargeError if all of these together are longer than one value may be."""

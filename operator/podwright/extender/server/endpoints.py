@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
+import orjson
 from aiohttp import web
 
 from podwright.core.framework.errors import PluginError
@@ -30,9 +31,18 @@ from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.state.cache import Cache
 from podwright.engine.metrics.metrics import EXTENDER_REQUEST_SECONDS, EXTENDER_REQUESTS, Metrics
 from podwright.extender.server.bindings import Bindings
-from podwright.extender.server.bodies import SMALL, Budget, encode_scores, read_body, read_fast
+from podwright.extender.server.bodies import SMALL, Budget, read_body, read_fast
 from podwright.extender.server.body_text import TooLargeError
-from podwright.extender.server.requests import AskedPod, NodeReader, Steps, in_slices, read_asked, read_victims
+from podwright.extender.server.requests import (
+    Asked,
+    AskedPod,
+    KnownParts,
+    NodeReader,
+    Steps,
+    in_slices,
+    read_asked,
+    read_victims,
+)
 from podwright.extender.server.sent_nodes import in_place
 from podwright.extender.server.verdicts import UnusablePolicyError, Verdicts
 from podwright.extender.wire import (
@@ -109,6 +119,7 @@ class ExtenderEndpoints:
         self._metrics = metrics
         self._body_bytes = body_bytes
         self._budget = Budget(body_bytes)
+        self._known = KnownParts()
         self._decoding = asyncio.Lock()
         self._answers: Mapping[str, Callable[[bytearray, str], Awaitable[bytes]]] = {
             FILTER: self._filter,
@@ -217,29 +228,36 @@ class ExtenderEndpoints:
     # Verbs
 
     async def _filter(self, body: bytearray, policy: str) -> bytes:
-        asked = await self._read(body, read_asked(body, self._decisions.read_node, self._most_nodes()))
+        asked = await self._asked(body)
         pod = self._pod(asked.pod)
         with in_place(self._decisions.cache, asked.differing):
             found = self._decisions.verdicts.filter(pod, policy, asked.names)
         texts, names = asked.texts, asked.names
         everything = len(found.kept) == len(names)
+        nodes = text = None
+        if texts is not None:
+            nodes = texts if everything else [texts[at] for at in found.kept.tolist()]
+        else:
+            kept = names if everything else names.only(found.kept)
+            self._known.names.remember(kept)
+            text = orjson.Fragment(kept.text)
         result = FilterResult(
-            nodes=None if texts is None else texts if everything else [texts[at] for at in found.kept],
-            node_names=None if texts is not None else names if everything else [names[at] for at in found.kept],
+            nodes=nodes,
+            node_names=text,
             failed_nodes=found.failed,
             failed_and_unresolvable_nodes=found.unresolvable,
         )
         return encode(result)
 
     async def _prioritize(self, body: bytearray, policy: str) -> bytes:
-        asked = await self._read(body, read_asked(body, self._decisions.read_node, self._most_nodes()))
+        asked = await self._asked(body)
         pod = self._pod(asked.pod)
         with in_place(self._decisions.cache, asked.differing):
             scores = self._decisions.verdicts.prioritize(pod, policy, asked.names)
-        return encode_scores(asked.names, scores.tolist())
+        return asked.names.encode_scores(scores)
 
     async def _preempt(self, body: bytearray, policy: str) -> bytes:
-        asked = await self._read(body, read_victims(body, self._most_nodes()))
+        asked = await self._read(body, read_victims(body, self._most_nodes(), self._known))
         pod = self._pod(asked.pod)
         now = self._decisions.now()
         return encode(PreemptionResult(self._decisions.verdicts.preempt(pod, policy, asked.victims, now)))
@@ -249,6 +267,10 @@ class ExtenderEndpoints:
         if problem:
             raise _Failure(500, problem)
         return encode(BindingResult())
+
+    async def _asked(self, body: bytearray) -> Asked:
+        steps = read_asked(body, self._decisions.read_node, self._most_nodes(), self._known)
+        return await self._read(body, steps)
 
     async def _read(self, body: bytearray, steps: Steps[T]) -> T:
         """What the request asks. Large bodies are decoded one after the other."""
@@ -263,11 +285,14 @@ class ExtenderEndpoints:
 
     def _pod(self, asked: AskedPod) -> PodInfo:
         """Raises InvalidObjectError."""
-        if asked.raw is None:
-            raise InvalidObjectError("Pod", "is required")
-        pod = parse_pod(asked.raw)
-        if not is_dns_subdomain(pod.name) or not is_dns_label(pod.namespace):
-            raise InvalidObjectError("Pod", "its name or its namespace does not have the form of a name")
+        pod = asked.parsed
+        if pod is None:
+            if asked.raw is None:
+                raise InvalidObjectError("Pod", "is required")
+            pod = parse_pod(asked.raw)
+            if not is_dns_subdomain(pod.name) or not is_dns_label(pod.namespace):
+                raise InvalidObjectError("Pod", "its name or its namespace does not have the form of a name")
+            self._known.pods.keep(asked.text, pod, asked.size)
         self._decisions.bindings.remember(pod, asked.size)
         return pod
 

@@ -14,8 +14,11 @@ import orjson
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
-from podwright.extender.go_json import GoJSONError, int64, mismatch, raw_object, string, strings, struct
+from podwright.core.objects.pod import PodInfo
+from podwright.extender.go_json import GoJSONError, int64, mismatch, raw_object, string, struct
 from podwright.extender.server.body_text import MAX_FIELDS, BodyText, TooLargeError
+from podwright.extender.server.known_texts import KnownTexts
+from podwright.extender.server.name_lists import NameList, NameLists
 from podwright.extender.wire import MetaVictims, RawObject
 
 T = TypeVar("T")
@@ -43,12 +46,22 @@ async def in_slices(steps: Steps[T]) -> T:
             ends = clock() + SLICE_SECONDS
 
 
+KNOWN_PODS: Final = 8
+"""kube-scheduler asks about one pod after the other. Some kube-schedulers may call the same extender."""
+KNOWN_PODS_CHARACTERS: Final = 1 << 20
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedPod:
-    """The pod of a request. `size`: the characters of its text."""
+    """The pod of a request. `size`: the characters of its text. `parsed`: if the same text was read and parsed lately."""
 
+    text: str = ""
     raw: Mapping[str, Any] | None = None
-    size: int = 0
+    parsed: PodInfo | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +69,7 @@ class Asked:
     """What `filter` and `prioritize` are asked. Without `texts`, the caller wants names: it knows the nodes."""
 
     pod: AskedPod
-    names: Sequence[str]
+    names: NameList
     texts: Sequence[RawObject] | None = None
     """The nodes that the caller has sent, for the answer: in the order of `names`."""
     differing: Sequence[Node] = ()
@@ -77,19 +90,25 @@ class NodeReader(Protocol):
     def __call__(self, raw: Mapping[str, Any], /) -> tuple[str, Node | None]: ...
 
 
-def read_asked(body: bytearray, read_node: NodeReader, most: int) -> Steps[Asked]:
+class KnownParts:
+    """What was read lately and will be sent again."""
+
+    def __init__(self) -> None:
+        self.names = NameLists()
+        self.pods: KnownTexts[PodInfo] = KnownTexts(KNOWN_PODS, KNOWN_PODS_CHARACTERS)
+
+
+def read_asked(body: bytearray, read_node: NodeReader, most: int, known: KnownParts) -> Steps[Asked]:
     """The arguments of `filter` and `prioritize`. The body is empty afterwards. Raises TooLargeError for more than `most` nodes or names."""
     text = BodyText(body)
     pod, nodes = AskedPod(), None
-    names: Sequence[str] | None = None
+    names: NameList | None = None
     for key in text.fields("ExtenderArgs"):
         match key.casefold():
             case "pod":
-                pod = _read_pod(text, "ExtenderArgs")
+                pod = _read_pod(text, "ExtenderArgs", known)
             case "nodenames":
-                names = strings(text.value(), "ExtenderArgs.NodeNames")
-                if names is not None and len(names) > most:
-                    raise _too_many(most, "names of nodes")
+                names = known.names.read(text, "ExtenderArgs.NodeNames", most)
             case "nodes" if text.next == "{":
                 nodes = _Nodes(read_node, most)
                 yield from nodes.read(text)
@@ -100,13 +119,16 @@ def read_asked(body: bytearray, read_node: NodeReader, most: int) -> Steps[Asked
                 text.skip()
         yield
     if names is not None or nodes is None:
-        return Asked(pod=pod, names=names or ())
-    return Asked(pod=pod, names=nodes.names, texts=nodes.texts, differing=nodes.differing)
+        return Asked(pod=pod, names=NameList(()) if names is None else names)
+    return Asked(pod=pod, names=NameList(nodes.names), texts=nodes.texts, differing=nodes.differing)
 
 
-def _read_pod(text: BodyText, message: str) -> AskedPod:
+def _read_pod(text: BodyText, message: str, known: KnownParts) -> AskedPod:
+    parsed = known.pods.take(text)
+    if parsed is not None:
+        return AskedPod(text=text.last, parsed=parsed)
     raw = raw_object("v1.Pod")(text.value(), f"{message}.Pod")
-    return AskedPod(raw=raw, size=len(text.last))
+    return AskedPod(text=text.last, raw=raw)
 
 
 def _too_many(most: int, what: str) -> TooLargeError:
@@ -150,7 +172,7 @@ class _Nodes:
             self.differing.append(node)
 
 
-def read_victims(body: bytearray, most: int) -> Steps[AskedVictims]:
+def read_victims(body: bytearray, most: int, known: KnownParts) -> Steps[AskedVictims]:
     """The arguments of `preempt`. The body is empty afterwards. Raises TooLargeError for more than `most` nodes, or too many victims."""
     text = BodyText(body)
     pod = AskedPod()
@@ -159,7 +181,7 @@ def read_victims(body: bytearray, most: int) -> Steps[AskedVictims]:
         folded = key.casefold()
         form = next((each for each in _FORMS if each.field.casefold() == folded), None)
         if folded == "pod":
-            pod = _read_pod(text, "ExtenderPreemptionArgs")
+            pod = _read_pod(text, "ExtenderPreemptionArgs", known)
         elif form is not None:
             found[form.field] = yield from _read_map(text, form, most)
         else:

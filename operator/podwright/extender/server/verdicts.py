@@ -23,6 +23,7 @@ from podwright.core.preemption.evaluator import Candidate, select_victims
 from podwright.core.preemption.units import priority_of
 from podwright.core.state.cache import Cache
 from podwright.engine.active_policies import ActivePolicies, ActivePolicy
+from podwright.extender.server.name_lists import NameList
 from podwright.extender.wire import MAX_EXTENDER_PRIORITY, MetaVictims
 
 UNKNOWN_NODE: Final = "node(s) not known to the extender"
@@ -39,7 +40,7 @@ class UnusablePolicyError(Exception):
 class FilterVerdict:
     """The nodes that pass, as positions in the names that were asked about, and the messages about the others by name."""
 
-    kept: Sequence[int]
+    kept: NDArray[np.intp]
     failed: Mapping[str, str]
     unresolvable: Mapping[str, str]
     """Those of the failed nodes on which preemption would not help either."""
@@ -68,10 +69,10 @@ class Verdicts:
             raise UnusablePolicyError(policy.refusal)
         return policy
 
-    def filter(self, pod: PodInfo, policy_name: str, names: Sequence[str]) -> FilterVerdict:
+    def filter(self, pod: PodInfo, policy_name: str, names: NameList) -> FilterVerdict:
         """Which of these nodes pass the policy's filters."""
         framework, table = self.policy_for(pod, policy_name).framework, self._cache.table
-        slots = table.slots_of(names)
+        slots = names.slots(table)
         within = np.zeros(table.size + 1, np.bool_)  # the last row stands for unknown nodes
         within[slots] = True
         # The caller tries the nominated node by itself.
@@ -82,18 +83,18 @@ class Verdicts:
         passes[search.feasible.slots] = True
         kept = passes[slots]
         if kept.all():
-            return FilterVerdict(kept=range(len(names)), failed={}, unresolvable={})
+            return FilterVerdict(kept=np.arange(len(names)), failed={}, unresolvable={})
         rejected = np.flatnonzero(~kept).tolist()
-        failed, unresolvable = _messages(search.diagnosis, names, slots, rejected)
-        return FilterVerdict(kept=np.flatnonzero(kept).tolist(), failed=failed, unresolvable=unresolvable)
+        failed, unresolvable = _messages(search.diagnosis, names.names, slots, rejected)
+        return FilterVerdict(kept=np.flatnonzero(kept), failed=failed, unresolvable=unresolvable)
 
-    def prioritize(self, pod: PodInfo, policy_name: str, names: Sequence[str]) -> Int64s:
+    def prioritize(self, pod: PodInfo, policy_name: str, names: NameList) -> Int64s:
         """int64[names]: 0 to 10. The nodes that the policy scores highest, and only these, get 10; see `scaled`.
 
         Nodes that the cache lacks get 0. All get 0 if PreFilter rejects the pod.
         """
         framework, table = self.policy_for(pod, policy_name).framework, self._cache.table
-        asked = table.slots_of(names)
+        asked = names.slots(table)
         rows = np.zeros(table.size + 1, np.bool_)  # the last row stands for unknown nodes
         rows[asked] = True
         slots = np.flatnonzero(rows[: table.size])

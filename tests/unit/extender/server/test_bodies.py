@@ -1,18 +1,8 @@
-"""The room for large bodies, and answers that are long."""
+"""The room for large bodies."""
 
 import asyncio
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from podwright.extender.server.bodies import Budget, encode_scores
-from podwright.extender.wire import HostPriority, encode
-
-
-@given(st.lists(st.tuples(st.text() | st.text(alphabet='",\\ab'), st.integers(0, 10))))
-def test_scores_are_written_as_the_protocol_writes_them(scored):
-    names, scores = [name for name, _ in scored], [score for _, score in scored]
-    assert encode_scores(names, scores) == encode(tuple(map(HostPriority, names, scores)))
+from podwright.extender.server.bodies import Budget
 
 
 async def test_room_is_given_in_the_order_of_arrival():

@@ -128,3 +128,49 @@ def test_what_is_skipped_is_bounded_as_a_whole():
 def skip_members(text):
     for _ in text.members(1_000, "fields"):
         text.skip()
+
+
+LISTS = (
+    st.lists(st.text(alphabet='ab",[]{}\\\u00fc '), max_size=4).map(orjson.dumps)
+    | st.lists(VALUES, max_size=3).map(orjson.dumps)
+    | st.text(alphabet='["a],\\ ').map(str.encode)
+)
+
+
+@given(LISTS, st.sampled_from([b"", b" ", b"}", b',"x":[]}', b'"']), st.integers(1, 9))
+def test_plain_strings_are_those_of_the_other_reader(body, after, chunk):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "CHUNK", chunk)
+        text = BodyText(bytearray(b" " + body + after)) if (body + after).strip() else None
+        found = None if text is None else text.plain_strings()
+        if found is not None:
+            other = BodyText(bytearray(body + after))
+            assert found == other.value()
+            assert (text.last, text.next) == (other.last, other.next)
+        elif text is not None:  # nothing was read
+            with contextlib.suppress(GoJSONError):
+                assert text.value() == BodyText(bytearray(body + after)).value()
+
+
+@pytest.mark.parametrize("body", [b'["a","b"]', b"[]", b'[ "a" ,\n"b" ]', b'["\\u0061"]'])
+def test_a_list_of_ascii_strings_is_read_at_once(body):
+    assert BodyText(bytearray(body)).plain_strings() == orjson.loads(body)
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 1000])
+@pytest.mark.parametrize(
+    ("body", "known", "next"),
+    [
+        ('["a","b"],5', '["a","b"]', ","),
+        ('{"a":[]} }', '{"a":[]}', "}"),
+        ('["a","b"]', '["a","b"]', ""),
+        ('["a","b"]', '["a","c"]', None),
+        ('["a"]', '["a" ]', None),
+        ('["a"', '["a","b"]', None),
+    ],
+)
+def test_a_known_text_is_taken_only_if_it_is_there_as_a_whole(monkeypatch, chunk, body, known, next):  # noqa: A002
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    text = BodyText(bytearray(body.encode()))
+    assert text.take(known) == (next is not None)
+    assert text.next == body[0] if next is None else (text.last, text.next) == (known, next)

@@ -57,6 +57,27 @@ async def test_prioritize_scores_each_node(rig, path):
         assert await caller.post(path, args(["a", "b", "x"])) == (200, expected)
 
 
+async def test_prioritize_after_filter_reads_neither_the_pod_nor_the_names_again(rig, monkeypatch):
+    rig.rig.node("tainted", taints=[make_taint("gpu")])
+    lookups, parsed = [], []
+    table, parse = rig.cache.table, module.parse_pod
+    slots_of = table.slots_of
+    monkeypatch.setattr(table, "slots_of", lambda names: lookups.append(names) or slots_of(names))
+    monkeypatch.setattr(module, "parse_pod", lambda raw: parsed.append(raw) or parse(raw))
+    async with rig.serving() as caller:
+        _, kept = await caller.post("/filter", args(["b", "tainted", "a"]))
+        assert kept["NodeNames"] == ["b", "a"]
+        expected = [{"Host": "b", "Score": 10}, {"Host": "a", "Score": 10}]
+        assert await caller.post("/prioritize", args(kept["NodeNames"])) == (200, expected)
+    assert (len(lookups), len(parsed)) == (1, 1)
+
+
+async def test_a_known_pod_that_changed_is_parsed_again(rig):
+    async with rig.serving() as caller:
+        assert (await caller.post("/filter", args(requests={"cpu": "1"})))[1]["NodeNames"] == ["a", "b"]
+        assert (await caller.post("/filter", args(requests={"cpu": "1k"})))[1]["NodeNames"] == []
+
+
 async def test_keys_are_read_in_any_case(rig):
     body = {"pod": ours("asks"), "nodenames": ["a"]}
     async with rig.serving() as caller:

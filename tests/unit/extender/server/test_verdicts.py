@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from podwright.core.objects.pod import parse_pod
+from podwright.extender.server.name_lists import NameList
 from podwright.extender.server.verdicts import UNKNOWN_NODE, UnusablePolicyError, scaled
 from podwright.extender.wire import MetaVictims
 from support.engine.kit import on_node, ours
@@ -17,7 +18,7 @@ def pod(name="asks", **options):
 
 def test_nodes_are_kept_in_the_order_in_which_they_were_asked_about():
     rig = ExtenderRig("a", "b", "c")
-    assert list(rig.verdicts.filter(pod(), "", ["c", "a"]).kept) == [0, 1]
+    assert list(rig.verdicts.filter(pod(), "", NameList(["c", "a"])).kept) == [0, 1]
 
 
 def test_rejected_nodes_have_kube_schedulers_words_by_whether_preemption_may_help():
@@ -25,7 +26,7 @@ def test_rejected_nodes_have_kube_schedulers_words_by_whether_preemption_may_hel
     rig.rig.node("small", allocatable={"cpu": "1"})
     rig.rig.node("tainted", taints=[make_taint("gpu")])
     rig.rig.engine.assigned.put(on_node(make_pod("there", requests={"cpu": "1"}), "small"))
-    found = rig.verdicts.filter(pod(requests={"cpu": "1"}), "", ["small", "tainted", "good", "absent"])
+    found = rig.verdicts.filter(pod(requests={"cpu": "1"}), "", NameList(["small", "tainted", "good", "absent"]))
     assert list(found.kept) == [2]
     assert found.failed == {"small": "Insufficient cpu"}
     assert found.unresolvable == {
@@ -37,21 +38,21 @@ def test_rejected_nodes_have_kube_schedulers_words_by_whether_preemption_may_hel
 def test_a_rejection_of_the_pod_as_a_whole_rejects_every_node():
     rig = ExtenderRig("a", "b")
     found = rig.verdicts.filter(
-        pod(spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}), "", "ab"
+        pod(spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}), "", NameList("ab")
     )
     assert found.unresolvable == dict.fromkeys("ab", 'persistentvolumeclaim "c" not found')
 
 
 def test_without_any_node_in_the_cache_all_are_unknown():
     rig = ExtenderRig()
-    assert rig.verdicts.filter(pod(), "", ["a"]).unresolvable == {"a": UNKNOWN_NODE}
-    assert rig.verdicts.prioritize(pod(), "", ["a"]).tolist() == [0]
+    assert rig.verdicts.filter(pod(), "", NameList(["a"])).unresolvable == {"a": UNKNOWN_NODE}
+    assert rig.verdicts.prioritize(pod(), "", NameList(["a"])).tolist() == [0]
 
 
 def test_the_nominated_node_is_no_shortcut():
     rig = ExtenderRig("a", "b")
     asking = pod(status={"nominatedNodeName": "b"})
-    assert len(rig.verdicts.filter(asking, "", ["a", "b"]).kept) == 2
+    assert len(rig.verdicts.filter(asking, "", NameList(["a", "b"])).kept) == 2
 
 
 @pytest.mark.parametrize(
@@ -74,9 +75,11 @@ def test_the_policys_strategy_scores():
     selected = {"podSelector": {"matchLabels": {"spread": "yes"}}}
     rig.policy("spreads", strategy={"type": "LeastAllocated"}, match=selected, precedence=1)
     asking = {"requests": {"cpu": "1"}}
-    assert rig.verdicts.prioritize(pod(**asking), "", ["empty", "full"]).tolist() == [0, 10]
-    assert rig.verdicts.prioritize(pod(**asking, labels={"spread": "yes"}), "", ["empty", "full"]).tolist() == [10, 0]
-    assert rig.verdicts.prioritize(pod(**asking), "spreads", ["full", "empty", "full"]).tolist() == [0, 10, 0]
+    assert rig.verdicts.prioritize(pod(**asking), "", NameList(["empty", "full"])).tolist() == [0, 10]
+    assert rig.verdicts.prioritize(
+        pod(**asking, labels={"spread": "yes"}), "", NameList(["empty", "full"])
+    ).tolist() == [10, 0]
+    assert rig.verdicts.prioritize(pod(**asking), "spreads", NameList(["full", "empty", "full"])).tolist() == [0, 10, 0]
 
 
 def test_pods_of_other_schedulers_get_the_built_in_policy():
@@ -88,14 +91,14 @@ def test_pods_of_other_schedulers_get_the_built_in_policy():
 
 def test_an_unknown_policy_is_named():
     with pytest.raises(UnusablePolicyError, match='there is no policy "none"'):
-        ExtenderRig("a").verdicts.filter(pod(), "none", ["a"])
+        ExtenderRig("a").verdicts.filter(pod(), "none", NameList(["a"]))
 
 
 def test_the_pods_of_a_refused_policy_wait_for_it():
     rig = ExtenderRig("a")
     rig.policy("bad", strategy={"type": "Best"})
     with pytest.raises(UnusablePolicyError, match="policy bad, generation 1, was not accepted"):
-        rig.verdicts.filter(pod(), "", ["a"])
+        rig.verdicts.filter(pod(), "", NameList(["a"]))
 
 
 # Preemption

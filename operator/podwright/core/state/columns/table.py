@@ -45,6 +45,8 @@ class NodeTable:
         self.usage_changes = ChangeLog()
         self.epoch = 0
         """Increases when a node is added, updated or removed."""
+        self.membership = 0
+        """Increases when a node is added or removed: until then, `slots_of` the same names are the same."""
         self._capacity = _START_CAPACITY
         self._holes: list[int] = []
         self._slots: dict[str, int] = {}
@@ -183,6 +185,7 @@ class NodeTable:
             self._resources.add_row(self._capacity)
             self._labels.add_row(self._capacity)
         self.count += 1
+        self.membership += 1
         self._columns["valid"][slot] = True
         self._write(slot, node, requested)
         return slot
@@ -204,6 +207,7 @@ class NodeTable:
         self._resources.clear_node(slot)
         self._labels.set_node(slot, before, None)
         self.count -= 1
+        self.membership += 1
         self._holes.append(slot)
         self._changed(slot)
 
