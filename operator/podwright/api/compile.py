@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from podwright.api.configuration.extenders import Extenders, named_extenders, with_extenders
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT, PluginArgs, default_profile, profile_of
-from podwright.api.policy_match import Selector
+from podwright.api.policy_match import CompiledMatch, Subject
 from podwright.api.scheduler_policy import (
     PODWRIGHT_SCHEDULER_NAME,
     PolicyError,
@@ -36,7 +36,6 @@ from podwright.core.framework.profile import (
     expand,
 )
 from podwright.core.framework.validation import SHOWN_PROBLEMS, Problem
-from podwright.core.objects.selectors import LabelSelector
 
 BUILT_IN: Final = "built-in-default"
 """The name of the policy that needs no SchedulerPolicy object."""
@@ -55,19 +54,19 @@ _ONLY_SCORE_PLUGIN: Final = {"Random": "RandomScore", "NodeName": "NodeNameScore
 """The score plugin that replaces all others, by strategy type."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class CompiledPolicy:
     """A policy that can decide about pods. Hashed by identity: each generation is an object of its own.
 
-    A selector that is None matches everything. `refusal`: why the policy was refused, "" if it was accepted. Nothing is known of a
-    refused policy but which pods it is for; its profile is the built-in one, and places no pods.
+    `refusal`: why the policy was refused, "" if it was accepted. Nothing is known of a refused policy but which pods it is for; its profile
+    is the built-in one, and places no pods. `misnamed`: it stands for all policies that pods name and that do not take them.
     """
 
     source: SchedulerPolicy
-    namespace_selector: LabelSelector | None
-    pod_selector: LabelSelector | None
+    match: CompiledMatch
     profile: Profile
     refusal: str = ""
+    misnamed: bool = False
 
     @property
     def name(self) -> str:
@@ -83,13 +82,11 @@ class CompiledPolicy:
 
     @property
     def matches_all(self) -> bool:
-        return self.namespace_selector is None and self.pod_selector is None
+        return self.match.all
 
-    def matches(self, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
-        """Whether `spec.match` matches a pod with these labels."""
-        if self.namespace_selector is not None and not self.namespace_selector.matches(namespace_labels):
-            return False
-        return self.pod_selector is None or self.pod_selector.matches(labels)
+    def matches(self, subject: Subject) -> bool:
+        """Whether `spec.match` matches such a pod."""
+        return self.match.matches(subject)
 
 
 def compile_policy(
@@ -118,23 +115,19 @@ def compile_policy(
     except ProfileError as error:
         reason: Reason = "NotSupported" if isinstance(error, NotSupportedError) else "Invalid"
         raise PolicyError(policy.name, reason, [(error.where, error.problem)]) from error
-    return CompiledPolicy(
-        source=policy,
-        namespace_selector=_label_selector(spec.match.namespace_selector),
-        pod_selector=_label_selector(spec.match.pod_selector),
-        profile=profile,
-    )
+    return CompiledPolicy(source=policy, match=CompiledMatch.of(spec.match), profile=profile)
 
 
 def refused_policy(source: SchedulerPolicy, profile: Profile, refusal: str) -> CompiledPolicy:
-    """A policy of which only scheduler name, `match` and precedence are known. `profile`: the built-in one."""
-    return CompiledPolicy(
-        source=source,
-        namespace_selector=_label_selector(source.spec.match.namespace_selector),
-        pod_selector=_label_selector(source.spec.match.pod_selector),
-        profile=profile,
-        refusal=refusal,
-    )
+    """A policy of which only scheduler name, `match`, precedence and `byName` are known. `profile`: the built-in one."""
+    match = CompiledMatch.of(source.spec.match)
+    return CompiledPolicy(source=source, match=match, profile=profile, refusal=refusal)
+
+
+def misnamed_policy(profile: Profile, refusal: str) -> CompiledPolicy:
+    """What decides about pods that name a policy which does not take them: nothing, they wait. `refusal`: what is wrong with it."""
+    source = SchedulerPolicy("", generation=0, spec=PolicySpec(scheduler_name=profile.scheduler_name))
+    return CompiledPolicy(source=source, match=CompiledMatch(), profile=profile, refusal=refusal, misnamed=True)
 
 
 def built_in_policy(
@@ -151,8 +144,7 @@ def built_in_of(profile: Profile, name: str = BUILT_IN) -> CompiledPolicy:
     """The profile, for every pod of its scheduler name, as the policy `name`."""
     return CompiledPolicy(
         source=SchedulerPolicy(name, generation=0, spec=PolicySpec(scheduler_name=profile.scheduler_name)),
-        namespace_selector=None,
-        pod_selector=None,
+        match=CompiledMatch(),
         profile=profile,
     )
 
@@ -161,11 +153,6 @@ def queue_sort_of(profile: Profile, classes: Classes) -> str:
     """The plugin that orders the queue."""
     (found,) = expand(profile.plugins, classes).points[Point.QUEUE_SORT]
     return found
-
-
-def _label_selector(selector: Selector | None) -> LabelSelector | None:
-    parsed = None if selector is None else selector.parse("spec.match")
-    return None if parsed is None or parsed.empty else parsed
 
 
 # Plugins

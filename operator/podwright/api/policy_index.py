@@ -1,21 +1,25 @@
 """Finds the first policy that matches a pod, without asking every policy.
 
-A policy that requires a label is only asked about pods that have it, or whose namespace has it. Of the labels that a policy requires, the
-index uses the one that the fewest policies require. Policies that require no label are always asked.
+A policy that requires a label, a namespace or a priority class is only asked about pods that have it, or whose namespace has it. Of all that
+a policy requires, the index uses what the fewest policies require. Policies that require nothing are always asked.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from podwright.api.compile import CompiledPolicy
+from podwright.api.policy_match import Subject
 from podwright.core.objects.selectors import LabelSelector
 
-Labels = Mapping[str, str]
-_Key = tuple[bool, str, str | None]
-"""(whether it is a label of the namespace, its key, its value; None for any value)"""
+_OF_POD: Final = "label of the pod"
+_OF_NAMESPACE: Final = "label of the namespace"
+_NAMESPACE: Final = "namespace"
+_PRIORITY_CLASS: Final = "priority class"
+_Key = tuple[str, str, str | None]
+"""(what it is, the key of a label, the value; None for any value)"""
 
 FEW: Final = 8
 """So few policies are asked one after the other."""
@@ -28,25 +32,27 @@ class PolicyIndex:
         self._policies = policies
         self._built = len(policies) <= FEW
         self._always: Sequence[int] = range(len(policies)) if self._built else ()
-        self._by_label: dict[_Key, list[int]] = {}
+        self._by_key: dict[_Key, list[int]] = {}
 
-    def first(self, labels: Labels, namespace_labels: Labels) -> CompiledPolicy | None:
-        """The first policy that matches a pod with these labels; None if none does."""
+    def first(self, subject: Subject) -> CompiledPolicy | None:
+        """The first policy that matches such a pod; None if none does."""
         if not self._built:
             self._build()
         policies = self._policies
-        for position in self._candidates(labels, namespace_labels) if self._by_label else self._always:
-            if policies[position].matches(labels, namespace_labels):
+        for position in self._candidates(subject) if self._by_key else self._always:
+            if policies[position].matches(subject):
                 return policies[position]
         return None
 
-    def _candidates(self, labels: Labels, namespace_labels: Labels) -> Sequence[int]:
+    def _candidates(self, subject: Subject) -> Sequence[int]:
         found = list(self._always)
-        by_label = self._by_label
-        for of_namespace, own in ((False, labels), (True, namespace_labels)):
+        by_key = self._by_key
+        for of_what, own in ((_OF_POD, subject.labels), (_OF_NAMESPACE, subject.namespace_labels)):
             for key, value in own.items():
-                found += by_label.get((of_namespace, key, value), ())
-                found += by_label.get((of_namespace, key, None), ())
+                found += by_key.get((of_what, key, value), ())
+                found += by_key.get((of_what, key, None), ())
+        found += by_key.get((_NAMESPACE, "", subject.namespace), ())
+        found += by_key.get((_PRIORITY_CLASS, "", subject.priority_class), ())
         found.sort()
         return found
 
@@ -61,21 +67,25 @@ class PolicyIndex:
                     break  # no pod gets past this one
             else:
                 for key in min(alternatives, key=lambda keys: max(users[key] for key in keys)):
-                    self._by_label.setdefault(key, []).append(position)
+                    self._by_key.setdefault(key, []).append(position)
         self._always = always
         self._built = True
 
 
 def _required_by(policy: CompiledPolicy) -> Iterator[Sequence[_Key]]:
-    """What a policy's selectors require: of each yielded group, a pod must have at least one."""
-    for of_namespace, selector in ((False, policy.pod_selector), (True, policy.namespace_selector)):
+    """What a policy requires: of each yielded group, a pod must have at least one."""
+    match = policy.match
+    for of_what, selector in ((_OF_POD, match.pods), (_OF_NAMESPACE, match.namespaces)):
         if selector is not None:
-            yield from _required_labels(selector, of_namespace=of_namespace)
+            yield from _required_labels(selector, of_what)
+    for of_what, names in ((_NAMESPACE, match.namespace_names), (_PRIORITY_CLASS, match.priority_classes)):
+        if names:
+            yield [(of_what, "", name) for name in names]
 
 
-def _required_labels(selector: LabelSelector, *, of_namespace: bool) -> Iterator[Sequence[_Key]]:
+def _required_labels(selector: LabelSelector, of_what: str) -> Iterator[Sequence[_Key]]:
     for requirement in selector.requirements:
         if requirement.operator == "In":
-            yield [(of_namespace, requirement.key, value) for value in requirement.values]
+            yield [(of_what, requirement.key, value) for value in requirement.values]
         elif requirement.operator == "Exists":
-            yield [(of_namespace, requirement.key, None)]
+            yield [(of_what, requirement.key, None)]

@@ -1,4 +1,4 @@
-"""`spec.match` of a SchedulerPolicy: which pods a policy is for, by their labels and those of their namespaces."""
+"""`spec.match` of a SchedulerPolicy: which pods a policy is for, by their namespaces, labels and priority classes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from podwright.core.framework.args import encode
 from podwright.core.framework.validation import ATOMIC, SET, Rule, describe, key_path
+from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 
 _LABEL_VALUE: Final[Mapping[str, Any]] = {"maxLength": 63, "pattern": r"^([a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?)?$"}
@@ -21,6 +22,28 @@ _NO_LABEL_KEY: Final = (
     "is not a label key: expected a name of at most 63 letters, digits, '-', '_' and '.' with a letter or digit at both "
     "ends, optionally after a DNS subdomain in lower case and '/'"
 )
+
+
+_NAMESPACE: Final[Mapping[str, Any]] = {"maxLength": 63, "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
+_SUBDOMAIN: Final[Mapping[str, Any]] = {
+    "maxLength": 253,
+    "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What policies are selected by: the parts of a pod that `match` looks at, and the policy that the pod names, if any."""
+
+    labels: Mapping[str, str]
+    namespace_labels: Mapping[str, str]
+    namespace: str = "default"
+    priority_class: str = ""
+    policy: str = ""
+
+    @staticmethod
+    def of(pod: PodInfo, namespace_labels: Mapping[str, str]) -> Subject:
+        return Subject(pod.labels, namespace_labels, pod.namespace, pod.priority_class, pod.policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +102,10 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Match:
+    namespaces: tuple[str, ...] = field(
+        default=(),
+        metadata=describe("Names of namespaces. Not given: every namespace.", maxItems=256, items=_NAMESPACE, **SET),
+    )
     namespace_selector: Selector | None = field(
         default=None,
         metadata=describe("Selects namespaces by their labels. Not given, or empty: every namespace."),
@@ -86,3 +113,58 @@ class Match:
     pod_selector: Selector | None = field(
         default=None, metadata=describe("Selects pods by their labels. Not given, or empty: every pod.")
     )
+    priority_classes: tuple[str, ...] = field(
+        default=(),
+        metadata=describe(
+            "Names of PriorityClasses. Not given: pods with any PriorityClass, and with none.",
+            maxItems=64,
+            items=_SUBDOMAIN,
+            **SET,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledMatch:
+    """`match`, prepared for comparing. A selector that is None matches everything; so do empty sets."""
+
+    pods: LabelSelector | None = None
+    namespaces: LabelSelector | None = None
+    namespace_names: frozenset[str] = frozenset()
+    priority_classes: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(match: Match) -> CompiledMatch:
+        return CompiledMatch(
+            pods=_selector(match.pod_selector),
+            namespaces=_selector(match.namespace_selector),
+            namespace_names=frozenset(match.namespaces),
+            priority_classes=frozenset(match.priority_classes),
+        )
+
+    @property
+    def all(self) -> bool:
+        """Whether it matches every pod."""
+        return self.pods is None and not self.priority_classes and self.all_namespaces
+
+    @property
+    def all_namespaces(self) -> bool:
+        return self.namespaces is None and not self.namespace_names
+
+    def takes_namespace(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether it can match pods of this namespace."""
+        if self.namespace_names and name not in self.namespace_names:
+            return False
+        return self.namespaces is None or self.namespaces.matches(labels)
+
+    def matches(self, subject: Subject) -> bool:
+        if self.priority_classes and subject.priority_class not in self.priority_classes:
+            return False
+        if not self.takes_namespace(subject.namespace, subject.namespace_labels):
+            return False
+        return self.pods is None or self.pods.matches(subject.labels)
+
+
+def _selector(selector: Selector | None) -> LabelSelector | None:
+    parsed = None if selector is None else selector.parse("spec.match")
+    return None if parsed is None or parsed.empty else parsed

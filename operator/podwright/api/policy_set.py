@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from podwright.api.compile import Classes, CompiledPolicy, compile_policy, queue_sort_of, refused_policy
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings, check_safety, check_scheduler_name
+from podwright.api.policy_match import Subject
+from podwright.api.policy_overlaps import Overlaps
 from podwright.api.scheduler_policy import (
     NAMELESS,
     LastAccepted,
@@ -32,7 +34,9 @@ from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.pod import LabelSet, PodInfo
 
 _MAX_SELECTIONS: Final = 256
-"""For each set of labels: the pairs of a scheduler name and a namespace that are cached. A set may have as many as there are namespaces."""
+"""For each set of labels: how many selections are cached. A set may have as many as there are namespaces."""
+_Key = tuple[str, str, str, str]
+"""(scheduler name, namespace, priority class, the policy that the pod names)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,8 @@ class PolicySet:
         """By scheduler name, what serves it."""
         self._refused = 0
         """How many policies were refused that say which pods they are for."""
-        self._selections: weakref.WeakKeyDictionary[LabelSet, dict[tuple[str, str], _Selection]]
+        self._overlaps = Overlaps()
+        self._selections: weakref.WeakKeyDictionary[LabelSet, dict[_Key, _Selection]]
         self._selections = weakref.WeakKeyDictionary()
         self.version = 0
         self.scheduler_names: frozenset[str] = frozenset()
@@ -218,24 +223,24 @@ class PolicySet:
     def select(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> CompiledPolicy | None:
         """The policy that decides about the pod; None if no policy serves its scheduler name.
 
-        A policy that was refused decides nothing: pods for which it is selected wait.
+        A policy with a refusal decides nothing: pods for which it is selected wait.
 
         Answers are cached by the identity of both label mappings, so neither may be changed in place.
         """
         served = self._served.get(pod.scheduler_name)
         if served is None:
             return None
-        if (only := served.only) is not None:
+        if (only := served.only) is not None and not pod.policy:
             return only
         selections = self._selections.get(pod.labels)
         if selections is None:
             selections = self._selections[pod.labels] = {}
-        key = (pod.scheduler_name, pod.namespace)
+        key = (pod.scheduler_name, pod.namespace, pod.priority_class, pod.policy)
         selection = selections.get(key)
         if selection is None or selection.namespace_labels is not namespace_labels:
             if len(selections) >= _MAX_SELECTIONS:
                 selections.clear()
-            policy = served.first(pod.labels, namespace_labels)
+            policy = served.first(Subject.of(pod, namespace_labels))
             selection = selections[key] = _Selection(namespace_labels, policy)
         return selection.policy
 
@@ -246,19 +251,21 @@ class PolicySet:
 
     @property
     def active(self) -> Sequence[CompiledPolicy]:
-        """The active policies without the built-in one, the greatest precedence first, then by name."""
+        """The active policies without the built-in one, in the order in which they go first."""
         policies = [known.active.policy for known in self._known.values() if known.active is not None]
         return sorted(policies, key=order)
 
     @property
     def passes_over(self) -> bool:
         """Whether refused policies are left out where they would decide about pods."""
-        return self._refused > 0 and not self._settings.waits_for_bad_policies
+        return not self._settings.waits_for_bad_policies
 
     def passed_over(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> CompiledPolicy | None:
-        """With --when-policy-is-bad=default: the refused policy that would decide about the pod, instead of the one that does."""
+        """With --when-policy-is-bad=default: the policy with a refusal that the pod would wait for, instead of the one that decides."""
         served = self._served.get(pod.scheduler_name)
-        return None if served is None else served.passed_over(pod.labels, namespace_labels)
+        if served is None or not (self._refused or pod.policy):
+            return None
+        return served.passed_over(Subject.of(pod, namespace_labels))
 
     def makes_pods_wait(self, name: str) -> bool:
         """Whether the named policy was refused, and its pods wait for it."""
@@ -283,10 +290,16 @@ class PolicySet:
     def shadowed_by(self, name: str) -> str | None:
         """The policy that takes every pod which this one could take, if there is one."""
         policy = self.active_generation_of(name)
-        if policy is None:
+        if policy is None or policy.spec.by_name != "Never":
             return None
         first = self._served[policy.spec.scheduler_name].takes_all
         return first.name if first is not None and order(first) < order(policy) else None
+
+    def overlapping(self, name: str) -> tuple[Sequence[CompiledPolicy], bool]:
+        """Some policies of the same precedence that may match the same pods, in their order, and whether there are others."""
+        policy = self.decider(name)
+        found, count = ((), 0) if policy is None else self._overlaps.of(policy)
+        return sorted(found, key=order), count > len(found)
 
     def _replace(self, name: str, known: _KnownPolicy | None) -> None:
         """Stores what is known of a policy, None if it was removed."""
@@ -301,9 +314,11 @@ class PolicySet:
         if before is not None:
             self._refused -= bool(before.refusal)
             self._serve(before.spec.scheduler_name).remove(before)
+            self._overlaps.remove(before)
         if after is not None:
             self._refused += bool(after.refusal)
             self._serve(after.spec.scheduler_name).add(after)
+            self._overlaps.add(after)
         for policy in (before, after):
             scheduler_name = "" if policy is None else policy.spec.scheduler_name
             if scheduler_name in self._served and not self._served[scheduler_name].served:

@@ -1,7 +1,7 @@
 """The status of a SchedulerPolicy: observedGeneration, its conditions, and lastAccepted.
 
 Accepted says whether the newest generation is valid, Active whether the policy decides about pods. The condition PluginFailed
-exists only if a plugin of the active generation raised an exception. lastAccepted lets an operator that restarts go back to the last
+exists only if a plugin of the active generation raised an exception, Conflict only if only the age decides between this policy and others. lastAccepted lets an operator that restarts go back to the last
 accepted generation when the newest one is invalid. The caller passes the time; a condition keeps its lastTransitionTime while its
 status stays the same.
 """
@@ -14,12 +14,14 @@ from typing import Any, Final, Literal
 
 from podwright.api.policy_set import ApplyResult, PolicySet
 from podwright.api.scheduler_policy import LastAccepted
+from podwright.api.served_name import order
 from podwright.core.framework.args import encode
 from podwright.core.framework.validation import describe, unique_by
 
 ACCEPTED: Final = "Accepted"
 ACTIVE: Final = "Active"
 PLUGIN_FAILED: Final = "PluginFailed"
+CONFLICT: Final = "Conflict"
 
 _MESSAGE_LIMIT: Final = 32768
 
@@ -30,8 +32,9 @@ class Condition:
 
     type: str = field(
         metadata=describe(
-            "Accepted (the newest generation is valid), Active (the policy decides about pods), or PluginFailed (a plugin "
-            "raised an exception since this generation is active).",
+            "Accepted (the newest generation is valid), Active (the policy decides about pods), PluginFailed (a plugin "
+            "raised an exception since this generation is active), or Conflict (some pods may match this policy and others of the "
+            "same precedence).",
             maxLength=316,
         )
     )
@@ -39,7 +42,8 @@ class Condition:
     reason: str = field(
         metadata=describe(
             "Accepted: Accepted, Invalid, UnknownPlugin, NotSupported, NotAllowed. "
-            "Active: InForce, LastGoodGeneration, Shadowed, NotAccepted. PluginFailed: ExceptionRaised.",
+            "Active: InForce, LastGoodGeneration, Shadowed, NotAccepted. PluginFailed: ExceptionRaised. "
+            "Conflict: EqualPrecedence.",
             maxLength=1024,
         )
     )
@@ -60,7 +64,7 @@ class PolicyStatus:
     conditions: tuple[Condition, ...] = field(
         default=(),
         metadata=describe(
-            "Accepted and Active, and PluginFailed if a plugin raised an exception.",
+            "Accepted and Active; PluginFailed and Conflict if they hold.",
             maxItems=16,
             **unique_by("type"),
         ),
@@ -77,7 +81,13 @@ class PolicyStatus:
 def basis_of(policies: PolicySet, applied: ApplyResult) -> tuple[object, ...]:
     """What `status_of` depends on, without `previous` and `plugin_exceptions`. Equal tuples mean the same status; cheap to compare."""
     name = applied.name
-    return applied, policies.decider(name), policies.shadowed_by(name), policies.makes_pods_wait(name)
+    return (
+        applied,
+        policies.decider(name),
+        policies.shadowed_by(name),
+        policies.makes_pods_wait(name),
+        _overlap_of(policies, name),
+    )
 
 
 def status_of(
@@ -104,6 +114,8 @@ def status_of(
     ]
     if plugin_exceptions:
         conditions.append(_UntimedCondition(PLUGIN_FAILED, True, "ExceptionRaised", plugin_exceptions))
+    if overlap := _overlap_of(policies, applied.name):
+        conditions.append(_UntimedCondition(CONFLICT, True, "EqualPrecedence", overlap))
     status: dict[str, Any] = {
         "observedGeneration": applied.generation,
         "conditions": [_timed(each, before.get(each.type), applied.generation, now) for each in conditions],
@@ -139,6 +151,24 @@ def _active_condition(policies: PolicySet, applied: ApplyResult, last_accepted: 
         return _UntimedCondition(ACTIVE, True, "InForce", f"{in_force}.")
     message = f"{in_force}; generation {applied.generation} was not accepted."
     return _UntimedCondition(ACTIVE, True, "LastGoodGeneration", message)
+
+
+def _overlap_of(policies: PolicySet, name: str) -> str:
+    """Which policies of the same precedence may match the same pods; "" if there are none.
+
+    Without their number, which would change the statuses of a thousand policies whenever one more comes.
+    """
+    policy = policies.decider(name)
+    others, more = policies.overlapping(name)
+    if policy is None or not others:
+        return ""
+    before = [other.name for other in others if order(other) < order(policy)]
+    after = [other.name for other in others if order(other) > order(policy)]
+    places = [f"{how} {', '.join(names)}" for how, names in (("after", before), ("before", after)) if names]
+    return (
+        f"This policy goes {' and '.join(places)}{', and there are others' if more else ''}: they have the same "
+        f"precedence, {policy.spec.precedence}, and some pods may match both. The older policy goes first, then the first name."
+    )
 
 
 def _conditions_by_type(status: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:

@@ -24,6 +24,8 @@ from podwright.api.policy_match import QUALIFIED_NAME, Match
 from podwright.api.policy_rules import PARAMS, ParamsFrom, Rules
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.validation import ATOMIC, SET, Problem, Rule, describe, summary, unique_by
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import parse_time
 
 GROUP: Final = "podwright.dev"
 VERSION: Final = "v1alpha1"
@@ -51,8 +53,9 @@ _STRATEGIES_WITH_RESOURCES: Final = (
 )
 NAMELESS: Final = "?"
 """Stands for the name of a policy that has none."""
-_CLAIM: Final = ("schedulerName", "match", "precedence")
+_CLAIM: Final = ("schedulerName", "match", "precedence", "byName")
 """The fields of a spec that say which pods the policy is for, and which policy goes first."""
+ByName = Literal["Never", "Allowed", "Required"]
 
 SCHEDULER_NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """The form of a scheduler name: a DNS subdomain. With other characters, such as a comma, field selectors would not work."""
@@ -260,17 +263,25 @@ class PolicySpec:
     match: Match = field(
         default=Match(),
         metadata=describe(
-            "Narrows the policy to some of the pods with its schedulerName. All selectors given must match."
+            "Narrows the policy to some of the pods with its schedulerName. All that is given must match."
         ),
     )
     precedence: int = field(
         default=0,
         metadata=describe(
-            "If several policies match a pod, the greatest precedence wins, then the first name. If no policy matches, "
-            "kube-scheduler's default profile schedules the pod.",
+            "If several policies match a pod, the greatest precedence wins, then the older policy, then the first name. If no "
+            "policy matches, kube-scheduler's default profile schedules the pod.",
             format="int32",
             minimum=-1_000_000_000,
             maximum=1_000_000_000,
+        ),
+    )
+    by_name: ByName = field(
+        default="Never",
+        metadata=describe(
+            "Whether a pod that the policy matches may name it in its annotation podwright.dev/policy. The policy then decides about "
+            "the pod, whatever the precedence of others. Never: such a pod waits. Allowed: it may. Required: the policy is only for "
+            "pods that name it."
         ),
     )
     strategy: Strategy = field(
@@ -346,11 +357,12 @@ class PolicySpec:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerPolicy:
-    """A decoded policy object. `generation` is 0 if the object has none."""
+    """A decoded policy object. `generation` is 0 if the object has none. `created`: in seconds since the epoch, 0 if not known."""
 
     name: str
     generation: int
     spec: PolicySpec
+    created: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,8 +400,18 @@ def identity_of(raw: Mapping[str, Any]) -> tuple[str, str, int]:
     )
 
 
+def created_of(raw: Mapping[str, Any]) -> float:
+    """When an object was created, in seconds since the epoch; 0 if it does not say so."""
+    metadata = raw.get("metadata")
+    try:
+        known = metadata.get("creationTimestamp") if isinstance(metadata, Mapping) else None
+        return parse_time(known, "metadata.creationTimestamp") or 0.0
+    except InvalidObjectError:
+        return 0.0
+
+
 def parse_claim(raw: Mapping[str, Any]) -> SchedulerPolicy:
-    """Decodes only what says which pods the policy is for: scheduler name, `match` and precedence. Raises PolicyError."""
+    """Decodes only what says which pods the policy is for: scheduler name, `match`, precedence, `byName`. Raises PolicyError."""
     name, _, generation = identity_of(raw)
     spec = raw.get("spec")
     if not isinstance(spec, Mapping):
@@ -398,7 +420,7 @@ def parse_claim(raw: Mapping[str, Any]) -> SchedulerPolicy:
     if problem := size_problem(claim):
         raise PolicyError(name, "Invalid", [("spec", problem)])
     try:
-        return SchedulerPolicy(name, generation, decode(PolicySpec, claim, "spec"))
+        return SchedulerPolicy(name, generation, decode(PolicySpec, claim, "spec"), created_of(raw))
     except ArgsError as error:
         raise PolicyError(name, "Invalid", error.problems) from error
 
@@ -427,7 +449,7 @@ def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
         decoded = decode(PolicySpec, spec, "spec")
     except ArgsError as error:
         raise PolicyError(name, "Invalid", error.problems) from error
-    return SchedulerPolicy(name, generation, decoded)
+    return SchedulerPolicy(name, generation, decoded, created_of(raw))
 
 
 def _reject_group_points(name: str, spec: Mapping[str, Any]) -> None:

@@ -6,15 +6,21 @@ They are prepared when they are needed, so that a thousand policies that are app
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Final
 
-from podwright.api.compile import CompiledPolicy
+from podwright.api.compile import CompiledPolicy, misnamed_policy
 from podwright.api.policy_index import PolicyIndex
+from podwright.api.policy_match import Subject
+
+UNKNOWN_NAME: Final = "does not exist for the pod's scheduler name"
+NOT_BY_NAME: Final = "does not let pods name it: its spec.byName is Never"
+NOT_MATCHED: Final = "does not match the pod"
 
 
-def order(policy: CompiledPolicy) -> tuple[int, str]:
-    """Which policy goes first: the greatest precedence, then the first name."""
-    return -policy.spec.precedence, policy.name
+def order(policy: CompiledPolicy) -> tuple[int, float, str]:
+    """Which policy goes first: the greatest precedence, then the older policy, then the first name."""
+    return -policy.spec.precedence, policy.source.created, policy.name
 
 
 class ServedName:
@@ -29,6 +35,11 @@ class ServedName:
         self._always = always
         self._waits = waits
         self._policies: list[CompiledPolicy] = []
+        self._by_name: dict[str, CompiledPolicy] = {}
+        self._misnamed = {
+            reason: misnamed_policy(built_in.profile, reason) for reason in (UNKNOWN_NAME, NOT_BY_NAME, NOT_MATCHED)
+        }
+        """What pods get that name a policy which does not take them, by what is wrong with it."""
         self._prepared: _Prepared | None = None
 
     @property
@@ -38,10 +49,12 @@ class ServedName:
 
     def add(self, policy: CompiledPolicy) -> None:
         self._policies.insert(bisect_left(self._policies, order(policy), key=order), policy)
+        self._by_name[policy.name] = policy
         self._prepared = None
 
     def remove(self, policy: CompiledPolicy) -> None:
         del self._policies[bisect_left(self._policies, order(policy), key=order)]
+        del self._by_name[policy.name]
         self._prepared = None
 
     @property
@@ -51,22 +64,39 @@ class ServedName:
 
     @property
     def only(self) -> CompiledPolicy | None:
-        """The policy that takes all pods of the name, whatever their labels; None if that depends on the labels."""
+        """The policy that takes all pods of the name that name no policy; None if that depends on the pod."""
         return self._prepare().only
 
-    def first(self, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> CompiledPolicy:
-        """The policy for a pod with these labels: one that decides, or a refused one if its pods wait for it."""
+    def first(self, subject: Subject) -> CompiledPolicy:
+        """The policy for such a pod: one that decides, or one with a refusal if the pod waits."""
         prepared = self._prepare()
-        return prepared.deciding.first(labels, namespace_labels) or prepared.rest
+        if subject.policy:
+            named = self._named(subject)
+            if self._waits or not named.refusal:
+                return named
+        return prepared.deciding.first(subject) or prepared.rest
 
-    def passed_over(self, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> CompiledPolicy | None:
-        """The refused policy that would take such a pod if its pods waited; None if there is none."""
+    def _named(self, subject: Subject) -> CompiledPolicy:
+        """The policy that the pod names, if it takes the pod."""
+        named = self._by_name.get(subject.policy)
+        if named is None:
+            return self._misnamed[UNKNOWN_NAME]
+        if named.spec.by_name == "Never":
+            return self._misnamed[NOT_BY_NAME]
+        return named if named.matches(subject) else self._misnamed[NOT_MATCHED]
+
+    def passed_over(self, subject: Subject) -> CompiledPolicy | None:
+        """The policy with a refusal that such a pod would get if pods waited; None if there is none."""
         prepared = self._prepare()
-        if self._waits or prepared.all is None:
+        if self._waits:
             return None
-        found = prepared.all.first(labels, namespace_labels)
+        if subject.policy and (named := self._named(subject)).refusal:
+            return named
+        if prepared.all is None:
+            return None
+        found = prepared.all.first(subject)
         if found is None and prepared.only_refused:
-            found = self._policies[0]
+            found = prepared.first_refused
         return found if found is not None and found.refusal else None
 
     def _prepare(self) -> _Prepared:
@@ -81,9 +111,11 @@ class _Prepared:
     def __init__(
         self, policies: Sequence[CompiledPolicy], built_in: CompiledPolicy, *, always: bool, waits: bool
     ) -> None:
+        policies = [policy for policy in policies if policy.spec.by_name != "Required"]
         refused = [policy for policy in policies if policy.refusal]
         deciding = policies if waits else [policy for policy in policies if not policy.refusal]
         self.only_refused = bool(refused) and len(refused) == len(policies) and not always
+        self.first_refused = refused[0] if refused else None
         self.rest = refused[0] if waits and self.only_refused else built_in
         """The policy for pods that no other takes."""
         self.takes_all = next((policy for policy in deciding if policy.matches_all), None)

@@ -5,6 +5,7 @@ A policy becomes active only after its plugins could be built, so an invalid one
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,7 +23,7 @@ from podwright.core.framework.interface import Cluster, Handle, WaitingPod
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
 from podwright.core.queue.hinting import registered
 from podwright.core.queue.rank import ranked
 from podwright.core.state.cache import Cache
@@ -58,7 +59,7 @@ class EngineHandle:
 class ActivePolicy:
     """A policy that takes pods, and the framework that runs its plugins.
 
-    With a `refusal`, no generation of the policy was accepted: its pods wait. The framework is then that of the built-in policy, whose
+    With a `refusal`, its pods wait: no generation of the policy was accepted, or the pods name a policy that does not take them. The framework is then that of the built-in policy, whose
     PreEnqueue plugins gate the pods. `hints`: the queueing hints by plugin, in an object of this policy's own. `label`: name and
     generation. `extenders`: the names of those that its pods are sent to.
     """
@@ -77,11 +78,19 @@ class ActivePolicy:
         hints, refusal, extenders = framework.hints, "", compiled.profile.extenders
         if extenders or compiled.refusal:
             hints = {**hints, WAITS_FOR_POLICY: ()}
-        if compiled.refusal:
+        if compiled.misnamed:
+            label, refusal = "", compiled.refusal
+        elif compiled.refusal:
             refusal = f"policy {compiled.name}, generation {compiled.generation}, was not accepted: {compiled.refusal}"
         return ActivePolicy(
             compiled=compiled, framework=framework, hints=hints, label=label, refusal=refusal, extenders=extenders
         )
+
+    def why_waits(self, pod: PodInfo) -> str:
+        """Why the pod waits, if the policy has a refusal."""
+        if self.compiled.misnamed:
+            return f"its annotation {POLICY_ANNOTATION} names policy {pod.policy!r}, which {self.refusal}"
+        return self.refusal
 
 
 class ActivePolicies:
@@ -106,6 +115,7 @@ class ActivePolicies:
         self._invalid_objects = invalid_objects
         self._plugin_exceptions = plugin_exceptions
         self._built: dict[CompiledPolicy, ActivePolicy] = {}
+        self._misnamed: weakref.WeakKeyDictionary[CompiledPolicy, ActivePolicy] = weakref.WeakKeyDictionary()
         self._has_hints: dict[ClusterEvent, bool] = {}
         built_in = settings.built_in(classes, handle.features)
         for policy in built_in:
@@ -168,7 +178,15 @@ class ActivePolicies:
     def of(self, pod: PodInfo) -> ActivePolicy | None:
         """The policy that decides about the pod; None if no policy serves its scheduler name."""
         compiled = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
-        return None if compiled is None else self._built[compiled]
+        return None if compiled is None else self._built.get(compiled) or self._waiting(compiled)
+
+    def _waiting(self, compiled: CompiledPolicy) -> ActivePolicy:
+        """What pods get that name a policy which does not take them."""
+        found = self._misnamed.get(compiled)
+        if found is None:
+            framework = self._built[self.policy_set.built_in_for(compiled.spec.scheduler_name)].framework
+            found = self._misnamed[compiled] = ActivePolicy.of(compiled, framework)
+        return found
 
     @property
     def default(self) -> ActivePolicy:
@@ -183,11 +201,11 @@ class ActivePolicies:
         return None if compiled is None else self._built[compiled]
 
     def passed_over(self, pod: PodInfo) -> ActivePolicy | None:
-        """With --when-policy-is-bad=default: the refused policy that would decide about the pod, instead of the one that does."""
+        """With --when-policy-is-bad=default: the policy with a refusal that the pod would wait for, instead of the one that decides."""
         if not self.policy_set.passes_over:
             return None
         compiled = self.policy_set.passed_over(pod, self._handle.cache.namespace_labels(pod.namespace))
-        return None if compiled is None else self._built[compiled]
+        return None if compiled is None else self._built.get(compiled) or self._waiting(compiled)
 
     def has_hint_for(self, event: ClusterEvent) -> bool:
         """Whether an active plugin that can make pods wait registered a queueing hint for the event."""

@@ -145,17 +145,19 @@ class Failures:
             self._publish(queued, REASON_UNSCHEDULABLE, message, "", cause=cause)
 
     def wait_for_policy(self, queued: QueuedPod, policy: ActivePolicy, seconds: float) -> None:
-        """No generation of the pod's policy was accepted, so the pod waits until it is accepted, changed or deleted."""
+        """The pod's policy has a refusal, so the pod waits until another policy, or another generation, decides about it."""
         queued.policy = policy.label
         self._metrics.attempt_took(ERROR, queued.pod.scheduler_name, seconds)
         self._queue.reject(queued, {WAITS_FOR_POLICY}, count=False)
         if self._queue.get(queued.uid) is queued:
             self._nominate(queued.pod, "")
-            self._publish(queued, SCHEDULER_ERROR, f"the pod waits because {policy.refusal}", "")
+            self._publish(queued, SCHEDULER_ERROR, f"the pod waits because {policy.why_waits(queued.pod)}", "")
 
     def warn_of_refusal(self, queued: QueuedPod, refused: ActivePolicy) -> None:
         """The operator's options let another policy decide about a pod of a refused one."""
-        note = f"policy {queued.policy.rpartition('@')[0]} decides about the pod because {refused.refusal}"
+        note = (
+            f"policy {queued.policy.rpartition('@')[0]} decides about the pod because {refused.why_waits(queued.pod)}"
+        )
         self._recorder.record(queued.pod, "Warning", "PolicyNotAccepted", "Scheduling", note, policy=refused.label)
 
     def reject_node(self, queued: QueuedPod, status: Status, seconds: float, *, permit_over: bool) -> None:

@@ -109,7 +109,7 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
             {"name": each.name, "generation": each.generation, "message": each.message} for each in refused
         ]
     if waits_for is not None:
-        answer["waitsForPolicy"] = {"name": waits_for.name, "generation": waits_for.generation}
+        answer["waitsForPolicy"] = {"name": waits_for.name or pod.policy, "generation": waits_for.generation}
     if gate is not None:
         answer["gated"] = {"plugin": gate.plugin, "reasons": sorted(gate.reasons)}
     if pod.group:

@@ -14,17 +14,17 @@ BAD = {"strategy": {"type": "Best"}}
 NO_LABELS = MappingProxyType({})
 
 
-def policy(name, spec, generation=1, uid="u"):
-    return {"metadata": {"name": name, "generation": generation, "uid": f"{uid}-{name}"}, "spec": spec}
+def policy(name, spec, generation=1, uid="u", created=""):
+    metadata = {"name": name, "generation": generation, "uid": f"{uid}-{name}"}
+    return {"metadata": metadata | ({"creationTimestamp": created} if created else {}), "spec": spec}
 
 
-def pod(labels=None, scheduler="podwright", namespace="default"):
-    return parse_pod(
-        {
-            "metadata": {"name": "p", "namespace": namespace, "uid": "1", "labels": labels or {}},
-            "spec": {"schedulerName": scheduler, "containers": [{"name": "c"}]},
-        }
-    )
+def pod(labels=None, scheduler="podwright", namespace="default", *, priority_class="", names=""):
+    """`names`: the policy that the pod's annotation names."""
+    annotations = {"podwright.dev/policy": names} if names else {}
+    spec = {"schedulerName": scheduler, "containers": [{"name": "c"}], "priorityClassName": priority_class}
+    metadata = {"name": "p", "namespace": namespace, "uid": "1", "labels": labels or {}, "annotations": annotations}
+    return parse_pod({"metadata": metadata, "spec": spec})
 
 
 def nested(depth):

@@ -8,6 +8,7 @@ import pytest
 
 from podwright.api.compile import compile_policy, queue_sort_of
 from podwright.api.kube_scheduler_configuration import default_profile
+from podwright.api.policy_match import Subject
 from podwright.api.scheduler_policy import PolicyError, parse_policy
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import Point, expand
@@ -64,15 +65,15 @@ def test_every_field_takes_effect():
     assert (found.generation, found.spec.scheduler_name, found.spec.precedence) == (3, "ml", 10)
     assert found.profile.scheduler_name == "ml"
     assert found.profile.args["InterPodAffinity"].hard_pod_affinity_weight == 7
-    assert found.matches({"gpu": "a100"}, {"team": "ml"})
-    assert not found.matches({}, {"team": "ml"})
-    assert not found.matches({"gpu": "a100"}, {"team": "web"})
+    assert found.matches(Subject({"gpu": "a100"}, {"team": "ml"}))
+    assert not found.matches(Subject({}, {"team": "ml"}))
+    assert not found.matches(Subject({"gpu": "a100"}, {"team": "web"}))
 
 
 def test_empty_selectors_match_everything():
     found = compiled({"match": {"namespaceSelector": {}, "podSelector": {"matchLabels": {}}}})
     assert found.matches_all
-    assert found.matches({}, {})
+    assert found.matches(Subject({}, {}))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_empty_selectors_match_everything():
     ],
 )
 def test_every_valid_label_can_be_selected(key, value):
-    assert compiled({"match": {"podSelector": {"matchLabels": {key: value}}}}).matches({key: value}, {})
+    assert compiled({"match": {"podSelector": {"matchLabels": {key: value}}}}).matches(Subject({key: value}, {}))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from podwright.api.compile import CompiledPolicy, compile_policy
 from podwright.api.policy_index import FEW, PolicyIndex
+from podwright.api.policy_match import Subject
 from podwright.api.scheduler_policy import parse_policy
 from podwright.core.framework.features import Features
 from support.engine.stand_ins import STAND_INS
@@ -46,22 +47,28 @@ expressions = st.one_of(
 selectors = st.none() | st.builds(
     lambda own, more: {"matchLabels": own, "matchExpressions": more}, labels, st.lists(expressions, max_size=2)
 )
+names = st.lists(st.sampled_from(VALUES), max_size=2, unique=True)
 matches = st.builds(
-    lambda of_pods, of_namespaces: {
+    lambda of_pods, of_namespaces, namespaces, classes: {
         **({} if of_pods is None else {"podSelector": of_pods}),
         **({} if of_namespaces is None else {"namespaceSelector": of_namespaces}),
+        "namespaces": namespaces,
+        "priorityClasses": classes,
     },
     selectors,
     selectors,
+    names,
+    names,
 )
+subjects = st.builds(Subject, labels, labels, st.sampled_from(VALUES), st.sampled_from(["", *VALUES]))
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(matches, min_size=FEW + 1, max_size=FEW + 8), labels, labels)
-def test_the_first_policy_that_matches_is_found(wanted, own, of_namespace):
+@given(st.lists(matches, min_size=FEW + 1, max_size=FEW + 8), subjects)
+def test_the_first_policy_that_matches_is_found(wanted, subject):
     policies = [compiled(f"p{number}", match) for number, match in enumerate(wanted)]
-    first = next((policy for policy in policies if policy.matches(own, of_namespace)), None)
-    assert PolicyIndex(policies).first(own, of_namespace) is first
+    first = next((policy for policy in policies if policy.matches(subject)), None)
+    assert PolicyIndex(policies).first(subject) is first
 
 
 @pytest.mark.parametrize(
@@ -92,6 +99,16 @@ def test_the_first_policy_that_matches_is_found(wanted, own, of_namespace):
             id="one of several values",
         ),
         pytest.param(lambda i: pods(team=f"t{i}"), {"team": "none"}, {}, None, id="a label that no policy requires"),
+        pytest.param(
+            lambda i: {"namespaces": ["default"] if i == 700 else [f"n{i}"], **pods(app="web")},
+            {"app": "web"},
+            {},
+            700,
+            id="the name of a namespace",
+        ),
+        pytest.param(
+            lambda i: {"priorityClasses": [f"c{i}", f"d{i}"]}, {}, {}, None, id="a priority class that no policy names"
+        ),
         pytest.param(lambda i: {} if i else pods(x="y"), {}, {}, 1, id="policies that match every pod"),
     ],
 )
@@ -99,6 +116,6 @@ def test_few_of_many_policies_are_asked(match, own, of_namespace, found):
     policies = [compiled(f"p{number}", match(number)) for number in range(MANY)]
     index = PolicyIndex(policies)
     with mock.patch.object(CompiledPolicy, "matches", autospec=True, side_effect=CompiledPolicy.matches) as asked:
-        policy = index.first(own, of_namespace)
+        policy = index.first(Subject(own, of_namespace))
     assert policy is (None if found is None else policies[found])
     assert asked.call_count <= 2

@@ -48,6 +48,12 @@ def test_without_policies_the_built_in_policy_serves_only_podwright():
         pytest.param([policy("b", {}), policy("a", {})], {}, {}, "a", id="at equal precedence, the first name wins"),
         pytest.param([policy("b", {"precedence": -1}), policy("a", {"precedence": -2})], {}, {}, "b", id="a policy with negative precedence still wins over the built-in policy"),
         pytest.param([policy("a", {"precedence": 9, "match": select_pods(x="1")}), policy("b", {})], {}, {}, "b", id="the greatest precedence among the policies that match wins"),
+        pytest.param([policy("a", {}, created="2026-01-02T00:00:00Z"), policy("b", {}, created="2026-01-01T00:00:00Z")], {}, {}, "b", id="at equal precedence, the older policy wins"),
+        pytest.param([policy("a", {"precedence": 1}, created="2026-01-02T00:00:00Z"), policy("b", {}, created="2026-01-01T00:00:00Z")], {}, {}, "a", id="precedence counts before age"),
+        pytest.param([policy("a", {}, created="yesterday"), policy("b", {}, created="2026-01-01T00:00:00Z")], {}, {}, "a", id="a malformed time counts as none"),
+        pytest.param([policy("a", {"match": {"namespaces": ["default", "x"]}})], {}, {}, "a", id="the namespace is named"),
+        pytest.param([policy("a", {"match": {"namespaces": ["x"]}})], {}, {}, BUILT_IN, id="another namespace is named"),
+        pytest.param([policy("a", {"match": {"priorityClasses": ["high"]}})], {}, {}, BUILT_IN, id="the pod has no priority class"),
         pytest.param([policy("a", {"schedulerName": "other"})], {}, {}, BUILT_IN, id="a policy for another scheduler name does not match"),
     ],
 )  # fmt: skip
@@ -76,6 +82,17 @@ def test_pods_with_equal_labels_are_distinguished_by_namespace():
     for _ in range(2):
         assert chosen(policies, pod({"x": "1"}, namespace="web"), web) == BUILT_IN
         assert chosen(policies, pod({"x": "1"}, namespace="ml"), ml) == "a"
+
+
+def test_pods_with_equal_labels_are_distinguished_by_priority_class():
+    policies = build(policy("a", {"match": {"priorityClasses": ["high", "higher"]}}))
+    for _ in range(2):
+        assert [chosen(policies, pod(priority_class=name)) for name in ("high", "", "higher", "low")] == [
+            "a",
+            BUILT_IN,
+            "a",
+            BUILT_IN,
+        ]
 
 
 def test_a_change_of_policies_changes_the_selection():

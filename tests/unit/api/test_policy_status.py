@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podwright.api.policy_set import PolicySet
-from podwright.api.policy_status import status_of
+from podwright.api.policy_status import basis_of, status_of
 from podwright.core.framework.features import Features
 from support.engine.stand_ins import STAND_INS
 
@@ -47,6 +47,32 @@ def test_the_status_of_a_policy_that_was_never_accepted():
         "No generation of this policy was accepted. The pods that it would decide about wait."
     )
     assert found == {"Accepted": ("False", "Invalid", NOON), "Active": ("False", "NotAccepted", NOON)}
+
+
+def test_policies_of_equal_precedence_that_may_match_the_same_pods_say_so():
+    policies = build(policy("b", {"match": select_pods(x="1")}), policy("c", {"match": select_pods(y="1")}))
+    status, found = conditions(policies, policy("a", {"match": select_pods(z="1")}))
+    assert found["Conflict"] == ("True", "EqualPrecedence", NOON)
+    assert status["conditions"][2]["message"] == (
+        "This policy goes before b, c: they have the same precedence, 0, and some pods may match both. The older policy goes first, "
+        "then the first name."
+    )
+    status, _ = conditions(policies, policy("b", {"match": select_pods(x="1")}))
+    assert status["conditions"][2]["message"].startswith("This policy goes after a and before c: they have")
+    before = basis_of(policies, policies.apply(policy("b", {"match": select_pods(x="1")})))
+    policies.remove("c")
+    assert basis_of(policies, policies.apply(policy("b", {"match": select_pods(x="1")}))) != before
+    policies.apply(policy("b", {"match": select_pods(x="1"), "precedence": 1}, generation=2))
+    assert "Conflict" not in conditions(policies, policy("a", {"match": select_pods(z="1")}))[1]
+
+
+def test_of_many_conflicts_the_status_names_a_few():
+    policies = build(*(policy(f"p{number}", {"match": select_pods(x="1")}) for number in range(9)))
+    status, _ = conditions(policies, policy("q", {"match": select_pods(x="1")}))
+    message = status["conditions"][2]["message"]
+    assert message.startswith(
+        "This policy goes after p0, p1, p2, p3, p4, and there are others: they have the same precedence"
+    )
 
 
 def test_the_status_keeps_the_generation_that_was_accepted_last():

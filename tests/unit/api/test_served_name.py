@@ -8,6 +8,7 @@ import pytest
 
 from podwright.api.compile import compile_policy, refused_policy
 from podwright.api.permissions import DEFAULT_SETTINGS
+from podwright.api.policy_match import Subject
 from podwright.api.scheduler_policy import parse_policy
 from podwright.api.served_name import ServedName
 from podwright.core.framework.features import Features
@@ -36,7 +37,7 @@ def test_the_greatest_precedence_goes_first_then_the_first_name():
     names = [("c", 1), ("a", 0), ("d", 2), ("b", 1)]
     found = served(*(policy(name, precedence, {"x": "1"}) for name, precedence in names))
     order = []
-    while (first := found.first({"x": "1"}, {})) is not BUILT_IN:
+    while (first := found.first(Subject({"x": "1"}, {}))) is not BUILT_IN:
         order.append(first.name)
         found.remove(first)
     assert order == ["d", "b", "c", "a"]
@@ -69,15 +70,15 @@ def test_whether_the_labels_of_a_pod_matter(policies, expected):
 )
 def test_pods_that_no_policy_matches(always, waits, first, passed_over):
     found = served(policy("a", 0, {"x": "1"}, refused=True), always=always, waits=waits)
-    assert found.first({}, {}).name == first
-    over = found.passed_over({}, {})
+    assert found.first(Subject({}, {})).name == first
+    over = found.passed_over(Subject({}, {}))
     assert (None if over is None else over.name) == passed_over
 
 
 def test_policies_are_not_prepared_again_for_each_that_is_added():
     def calls(count):
         found = served(*(policy(f"p{index:05}", 0, {"x": str(index)}) for index in range(count)), always=True)
-        found.first({}, {})
+        found.first(Subject({}, {}))
         added, seen = policy("new", 0, {"x": "new"}), 0
 
         def profile(_frame, event, _argument):

@@ -355,12 +355,12 @@ class TestStorms:
         async with controlled(rig=rig) as world:
             for number in range(20):
                 world.controller.apply(
-                    policy(f"p{number:02}", uid=str(number), match={"podSelector": {"matchLabels": {"x": "1"}}})
+                    policy(f"p{number:02}", uid=str(number), match={"podSelector": {"matchLabels": {"x": str(number)}}})
                 )
             await world.requests(20)
             built.clear()
             world.controller.apply(
-                policy("p05", uid="5", generation=2, match={"podSelector": {"matchLabels": {"x": "2"}}})
+                policy("p05", uid="5", generation=2, match={"podSelector": {"matchLabels": {"x": "other"}}})
             )
             await world.requests(21)
             assert built == ["p05"]

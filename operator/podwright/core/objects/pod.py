@@ -37,6 +37,11 @@ KUBERNETES_DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 """The scheduler of a pod that names none. Source: `DefaultSchedulerName` in k8s.io/api/core/v1."""
 
 
+POLICY_ANNOTATION: Final = "podwright.dev/policy"
+"""With it, a pod names the policy that should decide about it."""
+_MAX_POLICY_NAME: Final = 253
+
+
 class LabelSet(dict[str, str]):
     """A pod's labels, interned. Compared and hashed by identity, and never changed."""
 
@@ -127,6 +132,10 @@ class PodInfo:
     """Its condition DisruptionTarget has the reason PreemptionByScheduler."""
     required_features: frozenset[str]
     """Features that a node must declare."""
+    priority_class: str
+    """The name of its PriorityClass; empty if it has none."""
+    policy: str
+    """The name of the policy in its annotation podwright.dev/policy, cut if it is too long for a name; empty if it names none."""
     raw: Mapping[str, Any] | None
     """The object as the API server sent it; None unless the pod is pending."""
 
@@ -219,8 +228,17 @@ def _parse(
         group=group_of(spec, labels, namespace),
         preempted=_preempted(status),
         required_features=parsed.required_features,
+        priority_class=parsed.priority_class,
+        policy=_named_policy(annotations) if (annotations := metadata.get("annotations")) else "",
         raw=raw if keep_raw else None,
     )
+
+
+def _named_policy(annotations: object) -> str:
+    named = annotations.get(POLICY_ANNOTATION) if isinstance(annotations, Mapping) else None
+    if not isinstance(named, str):
+        return ""
+    return named if len(named) <= _MAX_POLICY_NAME else f"{named[:_MAX_POLICY_NAME]}…"
 
 
 def _label_set(labels: dict[str, str]) -> LabelSet:
@@ -252,6 +270,7 @@ class ParsedSpec:
     volumes: tuple[Mapping[str, Any], ...]
     resource_claims: tuple[str, ...]
     required_features: frozenset[str]
+    priority_class: str
 
 
 MAX_CACHED_SPECS: Final = 1024
@@ -312,6 +331,7 @@ def _parse_spec(spec: Mapping[str, Any], namespace: str) -> ParsedSpec:
             for c in as_list(spec.get("resourceClaims"), "spec.resourceClaims")
         ),
         required_features=required_features(spec),
+        priority_class=str(spec.get("priorityClassName") or ""),
     )
 
 

@@ -154,11 +154,12 @@ class Gangs:
     def _wait_for_policy(
         self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy, started: float
     ) -> None:
-        """No generation of the group's policy was accepted."""
+        """The group's policy has a refusal."""
         seconds = self._clock() - started
         for member in members:
             self._failures.wait_for_policy(member, policy, seconds)
-        self._groups.not_scheduled(group, Verdict(SCHEDULER_ERROR, f"the pod group waits because {policy.refusal}"))
+        reason = f"the pod group waits because {policy.why_waits(members[0].pod)}"
+        self._groups.not_scheduled(group, Verdict(SCHEDULER_ERROR, reason))
         self._metrics.group_attempt_took("error", members[0].pod.scheduler_name, seconds)
 
     def _refuse(self, group: PodGroup, members: Sequence[QueuedPod], started: float) -> None:
@@ -203,10 +204,13 @@ class Gangs:
                 continue
             if member.pod.scheduler_name != members[0].pod.scheduler_name and not other.refusal:
                 continue
+            for each in members:
+                if (waiting := self._policies.of(each.pod)) is not None and waiting.compiled.misnamed:
+                    return GangFault(group, "", waiting.why_waits(each.pod))
             names = f"{policy.compiled.name} and {other.compiled.name}"
             return GangFault(group, "", f"all pods of a pod group must be under one policy, got {names}")
         if policy.refusal:
-            return GangFault(group, "", policy.refusal)
+            return GangFault(group, "", policy.why_waits(members[0].pod))
         args = policy.compiled.profile.args.get(GangScheduling.name)
         pack_by = "" if args is None else args.topology_key
         observer = self._slow_plugins.observer_if_slow(policy.compiled.name)

@@ -162,11 +162,11 @@ class PendingPods(Stream):
         self._recorder.record(queued.pod, "Warning", COSTLY, "Scheduling", _cost_note(queued.cost))
 
     def _update(self, before: PodInfo | None, pod: PodInfo) -> None:
-        """Updates the queue. New labels may put the pod under another policy, which has not decided about it yet."""
+        """Updates the queue. New labels, or another policy in its annotation, may put the pod under another policy, which has not decided about it yet."""
         self._queue.update(pod)
         if (
             before is not None
-            and before.labels is not pod.labels
+            and (before.labels is not pod.labels or before.policy != pod.policy)
             and self._policies.of(before) is not self._policies.of(pod)
         ):
             self._queue.reconsider(pod.uid)

@@ -66,7 +66,7 @@ class Verdicts:
         else:
             policy = self._policies.of(pod) or self._policies.default
         if policy.refusal:
-            raise UnusablePolicyError(policy.refusal)
+            raise UnusablePolicyError(policy.why_waits(pod))
         return policy
 
     def filter(self, pod: PodInfo, policy_name: str, names: NameList) -> FilterVerdict:

@@ -1,0 +1,156 @@
+"""Which policies of equal precedence may match the same pods: only their age decides between them, and their status says so.
+
+Two policies overlap if labels, a namespace and a priority class are possible that both match, whatever exists in the cluster. Each policy is
+compared once with each other one of its scheduler name and precedence, when it is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from podwright.api.compile import CompiledPolicy
+from podwright.api.policy_match import CompiledMatch
+from podwright.core.objects.selectors import Requirement
+
+KEPT: Final = 5
+"""How many overlapping policies are known of each."""
+_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+"""The label with which the API server repeats a namespace's name."""
+
+_Group = tuple[str, int]
+_Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """What the requirements allow for one label. `only`: these values, None for any but `without`; `absent`: the label may be missing."""
+
+    only: frozenset[str] | None
+    without: frozenset[str]
+    absent: bool
+
+    @staticmethod
+    def of(requirement: Requirement) -> _Values:
+        values = requirement.values
+        match requirement.operator:
+            case "In":
+                return _Values(values, _NONE, absent=False)
+            case "NotIn":
+                return _Values(None, values, absent=True)
+            case "Exists":
+                return _Values(None, _NONE, absent=False)
+        return _Values(_NONE, _NONE, absent=True)
+
+    def meet(self, other: _Values) -> _Values:
+        """What both allow."""
+        first, second = self.only, other.only
+        only = second if first is None else first if second is None else first & second
+        without = self.without | other.without
+        return _Values(None if only is None else only - without, without, absent=self.absent and other.absent)
+
+    def agrees_with(self, other: _Values) -> bool:
+        """Whether something is allowed by both."""
+        return self.meet(other).possible
+
+    @property
+    def possible(self) -> bool:
+        return self.absent or self.only is None or bool(self.only)
+
+
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class _Member:
+    """A policy, how many others overlap with it, and at most KEPT of these."""
+
+    policy: CompiledPolicy
+    allowed: Mapping[_Key, _Values]
+    count: int = 0
+    others: list[CompiledPolicy] = field(default_factory=list)
+
+    def overlaps(self, other: _Member) -> bool:
+        ours, theirs = self.allowed, other.allowed
+        if len(theirs) < len(ours):
+            ours, theirs = theirs, ours
+        return all(key not in theirs or values.agrees_with(theirs[key]) for key, values in ours.items())
+
+    def note(self, other: CompiledPolicy) -> None:
+        self.count += 1
+        if len(self.others) < KEPT:
+            self.others.append(other)
+
+
+class Overlaps:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._groups: dict[_Group, dict[CompiledPolicy, _Member]] = {}
+
+    def add(self, policy: CompiledPolicy) -> None:
+        """Does nothing for a policy that is only for pods which name it, or that can match no pod."""
+        allowed = _allowed(policy.match)
+        if policy.spec.by_name == "Required" or not all(values.possible for values in allowed.values()):
+            return
+        member = _Member(policy, allowed)
+        group = self._groups.setdefault(_group(policy), {})
+        for other in group.values():
+            if member.overlaps(other):
+                member.note(other.policy)
+                other.note(policy)
+        group[policy] = member
+
+    def remove(self, policy: CompiledPolicy) -> None:
+        key = _group(policy)
+        group = self._groups.get(key, {})
+        gone = group.pop(policy, None)
+        if gone is None:
+            return
+        if not group:
+            del self._groups[key]
+        for member in group.values():
+            if member.overlaps(gone):
+                member.count -= 1
+                if policy in member.others:
+                    member.others.remove(policy)
+                    if member.count and not member.others:
+                        self._search(member, group.values())
+
+    @staticmethod
+    def _search(member: _Member, group: Iterable[_Member]) -> None:
+        member.count, wanted = 0, member.count
+        for other in group:
+            if other is not member and member.overlaps(other):
+                member.note(other.policy)
+                if len(member.others) == KEPT:
+                    break
+        member.count = wanted
+
+    def of(self, policy: CompiledPolicy) -> tuple[Sequence[CompiledPolicy], int]:
+        """How many policies of the same precedence may match a pod which this one matches; and some of them, KEPT at most."""
+        member = self._groups.get(_group(policy), {}).get(policy)
+        return ((), 0) if member is None else (member.others, member.count)
+
+
+def _group(policy: CompiledPolicy) -> _Group:
+    return policy.spec.scheduler_name, policy.spec.precedence
+
+
+def _allowed(match: CompiledMatch) -> Mapping[_Key, _Values]:
+    """What the match allows, by kind and name of a label; the priority class counts as one."""
+    found: dict[_Key, _Values] = {}
+    for key, values in _requirements(match):
+        found[key] = found[key].meet(values) if key in found else values
+    return found
+
+
+def _requirements(match: CompiledMatch) -> Iterator[tuple[_Key, _Values]]:
+    for kind, selector in (("pod", match.pods), ("namespace", match.namespaces)):
+        for requirement in () if selector is None else selector.requirements:
+            yield (kind, requirement.key), _Values.of(requirement)
+    if match.namespace_names:
+        yield ("namespace", _NAMESPACE_NAME), _Values(match.namespace_names, _NONE, absent=False)
+    if match.priority_classes:
+        yield ("priority class", ""), _Values(match.priority_classes, _NONE, absent=False)
