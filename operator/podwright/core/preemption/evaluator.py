@@ -64,13 +64,15 @@ def select_victims(
     budgets: BudgetRules,
     now: float,
     chosen: AbstractSet[str] = frozenset(),
+    *,
+    potential: Sequence[Unit] | None = None,
 ) -> Candidate | Status:
     """The victims to evict for `pod` to fit on `node`, or why no eviction helps. Changes none of its arguments.
 
     If a victim belongs to a group that is evicted as a whole, the members on other nodes are victims, too. `chosen`: the uids of pods
-    that are victims in any case.
+    that are victims in any case. `potential`: the units that may be evicted; None: those of lower priority.
     """
-    potential = units_below(pod.priority, node.pods.values(), cache)
+    potential = units_below(pod.priority, node.pods.values(), cache) if potential is None else [*potential]
     if not potential:
         return unresolvable(NO_VICTIMS)
     copy = _NodeCopy(runner, state.clone(), pod, node.clone(), cache)

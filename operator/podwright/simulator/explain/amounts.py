@@ -1,0 +1,48 @@
+"""Amounts of resources as people write them: `250m`, `1500m`, `3Gi`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY
+
+_UNITS: Final = (("Ei", 1 << 60), ("Pi", 1 << 50), ("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+
+
+def quantity(resource: str, amount: int) -> str:
+    """The amount as an exact Kubernetes quantity. CPU is in milli-CPU, all else in whole units."""
+    if resource == CPU:
+        return f"{amount // 1000}" if amount % 1000 == 0 else f"{amount}m"
+    if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES_PREFIX):
+        for unit, size in _UNITS:
+            if amount and amount % size == 0:
+                return f"{amount // size}{unit}"
+    return str(amount)
+
+
+def readable(resource: str, amount: int) -> str:
+    """The amount for people: bytes are rounded to a tenth of the greatest unit."""
+    exact = quantity(resource, amount)
+    if not exact.isdigit() or resource == CPU or len(exact) < 5:
+        return exact
+    if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES_PREFIX):
+        unit, size = next(pair for pair in _UNITS if amount >= pair[1])
+        return f"{amount / size:.1f}{unit}"
+    return exact
+
+
+def called(resource: str) -> str:
+    """The resource in a sentence."""
+    return "CPU" if resource == CPU else resource
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def listed(names: list[str] | tuple[str, ...], most: int = 3) -> str:
+    """`a, b and 5 more`."""
+    if len(names) <= most:
+        return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+    return f"{', '.join(names[:most])} and {len(names) - most:,} more"

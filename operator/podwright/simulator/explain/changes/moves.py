@@ -1,0 +1,86 @@
+"""Pods that would have to be elsewhere: the fewest on a node that make room, if all of them fit on other nodes.
+
+The victims are chosen by the dry run of preemption, so budgets and importance count as they do there. Pods that belong to their node
+do not move, and no PodDisruptionBudget is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import CycleState
+from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.budgets import StoredBudgets
+from podwright.core.preemption.evaluator import Candidate, select_victims
+from podwright.core.preemption.units import units_below
+from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.transaction import CacheTransaction
+from podwright.simulator.explain.causes import stays
+from podwright.simulator.explain.changes.trials import Trials, again
+
+_ABOVE_ALL: Final = 1 << 31
+SINGLES: Final = 100
+"""How many pods of a node are tried alone."""
+MOST_MOVED: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Pods with the nodes where they fit instead, and the node where the pod then goes."""
+
+    pods: Sequence[tuple[PodInfo, str]]
+    node: str
+
+
+def moves_from(trials: Trials, framework: Framework, state: CycleState, pod: PodInfo, node: NodeInfo) -> Moves | None:
+    """The pods to move off the node; None if there are none that could. `state`: of the pod's PreFilter. Raises PluginError."""
+    found = _in_the_way(trials, framework, state, pod, node)
+    return None if found is None else _elsewhere(trials, pod, found)
+
+
+def _in_the_way(
+    trials: Trials, framework: Framework, state: CycleState, pod: PodInfo, node: NodeInfo
+) -> Sequence[PodInfo] | None:
+    cache = trials.cache
+    budgets = StoredBudgets(cache.store).rules()
+    movable = [other for other in node.pods.values() if not stays(other)]
+    movable.sort(key=lambda other: (other.priority, sum(other.requests.amounts.values()), other.key))
+    for some in (*([other] for other in movable[:SINGLES]), movable):
+        units = units_below(_ABOVE_ALL, some, cache)
+        found = select_victims(
+            framework, state, pod, node, cache, budgets, trials.deciders.world.now(), potential=units
+        )
+        if isinstance(found, Candidate) and found.victims and not found.violations and len(found.victims) <= MOST_MOVED:
+            return found.victims
+    return None
+
+
+def _elsewhere(trials: Trials, pod: PodInfo, victims: Sequence[PodInfo]) -> Moves | None:
+    """Places the pod, then the victims on other nodes. Then proves that the pod fits where they are."""
+    moved = []
+    with CacheTransaction(trials.cache) as transaction:
+        transaction.remove(victims)
+        if not trials.place_in(transaction, pod):
+            return None
+        for victim in victims:
+            other = "" if victim.terminating else trials.place_again(transaction, victim)
+            if other == victim.node_name or not (other or victim.terminating):
+                return None
+            moved.append((victim, other))
+    with CacheTransaction(trials.cache) as transaction:
+        transaction.remove(victims)
+        for victim, other in moved:
+            if other:
+                transaction.assume(again(victim), other)
+        placed = trials.place_in(transaction, pod)
+    return Moves(moved, placed) if placed else None
+
+
+def ending(trials: Trials, pod: PodInfo, others: Sequence[PodInfo]) -> str:
+    """The node where the pod goes once these placed pods have ended; empty if that does not help. Raises PluginError."""
+    with CacheTransaction(trials.cache) as transaction:
+        transaction.remove(others)
+        return trials.place_in(transaction, pod)

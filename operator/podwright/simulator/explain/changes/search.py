@@ -1,0 +1,261 @@
+"""Searches the least change of a pod, and of the cluster, that places it. Each was proved by a decision before it is returned.
+
+The nearest nodes are tried first, and the search ends after MOST_TRIALS decisions, so that it takes a bounded time.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final
+
+from podwright.core.framework.framework import Framework
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.state.nodeinfo import NodeInfo
+from podwright.simulator.explain.amounts import counted, listed
+from podwright.simulator.explain.causes import claim_users, stays
+from podwright.simulator.explain.changes.moves import Moves, ending, moves_from
+from podwright.simulator.explain.changes.node_edits import NodeEdit, another, edit_for, manifest, shapes
+from podwright.simulator.explain.changes.patches import difference
+from podwright.simulator.explain.changes.pod_edits import Option, Place, edits_for, safely
+from podwright.simulator.explain.changes.trials import Trials
+from podwright.simulator.explain.changes.volumes import lacking
+from podwright.simulator.explain.results import Change, Edit
+from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
+
+MOST_TRIALS: Final = 60
+"""Decisions for one explanation."""
+NODES_TRIED: Final = 6
+SHAPES_TRIED: Final = 6
+MOVES_TRIED: Final = 3
+OPTIONS: Final = 6
+_LIVE: Final = frozenset(("tolerations", "schedulingGates"))
+"""Fields of a pod's spec that may be changed while it is pending. With any other, the pod has to be created anew."""
+_NAME: Final = "one-more-node"
+_FAR_ABOVE: Final = 2_000_000_000
+
+
+class Search:
+    """See the module. `pod` has its raw object, and `verdicts` rejects it."""
+
+    def __init__(self, trials: Trials, framework: Framework, pod: PodInfo, verdicts: Verdicts) -> None:
+        self._trials = trials
+        self._cache = trials.cache
+        self._framework = framework
+        self._pod = pod
+        self._verdicts = verdicts
+        self._rows = verdicts.nearest(NODES_TRIED)
+
+    def changes(self) -> tuple[Change, ...]:
+        """Changes of the pod first, each kind once. Raises PluginError."""
+        found = [*islice(self._of_pod(), 2)]
+        # Sources that change nodes come last, because a diagnosis belongs to the node table as it was.
+        for source in (
+            self._of_priority,
+            self._of_moves,
+            self._of_endings,
+            self._of_volumes,
+            self._of_node,
+            self._of_new_node,
+        ):
+            found += islice(source(), 1)
+        return tuple(found)
+
+    @property
+    def _spent(self) -> bool:
+        return self._trials.count >= MOST_TRIALS
+
+    def _plugins(self, row: int) -> Sequence[str]:
+        names = [name for name, mask in self._verdicts.rejects.items() if mask[row]]
+        explicit = self._verdicts.diagnosis.explicit.get(row)
+        return names or ([explicit.plugin] if explicit is not None else [])
+
+    def _node(self, row: int) -> NodeInfo:
+        """The node, with the pods that are nominated to it where they alone are in the way."""
+        node = self._cache.node_at(row)
+        if any(mask[row] for mask in self._verdicts.rejects.values()):
+            return node
+        crowded = node.clone()
+        for other in self._framework.nominated_before(self._pod, node.name):
+            crowded.add(other)
+        return crowded
+
+    # The pod
+
+    def _of_pod(self) -> Iterator[Change]:
+        tried_texts: set[str] = set()
+        helped: list[set[str]] = []
+        """The plugins for which a change was found. A farther node that they and others reject needs a greater one."""
+        for row in self._rows:
+            plugins = self._plugins(row)
+            if any(known <= {*plugins} for known in helped):
+                continue
+            for text, raw in islice(self._combined(plugins, self._node(row)), OPTIONS):
+                if text in tried_texts or self._spent:
+                    continue
+                tried_texts.add(text)
+                change = tried(self._trials, self._pod, text, raw)
+                if change is not None:
+                    helped.append({*plugins})
+                    yield change
+                    break
+
+    def _combined(self, plugins: Sequence[str], node: NodeInfo) -> Iterator[Option]:
+        """Changes of the pod for all plugins that reject the node."""
+        assert self._pod.raw is not None, "a pod that is explained has its raw object"
+        options: list[Option] = [("", copy.deepcopy(dict(self._pod.raw)))]
+        for plugin in plugins:
+            options = [
+                (f"{text} and {more}" if text else more, changed)
+                for text, raw in options
+                for more, changed in islice(self._options(plugin, raw, node), OPTIONS)
+            ][:OPTIONS]
+        return (option for option in options if option[0])
+
+    def _options(self, plugin: str, raw: dict[str, Any], node: NodeInfo) -> Iterator[Option]:
+        place = Place(self._framework, self._cache, parse_pod(raw, keep_raw=True), raw, node)
+        return safely(edits_for(plugin, place))
+
+    # One node
+
+    def _of_node(self) -> Iterator[Change]:
+        for row in self._rows:
+            node = self._cache.node_at(row).present
+            edits: list[NodeEdit] = []
+            for plugin in self._plugins(row):
+                edit = edit_for(plugin, self._framework, self._pod, edits[-1].node if edits else node)
+                if edit is not None:
+                    edits.append(edit)
+            if not edits or self._spent:
+                continue
+            with self._trials.with_node(edits[-1].node):
+                placed = self._trials.place(self._pod)
+                moves = None if placed else self._moves(node.name)
+            if placed or moves is not None:
+                yield _of_edits(edits, moves, placed)
+
+    def _moves(self, name: str) -> Moves | None:
+        """Pods to move off a node that has been changed."""
+        node = self._cache.present(name)
+        if node is None or self._spent:
+            return None
+        verdicts = verdicts_of(self._framework, self._cache, self._pod)
+        if verdicts.diagnosis.pre_filter is not None:
+            return None
+        return moves_from(self._trials, self._framework, verdicts.state, self._pod, node)
+
+    def _of_moves(self) -> Iterator[Change]:
+        if self._verdicts.diagnosis.pre_filter is not None:
+            return
+        for row in self._rows[:MOVES_TRIED]:
+            if self._spent:
+                return
+            node = self._cache.node_at(row)
+            moves = moves_from(self._trials, self._framework, self._verdicts.state, self._pod, node)
+            if moves is not None:
+                yield _of_edits((), moves, "")
+
+    def _of_new_node(self) -> Iterator[Change]:
+        rows = self._verdicts.nearest(self._cache.table.count)
+        nodes = (self._cache.node_at(row).present for row in rows)
+        for node in shapes(nodes, SHAPES_TRIED):
+            if self._spent:
+                return
+            added = another(node, _free_name(self._trials))
+            with self._trials.with_node(added):
+                placed = self._trials.place(self._pod)
+            if placed:
+                edit = Edit(verb="create", kind="Node", name=added.name, object=manifest(added))
+                yield Change(of="cluster", text=f"one more node like {node.name}", node=placed, edits=(edit,))
+
+    # Other objects
+
+    def _of_volumes(self) -> Iterator[Change]:
+        nodes = [self._cache.node_at(row).present for row in self._rows] or [
+            info.present for info in islice(self._cache.nodes.values(), NODES_TRIED) if info.node is not None
+        ]
+        for node in nodes:
+            for text, objects in lacking(self._cache, self._pod, node):
+                if self._spent:
+                    return
+                with self._trials.with_objects(objects):
+                    placed = self._trials.place(self._pod)
+                if placed:
+                    yield Change(of="cluster", text=text, node=placed, edits=tuple(_created(*each) for each in objects))
+
+    def _of_endings(self) -> Iterator[Change]:
+        """Pods whose end is all that helps: they use what only one pod may use."""
+        if not self._pod.volumes or self._spent:
+            return
+        users = [other for other in claim_users(self._cache, self._pod) if self._cache.placement(other.uid)]
+        if users and len(users) <= OPTIONS and (placed := ending(self._trials, self._pod, users)):
+            text = f"{listed([other.key for other in users])} {'ends' if len(users) == 1 else 'end'}"
+            edits = tuple(Edit(verb="delete", kind="Pod", name=o.name, namespace=o.namespace) for o in users)
+            yield Change(of="cluster", text=text, node=placed, edits=edits)
+
+    def _of_priority(self) -> Iterator[Change]:
+        """A priority with which the pod preempts what is in its way."""
+        if self._spent or self._pod.preemption_policy == "Never" or not self._verdicts.diagnosis.resolvable().size:
+            return
+        here = (other for row in self._rows for other in self._cache.node_at(row).pods.values() if not stays(other))
+        above = sorted({other.priority for other in here if self._pod.priority <= other.priority < _FAR_ABOVE})
+        for priority in above[:2]:
+            placed = self._trials.preempts_on(replace(self._pod, priority=priority + 1))
+            if placed:
+                patch = {"spec": {"priority": priority + 1, "priorityClassName": None}}
+                text = f"have a PriorityClass of at least {priority + 1}, to preempt pods of priority {priority}"
+                edit = Edit(
+                    verb="recreate", kind="Pod", name=self._pod.name, namespace=self._pod.namespace, object=patch
+                )
+                yield Change(of="pod", text=text, node=placed, edits=(edit,), after_preemption=True)
+                return
+
+
+def tried(trials: Trials, pod: PodInfo, text: str, raw: dict[str, Any]) -> Change | None:
+    """The change of the pod, if it places the pod. Raises PluginError."""
+    try:
+        changed = parse_pod(raw, keep_raw=True)
+    except InvalidObjectError:
+        return None
+    placed = trials.place(changed)
+    if not placed or pod.raw is None:
+        return None
+    patch = difference(pod.raw, raw)
+    live = set(patch) <= {"spec"} and set(patch.get("spec", ())) <= _LIVE
+    verb = "patch" if live else "recreate"
+    edit = Edit(verb=verb, kind="Pod", name=pod.name, namespace=pod.namespace, object=patch)
+    return Change(of="pod", text=text, node=placed, edits=(edit,))
+
+
+def _of_edits(edits: Sequence[NodeEdit], moves: Moves | None, placed: str) -> Change:
+    texts = [edit.text for edit in edits]
+    made = [Edit(verb="patch", kind="Node", name=edit.node.name, object=edit.patch) for edit in edits]
+    if moves is not None:
+        going = [(pod, node) for pod, node in moves.pods if node]
+        stay = [pod.key for pod, node in moves.pods if not node]
+        if going:
+            names = listed([f"{pod.key} to {node}" for pod, node in going])
+            texts.append(f"move {counted(len(going), 'pod')} elsewhere: {names}")
+        if stay:
+            texts.append(f"wait until {listed(stay)} {'has' if len(stay) == 1 else 'have'} ended")
+        made += [
+            Edit(verb="move" if node else "delete", kind="Pod", name=pod.name, namespace=pod.namespace, node=node)
+            for pod, node in moves.pods
+        ]
+        placed = moves.node
+    return Change(of="cluster", text=" and ".join(texts), node=placed, edits=tuple(made))
+
+
+def _created(kind: str, raw: Any) -> Edit:
+    metadata = raw["metadata"]
+    return Edit(verb="create", kind=kind, name=metadata["name"], namespace=metadata.get("namespace", ""), object=raw)
+
+
+def _free_name(trials: Trials) -> str:
+    name = _NAME
+    while name in trials.cache.nodes:
+        name += "-1"
+    return name

@@ -1,0 +1,104 @@
+"""Decisions under a hypothesis: a changed pod, changed nodes, further objects, pods that are elsewhere.
+
+Invariant: each hypothesis is rolled back when its block ends, so the World is as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from podwright.core.cycle import Placement, Rejection, schedule
+from podwright.core.gangs.simulation import Simulation
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.object_store import key_of
+from podwright.core.state.transaction import CacheTransaction
+from podwright.simulator.explain.deciders import Deciders
+
+
+class Trials:
+    """See the module. `count`: how many decisions were made."""
+
+    def __init__(self, deciders: Deciders) -> None:
+        self.deciders = deciders
+        self.cache = deciders.world.cache
+        self.count = 0
+
+    # Decisions
+
+    def place(self, pod: PodInfo) -> str:
+        """The node on which the production core places the pod now; empty if it does not. Raises PluginError."""
+        with CacheTransaction(self.cache) as transaction:
+            return self.place_in(transaction, pod)
+
+    def place_in(self, transaction: CacheTransaction, pod: PodInfo) -> str:
+        """The same, and the pod stays there until the transaction is rolled back."""
+        self.count += 1
+        policy = self.deciders.policy_of(pod)
+        if policy is None or policy.refusal:
+            return ""
+        framework = self.deciders.framework(policy)
+        if framework.pre_enqueue(pod) is not None:
+            return ""
+        decision = Simulation(framework=framework, transaction=transaction, below=_first).schedule(pod)
+        return decision.node_name if isinstance(decision, Placement) else ""
+
+    def place_again(self, transaction: CacheTransaction, pod: PodInfo) -> str:
+        """Where a placed pod fits that the transaction has removed; empty if nowhere. It stays there until the rollback."""
+        self.count += 1
+        framework = self.deciders.framework_of(pod)
+        decision = Simulation(framework=framework, transaction=transaction, below=_first).schedule(again(pod))
+        return decision.node_name if isinstance(decision, Placement) else ""
+
+    def preempts_on(self, pod: PodInfo) -> str:
+        """The node to which the pod is nominated, if it preempts; empty if it does not. Raises PluginError."""
+        self.count += 1
+        framework = self.deciders.framework_of(pod)
+        decision = schedule(framework, self.cache, pod, _first)
+        return decision.nominated_node or "" if isinstance(decision, Rejection) else ""
+
+    # Hypotheses
+
+    @contextmanager
+    def with_node(self, node: Node) -> Iterator[None]:
+        """A node that is added, or another version of a node."""
+        before = self.cache.present(node.name)
+        known = None if before is None else before.present
+        self.cache.set_node(node)
+        try:
+            yield
+        finally:
+            if known is None:
+                self.cache.remove_node(node.name)
+            else:
+                self.cache.set_node(known)
+
+    @contextmanager
+    def with_objects(self, objects: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[None]:
+        """Objects of the store by kind, added or in another version."""
+        store = self.cache.store
+        before = [(kind, *key_of(raw)) for kind, raw in objects]
+        known = [store.get(kind, name, namespace) for kind, namespace, name in before]
+        for kind, raw in objects:
+            self.cache.set_object(kind, raw)
+        try:
+            yield
+        finally:
+            for (kind, namespace, name), former in zip(before, known, strict=True):
+                if former is None:
+                    self.cache.remove_object(kind, name, namespace)
+                else:
+                    self.cache.set_object(kind, former)
+
+
+def again(pod: PodInfo) -> PodInfo:
+    """A placed pod as a new one that waits: a transaction does not assume what it has removed."""
+    return replace(pod, uid=f"{pod.uid}/moved", node_name="", nominated_node_name="")
+
+
+def _first(_count: int) -> int:
+    """The choice among equals: always the same, so that explanations repeat."""
+    return 0

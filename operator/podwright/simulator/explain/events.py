@@ -1,0 +1,48 @@
+"""Which events bring a rejected pod back into the queue, in words, from the queueing hints of the plugins that rejected it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from podwright.core.framework.cluster_events import ANY, ASSIGNED_POD, NODE, POD, UNSCHEDULED_POD, Action, ClusterEvent
+from podwright.core.framework.framework import Framework
+
+_SUBJECTS: Final = {
+    ASSIGNED_POD: "a placed pod",
+    NODE: "a node",
+    POD: "the pod itself",
+    UNSCHEDULED_POD: "another member of its group",
+    ANY: "anything",
+}
+_VERBS: Final = {
+    Action.ADD: "is added",
+    Action.DELETE: "is deleted",
+    Action.UPDATE_NODE_ALLOCATABLE: "gets more allocatable resources",
+    Action.UPDATE_NODE_LABEL: "gets other labels",
+    Action.UPDATE_NODE_TAINT: "gets other taints or is uncordoned",
+    Action.UPDATE_NODE_CONDITION: "gets another condition",
+    Action.UPDATE_NODE_ANNOTATION: "gets other annotations",
+    Action.UPDATE_NODE_DECLARED_FEATURE: "declares other features",
+    Action.UPDATE_POD_LABEL: "gets other labels",
+    Action.UPDATE_POD_SCALE_DOWN: "requests less",
+    Action.UPDATE_POD_SCALE_UP: "requests more",
+    Action.UPDATE_POD_TOLERATION: "gets other tolerations",
+    Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: "loses its scheduling gates",
+    Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM: "gets its resource claim",
+}
+
+
+def events_for(framework: Framework, plugins: Collection[str]) -> tuple[str, ...]:
+    """The events for which these plugins have registered, each once. Whether one of them helps, the plugin decides when it happens."""
+    found: dict[str, None] = {}
+    for plugin in sorted(plugins):
+        for hint in framework.hints.get(plugin, ()):
+            for part in hint.event.parts:
+                found[_words(part)] = None
+    return tuple(found)
+
+
+def _words(event: ClusterEvent) -> str:
+    subject = _SUBJECTS.get(event.resource, f"a {event.resource}")
+    return f"{subject} {_VERBS.get(event.action, 'changes')}"

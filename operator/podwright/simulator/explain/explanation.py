@@ -1,0 +1,190 @@
+"""Explains one pod. Start here.
+
+finished, placed, terminating? ─► who decides? ─► is it gated? ─► verdicts of all filters on all nodes ─► causes, changes
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from podwright.api.compile import CompiledPolicy
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import PostFilterResult
+from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.evaluator import DryRun
+from podwright.core.preemption.units import priority_of
+from podwright.core.state.cache import Cache
+from podwright.simulator.explain.amounts import counted, listed
+from podwright.simulator.explain.causes import causes_of
+from podwright.simulator.explain.changes.entering import entering
+from podwright.simulator.explain.changes.search import Search, tried
+from podwright.simulator.explain.changes.trials import Trials
+from podwright.simulator.explain.deciders import Deciders
+from podwright.simulator.explain.details import miss
+from podwright.simulator.explain.events import events_for
+from podwright.simulator.explain.results import Cause, Change, Explanation, PolicyRef, PreemptionFound, State, Victim
+from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
+
+NEAREST: Final = 5
+"""How many of the nearest nodes are described."""
+
+
+def explain_pod(deciders: Deciders, pod: PodInfo, *, changes: bool = True) -> Explanation:
+    """Why the pod waits, or where it would go. `changes`: whether to search what would help. Raises PluginError and ProfileError."""
+    found = _explained(deciders, pod, changes=changes)
+    if changes and not found.changes and found.state in (State.IGNORED, State.GATED):
+        return replace(found, changes=tuple(_to_be_tried(deciders, pod)))
+    return found
+
+
+def _to_be_tried(deciders: Deciders, pod: PodInfo) -> Iterable[Change]:
+    """Changes of a pod that the scheduler does not try at all."""
+    trials = Trials(deciders)
+    for text, raw in entering(deciders, pod):
+        change = tried(trials, pod, text, raw)
+        if change is not None:
+            yield change
+            return
+
+
+def _explained(deciders: Deciders, pod: PodInfo, *, changes: bool) -> Explanation:
+    found = Explanation(kind="Pod", name=pod.key, state=State.PENDING, nodes=deciders.world.cache.table.count)
+    if pod.finished:
+        return replace(found, state=State.FINISHED, node=pod.node_name, causes=(_finished(pod),))
+    if pod.terminating:
+        return replace(found, state=State.TERMINATING, causes=(_terminating(pod),))
+    policy = deciders.policy_of(pod)
+    if policy is None:
+        return replace(found, state=State.IGNORED, causes=(_not_served(deciders, pod),))
+    found = replace(found, policy=PolicyRef(name=policy.name, generation=policy.generation))
+    if policy.refusal:
+        return replace(found, state=State.WAITS_FOR_POLICY, causes=(_refused(policy),))
+    framework = deciders.framework(policy)
+    gate = framework.pre_enqueue(pod)
+    if gate is not None:
+        cause = Cause(reason="Gated", text=_gated(pod, gate.message), plugin=gate.plugin)
+        events = events_for(framework, (gate.plugin,))
+        return replace(found, state=State.GATED, causes=(cause,), message=gate.message, events=events)
+    return _decided(deciders, framework, pod, found, changes=changes)
+
+
+def _decided(
+    deciders: Deciders, framework: Framework, pod: PodInfo, found: Explanation, *, changes: bool
+) -> Explanation:
+    cache = deciders.world.cache
+    if not cache.table.count:
+        cause = Cause(reason="NoNodes", text="the cluster has no nodes")
+        return replace(found, causes=(cause,), message="no nodes available to schedule pods")
+    verdicts = verdicts_of(framework, cache, pod)
+    if len(verdicts.feasible):
+        return _fits(cache, pod, verdicts, found)
+    groups = grouped(verdicts, cache)
+    nearest = tuple(miss(framework, cache, pod, verdicts, row) for row in verdicts.nearest(NEAREST))
+    causes = causes_of(framework, cache, pod, verdicts, groups, nearest)
+    preemption, message = _preemption(framework, pod, verdicts)
+    waiting = _waits_for_victims(cache, pod)
+    search = Search(Trials(deciders), framework, pod, verdicts) if changes and not waiting and pod.raw else None
+    return replace(
+        found,
+        causes=(*((waiting,) if waiting else ()), *causes),
+        message=message,
+        rejections=groups,
+        nearest=nearest,
+        preemption=preemption,
+        events=events_for(framework, {group.plugin for group in groups}),
+        changes=search.changes() if search else (),
+    )
+
+
+# What keeps a pod from being scheduled at all
+
+
+def _finished(pod: PodInfo) -> Cause:
+    return Cause(reason="Finished", text=f"the pod has ended ({pod.phase})")
+
+
+def _terminating(pod: PodInfo) -> Cause:
+    if pod.node_name:
+        return Cause(reason="Terminating", text=f"the pod is being deleted, and ends on {pod.node_name}")
+    return Cause(reason="Terminating", text="the pod is being deleted, so it is not scheduled any more")
+
+
+def _not_served(deciders: Deciders, pod: PodInfo) -> Cause:
+    served = sorted(deciders.policies.scheduler_names)
+    close = difflib.get_close_matches(pod.scheduler_name, served, n=1)
+    text = (
+        f"no policy serves its scheduler name {pod.scheduler_name!r}"
+        f"{f'; did you mean {close[0]!r}?' if close else f': served are {listed(served)}'}"
+    )
+    return Cause(reason="SchedulerNameNotServed", text=text)
+
+
+def _refused(policy: CompiledPolicy) -> Cause:
+    text = f"the pod waits because policy {policy.name}, generation {policy.generation}, was not accepted: {policy.refusal}"
+    return Cause(reason="PolicyNotAccepted", text=text)
+
+
+def _gated(pod: PodInfo, message: str) -> str:
+    if pod.gates:
+        return f"scheduling gates hold it back: {listed(pod.gates)}; whoever set them takes them away"
+    return message
+
+
+# A pod that the scheduler tries
+
+
+def _fits(cache: Cache, pod: PodInfo, verdicts: Verdicts, found: Explanation) -> Explanation:
+    names = [cache.table.names[int(slot)] for slot in verdicts.feasible.slots[:3]]
+    count = len(verdicts.feasible)
+    nominated = cache.nominator.node_of(pod.uid) or pod.nominated_node_name
+    text = f"it fits on {counted(count, 'node')} now ({listed(names)}): the next attempt places it"
+    if nominated and nominated in cache.table.names:
+        text += f"; it is nominated to {nominated}"
+    cause = Cause(reason="FitsNow", text=text)
+    return replace(found, state=State.FITS, causes=(cause,), feasible=count)
+
+
+def _waits_for_victims(cache: Cache, pod: PodInfo) -> Cause | None:
+    """The pod has preempted, and its victims have not ended."""
+    nominated = cache.present(cache.nominator.node_of(pod.uid) or pod.nominated_node_name)
+    if nominated is None:
+        return None
+    going = [
+        other.key
+        for other in nominated.pods.values()
+        if other.terminating and priority_of(other, cache.groups) < pod.priority
+    ]
+    if not going:
+        return None
+    text = (
+        f"it has preempted, is nominated to {nominated.name}, and waits there until {listed(going)} {_has(going)} ended"
+    )
+    return Cause(reason="WaitsForPreemption", text=text, nodes=1)
+
+
+def _has(names: Sequence[str]) -> str:
+    return "has" if len(names) == 1 else "have"
+
+
+def _preemption(framework: Framework, pod: PodInfo, verdicts: Verdicts) -> tuple[PreemptionFound | None, str]:
+    """What PostFilter finds, and the message of the event FailedScheduling."""
+    diagnosis = verdicts.diagnosis
+    if not framework.post_filter_plugins:
+        return None, diagnosis.message()
+    result, status = framework.post_filter(verdicts.state, pod, diagnosis)
+    found = PreemptionFound(
+        message=status.message.removeprefix("preemption: "),
+        node=result.nominated_node if result else "",
+        victims=tuple(_victims(result)),
+        violations=result.violations if result else 0,
+        candidates=len(result.details.candidates) if result and isinstance(result.details, DryRun) else 0,
+    )
+    return found, diagnosis.message(status.message)
+
+
+def _victims(result: PostFilterResult | None) -> Iterable[Victim]:
+    for victim in result.victims if result else ():
+        yield Victim(pod=victim.key, priority=victim.priority)

@@ -1,0 +1,163 @@
+"""What every filter says about every node, also where another filter has rejected the node already, and how near a node is.
+
+The scheduler stops at the first filter that rejects a node. An explanation needs to know what else is in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.cycle import find_feasible
+from podwright.core.framework.contract import call, filter_result, status_of
+from podwright.core.framework.diagnosis import NodeDiagnosis
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import Bools, CycleState, Feasible, FilterPlugin
+from podwright.core.framework.profile import Point
+from podwright.core.framework.status import Code, Status
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.resources import PODS
+from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
+from podwright.core.state.cache import Cache
+from podwright.core.state.nodeinfo import NodeInfo
+from podwright.simulator.explain.results import Rejected
+
+FIT: Final = NodeResourcesFit.name
+_WEIGHTS: Final[Mapping[str, float]] = {
+    FIT: 1.0,
+    "NodePorts": 1.5,
+    "NodeUnschedulable": 1.6,
+    "PodTopologySpread": 1.7,
+    "InterPodAffinity": 1.8,
+    "NodeVolumeLimits": 1.8,
+    "VolumeRestrictions": 1.8,
+    "TaintToleration": 2.5,
+}
+"""How far a node is that one plugin rejects; `_OTHER` for all others. What passes by itself, as load does, is nearer than what somebody
+has to decide, as a taint."""
+_OTHER: Final = 3.0
+_UNRESOLVABLE_FIT: Final = 3.0
+"""What is added where the pod would not even fit on the empty node."""
+_EXAMPLES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """One decision about a pod, and each filter's verdict on all nodes.
+
+    `rejects`: by plugin, bool[nodes]. `distance`: float[nodes], 0 for a feasible node, infinite for a row without a node. Without nodes, or
+    where PreFilter rejected the pod, both say nothing.
+    """
+
+    state: CycleState
+    feasible: Feasible
+    diagnosis: NodeDiagnosis
+    rejects: Mapping[str, Bools]
+    distance: NDArray[np.float64]
+
+    def nearest(self, most: int) -> Sequence[int]:
+        """The rows of the nearest nodes that are not feasible, the nearest first."""
+        rows = np.flatnonzero(np.isfinite(self.distance) & (self.distance > 0))
+        return [int(row) for row in rows[np.argsort(self.distance[rows], kind="stable")[:most]]]
+
+
+def verdicts_of(framework: Framework, cache: Cache, pod: PodInfo) -> Verdicts:
+    """Raises PluginError."""
+    state = CycleState()
+    search = find_feasible(framework, cache, pod, state, take_nominated=False)
+    table, diagnosis = cache.table, search.diagnosis
+    distance = np.where(table.valid, 0.0, np.inf)
+    rejects: dict[str, Bools] = {}
+    if diagnosis.pre_filter is None and table.count and not len(search.feasible):
+        for plugin in framework.filter_plugins:
+            if plugin.name in state.skip_filter:
+                continue
+            mask = _rejected(plugin, state, pod, cache)
+            if mask.any():
+                rejects[plugin.name] = mask
+                distance += _weight(plugin, pod, cache, mask)
+        if diagnosis.considered is not None:
+            outside = table.valid & ~diagnosis.considered_rows(diagnosis.considered)
+            name = diagnosis.absent.plugin
+            rejects[name] = rejects.get(name, np.zeros(table.size, np.bool_)) | outside
+            distance += outside * _OTHER
+        for row in diagnosis.explicit:
+            if not distance[row]:
+                distance[row] = 1.0  # rejected because of nominated pods alone
+    return Verdicts(state, search.feasible, diagnosis, rejects, distance)
+
+
+def _rejected(plugin: FilterPlugin, state: CycleState, pod: PodInfo, cache: Cache) -> Bools:
+    table = cache.table
+    if plugin.filter_all is not None:
+        answer = call(plugin, Point.FILTER, plugin.filter_all, state, pod, table)
+        result = filter_result(plugin, answer, table.size)
+        return np.zeros(table.size, np.bool_) if result is None else table.valid & ~result.ok
+    mask = np.zeros(table.size, np.bool_)
+    for row in np.flatnonzero(table.valid):
+        mask[row] = verdict(plugin, state, pod, cache.node_at(int(row))) is not None
+    return mask
+
+
+def verdict(plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+    """One filter's verdict on one node."""
+    return status_of(plugin, Point.FILTER, call(plugin, Point.FILTER, plugin.filter, state, pod, node))
+
+
+def _weight(plugin: FilterPlugin, pod: PodInfo, cache: Cache, mask: Bools) -> NDArray[np.float64]:
+    weight: NDArray[np.float64] = mask * np.float64(_WEIGHTS.get(plugin.name, _OTHER))
+    if isinstance(plugin, NodeResourcesFit):
+        weight = weight + mask * lacking(plugin, pod, cache)
+    return weight
+
+
+def lacking(plugin: NodeResourcesFit, pod: PodInfo, cache: Cache) -> NDArray[np.float64]:
+    """float[nodes]: the sum of what each node lacks, as shares of what the pod requests; more where even the empty node lacks it."""
+    table = cache.table
+    missing = np.where(table.pods + 1 > table.allocatable(PODS), 0.5, 0.0)
+    for resource, amount in plugin.checked_requests(pod.requests):
+        free = table.allocatable(resource) - table.requested(resource)
+        missing = missing + np.clip(amount - free, 0, None) / amount
+        missing = missing + (amount > table.allocatable(resource)) * _UNRESOLVABLE_FIT
+    return missing
+
+
+def grouped(verdicts: Verdicts, cache: Cache) -> tuple[Rejected, ...]:
+    """The rejections by plugin and reason, as the scheduler counts them: the first filter that rejects a node. The nearest group first."""
+    diagnosis, table = verdicts.diagnosis, cache.table
+    if diagnosis.pre_filter is not None:
+        return _by_pre_filter(diagnosis.pre_filter, diagnosis.total)
+    alone = np.zeros(table.size, np.int64)
+    for mask in verdicts.rejects.values():
+        alone += mask
+    rows: dict[tuple[str, str], list[int]] = {}
+    resolvable: dict[tuple[str, str], bool] = {}
+    for row, status in diagnosis.statuses().items():
+        for reason in status.reasons:
+            rows.setdefault((status.plugin, reason), []).append(row)
+            resolvable[status.plugin, reason] = status.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    found = []
+    for (plugin, reason), members in rows.items():
+        members.sort(key=lambda row: (verdicts.distance[row], table.names[row]))
+        group = Rejected(
+            plugin=plugin,
+            reason=reason,
+            nodes=len(members),
+            only=sum(int(alone[row]) <= 1 for row in members),
+            examples=tuple(table.names[row] for row in members[:_EXAMPLES]),
+            resolvable=resolvable[plugin, reason],
+        )
+        found.append((float(verdicts.distance[members[0]]), -len(members), plugin, reason, group))
+    return tuple(each[-1] for each in sorted(found, key=lambda each: each[:-1]))
+
+
+def _by_pre_filter(status: Status, nodes: int) -> tuple[Rejected, ...]:
+    resolvable = status.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    return tuple(
+        Rejected(plugin=status.plugin, reason=reason, nodes=nodes, only=nodes, examples=(), resolvable=resolvable)
+        for reason in status.reasons
+    )
