@@ -37,6 +37,7 @@ from podwright.engine.failures import Failures
 from podwright.engine.gangs.attempts import Gangs
 from podwright.engine.gangs.group_changes import GroupChanges
 from podwright.engine.gangs.room import GangRoom
+from podwright.engine.gauges import compute_gauges
 from podwright.engine.instance import UNNAMED, Instance
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.foreign_pods import ForeignPods
@@ -47,20 +48,13 @@ from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.log_fields import fields
 from podwright.engine.memory import MemoryReclaimer
-from podwright.engine.metrics.metrics import (
-    ALGORITHM_SECONDS,
-    CACHE_SIZE,
-    COSTLY_PODS,
-    GOROUTINES,
-    INFLIGHT_EVENTS,
-    PENDING_PODS,
-    UNSCHEDULABLE_PODS,
-)
+from podwright.engine.metrics.metrics import ALGORITHM_SECONDS
 from podwright.engine.plugin_exceptions import PluginExceptions
 from podwright.engine.ports import Ports
 from podwright.engine.preemption import Preemptions
+from podwright.engine.quiet import Quiet
 from podwright.engine.raw_objects import raw_objects_for
-from podwright.engine.slices import Slices
+from podwright.engine.slices import STILL_CHANGING, Slices, Undecided
 from podwright.engine.slow_plugins import SLOW_SECONDS, SlowPlugins
 from podwright.engine.state import EngineState, Sources
 from podwright.engine.turns import Turns
@@ -147,7 +141,8 @@ class Engine:
             waits=options.waits,
         )
         self.slow_plugins = SlowPlugins(metrics)
-        self.slices = Slices(self.cache, clock=sources.clock, cpu=sources.cpu)
+        quiet = Quiet(ports.intake, clock=clock)
+        self.slices = Slices(self.cache, quiet, clock=clock, cpu=sources.cpu)
         state = EngineState(
             cache=self.cache,
             queue=self.queue,
@@ -213,7 +208,9 @@ class Engine:
         """The pods that are still to be compared with changed policies."""
         self.first_idle = asyncio.Event()
         """Set when there is nothing left to decide for the first time."""
-        self._compute_gauges()
+        compute_gauges(
+            metrics, queue=self.queue, cache=self.cache, cycles=self.binding_cycles, executor=self.binding_executor
+        )
 
     def objects(self, kind: str) -> Objects:
         """The stream of one kind of the object store."""
@@ -296,14 +293,21 @@ class Engine:
             ended = self.slices.resume()
 
     async def _attempt_in_lane(self, queued: QueuedPod) -> None:
-        """An attempt at a costly pod: other tasks and ordinary pods go between its slices. The lane of these pods is closed afterwards."""
+        """An attempt at a costly pod: other tasks and ordinary pods go between its slices. The lane of these pods is closed afterwards.
+
+        In a quiet time, ordinary pods wait too, and all of it counts.
+        """
         clock = self._sources.clock
         started = clock()
         ended = self.slices.start(partial(self.schedule_one, queued))
         seconds = clock() - started
         while not ended:
-            await self._schedule_ordinary_pods()
             started = clock()
+            if self.slices.quiet:
+                await asyncio.sleep(0)
+            else:
+                await self._schedule_ordinary_pods()
+                started = clock()
             ended = self.slices.resume()
             seconds += clock() - started
         self.queue.costly_attempt_took(seconds)
@@ -430,10 +434,10 @@ class Engine:
                     in_lane=queued.costly,
                     about=(queued,),
                 )
-                if decision is None:
-                    self._undecided(queued)
-                    return
                 seconds = self._sources.clock() - started
+                if isinstance(decision, Undecided):
+                    self._undecided(queued, decision, seconds)
+                    return
                 queued.slow = seconds >= SLOW_SECONDS and self.slices.cpu() - cpu_started >= SLOW_SECONDS
                 self._carry_out(queued, policy, decision, started)
         except Exception as error:
@@ -471,9 +475,11 @@ class Engine:
             and self.policies.of(queued.pod) is policy
         )
 
-    def _undecided(self, queued: QueuedPod) -> None:
-        """A pod was deleted, or another policy applies to it, while its attempt was paused."""
-        if self.queue.get(queued.uid) is queued:
+    def _undecided(self, queued: QueuedPod, why: Undecided, seconds: float) -> None:
+        """A pod was deleted, or another policy applies to it, while its attempt was paused; or the cluster changed all the time."""
+        if why is Undecided.STILL_CHANGING:
+            self._failures.fail(queued, STILL_CHANGING, seconds)
+        elif self.queue.get(queued.uid) is queued:
             self.queue.wait_in_lane(queued, ())
 
     def _skip(self, queued: QueuedPod) -> None:
@@ -481,19 +487,3 @@ class Engine:
         note = f"skip schedule deleting pod: {queued.pod.key}"
         self._ports.recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", note)
         self._failures.drop(queued)
-
-    def _compute_gauges(self) -> None:
-        compute, queue = self._metrics.compute, self.queue
-        compute(PENDING_PODS, lambda: {(place,): count for place, count in queue.counts().items()})
-        compute(COSTLY_PODS, lambda: {(): queue.costly})
-        compute(INFLIGHT_EVENTS, lambda: {(event,): count for event, count in queue.in_flight_events().items()})
-        self._metrics.compute_in_parts(UNSCHEDULABLE_PODS, queue.rejected_by)
-        compute(GOROUTINES, lambda: {("binding",): len(self.binding_cycles)})
-        compute(
-            CACHE_SIZE,
-            lambda: {
-                ("nodes",): self.cache.table.count,
-                ("pods",): self.cache.pod_count,
-                ("assumed_pods",): self.binding_executor.assumed,
-            },
-        )

@@ -234,6 +234,7 @@ class ExtendedAttempts:
             self._queue.costly_attempt_took(seconds)
 
     async def _capacity(self) -> None:
+        await self._state.slices.quiet.over()
         if self._limiter.full:
             await self._limiter.wait_for_capacity()
 

@@ -212,6 +212,24 @@ class Extender(Protocol):
         """Closes its connections."""
 
 
+class Intake(Protocol):
+    """What brings changes of the cluster to the engine."""
+
+    def hold_back(self) -> None:
+        """Keeps what arrives from now on, until `go_on`. No more than fits into the buffers of connections is read meanwhile."""
+
+    def go_on(self) -> None:
+        """Hands over what was held back, in its order."""
+
+
+class FreeIntake:
+    """An intake that holds nothing back."""
+
+    def hold_back(self) -> None: ...
+
+    def go_on(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """All ports. The engine hands them to each of its parts."""
@@ -223,5 +241,6 @@ class Ports:
     evictor: Evictor
     groups: GroupWriter = field(default_factory=NoGroups)
     metrics: Metrics
+    intake: Intake = field(default_factory=FreeIntake)
     extenders: Mapping[str, Extender] = field(default_factory=dict)
     """By name."""

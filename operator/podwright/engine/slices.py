@@ -5,14 +5,16 @@
 
 An attempt is an ordinary call, which runs in a greenlet: so the loop can leave it in the middle, where the core says that it may
 (`core.state.pauses`), and come back to it. While it is paused, the cache is as if it had not begun. If the cache or one of its pods changes
-meanwhile, the attempt starts anew; after RESTARTS times it waits in the lane of costly pods, and runs whole there if it has to start anew as
-often again. So every decision is made on one state of the cluster, as if it took no time, and none is put off forever.
+meanwhile, the attempt starts anew; after RESTARTS times it waits in the lane of costly pods. If it has to start anew as often again there, it
+gets a quiet time (`quiet`), in which nothing changes. If it is still undecided afterwards, and something changes, it has failed, and the next attempt gets a longer one.
+So every decision is made on one state of the cluster, as if it took no time, none is put off forever, and none holds the loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from enum import Enum
 from functools import partial
 from typing import Final, TypeVar
 
@@ -22,13 +24,22 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.core.state.cache import Cache
 from podwright.core.state.pauses import InputsChangedError
+from podwright.engine.quiet import Quiet, quiet_seconds
 
 T = TypeVar("T")
 
 SLICE_SECONDS: Final = 0.02
 """How long an attempt runs before it pauses."""
 RESTARTS: Final = 3
-"""How often an attempt starts anew before it runs whole."""
+"""How often an attempt starts anew before it waits in the lane, or in the lane before it gets a quiet time."""
+STILL_CHANGING: Final = "the cluster changes faster than this attempt can decide; the next one gets more time"
+
+
+class Undecided(Enum):
+    """Why there is no decision."""
+
+    NOT_NOW = "it is no longer wanted, or its pods have changed, or it may take longer only in the lane"
+    STILL_CHANGING = STILL_CHANGING
 
 
 class _Worker:
@@ -53,7 +64,8 @@ def _work(worker: _Worker) -> None:
 class Slices:
     """See the module. One attempt at a time."""
 
-    def __init__(self, cache: Cache, *, clock: Callable[[], float], cpu: Callable[[], float]) -> None:
+    def __init__(self, cache: Cache, quiet: Quiet, *, clock: Callable[[], float], cpu: Callable[[], float]) -> None:
+        self.quiet = quiet
         self._cache = cache
         self._clock = clock
         self._cpu = cpu
@@ -98,30 +110,49 @@ class Slices:
         wanted: Callable[[], bool],
         in_lane: bool,
         about: Sequence[QueuedPod] = (),
-    ) -> T | None:
+    ) -> T | Undecided:
         """The result of `decide`, which leaves the cache as it was. An attempt may pause in this call, and nowhere else.
 
-        If the cache or a pod of `about` changes meanwhile, it starts anew. None: there is no decision, because it was no longer `wanted`
-        after a pause, or because the attempt is not in the lane, where it may run whole.
+        If the cache or a pod of `about` changes meanwhile, it starts anew.
         """
         if not self._running:
             return decide()
-        pauses = self._cache.pauses
         for _ in range(RESTARTS):
-            pods = [queued.pod for queued in about]
-            self._stands = partial(_stands, wanted, about, pods)
-            pauses.pause = self._pause
             try:
-                return decide()
+                return self._decide(decide, wanted, about)
             except InputsChangedError:
                 if not wanted():
-                    return None
-            finally:
-                pauses.pause = None
-                self._stands = _always
-        return decide() if in_lane else None
+                    return Undecided.NOT_NOW
+        if not in_lane:
+            return Undecided.NOT_NOW
+        self.quiet.begin(quiet_seconds(about))
+        try:
+            return self._decide(decide, wanted, about)
+        except InputsChangedError:
+            if not wanted():
+                return Undecided.NOT_NOW
+            for queued in about:
+                queued.undecided += 1
+            return Undecided.STILL_CHANGING
+        finally:
+            self.quiet.end()
 
     # Internals
+
+    def _decide(self, decide: Callable[[], T], wanted: Callable[[], bool], about: Sequence[QueuedPod]) -> T:
+        """Raises InputsChangedError if it must start anew."""
+        pauses = self._cache.pauses
+        pods = [queued.pod for queued in about]
+        self._stands = partial(_stands, wanted, about, pods)
+        pauses.pause = self._pause
+        try:
+            decision = decide()
+        finally:
+            pauses.pause = None
+            self._stands = _always
+        for queued in about:
+            queued.undecided = 0
+        return decision
 
     def _run(self) -> bool:
         assert self._greenlet is not None, "no attempt was started"
@@ -145,6 +176,7 @@ class Slices:
         pauses.suspend()
         version = self._cache.version
         spent = clock() - suspended_at
+        self.quiet.end_if_over()
         self._paused_at = self._cpu()
         pauses.pause = None
         self._worker.loop.switch()

@@ -108,6 +108,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         evictor=evictor,
         groups=group_status,
         metrics=metrics,
+        intake=base.watches,
         extenders=base.extenders,
     )
     options = EngineOptions(

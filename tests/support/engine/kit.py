@@ -121,6 +121,21 @@ class FakeGroups:
         self.written.append((group.name, "DisruptionTarget", message))
 
 
+class FakeIntake:
+    """Whether changes are held back now, and how often they were."""
+
+    def __init__(self) -> None:
+        self.held = False
+        self.times = 0
+
+    def hold_back(self) -> None:
+        self.held = True
+        self.times += 1
+
+    def go_on(self) -> None:
+        self.held = False
+
+
 class Rig:
     """An engine on fakes. Time stands still unless a test changes `now`."""
 
@@ -141,6 +156,7 @@ class Rig:
         self.status = FakeStatus()
         self.evictor = evictor or FakeEvictor()
         self.groups = FakeGroups()
+        self.intake = FakeIntake()
         metrics = Metrics(lambda: self.now)
         self.ports = Ports(
             cluster=self.cluster,
@@ -150,6 +166,7 @@ class Rig:
             evictor=self.evictor,
             groups=self.groups,
             metrics=metrics,
+            intake=self.intake,
             extenders=extenders or {},
         )
         sources = Sources(

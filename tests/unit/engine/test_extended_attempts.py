@@ -156,6 +156,22 @@ async def test_a_pod_is_not_placed_where_the_room_was_taken_meanwhile():
     assert rig.recorder.notes("FailedScheduling") == []
 
 
+async def test_answers_wait_while_it_is_quiet_for_another_attempt():
+    rig, extender = rig_with(FILTER)
+    rig.node("a")
+    extender.gate.clear()
+    rig.pod("web")
+    quiet = rig.engine.slices.quiet
+    async with deciding(rig):
+        quiet.begin(1.0)
+        extender.gate.set()
+        await settle()
+        assert not rig.placed_on("web")
+        quiet.end()
+        await settle()
+        assert rig.placed_on("web") == "a"
+
+
 async def test_a_pod_whose_room_is_taken_again_and_again_fails_after_some_rounds():
     rig, extender = rig_with(FILTER)
     for name in "ab":

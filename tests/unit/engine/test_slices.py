@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -13,11 +14,13 @@ import pytest
 from podwright.core.framework.interface import Plugin, ReservePlugin
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
-from podwright.core.queue.queued_pod import Place
+from podwright.core.queue.queued_pod import Place, QueuedPod
 from podwright.core.state.cache import Cache
 from podwright.core.state.pauses import InputsChangedError
 from podwright.core.state.transaction import CacheTransaction
-from podwright.engine.slices import RESTARTS, SLICE_SECONDS, Slices
+from podwright.engine import quiet
+from podwright.engine.quiet import LONGEST_SECONDS, SHORTEST_SECONDS, Quiet
+from podwright.engine.slices import RESTARTS, SLICE_SECONDS, STILL_CHANGING, Slices, Undecided
 from support.engine.kit import Rig, custom_policy, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod_group
 
@@ -49,7 +52,7 @@ def rig() -> Rig:
 
 @pytest.fixture
 def slices(rig: Rig) -> Slices:
-    return Slices(rig.engine.cache, clock=rig.clock, cpu=lambda: 0.0)
+    return Slices(rig.engine.cache, Quiet(rig.intake, clock=rig.clock), clock=rig.clock, cpu=lambda: 0.0)
 
 
 def busy(rig: Rig, count: int = 20) -> None:
@@ -60,6 +63,25 @@ def busy(rig: Rig, count: int = 20) -> None:
 def deciding_in(slices: Slices, decide: Any) -> Any:
     """An attempt that makes this decision."""
     return lambda: slices.decide(decide, wanted=lambda: True, in_lane=True)
+
+
+def waiting(rig: Rig) -> QueuedPod:
+    return rig.engine.queue.get(rig.pod("p")["metadata"]["uid"])
+
+
+def undecided(rig: Rig, slices: Slices, queued: QueuedPod, change: Callable[[int], None]) -> object:
+    """The result of a long attempt in the lane. `change` is called at each pause, with its number."""
+    results: list[object] = []
+
+    def attempt() -> None:
+        results.append(slices.decide(lambda: busy(rig, 10_000), wanted=lambda: True, in_lane=True, about=(queued,)))
+
+    ended, turn = slices.start(attempt), 0
+    while not ended:
+        turn += 1
+        change(turn)
+        ended = slices.resume()
+    return results[0]
 
 
 class TestOneAttempt:
@@ -142,7 +164,7 @@ class TestOneAttempt:
         slices.resume()
         assert len(starts) == 2
 
-    def test_in_the_lane_it_runs_whole_after_three_restarts(self, rig, slices):
+    def test_in_the_lane_it_gets_a_quiet_time_after_three_restarts(self, rig, slices):
         starts, results = [], []
 
         def attempt() -> None:
@@ -154,11 +176,52 @@ class TestOneAttempt:
         pauses = 0
         while not ended:
             pauses += 1
-            rig.node(f"n{pauses}")
+            if not rig.intake.held:
+                rig.node(f"n{pauses}")
             ended = slices.resume()
         assert len(starts) == RESTARTS + 1
-        assert pauses == RESTARTS
+        assert pauses > RESTARTS + 1
         assert results == ["decided"]
+        assert rig.intake.times == 1
+        assert not rig.intake.held
+
+    def test_it_fails_if_something_changes_even_then(self, rig, slices):
+        queued = waiting(rig)
+        assert undecided(rig, slices, queued, lambda turn: rig.node(f"n{turn}")) is Undecided.STILL_CHANGING
+        assert queued.undecided == 1
+        assert rig.intake.times == 1
+        assert not rig.intake.held
+
+    def test_the_quiet_time_is_bounded_and_doubles_with_each_attempt_that_failed(self, rig, slices):
+        """A cluster that changes whenever nothing is held back."""
+        queued, seconds = waiting(rig), []
+
+        def change(_turn: int) -> None:
+            if not rig.intake.held:
+                seconds.append(rig.clock.now)
+                rig.node("n", labels={"turn": str(len(seconds))})
+
+        for _ in range(5):
+            undecided(rig, slices, queued, change)
+        lasted = [later - sooner for sooner, later in itertools.pairwise(seconds) if later - sooner > 0.5]
+        assert lasted == [pytest.approx(expected, abs=0.3) for expected in (1, 2, 4, 8, 8)]
+        assert (SHORTEST_SECONDS, LONGEST_SECONDS) == (1.0, 8.0)
+
+    def test_after_a_decision_the_quiet_time_is_short_again(self, rig, slices):
+        queued = waiting(rig)
+        queued.undecided = 3
+        slices.start(lambda: slices.decide(lambda: None, wanted=lambda: True, in_lane=True, about=(queued,)))
+        assert queued.undecided == 0
+
+    def test_a_quiet_attempt_that_is_abandoned_ends_the_quiet_time(self, rig, slices):
+        ended, turns = slices.start(deciding_in(slices, lambda: busy(rig, 1000))), 0
+        while not ended and not rig.intake.held:
+            turns += 1
+            rig.node(f"n{turns}")
+            ended = slices.resume()
+        assert rig.intake.held
+        slices.abandon()
+        assert not rig.intake.held
 
     @pytest.mark.parametrize("again", [True, False], ids=["too many restarts", "no longer needed"])
     def test_outside_the_lane_there_is_no_decision_after(self, rig, slices, again):
@@ -171,7 +234,7 @@ class TestOneAttempt:
             number += 1
             rig.node(f"n{number}")
             ended = slices.resume()
-        assert results == [None]
+        assert results == [Undecided.NOT_NOW]
 
     def test_an_abandoned_one_leaves_nothing_behind(self, rig, slices):
         rig.node("n")
@@ -190,7 +253,7 @@ class TestOneAttempt:
 
     def test_a_worker_keeps_no_cache_in_memory(self, rig):
         cache = Cache()
-        slices = Slices(cache, clock=rig.clock, cpu=lambda: 0.0)
+        slices = Slices(cache, Quiet(rig.intake, clock=rig.clock), clock=rig.clock, cpu=lambda: 0.0)
         assert slices.start(lambda: None)
         known = weakref.ref(cache)
         del slices, cache
@@ -263,11 +326,52 @@ class TestTheEngine:
         assert not rig.evictor.evicted
         assert {pod for pod, _ in rig.cluster.bound} == {f"m{i}" for i in range(MEMBERS)}
 
-    async def test_a_gang_is_decided_while_the_cluster_changes_all_the_time(self, rig):
+    async def test_a_gang_is_decided_while_the_watches_bring_changes_all_the_time(self, rig, monkeypatch):
+        monkeypatch.setattr(quiet, "SHORTEST_SECONDS", LONGEST_SECONDS)
         full_nodes(rig)
-        others = await decided(rig, lambda turn: rig.node("n0", labels={"turn": str(turn)}))
+
+        def change(turn: int) -> None:
+            if not rig.intake.held:
+                rig.node("n0", labels={"turn": str(turn)})
+
+        others = await decided(rig, change)
         assert others.turns > RESTARTS
         assert evicted(rig) == {f"low{i}" for i in range(MEMBERS)}
+
+    async def test_other_tasks_run_and_ordinary_pods_wait_in_a_quiet_time(self, rig):
+        full_nodes(rig)
+        rig.node("empty", labels={"for": "others"})
+        bound: list[int] = []
+
+        def change(turn: int) -> None:
+            if not rig.intake.held:
+                rig.node("n0", labels={"turn": str(turn)})
+                return
+            if not bound:
+                rig.pod("ordinary", spec={"nodeSelector": {"for": "others"}})
+            bound.append(len(rig.cluster.bound))
+
+        await decided(rig, change)
+        assert len(bound) > 3
+        assert not any(bound)
+        assert rig.cluster.bound == [("ordinary", "empty")]
+
+    async def test_a_gang_that_cannot_be_decided_fails_with_an_event_and_a_longer_quiet_time(self, rig):
+        """Something else than the watches changes the cluster all the time."""
+        full_nodes(rig)
+        others = await decided(rig, lambda turn: rig.node("n0", labels={"turn": str(turn)}))
+        assert others.turns > 2 * RESTARTS
+        assert not rig.evictor.evicted
+        assert rig.recorder.notes("FailedScheduling")[0] == STILL_CHANGING
+        member = rig.engine.queue.get("default/m0")
+        assert (member.undecided, member.costly, member.place) == (1, True, Place.BACKOFF)
+        assert ("gang", "SchedulerError", STILL_CHANGING) in rig.groups.written
+
+    async def test_a_pod_that_cannot_be_decided_fails_with_an_event(self, rig):
+        a_preemptor(rig)
+        await decided(rig, lambda turn: rig.node("n0", labels={"turn": str(turn)}))
+        assert not rig.evictor.evicted
+        assert rig.recorder.notes("FailedScheduling") == [STILL_CHANGING]
 
     async def test_a_member_that_is_deleted_meanwhile_is_not_scheduled(self, rig):
         full_nodes(rig)

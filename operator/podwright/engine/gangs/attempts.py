@@ -29,6 +29,7 @@ from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import GROUP_ALGORITHM_SECONDS
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Ports, Verdict
+from podwright.engine.slices import STILL_CHANGING, Undecided
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
@@ -130,15 +131,17 @@ class Gangs:
             in_lane=any(member.costly for member in members),
             about=members,
         )
-        if decision is None:
+        if decision is Undecided.NOT_NOW:
             self._undecided(members)
             return
         seconds, cpu_seconds = self._clock() - started, self._slices.cpu() - cpu_started
+        if decision is Undecided.STILL_CHANGING:
+            decision = GangFault(group, "", STILL_CHANGING)
         self._metrics.observe(GROUP_ALGORITHM_SECONDS, seconds)
         if decision_log.enabled():
             decision_log.log_group_decision(decision, policy.label, seconds)
         for member in members:
-            member.slow = cpu_seconds >= COSTLY_GROUP_SECONDS
+            member.slow = member.undecided > 0 or cpu_seconds >= COSTLY_GROUP_SECONDS
         if isinstance(decision, GangPlacement):
             result = "scheduled" if self._placed(decision, members, policy, started) else "unschedulable"
         elif isinstance(decision, GangRejection):

@@ -108,6 +108,9 @@ class Reflector:
         """Whether the next watch is to be short, because somebody waits for a version."""
         self._silence: asyncio.Timeout | None = None
         """The deadline of the watch that is being read."""
+        self._free = asyncio.Event()
+        """Set unless objects and events are held back."""
+        self._free.set()
         self._deletions: list[set[str]] = []
         """The keys of deleted objects, for each comparison that collects them."""
         self._logged_problems: set[str] = set()
@@ -172,6 +175,15 @@ class Reflector:
             await self._http.call("GET", self.resource.collection, params={**self._selectors, "limit": "1"})
         self._forced = True
         self._interrupt()
+
+    # For the engine
+
+    def hold_back(self) -> None:
+        """Hands nothing over from now on, until `go_on`. The connection's buffers fill up, and the server waits."""
+        self._free.clear()
+
+    def go_on(self) -> None:
+        self._free.set()
 
     # For the audit
 
@@ -256,6 +268,7 @@ class Reflector:
                 await self._handle_page(page, listed)
                 version = page["metadata"]["resourceVersion"]
                 del page  # before the next one comes
+        await self._free.wait()
         for key in before - listed:
             self.known.pop(key, None)
             self._sink.drop(key, None)
@@ -267,6 +280,7 @@ class Reflector:
     async def _handle_page(self, page: Mapping[str, Any], listed: set[str]) -> None:
         async with aclosing(objects_of(page)) as objects:
             async for raw in objects:
+                await self._free.wait()
                 try:
                     listed.add(self._put(raw))
                 except (KeyError, TypeError, AttributeError) as error:
@@ -321,6 +335,8 @@ class Reflector:
                     if not self._is_interrupted and clock() > armed + _REARM_SECONDS:
                         armed = clock()
                         silence.reschedule(armed + SILENCE_SECONDS)
+                    if not self._free.is_set():
+                        await self._free.wait()
                     self._handle_chunk(chunk)
         except TimeoutError:
             if silence.expired():

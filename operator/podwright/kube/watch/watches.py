@@ -76,6 +76,16 @@ class Watches:
             if reflector.synced.is_set() and reflector.blind_since is not None
         }
 
+    def hold_back(self) -> None:
+        """No watch hands anything over from now on, until `go_on`."""
+        for reflector in self._all().values():
+            reflector.hold_back()
+
+    def go_on(self) -> None:
+        """See `hold_back`."""
+        for reflector in self._all().values():
+            reflector.go_on()
+
     def knows(self, key: str) -> bool:
         """Whether one of the watches has an object of this key."""
         return any(key in reflector.known for reflector in self._all().values())

@@ -101,6 +101,40 @@ async def test_it_lists_in_pages_and_then_watches_from_the_lists_version():
         assert 300 <= int(watch.query["timeoutSeconds"]) < 600
 
 
+async def test_what_is_held_back_is_handed_over_afterwards_in_its_order():
+    watch = streams(event("ADDED", item("b", 2)), event("DELETED", item("b", 3)), then=forever)
+    held = asyncio.Event()
+
+    async def watch_once_held(request):
+        await held.wait()
+        return await watch(request)
+
+    async with reflecting(page(item("a", 1), version=1), watch_once_held) as (sink, script, reflector):
+        await until(lambda: len(script.requests) == 2)
+        reflector.hold_back()
+        held.set()
+        await until(lambda: reflector.blind_since is None)
+        await asyncio.sleep(0.05)
+        assert reflector.resource_version == 1
+        reflector.go_on()
+        await until(lambda: reflector.resource_version == 3)
+        assert sink.dropped == ["b"]
+
+
+async def test_a_list_is_held_back_too():
+    first, second = page(item("a", 1), version=1), page(item("b", 2), version=2)
+    async with reflecting(first, streams(then=forever), second) as (sink, script, reflector):
+        await until(lambda: reflector.blind_since is None)
+        reflector.hold_back()
+        reflector.request_relist()
+        await until(lambda: len(script.requests) == 3)
+        await asyncio.sleep(0.05)
+        assert (sink.objects, sink.dropped) == ({"a": "1"}, [])
+        reflector.go_on()
+        await until(lambda: sink.objects == {"b": "2"})
+        assert sink.dropped == ["a"]
+
+
 async def test_selectors_are_sent_with_every_request():
     options = {"field_selector": "spec.nodeName=", "label_selector": "app=web", "resource": POD}
     async with reflecting(page(version=1), **options) as (_, script, _r):

@@ -21,9 +21,16 @@ class FakeReflector:
         self.blind_since = None
         self.known = {}
         self._reaches = 0 if sink is None else sink.reaches
+        self.free = True
 
     async def run(self):
         raise NotImplementedError
+
+    def hold_back(self):
+        self.free = False
+
+    def go_on(self):
+        self.free = True
 
     async def reach(self, version):
         if self._reaches < version:
@@ -85,3 +92,12 @@ async def test_a_reflector_that_has_gone_is_not_waited_for(monkeypatch):
     assert not reaching.done()
     others.clear()
     await reaching
+
+
+async def test_all_are_held_back_together():
+    watches, late = watching(nodes=9), FakeReflector()
+    watches.include(lambda: {"podgroups": late})
+    watches.hold_back()
+    assert not late.free
+    watches.go_on()
+    assert late.free

@@ -1,0 +1,33 @@
+"""The gauges of the engine: metrics that are computed when they are read."""
+
+from __future__ import annotations
+
+from podwright.core.queue import SchedulingQueue
+from podwright.core.state.cache import Cache
+from podwright.engine.binding.cycle import BindingCycles
+from podwright.engine.binding.executor import BindingExecutor
+from podwright.engine.metrics.metrics import (
+    CACHE_SIZE,
+    COSTLY_PODS,
+    GOROUTINES,
+    INFLIGHT_EVENTS,
+    PENDING_PODS,
+    UNSCHEDULABLE_PODS,
+    Metrics,
+)
+
+
+def compute_gauges(
+    metrics: Metrics, *, queue: SchedulingQueue, cache: Cache, cycles: BindingCycles, executor: BindingExecutor
+) -> None:
+    """Has the gauges computed from these whenever somebody reads the metrics."""
+    compute = metrics.compute
+    compute(PENDING_PODS, lambda: {(place,): count for place, count in queue.counts().items()})
+    compute(COSTLY_PODS, lambda: {(): queue.costly})
+    compute(INFLIGHT_EVENTS, lambda: {(event,): count for event, count in queue.in_flight_events().items()})
+    metrics.compute_in_parts(UNSCHEDULABLE_PODS, queue.rejected_by)
+    compute(GOROUTINES, lambda: {("binding",): len(cycles)})
+    compute(
+        CACHE_SIZE,
+        lambda: {("nodes",): cache.table.count, ("pods",): cache.pod_count, ("assumed_pods",): executor.assumed},
+    )
