@@ -1,0 +1,398 @@
+"""Conversions between values: `int(x)`, `string(x)`, `timestamp(x)`, and the text of values in errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from math import isinf, isnan, trunc
+from typing import Final
+
+from podwright.core.cel.errors import EvaluationError
+from podwright.core.cel.types import Type
+from podwright.core.cel.values import (
+    MAX_INT,
+    MAX_UINT,
+    MIN_INT,
+    Duration,
+    Opaque,
+    Optional,
+    Timestamp,
+    Uint,
+    Value,
+    keys_of,
+    no_such_overload,
+    type_of,
+)
+
+_SECOND: Final = 10**9
+MIN_SECONDS: Final = -62135596800
+"""The year 1."""
+MAX_SECONDS: Final = 253402300799
+"""The end of the year 9999."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_UNSIGNED: Final = re.compile(r"[0-9]+", re.ASCII)
+_FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+(?:_?[0-9]+)*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_HEX_FLOAT: Final = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+", re.ASCII)
+_SPECIAL_FLOAT: Final = re.compile(r"[+-]?(?:inf(?:inity)?)|nan", re.IGNORECASE | re.ASCII)
+_BOOLS: Final = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+_MAX_DIGITS: Final = 40
+"""No 64-bit number has as many significant digits."""
+
+
+def conversion_error(value: Value, to: str) -> EvaluationError:
+    """The error of a value that another type cannot express."""
+    return EvaluationError(f"type conversion error from '{type_of(value).name}' to '{to}'")
+
+
+def to_int(value: Value) -> int:
+    """Raises EvaluationError if the value is not an integer of 64 bits."""
+    kind = value.__class__
+    if kind is int:
+        return value
+    if kind is Uint:
+        if value > MAX_INT:
+            raise EvaluationError("integer overflow")
+        return int(value)
+    if kind is float:
+        if isnan(value) or not -(2.0**63) < value < 2.0**63:
+            raise EvaluationError("integer overflow")
+        return trunc(value)
+    if kind is str and _INTEGER.fullmatch(value):
+        digits = value.lstrip("+-").lstrip("0")
+        if len(digits) < _MAX_DIGITS:
+            number = -int(digits or "0") if value.startswith("-") else int(digits or "0")
+            if MIN_INT <= number <= MAX_INT:
+                return number
+    if kind is Duration:
+        return value.nanos
+    if kind is Timestamp:
+        return value.nanos // _SECOND
+    raise _refused(value, "int", (str,))
+
+
+def to_uint(value: Value) -> Uint:
+    """Raises EvaluationError if the value is not an unsigned integer of 64 bits."""
+    kind = value.__class__
+    if kind is Uint:
+        return value
+    if kind is int:
+        if value < 0:
+            raise EvaluationError("unsigned integer overflow")
+        return Uint(value)
+    if kind is float:
+        if isnan(value) or not 0 <= value < 2.0**64:
+            raise EvaluationError("unsigned integer overflow")
+        return Uint(trunc(value))
+    if kind is str and _UNSIGNED.fullmatch(value):
+        digits = value.lstrip("0")
+        if len(digits) < _MAX_DIGITS and int(digits or "0") <= MAX_UINT:
+            return Uint(digits or "0")
+    raise _refused(value, "uint", (str,))
+
+
+def to_double(value: Value) -> float:
+    """Raises EvaluationError if the value is not a number."""
+    kind = value.__class__
+    if kind is float:
+        return value
+    if kind is int or kind is Uint:
+        return float(value)
+    if kind is str:
+        if _HEX_FLOAT.fullmatch(value):
+            try:
+                return float.fromhex(value)
+            except OverflowError:
+                raise conversion_error(value, "double") from None
+        if _SPECIAL_FLOAT.fullmatch(value):
+            return float(value)
+        if "_" not in value and _FLOAT.fullmatch(value):
+            number = float(value)
+            if not isinf(number):
+                return number
+    raise _refused(value, "double", (str,))
+
+
+def to_bool(value: Value) -> bool:
+    """Raises EvaluationError if the value is not a bool or one of Go's words for it."""
+    if value.__class__ is bool:
+        return value
+    if value.__class__ is str and value in _BOOLS:
+        return _BOOLS[value]
+    raise _refused(value, "bool", (str,))
+
+
+def to_bytes(value: Value) -> bytes:
+    """Raises EvaluationError if the value is neither bytes nor a string."""
+    if value.__class__ is bytes:
+        return value
+    if value.__class__ is str:
+        return value.encode()
+    raise _refused(value, "bytes", ())
+
+
+def to_string(value: Value) -> str:
+    """Raises EvaluationError if the value has no text."""
+    kind = value.__class__
+    if kind is str:
+        return value
+    if kind is int or kind is Uint:
+        return str(int(value))
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is float:
+        return double_text(value)
+    if kind is bytes:
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise EvaluationError("invalid UTF-8 in bytes, cannot convert to string") from None
+    if kind is Duration:
+        return duration_text(value)
+    if kind is Timestamp:
+        return timestamp_text(value)
+    raise _refused(value, "string", ())
+
+
+def to_duration(value: Value) -> Duration:
+    """Raises EvaluationError if the value is neither a duration nor the text of one in Go's notation."""
+    if value.__class__ is Duration:
+        return value
+    if value.__class__ is str:
+        nanos = parse_duration(value)
+        if nanos is not None:
+            return Duration(nanos)
+    raise _refused(value, "google.protobuf.Duration", (str,))
+
+
+def to_timestamp(value: Value) -> Timestamp:
+    """Raises EvaluationError if the value is no time, seconds since 1970, or time in RFC 3339."""
+    kind = value.__class__
+    if kind is Timestamp:
+        return value
+    if kind is int:
+        if not MIN_SECONDS <= value <= MAX_SECONDS:
+            raise EvaluationError("timestamp overflow")
+        return Timestamp(value * _SECOND)
+    if kind is str:
+        found = parse_timestamp(value)
+        if found is not None:
+            if not MIN_SECONDS <= found.nanos // _SECOND <= MAX_SECONDS:
+                raise EvaluationError("timestamp overflow")
+            return found
+    raise _refused(value, "google.protobuf.Timestamp", (str,))
+
+
+_SOURCES: Final = {
+    "int": {"int", "uint", "double", "string", "google.protobuf.Duration", "google.protobuf.Timestamp"},
+    "uint": {"int", "uint", "double", "string"},
+    "double": {"int", "uint", "double", "string"},
+    "bool": {"bool", "string"},
+    "bytes": {"bytes", "string"},
+    "google.protobuf.Duration": {"google.protobuf.Duration", "string"},
+    "google.protobuf.Timestamp": {"google.protobuf.Timestamp", "string", "int"},
+    "string": {
+        "string",
+        "int",
+        "uint",
+        "bool",
+        "double",
+        "bytes",
+        "google.protobuf.Duration",
+        "google.protobuf.Timestamp",
+    },
+}
+_FUNCTIONS: Final = {"google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "timestamp"}
+
+
+def _refused(value: Value, to: str, _kinds: tuple[type, ...]) -> EvaluationError:
+    if type_of(value).name in _SOURCES[to]:
+        return conversion_error(value, to)
+    return no_such_overload(_FUNCTIONS.get(to, to), value)
+
+
+_UNITS: Final = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]+)", re.ASCII)
+_LONGEST_DURATION: Final = 1000
+
+
+def parse_duration(text: str) -> int | None:
+    """Nanoseconds of a duration in Go's notation (`1h30m`, `-1.5s`), None if it is not one or exceeds 64 bits."""
+    rest = text[1:] if text[:1] in ("+", "-") else text
+    if rest == "0":
+        return 0
+    if not rest or len(rest) > _LONGEST_DURATION:
+        return None
+    total, at = 0, 0
+    while at < len(rest):
+        found = _PART.match(rest, at)
+        if found is None:
+            return None
+        whole, fraction, unit = found.groups()
+        if (not whole and not fraction) or unit not in _UNITS or int(whole or "0") > 2**63:
+            return None
+        total += int(whole or "0") * _UNITS[unit]
+        if fraction:
+            total += int(fraction[:18]) * _UNITS[unit] // 10 ** len(fraction[:18])
+        if total > 2**63:
+            return None
+        at = found.end()
+    if text[:1] == "-":
+        return -total
+    return total if total <= MAX_INT else None
+
+
+def duration_text(value: Duration) -> str:
+    """Seconds as the shortest decimal that reads back as the same double, as cel-go writes them."""
+    seconds, nanos = divmod(abs(value.nanos), _SECOND)
+    number = float(seconds) + float(nanos) / 1e9
+    return f"{'-' if value.nanos < 0 else ''}{plain_double(number)}s"
+
+
+def plain_double(number: float) -> str:
+    """The shortest decimal without an exponent."""
+    text = format(Decimal(repr(number)), "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text
+
+
+def double_text(number: float, *, exponent_from: int = 21) -> str:
+    """A double as Go's `%v` or `%g` writes it: with an exponent below 1e-4 and from 10 to the power of `exponent_from`."""
+    if isnan(number):
+        return "NaN"
+    if isinf(number):
+        return "+Inf" if number > 0 else "-Inf"
+    if number == 0:
+        return "-0" if str(number).startswith("-") else "0"
+    _sign, digits, _ = Decimal(repr(number)).as_tuple()
+    exponent = Decimal(repr(number)).adjusted()
+    if -4 <= exponent < exponent_from:
+        return plain_double(number)
+    text = "".join(map(str, digits)).rstrip("0") or "0"
+    mantissa = text[0] + (f".{text[1:]}" if len(text) > 1 else "")
+    return f"{'-' if number < 0 else ''}{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+
+
+_RFC3339: Final = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(Z|[+-][0-9]{2}:[0-9]{2})",
+    re.ASCII,
+)
+
+
+def parse_timestamp(text: str) -> Timestamp | None:
+    """A time in RFC 3339, None if it is not one."""
+    found = _RFC3339.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(found.group(i)) for i in range(1, 7))
+    fraction = (found.group(7) or "")[:9].ljust(9, "0")
+    zone = found.group(8)
+    offset = 0
+    if zone != "Z":
+        hours, minutes = int(zone[1:3]), int(zone[4:6])
+        if hours > 24 or minutes > 60:
+            return None
+        offset = (hours * 3600 + minutes * 60) * (-1 if zone[0] == "-" else 1)
+    leap = year == 0
+    try:
+        moment = datetime(year or 4, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    seconds = (moment - _EPOCH) // timedelta(seconds=1) - offset
+    if leap:
+        seconds -= 4 * 365 * 86400 + 86400
+    return Timestamp(seconds * _SECOND + int(fraction), offset)
+
+
+def moment_of(value: Timestamp, offset: int) -> tuple[datetime, int]:
+    """The time in a zone, to the second, and the nanoseconds."""
+    seconds, nanos = divmod(value.nanos, _SECOND)
+    return _EPOCH.replace(tzinfo=None) + timedelta(seconds=seconds + offset), nanos
+
+
+def timestamp_text(value: Timestamp) -> str:
+    """RFC 3339 with as many digits of the second as needed."""
+    try:
+        moment, nanos = moment_of(value, value.offset)
+    except OverflowError:
+        moment, nanos = moment_of(value, 0)
+    text = f"{moment.year:04d}-{moment.month:02d}-{moment.day:02d}T{moment:%H:%M:%S}"
+    if nanos:
+        text += "." + f"{nanos:09d}".rstrip("0")
+    if not value.offset:
+        return text + "Z"
+    hours, minutes = divmod(abs(value.offset) // 60, 60)
+    return f"{text}{'-' if value.offset < 0 else '+'}{hours:02d}:{minutes:02d}"
+
+
+_SHOWN: Final = 200
+
+
+def text_in_error(value: Value) -> str:
+    """A value as Go's `%v` writes it, which cel-go's errors do. Long values are cut."""
+    text = _go_text(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _go_text(value: Value) -> str:
+    kind = value.__class__
+    if kind is str:
+        return value
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is int or kind is Uint:
+        return str(int(value))
+    if kind is float:
+        return double_text(value)
+    if value is None:
+        return "NULL_VALUE"
+    if kind is bytes:
+        return "[" + " ".join(map(str, value[:_SHOWN])) + "]"
+    if kind is Duration:
+        return duration_text(value)
+    if kind is Timestamp:
+        return timestamp_text(value)
+    if kind is Type:
+        return value.name
+    if kind is Optional:
+        return f"optional({_go_text(value.value)})" if value.has_value else "optional.none()"
+    if isinstance(value, Opaque):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_go_text, value[:_SHOWN])) + "]"
+    if isinstance(value, dict):
+        return (
+            "{" + ", ".join(f"{_go_text(key)}: {_go_text(value[key])}" for key in list(keys_of(value))[:_SHOWN]) + "}"
+        )
+    return str(value)
+
+
+CONVERSIONS: Final[dict[str, Callable[[Value], Value]]] = {
+    "bool": to_bool,
+    "bytes": to_bytes,
+    "double": to_double,
+    "duration": to_duration,
+    "int": to_int,
+    "string": to_string,
+    "timestamp": to_timestamp,
+    "uint": to_uint,
+    "dyn": lambda value: value,
+    "type": type_of,
+}
+"""The functions of one argument that convert. cel-go evaluates them once, at compilation, if the argument is constant."""

@@ -1,0 +1,118 @@
+"""The functions that Kubernetes adds to CEL's standard library, with the overload ids of cel-go.
+
+Sources: `environment/base.go` and `library` of `k8s.io/apiserver/pkg/cel`, `ext` of cel-go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from podwright.core.cel import types
+from podwright.core.cel.types import A, Type, list_of
+
+
+@dataclass(frozen=True)
+class Overload:
+    """One signature of a function. The first of `parameters` is the target if `is_method`. `A` among the types stands for any."""
+
+    function: str
+    id: str
+    parameters: tuple[Type, ...]
+    result: Type
+    is_method: bool = False
+
+
+def _plain(function: str, id_: str, parameters: Sequence[Type], result: Type) -> Overload:
+    return Overload(function, id_, tuple(parameters), result)
+
+
+def _method(function: str, id_: str, parameters: Sequence[Type], result: Type) -> Overload:
+    return Overload(function, id_, tuple(parameters), result, is_method=True)
+
+
+_ORDERED: Final = {
+    "bool": types.BOOL,
+    "int64": types.INT,
+    "uint64": types.UINT,
+    "double": types.DOUBLE,
+    "string": types.STRING,
+    "bytes": types.BYTES,
+    "timestamp": types.TIMESTAMP,
+    "duration": types.DURATION,
+}
+_NUMBERS: Final = ("int64", "uint64", "double")
+
+
+def _comparisons() -> Iterable[Overload]:
+    """The comparisons of the standard library, and those between numbers of different types, which the library lacks."""
+    for function, name in (("_<_", "less"), ("_<=_", "less_equals"), ("_>_", "greater"), ("_>=_", "greater_equals")):
+        for kind, type_ in _ORDERED.items():
+            yield _plain(function, f"{name}_{kind}", (type_, type_), types.BOOL)
+        for a in _NUMBERS:
+            for b in _NUMBERS:
+                if a != b:
+                    yield _plain(function, f"{name}_{a}_{b}", (_ORDERED[a], _ORDERED[b]), types.BOOL)
+
+
+COMPARISONS: Final = tuple(_comparisons())
+
+_Q: Final = types.QUANTITY
+QUANTITY: Final = (
+    _plain("quantity", "string_to_quantity", [types.STRING], _Q),
+    _plain("isQuantity", "is_quantity_string", [types.STRING], types.BOOL),
+    _plain("sign", "quantity_sign", [_Q], types.INT),
+    _method("isGreaterThan", "quantity_is_greater_than", [_Q, _Q], types.BOOL),
+    _method("isLessThan", "quantity_is_less_than", [_Q, _Q], types.BOOL),
+    _method("compareTo", "quantity_compare_to", [_Q, _Q], types.INT),
+    _method("asApproximateFloat", "quantity_get_float", [_Q], types.DOUBLE),
+    _method("asInteger", "quantity_get_int", [_Q], types.INT),
+    _method("isInteger", "quantity_is_integer", [_Q], types.BOOL),
+    _method("add", "quantity_add", [_Q, _Q], _Q),
+    _method("add", "quantity_add_int", [_Q, types.INT], _Q),
+    _method("sub", "quantity_sub", [_Q, _Q], _Q),
+    _method("sub", "quantity_sub_int", [_Q, types.INT], _Q),
+)
+
+_V: Final = types.SEMVER
+SEMVER: Final = (
+    _plain("semver", "string_to_semver", [types.STRING], _V),
+    _plain("semver", "string_bool_to_semver", [types.STRING, types.BOOL], _V),
+    _plain("isSemver", "is_semver_string", [types.STRING], types.BOOL),
+    _plain("isSemver", "is_semver_string_bool", [types.STRING, types.BOOL], types.BOOL),
+    _method("isGreaterThan", "semver_is_greater_than", [_V, _V], types.BOOL),
+    _method("isLessThan", "semver_is_less_than", [_V, _V], types.BOOL),
+    _method("compareTo", "semver_compare_to", [_V, _V], types.INT),
+    _method("major", "semver_major", [_V], types.INT),
+    _method("minor", "semver_minor", [_V], types.INT),
+    _method("patch", "semver_patch", [_V], types.INT),
+)
+
+_S: Final = types.STRING
+REGEX: Final = (
+    _method("find", "string_find_string", [_S, _S], _S),
+    _method("findAll", "string_find_all_string", [_S, _S], list_of(_S)),
+    _method("findAll", "string_find_all_string_int", [_S, _S, types.INT], list_of(_S)),
+)
+
+_SUMMED: Final = {"int": types.INT, "uint": types.UINT, "double": types.DOUBLE, "duration": types.DURATION}
+_COMPARED: Final = {
+    **_SUMMED,
+    "bool": types.BOOL,
+    "timestamp": types.TIMESTAMP,
+    "string": types.STRING,
+    "bytes": types.BYTES,
+}
+LISTS: Final = (
+    *(
+        _method("isSorted", f"list_{name}_is_sorted_bool", [list_of(kind)], types.BOOL)
+        for name, kind in _COMPARED.items()
+    ),
+    *(_method("sum", f"list_{name}_sum_{name}", [list_of(kind)], kind) for name, kind in _SUMMED.items()),
+    *(_method("max", f"list_{name}_max_{name}", [list_of(kind)], kind) for name, kind in _COMPARED.items()),
+    *(_method("min", f"list_{name}_min_{name}", [list_of(kind)], kind) for name, kind in _COMPARED.items()),
+    _method("indexOf", "list_a_index_of_int", [list_of(A), A], types.INT),
+    _method("lastIndexOf", "list_a_last_index_of_int", [list_of(A), A], types.INT),
+    _method("includes", "list_includes_dyn_dyn", [types.DYN, types.DYN], types.BOOL),
+)

@@ -1,0 +1,142 @@
+"""Environments: the variables and functions of expressions, and the compiled programs.
+
+    environment = Environment({"node": NODE, "pod": POD})
+    program = environment.compile("node.labels['tier'] == pod.labels['tier']")
+    program.evaluate({"node": {...}, "pod": {...}})
+
+An Environment and its programs are immutable and may be shared. See docs/cel.md for what differs from cel-go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from podwright.core.cel import kubernetes, lists, operators, optionals, regexes
+from podwright.core.cel.calls import Functions
+from podwright.core.cel.checker import Checker
+from podwright.core.cel.compiler import Compiler
+from podwright.core.cel.declarations import LISTS, QUANTITY, REGEX, SEMVER, Overload
+from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue
+from podwright.core.cel.frame import Frame
+from podwright.core.cel.plans import Step
+from podwright.core.cel.tree import Node
+from podwright.core.cel.types import Type
+from podwright.core.cel.values import Function
+
+COST_LIMIT: Final = 1_000_000
+"""The cost that one evaluation may have if its caller sets no limit: `PerCallLimit` of Kubernetes."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """Functions of an environment: their signatures, and what they do, by name."""
+
+    overloads: tuple[Overload, ...]
+    plain: Mapping[str, Function]
+    allocating: Mapping[str, Function]
+
+
+KUBERNETES: Final = Library(
+    (*QUANTITY, *SEMVER, *REGEX, *LISTS),
+    {
+        "indexOf": lists.index_of,
+        "lastIndexOf": lists.last_index_of,
+        **operators.PLAIN,
+        **optionals.PLAIN,
+        **kubernetes.PLAIN,
+        **regexes.PLAIN,
+        **lists.PLAIN,
+    },
+    {**operators.ALLOCATING, **optionals.ALLOCATING, **regexes.ALLOCATING, **lists.ALLOCATING},
+)
+"""What Kubernetes 1.37 has in every environment."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled expression."""
+
+    text: str
+    tree: Node
+    _step: Step
+    _slots: int
+
+    @property
+    def result_type(self) -> Type:
+        """The type of its value, `dyn` if only the evaluation shows it."""
+        return self.tree.type
+
+    def evaluate(
+        self,
+        variables: Mapping[str, object],
+        limit: int = COST_LIMIT,
+        interrupted: Callable[[], bool] | None = None,
+    ) -> object:
+        """The value. `limit` bounds its cost. A loop asks `interrupted` now and then whether to stop.
+
+        Raises EvaluationError, with cel-go's text; CancelledError or CostLimitError if it was stopped.
+        """
+        return self.evaluate_with_cost(variables, limit, interrupted)[0]
+
+    def evaluate_with_cost(
+        self,
+        variables: Mapping[str, object],
+        limit: int = COST_LIMIT,
+        interrupted: Callable[[], bool] | None = None,
+    ) -> tuple[object, int]:
+        """The value and its cost. Raises as `evaluate` does."""
+        frame = Frame(variables, self._slots, limit, interrupted)
+        try:
+            value = self._step(frame)
+        except RecursionError:
+            raise CostLimitError("operation cancelled: the expression is nested too deeply") from None
+        except EvaluationError:
+            frame.check()
+            raise
+        if frame.cost > limit:
+            frame.check()
+        return value, frame.cost
+
+
+class Environment:
+    """Typed variables, and the functions of `libraries`.
+
+    A variable of an object type refuses misspelt fields. Each library's functions are added to CEL's own.
+    """
+
+    def __init__(self, variables: Mapping[str, Type], libraries: Iterable[Library] = (KUBERNETES,)) -> None:
+        found = tuple(libraries)
+        self.variables = dict(variables)
+        overloads = [overload for library in found for overload in library.overloads]
+        self._functions = Functions(
+            plain={name: function for library in found for name, function in library.plain.items()},
+            allocating={name: function for library in found for name, function in library.allocating.items()},
+            prepared=regexes.PREPARED,
+        )
+        self._checker = Checker(self.variables, overloads)
+
+    def compile(self, text: str) -> Program:
+        """Raises CelError, with line and column, if the expression is refused."""
+        try:
+            tree = self._checker.check(text)
+            compiler = Compiler(self._functions)
+            step = compiler.compile(tree).step
+        except RecursionError:
+            raise CelError(Issue(0, 0, "the expression is nested too deeply")) from None
+        except CelError as error:
+            raise _placed(error, text) from None
+        return Program(text, tree, step, compiler.scope.count)
+
+
+def _placed(error: CelError, text: str) -> CelError:
+    """Gives issues that know only the offset, in `column`, their line."""
+    return CelError(*(_place(issue, text) for issue in error.issues))
+
+
+def _place(issue: Issue, text: str) -> Issue:
+    if issue.line or not issue.column:
+        return issue
+    before = text[: issue.column]
+    return Issue(before.count("\n") + 1, issue.column - (before.rfind("\n") + 1) + 1, issue.message)

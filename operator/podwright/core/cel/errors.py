@@ -1,0 +1,58 @@
+"""The errors of CEL.
+
+CelError            an expression is refused when it is compiled: syntax, types, cost
+EvaluationError     an evaluation fails. The text is that of cel-go
+CancelledError    it was stopped. No operator absorbs it
+CostLimitError  because it costs too much, or needs too much memory
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Issue:
+    """One reason why an expression is refused. `line` and `column` start at 1; both are 0 if no place is known."""
+
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.line}:{self.column}: {self.message}" if self.line else self.message
+
+
+class CelError(ValueError):
+    """An expression that is refused. `issues` has at least one entry, in the order of the text."""
+
+    def __init__(self, *issues: Issue) -> None:
+        super().__init__("; ".join(str(issue) for issue in issues))
+        self.issues = issues
+
+    @property
+    def line(self) -> int:
+        """The line of the first issue, from 1. 0 if no place is known."""
+        return self.issues[0].line
+
+    @property
+    def column(self) -> int:
+        """The column of the first issue, in code points from 1. 0 if no place is known."""
+        return self.issues[0].column
+
+    @property
+    def message(self) -> str:
+        """The first issue's text without its place."""
+        return self.issues[0].message
+
+
+class EvaluationError(Exception):
+    """An evaluation that has no value. `&&`, `||` and the macros absorb it where CEL says so."""
+
+
+class CancelledError(EvaluationError):
+    """An evaluation that was stopped. Nothing inside the expression absorbs it."""
+
+
+class CostLimitError(CancelledError):
+    """The evaluation costs more than its limit, or needs more memory than an evaluation may."""

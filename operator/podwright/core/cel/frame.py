@@ -1,0 +1,48 @@
+"""What one evaluation needs: its variables, and how much it may still cost and allocate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from podwright.core.cel.errors import CancelledError, CostLimitError
+from podwright.core.cel.values import Value
+
+ROOM: Final = 16_000_000
+"""What one evaluation may allocate: bytes of strings, or elements of lists times 8. cel-go has no such limit."""
+ELEMENT: Final = 8
+_CHECKED_EVERY: Final = 100
+
+
+class Frame:
+    """The state of one evaluation. `slots` has the variables of comprehensions, each with a place of its own."""
+
+    __slots__ = ("_countdown", "_interrupted", "_room", "cost", "limit", "slots", "variables")
+
+    def __init__(
+        self, variables: Mapping[str, Value], slots: int, limit: int, interrupted: Callable[[], bool] | None = None
+    ) -> None:
+        self.variables = variables
+        self.slots: list[Value] = [None] * slots
+        self.cost = 0
+        self.limit = limit
+        self._interrupted = interrupted
+        self._countdown = _CHECKED_EVERY
+        self._room = ROOM
+
+    def check(self) -> None:
+        """Raises CostLimitError if the evaluation has cost too much, CancelledError if its caller has stopped it."""
+        if self.cost > self.limit:
+            raise CostLimitError("operation cancelled: actual cost limit exceeded")
+        if self._interrupted is not None:
+            self._countdown -= 1
+            if not self._countdown:
+                self._countdown = _CHECKED_EVERY
+                if self._interrupted():
+                    raise CancelledError("operation interrupted")
+
+    def allocate(self, size: int) -> None:
+        """Raises CostLimitError if the evaluation needs too much memory. Called before the memory is taken."""
+        self._room -= size
+        if self._room < 0:
+            raise CostLimitError("operation cancelled: memory limit exceeded")

@@ -1,0 +1,92 @@
+"""Regular expressions, on RE2, whose time is linear in the text. Compiled ones are kept, a bounded number of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+import re2
+
+from podwright.core.cel.errors import EvaluationError
+from podwright.core.cel.frame import ELEMENT, Frame
+from podwright.core.cel.values import Function, Value, no_such_overload
+
+MAX_PATTERN: Final = 10_000
+"""Code points of a pattern."""
+_MEMORY: Final = 8 << 20
+"""Bytes that RE2 may use for one pattern."""
+
+
+def _options() -> re2.Options:
+    options = re2.Options()
+    options.max_mem = _MEMORY
+    options.log_errors = False
+    return options
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re2._Regexp[str]:
+    if len(pattern) > MAX_PATTERN:
+        raise EvaluationError(f"regular expression of {len(pattern)} code points exceeds the limit of {MAX_PATTERN}")
+    try:
+        return re2.compile(pattern, _options())
+    except re2.error as error:
+        text = error.args[0] if error.args else ""
+        raise EvaluationError(f"error parsing regexp: {_text(text)}: `{pattern[:200]}`") from None
+
+
+def _text(found: Value) -> str:
+    return found.decode(errors="replace") if isinstance(found, bytes) else str(found)
+
+
+def _matches(text: Value, pattern: Value) -> bool:
+    if text.__class__ is not str or pattern.__class__ is not str:
+        raise no_such_overload()
+    return _compiled(pattern).search(text) is not None
+
+
+def _find(text: Value, pattern: Value) -> str:
+    if text.__class__ is not str or pattern.__class__ is not str:
+        raise no_such_overload("find", text, pattern)
+    found = _illegal(pattern).search(text)
+    return found.group(0) if found else ""
+
+
+def _find_all(frame: Frame, text: Value, pattern: Value, count: Value = -1) -> list[Value]:
+    if text.__class__ is not str or pattern.__class__ is not str or count.__class__ is not int:
+        raise no_such_overload("findAll", text, pattern, count)
+    found: list[Value] = []
+    limit: int = count
+    regexp = _illegal(pattern)
+    if not limit:
+        return found
+    end = -1
+    for match in regexp.finditer(text):
+        if match.start() == match.end() == end:
+            continue
+        end = match.end()
+        frame.allocate(ELEMENT + len(match.group(0)))
+        found.append(match.group(0))
+        if len(found) == limit:
+            break
+    return found
+
+
+def _illegal(pattern: str) -> re2._Regexp[str]:
+    try:
+        return _compiled(pattern)
+    except EvaluationError as error:
+        raise EvaluationError(f"Illegal regex: {error}") from None
+
+
+def _prepared(constants: Mapping[int, Value]) -> None:
+    """Refuses a constant pattern that is wrong."""
+    pattern = constants.get(1)
+    if pattern.__class__ is str:
+        _compiled(pattern)
+
+
+PLAIN: Final[dict[str, Function]] = {"matches": _matches, "find": _find}
+ALLOCATING: Final[dict[str, Function]] = {"findAll": _find_all}
+PREPARED: Final[dict[str, Function]] = dict.fromkeys(("matches", "find", "findAll"), _prepared)

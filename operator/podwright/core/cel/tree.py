@@ -1,0 +1,128 @@
+"""The checked tree of an expression: every node with its type and its place, every call with its overloads.
+
+Nodes are immutable. Macros are expanded: `list.all(x, p)` is a Comprehension. Where a name is a qualified variable of the
+checker (`device.capacity`), the tree has the Select that it stands for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podwright.core.cel.types import Type
+
+
+@dataclass(frozen=True)
+class Node:
+    """`offset` is the place in the text, in code points from 0, or -1 for what a macro added."""
+
+    type: Type
+    offset: int
+
+
+@dataclass(frozen=True)
+class Const(Node):
+    """A literal. `value` is None, bool, int, Uint, float, str or bytes, or a Type for the name of a type (`int`)."""
+
+    value: object
+
+
+@dataclass(frozen=True)
+class Ident(Node):
+    """A variable of the environment or of a comprehension around it."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Select(Node):
+    """`operand.field`, or `has(operand.field)` if `is_test`."""
+
+    operand: Node
+    field: str
+    is_test: bool
+
+
+@dataclass(frozen=True)
+class Call(Node):
+    """A function or operator. `function` is CEL's name: `_&&_`, `_[_]`, `startsWith`. A method's target is the first of `args`.
+
+    `overloads` has more than one id if only the values decide (arguments of type dyn).
+    """
+
+    function: str
+    args: tuple[Node, ...]
+    overloads: tuple[str, ...]
+    is_method: bool
+
+    @property
+    def overload(self) -> str:
+        """The only overload, or an empty string."""
+        return self.overloads[0] if len(self.overloads) == 1 else ""
+
+
+@dataclass(frozen=True)
+class ListExpr(Node):
+    """`[a, ?b]`. `optional` has the indices of elements with a question mark."""
+
+    elements: tuple[Node, ...]
+    optional: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of a map or an object. `key` is a node or, for an object, the field's name."""
+
+    key: Node | str
+    value: Node
+    is_optional: bool
+
+
+@dataclass(frozen=True)
+class MapExpr(Node):
+    """`{key: value}`."""
+
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class StructExpr(Node):
+    """`name{field: value}`."""
+
+    name: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Comprehension(Node):
+    """A macro's loop. `accumulator` starts as `init` and becomes `step` for each element while `condition` holds. Its value is `result`.
+
+    With `second` set, `variable` is the index or key, and `second` the element or value. `cel.bind(x, value, expr)` has an empty
+    `range`, the accumulator x, `init` value and `result` expr.
+    """
+
+    variable: str
+    second: str
+    range: Node
+    accumulator: str
+    init: Node
+    condition: Node
+    step: Node
+    result: Node
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes directly below a node, in the order of their evaluation."""
+    match node:
+        case Select():
+            return (node.operand,)
+        case Call():
+            return node.args
+        case ListExpr():
+            return node.elements
+        case MapExpr():
+            return tuple(part for entry in node.entries for part in (entry.key, entry.value) if isinstance(part, Node))
+        case StructExpr():
+            return tuple(entry.value for entry in node.entries)
+        case Comprehension():
+            return (node.range, node.init, node.condition, node.step, node.result)
+    return ()

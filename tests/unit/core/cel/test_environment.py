@@ -1,0 +1,150 @@
+"""Expressions from their text to their value, cost or refusal."""
+
+import pytest
+
+from podwright.core.cel import types
+from podwright.core.cel.environment import Environment
+from podwright.core.cel.errors import CancelledError, CelError, CostLimitError, EvaluationError
+
+TAINT = types.object_of("podwright.Taint", {"key": types.STRING, "effect": types.STRING})
+NODE = types.object_of(
+    "podwright.Node",
+    {
+        "name": types.STRING,
+        "labels": types.map_of(types.STRING, types.STRING),
+        "taints": types.list_of(TAINT),
+        "nested": types.map_of(types.STRING, types.map_of(types.STRING, types.QUANTITY)),
+    },
+)
+VARIABLES = {
+    "x": 5,
+    "words": ["a", "b"],
+    "node": {"name": "n1", "labels": {"tier": "gold"}, "taints": [{"key": "k", "effect": "NoSchedule"}], "nested": {}},
+}
+
+
+@pytest.fixture(scope="module")
+def environment():
+    return Environment({"x": types.INT, "words": types.list_of(types.STRING), "node": NODE})
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "cost"),
+    [
+        pytest.param("x * 2 > 9 && node.labels['tier'] == 'gold'", True, 7, id="operators and fields"),
+        pytest.param("node.labels['none'] == 'b' || true", True, 4, id="or absorbs an error"),
+        pytest.param("node.taints.all(t, t.key == 'k')", True, 9, id="a macro over a list"),
+        pytest.param("[1, 2, 3].map(i, i * x).filter(j, j > 5)", [10, 15], 79, id="map and filter"),
+        pytest.param("[1, 2, 3].exists(i, i / 0 == 1 || i == 3)", True, 28, id="a macro goes on after an error"),
+        pytest.param("cel.bind(y, x + 1, y * y)", 36, 5, id="a binding is evaluated once"),
+        pytest.param("cel.bind(y, 1 / 0, x)", 5, 1, id="a binding that is not used is not evaluated"),
+        pytest.param("node.?labels.?none.orValue('x')", "x", 2, id="an optional field that is missing"),
+        pytest.param("has(node.labels.tier) && !has(node.labels.none)", True, 5, id="presence tests"),
+        pytest.param("has(node.nested) && has(node.name)", True, 2, id="a presence test of a map of maps"),
+        pytest.param("quantity('1k').add(1).asInteger()", 1001, 3, id="quantities"),
+        pytest.param("quantity('1000m').isInteger()", False, 2, id="milli-units are no integer"),
+        pytest.param("semver('1.10.0').isGreaterThan(semver('1.9.0-rc.1'))", True, 3, id="versions"),
+        pytest.param("1 < 2.5 && 2u > 1", True, 2, id="numbers of different types are compared"),
+        pytest.param("x in [1, 5]", True, 1, id="membership in a constant list costs nothing"),
+        pytest.param("x in [1, x]", True, 14, id="membership in another list"),
+        pytest.param("{'a': 1}.transformMap(k, v, v + 1)", {"a": 2}, 6, id="a macro with two variables"),
+        pytest.param("'abc'.matches('a.c')", True, 1, id="a regular expression"),
+        pytest.param("string(1.5e30) + string(true)", "1.5e+30true", 2, id="constant conversions cost nothing"),
+        pytest.param("{true: 'a', 1: 'b'}[true]", "a", 2, id="true and 1 are different keys"),
+        pytest.param("dyn({1: 'b'})[1.0]", "b", 2, id="1 and 1.0 are the same key"),
+        pytest.param("[1, 2].map(node, node + 1)", [2, 3], 29, id="a macro's variable hides one of the environment"),
+    ],
+)
+def test_an_expression_has_this_value_and_cost(environment, text, value, cost):
+    assert environment.compile(text).evaluate_with_cost(VARIABLES) == (value, cost)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        pytest.param("node.labels['none'] == 'b'", "no such key: none", id="a missing key"),
+        pytest.param("words[2]", "index out of bounds: 2", id="an index beyond the list"),
+        pytest.param("x / (x - 5)", "division by zero", id="a division by zero"),
+        pytest.param("x + 9223372036854775807", "integer overflow", id="an overflow"),
+        pytest.param("uint(x - 6)", "unsigned integer overflow", id="a negative number as uint"),
+        pytest.param("optional.none().value()", "optional.none() dereference", id="a missing optional value"),
+        pytest.param("dyn(x) == 5 && dyn(x)", "no such overload", id="logic over other values than bool"),
+        pytest.param(
+            "quantity('1') == quantity('0').add(1)", "no such overload", id="a computed quantity on the right"
+        ),
+        pytest.param("semver('1.2')", "No Major.Minor.Patch elements found", id="no version"),
+    ],
+)
+def test_an_evaluation_fails_with_the_text_of_cel_go(environment, text, error):
+    program = environment.compile(text)
+    with pytest.raises(EvaluationError) as raised:
+        program.evaluate(VARIABLES)
+    assert str(raised.value) == error
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "message"),
+    [
+        pytest.param("node.lables", 1, 5, "undefined field 'lables'", id="a misspelt field"),
+        pytest.param("x +\n 'a'", 1, 3, "found no matching overload for '_+_' applied to '(int, string)'", id="types"),
+        pytest.param(
+            "true &&\n  nod.name == 'a'", 2, 6, "undeclared reference to 'nod.name' (in container '')", id="line 2"
+        ),
+        pytest.param(
+            "'abc'.matches('a(')", 1, 14, "error parsing regexp: missing ): a(: `a(`", id="a regular expression"
+        ),
+        pytest.param(
+            "x == 1 ||\n int('a') == 1", 2, 5, "type conversion error from 'string' to 'int'", id="a constant"
+        ),
+        pytest.param("'ü' == words[0] && y", 1, 20, "undeclared reference to 'y' (in container '')", id="not ASCII"),
+        pytest.param("(" * 500 + "x" + ")" * 500, 0, 0, None, id="parentheses, 500 deep"),
+        pytest.param("[" * 500 + "]" * 500, 0, 0, None, id="lists, 500 deep"),
+        pytest.param("+".join(["x"] * 500), 0, 0, None, id="a sum of 500 terms"),
+        pytest.param("x == " + "1" * 100_000, 0, 0, None, id="an expression of more than 100,000 code points"),
+        pytest.param("'\ud800' == ''", 1, 2, None, id="a surrogate"),
+    ],
+)
+def test_a_refusal_names_the_place(environment, text, line, column, message):
+    with pytest.raises(CelError) as raised:
+        environment.compile(text)
+    issue = raised.value.issues[0]
+    assert message is None or (issue.line, issue.column, issue.message) == (line, column, message)
+    assert issue.message
+
+
+def test_a_field_has_its_own_type_or_none(environment):
+    assert environment.compile("node.nested['a']['b']").result_type == types.QUANTITY
+    assert environment.compile("node.taints[0]").result_type.name == "podwright.Taint"
+    assert environment.compile("dyn(x)").result_type == types.DYN
+
+
+def test_the_cost_is_bounded(environment):
+    program = environment.compile("words.map(i, words.map(j, words.all(k, k != i + j)))")
+    cost = program.evaluate_with_cost(VARIABLES)[1]
+    assert program.evaluate_with_cost(VARIABLES, cost)[1] == cost
+    with pytest.raises(CostLimitError):
+        program.evaluate(VARIABLES, cost - 1)
+
+
+def test_no_operator_absorbs_the_end_of_an_evaluation(environment):
+    program = environment.compile("words.all(i, i == 'b' || i == 'c') || true")
+    with pytest.raises(CostLimitError):
+        program.evaluate(VARIABLES, 3)
+
+
+def test_a_loop_can_be_interrupted(environment):
+    program = environment.compile("words.all(i, true) || true")
+    variables = {**VARIABLES, "words": ["a"] * 1000}
+    asked = []
+    assert program.evaluate(variables, interrupted=lambda: bool(asked.append(1))) is True
+    with pytest.raises(CancelledError, match="operation interrupted"):
+        program.evaluate(variables, interrupted=lambda: True)
+    assert len(asked) == 10
+
+
+@pytest.mark.parametrize("start", ["words", "'0123456789'"])
+def test_memory_is_bounded(environment, start):
+    doubled = "".join(f"cel.bind(a{i + 1}, a{i} + a{i}, " for i in range(25)) + "a25.size()" + ")" * 25
+    program = environment.compile(f"cel.bind(a0, {start}, {doubled})")
+    with pytest.raises(CostLimitError, match="limit exceeded"):
+        program.evaluate(VARIABLES, 10**12)
