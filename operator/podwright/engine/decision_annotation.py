@@ -15,6 +15,7 @@ from podwright.core.cycle import Placement
 from podwright.core.objects.pod import PodInfo
 
 ANNOTATION: Final = "podwright.dev/decision"
+_NONE: Final[Mapping[str, Any]] = {}
 
 
 def annotations_of(pod: PodInfo, policy: CompiledPolicy, placement: Placement, instance: str) -> dict[str, str]:
@@ -41,11 +42,18 @@ def annotations_of(pod: PodInfo, policy: CompiledPolicy, placement: Placement, i
     return {ANNOTATION: orjson.dumps(decision).decode()}
 
 
-def decided_by(raw: Mapping[str, Any]) -> str:
-    """The instance whose decision bound this pod; empty if it was bound otherwise. Never raises, whatever the object contains."""
+def decision_of(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The decision in the annotation of this pod; empty if there is none, or if it is a copy of another pod's. Never raises,
+    whatever the object contains.
+    """
     try:
         metadata = raw["metadata"]
         decision = orjson.loads(metadata["annotations"][ANNOTATION])
-        return str(decision["instance"]) if decision["uid"] == metadata["uid"] else ""
+        return decision if decision["uid"] == metadata["uid"] else _NONE
     except (KeyError, TypeError, ValueError):
-        return ""
+        return _NONE
+
+
+def decided_by(raw: Mapping[str, Any]) -> str:
+    """The instance whose decision bound this pod; empty if it was bound otherwise. Never raises, whatever the object contains."""
+    return str(decision_of(raw).get("instance") or "")

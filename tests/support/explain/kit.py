@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
-from podwright.api.policy_set import PolicySet
-from podwright.core.framework.framework import Framework
+from podwright.core.framework.features import Features
 from podwright.core.objects.pod import parse_pod
-from podwright.core.plugins import PLUGINS
+from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from podwright.sandbox.patches import strategic
-from podwright.simulator.explain.deciders import Deciders
 from podwright.simulator.explain.explanation import explain_pod
 from podwright.simulator.explain.results import Change, Explanation
-from podwright.simulator.world import World
+from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
+from podwright.simulator.snapshot import Snapshot
 
 LISTS = {
     "Node": "nodes",
@@ -24,6 +23,8 @@ LISTS = {
     "PersistentVolume": "persistentVolumes",
     "PersistentVolumeClaim": "persistentVolumeClaims",
 }
+KINDS = {watched.plural_field: watched.kind for watched in WATCHED_KINDS}
+GATES = Features({"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True})
 NOW = 4e9
 
 
@@ -36,41 +37,32 @@ class Cluster:
     groups: Sequence[Mapping[str, Any]] = ()
     settings: PolicySettings = field(default=DEFAULT_SETTINGS)
 
-    def deciders(self) -> Deciders:
-        world = World(clock=lambda: NOW)
-        for group in self.groups:
-            world.cache.set_object("PodGroup", group)
-        world.fill(self.objects)
-        policies = PolicySet(
-            PLUGINS,
-            world.features,
-            check=lambda policy: Framework(policy.profile, PLUGINS, handle=world),
-            settings=self.settings,
-        )
-        for policy in self.policies:
-            policies.apply(policy)
-        for raw in self.objects.get("pods", ()):
-            pod = parse_pod(raw, keep_raw=True)
-            if not pod.node_name:
-                world.cache.groups.add_waiting(pod)
-        return Deciders(world, policies, PLUGINS)
+    def load(self, *others: Mapping[str, Any]) -> LoadedCluster:
+        """The cluster, with further pods."""
+        lists = {**self.objects, "pods": [*self.objects.get("pods", ()), *others]}
+        objects = [{**raw, "kind": KINDS[name]} for name, items in lists.items() for raw in items]
+        snapshot = Snapshot(objects=[*objects, *self.groups, *self.policies], taken_at=NOW)
+        return load(snapshot, LoadOptions(features=GATES, settings=self.settings))
 
     def explain(self, pod: Mapping[str, Any], *, changes: bool = True) -> Explanation:
-        return explain_pod(self.deciders(), parse_pod(pod, keep_raw=True), changes=changes)
+        """Explains a pod that need not be in the cluster."""
+        return explain_pod(self.load(), parse_pod(pod, keep_raw=True), changes=changes, raw=pod)
 
 
 def apply(change: Change, cluster: Cluster, pod: dict[str, Any]) -> tuple[Cluster, dict[str, Any]]:
     """The cluster and the pod after the change."""
     objects = {name: [copy.deepcopy(each) for each in items] for name, items in cluster.objects.items()}
-    pod = copy.deepcopy(pod)
+    pod, groups = copy.deepcopy(pod), [copy.deepcopy(each) for each in cluster.groups]
     for edit in change.edits:
         own = edit.kind == "Pod" and edit.name == pod["metadata"]["name"]
-        items = objects.setdefault(LISTS[edit.kind], [])
+        items = groups if edit.kind == "PodGroup" else objects.setdefault(LISTS[edit.kind], [])
         index = next((i for i, each in enumerate(items) if _is(each, edit)), None)
         match edit.verb:
             case "patch" | "recreate" if own:
                 pod = strategic(pod, edit.object, "Pod")
-            case "patch":
+                if index is not None:
+                    items[index] = pod
+            case "patch" | "recreate":
                 items[index] = strategic(items[index], edit.object, edit.kind)
             case "create":
                 items.append(copy.deepcopy(edit.object))
@@ -80,7 +72,7 @@ def apply(change: Change, cluster: Cluster, pod: dict[str, Any]) -> tuple[Cluste
                 items[index]["spec"]["nodeName"] = edit.node
             case verb:
                 raise AssertionError(verb)
-    return Cluster(objects, cluster.policies, cluster.groups, cluster.settings), pod
+    return Cluster(objects, cluster.policies, groups, cluster.settings), pod
 
 
 def _is(raw: Mapping[str, Any], edit: Any) -> bool:

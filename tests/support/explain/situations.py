@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from support.explain.kit import Cluster
-from support.objects.builders import make_node, make_pod, make_taint
+from support.objects.builders import in_group, make_node, make_pod, make_pod_group, make_taint
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -143,6 +143,14 @@ def policy(**spec: Any) -> dict[str, Any]:
         "metadata": {"name": "team", "uid": "policy-team", "generation": 1},
         "spec": spec,
     }
+
+
+def gang(minimum: int, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", **make_pod_group("gang", minimum, **spec)}
+
+
+def member(name: str, **options: Any) -> dict[str, Any]:
+    return waiting(name, spec=in_group("gang"), **options)
 
 
 GONE = "2030-01-01T00:00:00Z"
@@ -450,6 +458,38 @@ SITUATIONS = (
         waiting(labels={"app": "web"}, spec=affinity_to({"app": "web"}, anti=True)),
         "PodAntiAffinity",
         "default/web-1",
+        ("one more node like one",),
+    ),
+    Situation(
+        "a gang that lacks one member",
+        cluster([node("one")], [member("first"), member("waiting")], groups=[gang(3)]),
+        member("waiting"),
+        "GangTooSmall",
+        "has 2 of 3 members: 1 more is needed",
+        ("1 more member like this pod", "a minimum of 2 instead of 3"),
+    ),
+    Situation(
+        "a gang for which there is room for all but one",
+        cluster(
+            [node("one"), node("two")],
+            [member(name, requests={"cpu": "6"}) for name in ("first", "second", "waiting")],
+            groups=[gang(3)],
+        ),
+        member("waiting", requests={"cpu": "6"}),
+        "GangNoRoom",
+        "needs room for 3 members at once, and only 2 fit",
+        ("let each member request 4 CPU less", "one more node like one"),
+    ),
+    Situation(
+        "a gang of which no domain has room for all",
+        cluster(
+            [node("one", "a"), node("two", "a"), node("three", "b")],
+            [member(name, requests={"cpu": "6"}) for name in ("first", "second", "waiting")],
+            groups=[gang(3, schedulingConstraints={"topology": [{"key": ZONE}]})],
+        ),
+        member("waiting", requests={"cpu": "6"}),
+        "GangDomainTooSmall",
+        "no domain of topology.kubernetes.io/zone has room for 3 members",
         ("one more node like one",),
     ),
 )

@@ -6,75 +6,106 @@ finished, placed, terminating? ─► who decides? ─► is it gated? ─► ve
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
-from podwright.api.compile import CompiledPolicy
+from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import PostFilterResult
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.evaluator import DryRun
 from podwright.core.preemption.units import priority_of
 from podwright.core.state.cache import Cache
+from podwright.engine.active_policies import ActivePolicy
 from podwright.simulator.explain.amounts import counted, listed
 from podwright.simulator.explain.causes import causes_of
 from podwright.simulator.explain.changes.entering import entering
 from podwright.simulator.explain.changes.search import Search, tried
 from podwright.simulator.explain.changes.trials import Trials
-from podwright.simulator.explain.deciders import Deciders
 from podwright.simulator.explain.details import miss
 from podwright.simulator.explain.events import events_for
+from podwright.simulator.explain.groups import explain_member
+from podwright.simulator.explain.placed import explain_placed
 from podwright.simulator.explain.results import Cause, Change, Explanation, PolicyRef, PreemptionFound, State, Victim
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
+from podwright.simulator.loaded import LoadedCluster
 
 NEAREST: Final = 5
 """How many of the nearest nodes are described."""
 
 
-def explain_pod(deciders: Deciders, pod: PodInfo, *, changes: bool = True) -> Explanation:
-    """Why the pod waits, or where it would go. `changes`: whether to search what would help. Raises PluginError and ProfileError."""
-    found = _explained(deciders, pod, changes=changes)
+def explain_pod(
+    cluster: LoadedCluster, pod: PodInfo, *, changes: bool = True, raw: Mapping[str, Any] | None = None
+) -> Explanation:
+    """Why the pod waits, or why it is on its node. `changes`: whether to search what would help. `raw`: the object of a placed pod.
+
+    Raises PluginError and ProfileError.
+    """
+    if pod.node_name and not pod.finished and not pod.terminating:
+        return explain_placed(cluster, pod, raw)
+    found = _explained(cluster, pod, changes=changes)
     if changes and not found.changes and found.state in (State.IGNORED, State.GATED):
-        return replace(found, changes=tuple(_to_be_tried(deciders, pod)))
+        return replace(found, changes=tuple(_to_be_tried(cluster, pod)))
     return found
 
 
-def _to_be_tried(deciders: Deciders, pod: PodInfo) -> Iterable[Change]:
+def _to_be_tried(cluster: LoadedCluster, pod: PodInfo) -> Iterable[Change]:
     """Changes of a pod that the scheduler does not try at all."""
-    trials = Trials(deciders)
-    for text, raw in entering(deciders, pod):
+    trials = Trials(cluster)
+    for text, raw in entering(cluster, pod):
         change = tried(trials, pod, text, raw)
         if change is not None:
             yield change
             return
 
 
-def _explained(deciders: Deciders, pod: PodInfo, *, changes: bool) -> Explanation:
-    found = Explanation(kind="Pod", name=pod.key, state=State.PENDING, nodes=deciders.world.cache.table.count)
+def _explained(cluster: LoadedCluster, pod: PodInfo, *, changes: bool) -> Explanation:
+    found = Explanation(kind="Pod", name=pod.key, state=State.PENDING, nodes=cluster.cache.table.count)
     if pod.finished:
         return replace(found, state=State.FINISHED, node=pod.node_name, causes=(_finished(pod),))
     if pod.terminating:
         return replace(found, state=State.TERMINATING, causes=(_terminating(pod),))
-    policy = deciders.policy_of(pod)
+    policy = cluster.policies.of(pod)
     if policy is None:
-        return replace(found, state=State.IGNORED, causes=(_not_served(deciders, pod),))
-    found = replace(found, policy=PolicyRef(name=policy.name, generation=policy.generation))
+        return replace(found, state=State.IGNORED, causes=(_not_served(cluster, pod),))
+    return explain_under(policy, cluster, pod, changes=changes)
+
+
+def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, *, changes: bool = True) -> Explanation:
+    """Why a pending pod waits, under this policy. Never raises for a plugin that fails: that is the cause then."""
+    reference = PolicyRef(name=policy.compiled.name, generation=policy.compiled.generation)
+    found = Explanation(
+        kind="Pod", name=pod.key, state=State.PENDING, nodes=cluster.cache.table.count, policy=reference
+    )
     if policy.refusal:
         return replace(found, state=State.WAITS_FOR_POLICY, causes=(_refused(policy),))
-    framework = deciders.framework(policy)
+    try:
+        return _tried(policy.framework, cluster, pod, found, changes=changes)
+    except PluginError as error:
+        text = f"a plugin of policy {policy.compiled.name} fails: {error}"
+        return replace(
+            found, causes=(Cause(reason="PluginFailed", text=text, plugin=error.plugin),), message=str(error)
+        )
+
+
+def _tried(
+    framework: Framework, cluster: LoadedCluster, pod: PodInfo, found: Explanation, *, changes: bool
+) -> Explanation:
+    if pod.group and cluster.cache.groups.is_member(pod):
+        return explain_member(cluster, framework, pod, found, changes=changes)
     gate = framework.pre_enqueue(pod)
     if gate is not None:
         cause = Cause(reason="Gated", text=_gated(pod, gate.message), plugin=gate.plugin)
         events = events_for(framework, (gate.plugin,))
         return replace(found, state=State.GATED, causes=(cause,), message=gate.message, events=events)
-    return _decided(deciders, framework, pod, found, changes=changes)
+    return _decided(cluster, framework, pod, found, changes=changes)
 
 
 def _decided(
-    deciders: Deciders, framework: Framework, pod: PodInfo, found: Explanation, *, changes: bool
+    cluster: LoadedCluster, framework: Framework, pod: PodInfo, found: Explanation, *, changes: bool
 ) -> Explanation:
-    cache = deciders.world.cache
+    cache = cluster.cache
     if not cache.table.count:
         cause = Cause(reason="NoNodes", text="the cluster has no nodes")
         return replace(found, causes=(cause,), message="no nodes available to schedule pods")
@@ -86,7 +117,7 @@ def _decided(
     causes = causes_of(framework, cache, pod, verdicts, groups, nearest)
     preemption, message = _preemption(framework, pod, verdicts)
     waiting = _waits_for_victims(cache, pod)
-    search = Search(Trials(deciders), framework, pod, verdicts) if changes and not waiting and pod.raw else None
+    search = Search(Trials(cluster), framework, pod, verdicts) if changes and not waiting and pod.raw else None
     return replace(
         found,
         causes=(*((waiting,) if waiting else ()), *causes),
@@ -112,8 +143,8 @@ def _terminating(pod: PodInfo) -> Cause:
     return Cause(reason="Terminating", text="the pod is being deleted, so it is not scheduled any more")
 
 
-def _not_served(deciders: Deciders, pod: PodInfo) -> Cause:
-    served = sorted(deciders.policies.scheduler_names)
+def _not_served(cluster: LoadedCluster, pod: PodInfo) -> Cause:
+    served = sorted(cluster.policies.policy_set.scheduler_names)
     close = difflib.get_close_matches(pod.scheduler_name, served, n=1)
     text = (
         f"no policy serves its scheduler name {pod.scheduler_name!r}"
@@ -122,9 +153,8 @@ def _not_served(deciders: Deciders, pod: PodInfo) -> Cause:
     return Cause(reason="SchedulerNameNotServed", text=text)
 
 
-def _refused(policy: CompiledPolicy) -> Cause:
-    text = f"the pod waits because policy {policy.name}, generation {policy.generation}, was not accepted: {policy.refusal}"
-    return Cause(reason="PolicyNotAccepted", text=text)
+def _refused(policy: ActivePolicy) -> Cause:
+    return Cause(reason="PolicyNotAccepted", text=f"the pod waits because {policy.refusal}")
 
 
 def _gated(pod: PodInfo, message: str) -> str:

@@ -232,6 +232,35 @@ class Explanation:
         return self.causes[0] if self.causes else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedCause:
+    """A cause that several pods of a workload have. `examples`: names of some of them."""
+
+    reason: str
+    text: str
+    pods: int
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadExplanation:
+    """The pods of a deployment, a job or a pod group. `nodes`: how many pods each node has.
+
+    `causes`: why pods wait, the most frequent cause first. `first`: the explanation of the first pod that waits, or else of the first
+    pod that is placed.
+    """
+
+    kind: str
+    name: str
+    pods: int
+    placed: int
+    waiting: int
+    nodes: Mapping[str, int]
+    causes: tuple[SharedCause, ...] = ()
+    first: Explanation | None = None
+    notes: tuple[str, ...] = ()
+
+
 def as_object(value: Any) -> Any:
     """The JSON form of a result."""
     if isinstance(value, Enum):

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from podwright.core.objects.pod import PodInfo
 from podwright.simulator.explain.amounts import listed
 from podwright.simulator.explain.changes.pod_edits import Option
-from podwright.simulator.explain.deciders import Deciders
+from podwright.simulator.loaded import LoadedCluster
 
 
-def entering(deciders: Deciders, pod: PodInfo) -> Iterator[Option]:
+def entering(cluster: LoadedCluster, pod: PodInfo) -> Iterator[Option]:
     """Changes with which the scheduler tries the pod, the smallest first."""
     if pod.raw is None:
         return
-    if deciders.policy_of(pod) is None:
-        served = sorted(deciders.policies.scheduler_names)
+    if cluster.policies.of(pod) is None:
+        served = sorted(cluster.policies.policy_set.scheduler_names)
         for name in dict.fromkeys((*difflib.get_close_matches(pod.scheduler_name, served, n=1), *served)):
             made = copy.deepcopy(dict(pod.raw))
             made["spec"] = {**made["spec"], "schedulerName": name}

@@ -50,9 +50,7 @@ def _in_the_way(
     movable.sort(key=lambda other: (other.priority, sum(other.requests.amounts.values()), other.key))
     for some in (*([other] for other in movable[:SINGLES]), movable):
         units = units_below(_ABOVE_ALL, some, cache)
-        found = select_victims(
-            framework, state, pod, node, cache, budgets, trials.deciders.world.now(), potential=units
-        )
+        found = select_victims(framework, state, pod, node, cache, budgets, trials.cluster.world.now(), potential=units)
         if isinstance(found, Candidate) and found.victims and not found.violations and len(found.victims) <= MOST_MOVED:
             return found.victims
     return None

@@ -16,15 +16,15 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.object_store import key_of
 from podwright.core.state.transaction import CacheTransaction
-from podwright.simulator.explain.deciders import Deciders
+from podwright.simulator.loaded import LoadedCluster
 
 
 class Trials:
     """See the module. `count`: how many decisions were made."""
 
-    def __init__(self, deciders: Deciders) -> None:
-        self.deciders = deciders
-        self.cache = deciders.world.cache
+    def __init__(self, cluster: LoadedCluster) -> None:
+        self.cluster = cluster
+        self.cache = cluster.cache
         self.count = 0
 
     # Decisions
@@ -37,10 +37,10 @@ class Trials:
     def place_in(self, transaction: CacheTransaction, pod: PodInfo) -> str:
         """The same, and the pod stays there until the transaction is rolled back."""
         self.count += 1
-        policy = self.deciders.policy_of(pod)
+        policy = self.cluster.policies.of(pod)
         if policy is None or policy.refusal:
             return ""
-        framework = self.deciders.framework(policy)
+        framework = policy.framework
         if framework.pre_enqueue(pod) is not None:
             return ""
         decision = Simulation(framework=framework, transaction=transaction, below=_first).schedule(pod)
@@ -49,14 +49,14 @@ class Trials:
     def place_again(self, transaction: CacheTransaction, pod: PodInfo) -> str:
         """Where a placed pod fits that the transaction has removed; empty if nowhere. It stays there until the rollback."""
         self.count += 1
-        framework = self.deciders.framework_of(pod)
+        framework = self.cluster.policy_for(pod).framework
         decision = Simulation(framework=framework, transaction=transaction, below=_first).schedule(again(pod))
         return decision.node_name if isinstance(decision, Placement) else ""
 
     def preempts_on(self, pod: PodInfo) -> str:
         """The node to which the pod is nominated, if it preempts; empty if it does not. Raises PluginError."""
         self.count += 1
-        framework = self.deciders.framework_of(pod)
+        framework = self.cluster.policy_for(pod).framework
         decision = schedule(framework, self.cache, pod, _first)
         return decision.nominated_node or "" if isinstance(decision, Rejection) else ""
 
@@ -75,6 +75,14 @@ class Trials:
                 self.cache.remove_node(node.name)
             else:
                 self.cache.set_node(known)
+
+    @contextmanager
+    def placed(self, placements: Sequence[Placement]) -> Iterator[None]:
+        """These pods are on their nodes."""
+        with CacheTransaction(self.cache) as transaction:
+            for placement in placements:
+                transaction.assume(placement.pod, placement.node_name)
+            yield
 
     @contextmanager
     def with_objects(self, objects: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[None]:

@@ -1,0 +1,151 @@
+"""Explains a pod that has a node: the decision as its annotation tells it, and how its node compares with the others now.
+
+The pod is taken off its node in a transaction, and decided about anew, so the scores are those of today. The annotation says what they
+were when the pod was placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import Int64s
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.cache import Cache
+from podwright.core.state.transaction import CacheTransaction
+from podwright.engine.decision_annotation import decision_of
+from podwright.simulator.explain.changes.trials import again
+from podwright.simulator.explain.details import miss
+from podwright.simulator.explain.results import (
+    Cause,
+    Explanation,
+    PluginScore,
+    PolicyRef,
+    Recorded,
+    Scores,
+    State,
+)
+from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
+from podwright.simulator.loaded import LoadedCluster
+
+
+def explain_placed(cluster: LoadedCluster, pod: PodInfo, raw: Mapping[str, Any] | None) -> Explanation:
+    """`raw`: the pod's object, which has the annotation. Raises PluginError and ProfileError."""
+    cache = cluster.cache
+    found = Explanation(kind="Pod", name=pod.key, state=State.PLACED, node=pod.node_name, nodes=cache.table.count)
+    recorded = None if raw is None else recorded_in(raw)
+    if recorded is not None:
+        found = replace(found, decisions=(recorded,), policy=recorded.policy)
+    policy = cluster.policies.of(pod)
+    if policy is None:
+        note = f"scheduler {pod.scheduler_name} placed the pod, which no policy of Podwright serves"
+        return replace(found, causes=(Cause(reason="PlacedByAnother", text=note),))
+    if policy.refusal:
+        return replace(found, notes=(policy.refusal,))
+    if found.policy is None:
+        found = replace(found, policy=PolicyRef(name=policy.compiled.name, generation=policy.compiled.generation))
+    there = cache.placement(pod.uid)
+    if there is None or there.node is None:
+        return replace(found, notes=(f"node {pod.node_name} does not exist any more",))
+    with CacheTransaction(cache) as transaction:
+        transaction.remove((pod,))
+        return _compared(policy.framework, cache, again(pod), found)
+
+
+def recorded_in(raw: Mapping[str, Any]) -> Recorded | None:
+    """The decision in the pod's annotation; None if there is none about this pod. Never raises, whatever the object contains."""
+    decision = decision_of(raw)
+    if not decision:
+        return None
+    runner_up = decision.get("runnerUp")
+    runner_up = runner_up if isinstance(runner_up, Mapping) else {}
+    rejected = decision.get("rejected")
+    return Recorded(
+        outcome="Placed",
+        policy=PolicyRef(name=str(decision.get("policy") or ""), generation=_number(decision.get("generation")) or 0),
+        node=str(decision.get("node") or ""),
+        score=_number(decision.get("score")),
+        runner_up=str(runner_up.get("node") or ""),
+        runner_up_score=_number(runner_up.get("score")),
+        evaluated=_number(decision.get("nodes")) or 0,
+        feasible=_number(decision.get("feasible")) or 0,
+        rejected={str(key): _number(value) or 0 for key, value in rejected.items()}
+        if isinstance(rejected, Mapping)
+        else None,
+        instance=str(decision.get("instance") or ""),
+    )
+
+
+def _number(value: object) -> int | None:
+    return value if type(value) is int else None
+
+
+def _compared(framework: Framework, cache: Cache, pod: PodInfo, found: Explanation) -> Explanation:
+    verdicts = verdicts_of(framework, cache, pod)
+    info = cache.present(found.node)
+    assert info is not None, "the pod's node exists"
+    found = replace(found, rejections=grouped(verdicts, cache), feasible=len(verdicts.feasible))
+    if info.slot not in verdicts.feasible.slots:
+        return replace(found, causes=(_not_any_more(framework, cache, pod, verdicts, info.slot),))
+    scores = _scores(framework, cache, pod, verdicts, found.node)
+    return replace(found, scores=scores, causes=(_difference(scores),))
+
+
+def _not_any_more(framework: Framework, cache: Cache, pod: PodInfo, verdicts: Verdicts, row: int) -> Cause:
+    status = verdicts.diagnosis.status_of(row)
+    detail = ""
+    if verdicts.rejects:
+        detail = "; ".join(each.detail for each in miss(framework, cache, pod, verdicts, row).problems if each.detail)
+    why = "" if status is None else status.message
+    text = f"the pod could not be placed on its node today: {why}{f' ({detail})' if detail else ''}"
+    return Cause(reason="WouldNotFitToday", text=text, plugin="" if status is None else status.plugin)
+
+
+def _scores(framework: Framework, cache: Cache, pod: PodInfo, verdicts: Verdicts, node: str) -> Scores:
+    names = [cache.table.names[int(slot)] for slot in verdicts.feasible.slots]
+    chosen = names.index(node)
+    if len(names) == 1:
+        return Scores(node=node, total=None, feasible=1)
+    details: dict[str, Int64s] = {}
+    total = framework.score(verdicts.state, pod, verdicts.feasible, details)
+    others = total.copy()
+    others[chosen] = np.iinfo(np.int64).min
+    second = int(np.argmax(others))
+    plugins = [
+        PluginScore(
+            plugin=plugin,
+            weight=framework.weights[plugin],
+            chosen=int(scores[chosen]),
+            runner_up=int(scores[second]),
+        )
+        for plugin, scores in details.items()
+    ]
+    plugins.sort(key=lambda each: (-abs(each.difference), each.plugin))
+    ahead = int(total[chosen]) - int(total[second])
+    return Scores(
+        node=node,
+        total=int(total[chosen]),
+        runner_up=names[second],
+        runner_up_total=int(total[second]),
+        feasible=len(names),
+        plugins=tuple(plugins),
+        decisive=tuple(each.plugin for each in plugins if each.difference and (each.difference > 0) == (ahead >= 0)),
+    )
+
+
+def _difference(scores: Scores) -> Cause:
+    if scores.total is None or scores.runner_up_total is None:
+        return Cause(reason="OnlyNode", text=f"{scores.node} is the only node that passes all filters now")
+    ahead = scores.total - scores.runner_up_total
+    by = ", ".join(f"{each.plugin} {each.difference:+d}" for each in scores.plugins if each.plugin in scores.decisive)
+    if not ahead:
+        return Cause(reason="Tie", text=f"{scores.node} and {scores.runner_up} have the same total now, {scores.total}")
+    if ahead < 0:
+        text = f"today {scores.runner_up} would be better by {-ahead} ({by})"
+        return Cause(reason="AnotherIsBetterToday", text=text)
+    text = f"{scores.node} is ahead of {scores.runner_up} by {ahead} of {scores.total} ({by})"
+    return Cause(reason="BestScore", text=text)

@@ -1,0 +1,182 @@
+"""What can be explained: a pod, or all pods of a workload or a pod group, in a cluster that was loaded from a snapshot."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.simulator.explain.explanation import explain_pod
+from podwright.simulator.explain.results import Explanation, SharedCause, WorkloadExplanation
+from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.snapshot import Snapshot
+
+Raw = Mapping[str, Any]
+
+_KINDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("po", "pod", "pods"), "Pod"),
+    **dict.fromkeys(("deploy", "deployment", "deployments", "deployments.apps"), "Deployment"),
+    **dict.fromkeys(("rs", "replicaset", "replicasets", "replicasets.apps"), "ReplicaSet"),
+    **dict.fromkeys(("sts", "statefulset", "statefulsets", "statefulsets.apps"), "StatefulSet"),
+    **dict.fromkeys(("ds", "daemonset", "daemonsets", "daemonsets.apps"), "DaemonSet"),
+    **dict.fromkeys(("rc", "replicationcontroller", "replicationcontrollers"), "ReplicationController"),
+    **dict.fromkeys(("job", "jobs", "jobs.batch"), "Job"),
+    **dict.fromkeys(("podgroup", "podgroups"), "PodGroup"),
+}
+PODS_EXPLAINED: Final = 100
+"""How many waiting pods of a workload are explained; what would help is searched for the first of them."""
+_EXAMPLES: Final = 3
+
+
+class TargetError(Exception):
+    """What is to be explained does not exist, or is not named well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A kind of `_KINDS`, a namespace and a name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+def parse_target(text: str, namespace: str) -> Target:
+    """`pod/web-0`, `deploy/web`, or the name of a pod alone. Raises TargetError."""
+    kind, slash, name = text.partition("/")
+    if not slash:
+        kind, name = "pod", text
+    known = _KINDS.get(kind.lower())
+    if known is None:
+        close = difflib.get_close_matches(kind.lower(), _KINDS, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f": expected {', '.join(sorted(set(_KINDS.values())))}"
+        raise TargetError(f"{text!r}: kind {kind!r} cannot be explained{hint}")
+    if not name or "/" in name:
+        raise TargetError(f"{text!r}: expected KIND/NAME, as in pod/web-0")
+    return Target(known, namespace, name)
+
+
+def explain_target(
+    cluster: LoadedCluster, snapshot: Snapshot, target: Target, *, changes: bool = True
+) -> Explanation | WorkloadExplanation:
+    """Explains the pod, or the pods of the workload. Raises TargetError, PluginError and ProfileError."""
+    pods = {_key(raw): raw for raw in snapshot.of_kind("Pod")}
+    if target.kind != "Pod":
+        return _workload(cluster, snapshot, target, pods, changes=changes)
+    raw = pods.get((target.namespace, target.name))
+    if raw is None:
+        raise TargetError(_not_found(target, pods))
+    return explain_pod(cluster, _parsed(raw), changes=changes, raw=raw)
+
+
+def _key(raw: Raw) -> tuple[str, str]:
+    metadata = raw.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    return str(metadata.get("namespace") or "default"), str(metadata.get("name") or "")
+
+
+def _parsed(raw: Raw) -> PodInfo:
+    try:
+        return parse_pod(raw, keep_raw=True)
+    except InvalidObjectError as error:
+        raise TargetError(f"the scheduler cannot read the pod: {error}") from error
+
+
+def _not_found(target: Target, pods: Mapping[tuple[str, str], Raw]) -> str:
+    elsewhere = [namespace for namespace, name in pods if name == target.name]
+    here = [name for namespace, name in pods if namespace == target.namespace]
+    close = difflib.get_close_matches(target.name, here, n=1)
+    hint = (
+        f"; there is one in namespace {elsewhere[0]}" if elsewhere else f"; did you mean {close[0]!r}?" if close else ""
+    )
+    return f"{target} is not in the cluster{hint}"
+
+
+# Workloads
+
+
+def _workload(
+    cluster: LoadedCluster,
+    snapshot: Snapshot,
+    target: Target,
+    pods: Mapping[tuple[str, str], Raw],
+    *,
+    changes: bool,
+) -> WorkloadExplanation:
+    wanted = [*(_members if target.kind == "PodGroup" else _owned)(cluster, snapshot, target, pods)]
+    if not wanted and not any(_key(raw) == (target.namespace, target.name) for raw in snapshot.of_kind(target.kind)):
+        raise TargetError(f"{target} is not in the cluster")
+    parsed = sorted((_parsed(raw) for raw in wanted), key=lambda pod: (pod.creation, pod.name))
+    parsed = [pod for pod in parsed if not pod.finished]
+    placed = [pod for pod in parsed if pod.node_name]
+    waiting = [pod for pod in parsed if not pod.node_name]
+    first = next(iter(waiting or placed), None)
+    raws = {pod.uid: pods[pod.namespace, pod.name] for pod in parsed}
+    return WorkloadExplanation(
+        kind=target.kind,
+        name=f"{target.namespace}/{target.name}",
+        pods=len(parsed),
+        placed=len(placed),
+        waiting=len(waiting),
+        nodes=dict(Counter(pod.node_name for pod in placed).most_common()),
+        causes=tuple(_shared(cluster, waiting[:PODS_EXPLAINED])),
+        first=explain_pod(cluster, first, changes=changes, raw=raws[first.uid]) if first else None,
+        notes=()
+        if len(waiting) <= PODS_EXPLAINED
+        else (f"the causes are those of the first {PODS_EXPLAINED} waiting pods",),
+    )
+
+
+def _shared(cluster: LoadedCluster, waiting: Sequence[PodInfo]) -> Iterator[SharedCause]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for pod in waiting:
+        cause = explain_pod(cluster, pod, changes=False).cause
+        if cause is not None:
+            found.setdefault((cause.reason, cause.text), []).append(pod.name)
+    for (reason, text), names in sorted(found.items(), key=lambda pair: -len(pair[1])):
+        yield SharedCause(reason=reason, text=text, pods=len(names), examples=tuple(names[:_EXAMPLES]))
+
+
+def _members(
+    _cluster: LoadedCluster, _snapshot: Snapshot, target: Target, pods: Mapping[tuple[str, str], Raw]
+) -> Iterator[Raw]:
+    for (namespace, _), raw in pods.items():
+        if namespace == target.namespace and _parsed(raw).group.rpartition("/")[2] == target.name:
+            yield raw
+
+
+def _owned(
+    _cluster: LoadedCluster, snapshot: Snapshot, target: Target, pods: Mapping[tuple[str, str], Raw]
+) -> Iterator[Raw]:
+    owners = {(target.kind, target.name)}
+    if target.kind == "Deployment":
+        owners = {
+            ("ReplicaSet", _key(raw)[1])
+            for raw in snapshot.of_kind("ReplicaSet")
+            if _key(raw)[0] == target.namespace and _controller(raw) == (target.kind, target.name)
+        }
+    for (namespace, _), raw in pods.items():
+        if namespace != target.namespace:
+            continue
+        kind, name = _controller(raw)
+        # Without the ReplicaSets, their names tell: a Deployment's name and a hash.
+        by_name = target.kind == "Deployment" and kind == "ReplicaSet" and name.rpartition("-")[0] == target.name
+        if (kind, name) in owners or (by_name and not owners):
+            yield raw
+
+
+def _controller(raw: Raw) -> tuple[str, str]:
+    """Kind and name of the controlling owner; empty if there is none."""
+    metadata = raw.get("metadata")
+    references = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
+    for each in references if isinstance(references, list) else ():
+        if isinstance(each, Mapping) and each.get("controller"):
+            return str(each.get("kind") or ""), str(each.get("name") or "")
+    return "", ""

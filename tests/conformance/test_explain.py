@@ -1,0 +1,76 @@
+"""`explain` agrees with what the scheduler does, over all conformance cases: the verdict, the nodes, the reasons with their counts, the
+message, and the node of a preemption. Skipped if there are no cases beside the checkout.
+"""
+
+from collections import Counter
+
+import pytest
+
+from podwright.api.compile import built_in_of
+from podwright.api.kube_scheduler_configuration import convert_profile
+from podwright.core.framework.framework import Framework
+from podwright.core.objects.pod import parse_pod
+from podwright.core.plugins import PLUGINS
+from podwright.engine.active_policies import ActivePolicy
+from podwright.simulator.cases import NOW, read_cases
+from podwright.simulator.explain.explanation import explain_under
+from podwright.simulator.explain.results import State
+from podwright.simulator.loaded import load
+from podwright.simulator.snapshot import Snapshot
+from support.conformance.files import FILES, name_of
+
+pytestmark = pytest.mark.slow
+
+
+def singles(path):
+    return [case for case in read_cases(str(path)) if "pod" in case]
+
+
+def explained(case):
+    """The explanation of a case under the profile of the case, without changes."""
+    cluster = load(Snapshot(objects=[], taken_at=NOW))
+    cluster.world.fill(case)
+    profile = {key: case[key] for key in ("plugins", "pluginConfig") if case.get(key)}
+    compiled = built_in_of(convert_profile(profile, "", PLUGINS, cluster.world.features))
+    policy = ActivePolicy.of(compiled, Framework(compiled.profile, PLUGINS, handle=cluster.world))
+    return explain_under(policy, cluster, parse_pod(case["pod"], keep_raw=True), changes=False)
+
+
+def differences(found, expected):
+    nodes = expected["nodes"]
+    feasible = sum(verdict["feasible"] for verdict in nodes.values())
+    if bool(feasible) != (found.state is State.FITS):
+        yield f"state: {found.state}, feasible nodes: {feasible}"
+    if found.state is State.FITS:
+        if found.feasible != feasible:
+            yield f"feasible: {found.feasible}, expected {feasible}"
+        return
+    if found.message not in (expected.get("messages") or [expected["message"]]):
+        yield f"message: {found.message!r}, expected {expected['message']!r}"
+    if nodes and "prefilterStatus" not in expected:
+        reasons = Counter()
+        for verdict in nodes.values():
+            reasons.update((verdict["plugin"], reason) for reason in verdict["reasons"])
+        counted = Counter({(group.plugin, group.reason): group.nodes for group in found.rejections})
+        if counted != reasons:
+            yield f"rejections: {counted}, expected {reasons}"
+        if len(found.causes) != len(reasons) and found.causes[0].reason != "WaitsForPreemption":
+            yield f"causes: {len(found.causes)}, expected {len(reasons)}"
+    preemption = expected.get("preemption") or {}
+    possible = preemption.get("acceptable") or [preemption.get("nominatedNode") or ""]
+    if preemption and found.preemption is not None and found.preemption.node not in possible:
+        yield f"preemption: {found.preemption.node!r}, expected one of {possible}"
+
+
+@pytest.mark.skipif(
+    not FILES, reason="no conformance cases beside the checkout, or in the folder PODWRIGHT_CONFORMANCE"
+)
+def test_explanations_agree_with_kube_scheduler_in_every_case():
+    wrong, count = {}, 0
+    for path in FILES:
+        for case in singles(path):
+            count += 1
+            if found := list(differences(explained(case), case["expect"])):
+                wrong[f"{name_of(path)}/{case['id']}"] = found
+    assert count
+    assert not wrong, f"{len(wrong)} of {count} differ, first: {next(iter(wrong.items()))}"

@@ -1,0 +1,94 @@
+"""What the search of changes must hold: nothing is left behind, it is bounded, and the pods' own objects are not changed."""
+
+import copy
+
+import pytest
+
+from podwright.core.objects.pod import parse_pod
+from podwright.simulator.explain.changes import search
+from podwright.simulator.explain.explanation import explain_pod
+from podwright.simulator.explain.results import State, as_object
+from support.explain.kit import KINDS
+from support.explain.situations import SITUATIONS, cluster, full, node, waiting
+from support.objects.builders import make_taint
+
+
+def state_of(loaded):
+    cache = loaded.cache
+    return (
+        {name: (info.node, list(info.pods), dict(info.requested)) for name, info in cache.nodes.items()},
+        {kind: [raw["metadata"]["name"] for raw in cache.store.list(kind)] for kind in KINDS.values()},
+        {group.key: group.min_count for group in cache.groups.all()},
+        cache.nominator.nodes() and list(cache.nominator.nodes()),
+        list(loaded.pending),
+    )
+
+
+@pytest.mark.parametrize("situation", [pytest.param(each, id=each.id) for each in SITUATIONS])
+def test_an_explanation_leaves_the_cluster_and_the_pod_as_they_were(situation):
+    loaded, raw = situation.cluster.load(), copy.deepcopy(situation.pod)
+    before = state_of(loaded)
+    first = explain_pod(loaded, parse_pod(raw, keep_raw=True), raw=raw)
+    assert state_of(loaded) == before
+    assert raw == situation.pod
+    assert as_object(explain_pod(loaded, parse_pod(raw, keep_raw=True), raw=raw)) == as_object(first)
+
+
+def test_the_number_of_decisions_does_not_grow_with_the_cluster(monkeypatch):
+    counts = []
+
+    class Counting(search.Trials):
+        def __init__(self, loaded):
+            super().__init__(loaded)
+            counts.append(self)
+
+    monkeypatch.setattr("podwright.simulator.explain.explanation.Trials", Counting)
+    for size in (10, 100):
+        nodes = [node(f"n{i}", taints=[make_taint("own", str(i))]) for i in range(size)]
+        pods = [full(f"p{i}", f"n{i}", f"{i % 7 + 1}") for i in range(size)]
+        cluster(nodes, pods).explain(waiting(requests={"cpu": "9"}))
+    assert counts[-1].count <= search.MOST_TRIALS + search.OPTIONS
+    assert counts[-1].count <= 2 * counts[0].count + search.OPTIONS
+
+
+def test_pods_that_a_budget_protects_are_not_moved():
+    situation = next(each for each in SITUATIONS if "Budget" in each.id)
+    found = situation.cluster.explain(situation.pod)
+    assert found.preemption.violations == 1
+    assert not any(edit.verb == "move" for change in found.changes for edit in change.edits)
+
+
+def test_pods_move_only_to_other_nodes_where_they_fit():
+    pods = [full("a", "one", "5"), full("b", "two", "4")]
+    found = cluster([node("one"), node("two")], pods).explain(waiting(requests={"cpu": "6"}))
+    assert not any(edit.verb == "move" for change in found.changes for edit in change.edits)
+    found = cluster([node("one"), node("two")], [full("a", "one", "3"), full("b", "two", "4")]).explain(
+        waiting(requests={"cpu": "8"})
+    )
+    moves = [(edit.name, edit.node) for change in found.changes for edit in change.edits if edit.verb == "move"]
+    assert moves == [("a", "two")]
+
+
+def test_pods_of_daemon_sets_stay():
+    owner = {"ownerReferences": [{"kind": "DaemonSet", "name": "logs", "controller": True, "apiVersion": "apps/v1"}]}
+    nodes = [node("one"), node("two", unschedulable=True, allocatable={"cpu": "1"})]
+    found = cluster([*nodes, node("three")], [full("logs", "one", metadata=owner), full("x", "three")]).explain(
+        waiting(requests={"cpu": "4"})
+    )
+    assert not any(edit.name == "logs" for change in found.changes for edit in change.edits)
+
+
+def test_a_node_that_two_plugins_reject_gets_both_changes():
+    nodes = [node("one", unschedulable=True, taints=[make_taint("dedicated", "gpu")])]
+    found = cluster(nodes).explain(waiting())
+    (change,) = [each for each in found.changes if "uncordon" in each.text and "take" in each.text]
+    assert change.node == "one"
+
+
+def test_without_changes_nothing_is_searched():
+    assert not cluster([node("one", unschedulable=True)]).explain(waiting(), changes=False).changes
+
+
+def test_a_pod_that_fits_needs_no_change():
+    found = cluster([node("one")]).explain(waiting())
+    assert (found.state, found.changes) == (State.FITS, ())

@@ -1,0 +1,96 @@
+import pytest
+
+from podwright.simulator.explain.targets import TargetError, explain_target, parse_target
+from podwright.simulator.snapshot import Snapshot
+from support.explain.situations import cluster, full, gang, member, node, waiting
+
+
+def snapshot_of(given):
+    return Snapshot(
+        objects=[
+            *given.groups,
+            *({"kind": "Pod", **raw} for raw in given.objects["pods"]),
+            *given.objects.get("others", ()),
+        ]
+    )
+
+
+def explained(given, text, namespace="default"):
+    return explain_target(given.load(), snapshot_of(given), parse_target(text, namespace), changes=False)
+
+
+def owned_by(kind, name):
+    reference = {"kind": kind, "name": name, "controller": True, "apiVersion": "apps/v1", "uid": name}
+    return {"ownerReferences": [reference]}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("web-0", "Pod"), ("po/web-0", "Pod"), ("Deploy/web-0", "Deployment"), ("jobs.batch/web-0", "Job")],
+)
+def test_kinds_may_be_written_as_kubectl_takes_them(text, kind):
+    target = parse_target(text, "team")
+    assert (target.kind, target.namespace, target.name) == (kind, "team", "web-0")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("pood/x", "did you mean 'pod'"),
+        ("service/x", "cannot be explained"),
+        ("pod/", "expected KIND/NAME"),
+        ("pod/a/b", "expected KIND/NAME"),
+    ],
+)
+def test_a_wrong_target_is_named(text, says):
+    with pytest.raises(TargetError, match=says):
+        parse_target(text, "default")
+
+
+@pytest.mark.parametrize(
+    ("text", "namespace", "says"),
+    [
+        ("pod/waitin", "default", "did you mean 'waiting'"),
+        ("pod/waiting", "team", "there is one in namespace default"),
+        ("job/x", "default", "Job default/x is not in the cluster"),
+    ],
+)
+def test_what_does_not_exist_is_said_with_what_is_near(text, namespace, says):
+    with pytest.raises(TargetError, match=says):
+        explained(cluster([node("one")], [waiting()]), text, namespace)
+
+
+def test_a_job_shows_where_its_pods_are_and_why_the_others_wait():
+    mine = owned_by("Job", "train")
+    pods = [
+        full("a", "one", metadata=mine),
+        *(waiting(f"w{i}", requests={"cpu": "6"}, metadata=mine) for i in range(3)),
+        waiting("x"),
+    ]
+    found = explained(cluster([node("one")], pods), "job/train")
+    assert (found.pods, found.placed, found.waiting, found.nodes) == (4, 1, 3, {"one": 1})
+    (cause,) = found.causes
+    assert (cause.reason, cause.pods, cause.examples) == ("InsufficientResources", 3, ("w0", "w1", "w2"))
+    assert found.first.name == "default/w0"
+
+
+def test_a_deployment_owns_the_pods_of_its_replica_sets():
+    pods = [
+        waiting("a", metadata=owned_by("ReplicaSet", "web-1")),
+        waiting("b", metadata=owned_by("ReplicaSet", "db-1")),
+    ]
+    given = cluster([node("one")], pods)
+    replica_set = {
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web-1", "namespace": "default", **owned_by("Deployment", "web")},
+    }
+    snapshot = Snapshot(objects=[*snapshot_of(given).objects, replica_set])
+    found = explain_target(given.load(), snapshot, parse_target("deploy/web", "default"), changes=False)
+    assert (found.pods, found.first.name) == (1, "default/a")
+
+
+def test_a_pod_group_shows_its_members():
+    pods = [member(name, requests={"cpu": "6"}) for name in ("a", "b", "c")]
+    found = explained(cluster([node("one"), node("two")], pods, groups=[gang(3)]), "podgroup/gang")
+    assert (found.pods, found.waiting) == (3, 3)
+    assert [(cause.reason, cause.pods) for cause in found.causes] == [("GangNoRoom", 3)]
