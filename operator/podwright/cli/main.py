@@ -23,6 +23,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "extender": "podwright.cli.extender",
     "kube-scheduler": "podwright.cli.kube_scheduler",
     "run": "podwright.cli.run",
+    "simulate": "podwright.cli.simulate",
     "snapshot": "podwright.cli.snapshot",
 }
 """Subcommands and their modules. In the module, the click command has the name of the subcommand, with `_` for `-`."""

@@ -83,6 +83,11 @@ class LoadedCluster:
     """How many objects there were of each kind that scheduling does not depend on."""
 
     @property
+    def stored_kinds(self) -> Sequence[str]:
+        """The kinds of the object store."""
+        return _STORED
+
+    @property
     def cache(self) -> Cache:
         return self.world.cache
 

@@ -27,6 +27,19 @@ class ManifestError(Exception):
     """A file is not what it should be. The message names the file and the place."""
 
 
+class Manifest(dict[str, Any]):
+    """An object with the place that it was read from, such as `pods.yaml: document 2`."""
+
+    def __init__(self, raw: Raw, where: str) -> None:
+        super().__init__(raw)
+        self.where = where
+
+
+def place_of(raw: Raw, otherwise: str) -> str:
+    """Where the object was read from; `otherwise` if it is no manifest of a file."""
+    return raw.where if isinstance(raw, Manifest) else otherwise
+
+
 class _Loader(_Base):  # type: ignore[misc]
     """YAML without dates."""
 
@@ -37,7 +50,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def read_manifests(path: str) -> Sequence[Raw]:
+def read_manifests(path: str) -> Sequence[Manifest]:
     """The objects of a file, those of lists one by one. Raises ManifestError."""
     try:
         content = read_at_most(Path(path), LONGEST_MANIFEST)
@@ -46,7 +59,7 @@ def read_manifests(path: str) -> Sequence[Raw]:
     return parse_manifests(content, path)
 
 
-def parse_manifests(content: bytes, where: str) -> Sequence[Raw]:
+def parse_manifests(content: bytes, where: str) -> Sequence[Manifest]:
     """The objects of YAML documents, or of JSON, those of lists one by one. `where` names the file in errors. Raises ManifestError."""
     found = [*_objects(documents_of(content, where), where)]
     if not found:
@@ -80,7 +93,7 @@ def _check_events(content: bytes, where: str) -> None:
             raise ManifestError(f"{where}:{line}: is nested more than {MAX_DEPTH} levels deep")
 
 
-def _objects(documents: Sequence[Any], where: str) -> Iterator[Raw]:
+def _objects(documents: Sequence[Any], where: str) -> Iterator[Manifest]:
     for index, document in enumerate(documents):
         place = f"{where}: document {index + 1}" if len(documents) > 1 else where
         if not isinstance(document, Mapping):
@@ -89,8 +102,8 @@ def _objects(documents: Sequence[Any], where: str) -> Iterator[Raw]:
             for position, item in enumerate(document["items"]):
                 if not isinstance(item, Mapping):
                     raise ManifestError(f"{place}: items[{position}]: expected an object, got {kind_of(item)}")
-                yield item
+                yield Manifest(item, f"{place}: items[{position}]")
         elif not isinstance(document.get("kind"), str):
             raise ManifestError(f"{place}: kind: is missing")
         else:
-            yield document
+            yield Manifest(document, place)

@@ -1,0 +1,148 @@
+"""Flags of the commands that read a cluster: from snapshots, or from its API server; and what decides about policies in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
+from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
+from podwright.core.framework.profile import ProfileError
+from podwright.core.framework.registry import RegistryError
+from podwright.engine.plugin_loading import load_plugins
+from podwright.kube.option_values import (
+    DIRECTORY,
+    FEATURE_GATES,
+    MINOR,
+    SCHEDULER_NAMES,
+    OptionsError,
+    parse_feature_gates,
+)
+from podwright.simulator.live import Connection, snapshot_of
+from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
+from podwright.simulator.snapshot import Snapshot, SnapshotError, read_snapshot
+
+SHOWN_PROBLEMS: Final = 10
+"""How many problems with objects are listed."""
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_SOURCE: Final = (
+    click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True)),
+    click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Without FILES: the kubeconfig, found as kubectl finds it."),
+    click.option("--context", help="Without FILES: a context of the kubeconfig, instead of the current one."),
+)  # fmt: skip
+_POLICIES: Final = (
+    click.option(
+        "--scheduler-name",
+        default=PODWRIGHT_SCHEDULER_NAME,
+        show_default=True,
+        metavar="NAME",
+        help="The schedulerName that the built-in policy serves. It also decides about pods that no policy serves.",
+    ),
+    click.option(
+        "--allowed-scheduler-names",
+        default=ANY_NAME,
+        show_default=True,
+        metavar=SCHEDULER_NAMES.placeholder,
+        help="The scheduler names that policies may serve, as with `podwright run`.",
+    ),
+    click.option("--allow-unsafe-policies", is_flag=True, help="Policies may disable any filter, as with `podwright run`."),
+    click.option(
+        "--when-policy-is-bad",
+        type=click.Choice([WAIT, "default"]),
+        default=WAIT,
+        show_default=True,
+        help="What becomes of the pods of a policy of which no generation was accepted, as with `podwright run`.",
+    ),
+    click.option(
+        "--plugin-dir",
+        "plugin_dirs",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar=DIRECTORY.placeholder,
+        help="A directory of plugin files (*.py) that policies use. Can be repeated.",
+    ),
+    click.option(
+        "--feature-gates",
+        default="",
+        metavar=FEATURE_GATES.placeholder,
+        help="Feature gates to change from the defaults of the cluster's version.",
+    ),
+    click.option(
+        "--emulated-version",
+        default="",
+        metavar=MINOR.placeholder,
+        help=f"Use the feature gates of this version, from 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}, not those of the cluster's.",
+    ),
+)  # fmt: skip
+
+
+def with_cluster(command: Command) -> Command:
+    """Adds the argument FILES and all these flags to a command. Pass their values to `cluster_of`."""
+    for add in reversed((*_SOURCE, *_POLICIES)):
+        command = add(command)
+    return command
+
+
+def with_policies(command: Command) -> Command:
+    """Adds the flags about policies alone. Pass their values to `load_options`."""
+    for add in reversed(_POLICIES):
+        command = add(command)
+    return command
+
+
+def cluster_of(values: dict[str, Any]) -> LoadedCluster:
+    """The cluster that the flags name; takes their values out of `values`. Problems go to standard error. Raises ClickException."""
+    files, kubeconfig, context = (values.pop(name) for name in ("files", "kubeconfig", "context"))
+    try:
+        snapshot = read_snapshot(files) if files else snapshot_of(Connection(kubeconfig=kubeconfig, context=context))
+        cluster = load(snapshot, load_options(values, snapshot))
+    except (SnapshotError, OSError, ProfileError, PluginError) as error:
+        raise click.ClickException(str(error)) from error
+    _report(cluster)
+    return cluster
+
+
+def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> LoadOptions:
+    """What the flags about policies say; takes their values out of `values`. Raises ClickException."""
+    names = (
+        "scheduler_name",
+        "allowed_scheduler_names",
+        "allow_unsafe_policies",
+        "when_policy_is_bad",
+        "plugin_dirs",
+        "feature_gates",
+        "emulated_version",
+    )
+    own = {name: values.pop(name) for name in names}
+    minor = NEWEST_MINOR if snapshot is None or snapshot.minor is None else snapshot.minor
+    try:
+        if own["emulated_version"]:
+            minor = MINOR.parse(own["emulated_version"])
+        return LoadOptions(
+            features=Features(parse_feature_gates(own["feature_gates"]), max(OLDEST_MINOR, min(minor, NEWEST_MINOR))),
+            classes=load_plugins(own["plugin_dirs"]),
+            settings=PolicySettings(
+                scheduler_name=own["scheduler_name"],
+                allowed_scheduler_names=SCHEDULER_NAMES.parse(own["allowed_scheduler_names"]),
+                allow_unsafe=own["allow_unsafe_policies"],
+                waits_for_bad_policies=own["when_policy_is_bad"] == WAIT,
+            ),
+        )
+    except (OptionsError, RegistryError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _report(cluster: LoadedCluster) -> None:
+    for problem in cluster.problems[:SHOWN_PROBLEMS]:
+        click.echo(f"Problem: {problem}", err=True)
+    if len(cluster.problems) > SHOWN_PROBLEMS:
+        click.echo(f"and {len(cluster.problems) - SHOWN_PROBLEMS:,} more problems", err=True)
+    if cluster.ignored:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(cluster.ignored.items()))
+        click.echo(f"Left out, because scheduling does not depend on them: {kinds}", err=True)

@@ -1,0 +1,119 @@
+"""Hypothesis: what if … these nodes came or went, these pods, this policy. Plain data; `changes` applies it to a trial.
+
+A drained or removed node's pods are created anew, as their controllers would do, and wait for another node. Pods of DaemonSets and static pods
+are not: on a drained node they stay, with a removed node they go, and a node that is added like another one gets copies of its DaemonSets' pods.
+What would keep `kubectl drain` from evicting a pod is a blocker; the simulation goes on as if it were evicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from podwright.core.objects.pod import PodInfo
+
+Raw = Mapping[str, Any]
+
+MAX_NODES: Final = 20_000
+"""The most nodes that one hypothesis may add."""
+MAX_PODS: Final = 200_000
+"""The most pods that one hypothesis may add."""
+_SCALABLE: Final = {
+    "deploy": "Deployment",
+    "deployment": "Deployment",
+    "deployments": "Deployment",
+    "rs": "ReplicaSet",
+    "replicaset": "ReplicaSet",
+    "replicasets": "ReplicaSet",
+    "sts": "StatefulSet",
+    "statefulset": "StatefulSet",
+    "statefulsets": "StatefulSet",
+    "rc": "ReplicationController",
+    "job": "Job",
+    "jobs": "Job",
+}
+
+
+class HypothesisError(ValueError):
+    """A hypothesis cannot be tried. The message names the field, the flag or the object."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedNodes:
+    """`count` nodes like the named one, or like `template`, a v1.Node."""
+
+    count: int
+    like: str = ""
+    template: Raw | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A workload with another number of pods. `kind` is Deployment, ReplicaSet, StatefulSet, ReplicationController or Job."""
+
+    kind: str
+    namespace: str
+    name: str
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hypothesis:
+    """See the module. Changes apply in the order of the fields. `name` is for the reader of the result."""
+
+    name: str = ""
+    policies: Sequence[Raw] = ()
+    """SchedulerPolicies, each in place of one of the same name."""
+    objects: Sequence[Raw] = ()
+    """Objects of other kinds that scheduling depends on, such as PersistentVolumeClaims."""
+    add_nodes: Sequence[AddedNodes] = ()
+    remove_nodes: Sequence[str] = ()
+    drain: Sequence[str] = ()
+    scale: Sequence[Scale] = ()
+    pods: Sequence[Raw] = ()
+    """Further pending pods: v1.Pods, or workloads with a template."""
+    retry_pending: bool = True
+    """Whether pods that are pending already are tried, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """Why `kubectl drain` would not evict a pod."""
+
+    pod: PodInfo
+    node_name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A pod that the hypothesis makes wait. `cause`: added, scaled, drained or removed; `came_from`: its node before."""
+
+    pod: PodInfo
+    cause: str
+    came_from: str = ""
+
+
+@dataclass(slots=True)
+class Applied:
+    """What a hypothesis has changed. `gone`: pods that left without being created anew."""
+
+    waiting: list[Waiting] = field(default_factory=list)
+    blockers: list[Blocker] = field(default_factory=list)
+    gone: list[PodInfo] = field(default_factory=list)
+    added_nodes: list[str] = field(default_factory=list)
+    removed_nodes: list[str] = field(default_factory=list)
+    drained_nodes: list[str] = field(default_factory=list)
+
+
+def parse_scale(text: str, namespace: str = "default") -> Scale:
+    """`deploy/x=50`, or `deploy/namespace/x=50`. Raises HypothesisError."""
+    target, _, count = text.rpartition("=")
+    kind, *names = target.split("/")
+    if kind.lower() not in _SCALABLE or len(names) not in (1, 2) or not all(names):
+        raise HypothesisError(f"scale: {text!r} is not of the form deploy/name=50 or deploy/namespace/name=50")
+    if not count.isdecimal() or int(count) > MAX_PODS:
+        raise HypothesisError(f"scale: {text!r}: {count!r} is not a number of pods from 0 to {MAX_PODS:,}")
+    *own, name = names
+    return Scale(_SCALABLE[kind.lower()], own[0] if own else namespace, name, int(count))

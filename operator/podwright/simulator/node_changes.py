@@ -1,0 +1,136 @@
+"""Nodes that come and go in a trial, and what becomes of their pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.node import HOSTNAME, Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.readable import parse_known_node
+from podwright.core.preemption.budgets import Budgets, StoredBudgets
+from podwright.core.state.object_store import key_of
+from podwright.simulator.hypothesis import MAX_NODES, AddedNodes, Applied, Blocker, HypothesisError, Waiting
+from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.trial import Trial, created_anew, pods_on
+
+Raw = Mapping[str, Any]
+
+_PER_NODE: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Prefixes of taints that say how a node is at the moment. A node like it does not get them."""
+DAEMON_OWNERS: Final = ("DaemonSet", "Node")
+"""Owners of pods that belong to one node: DaemonSets, and the node itself for static pods."""
+_RESOURCE_SLICE: Final = "ResourceSlice"
+
+
+def _node(cluster: LoadedCluster, name: str, field_name: str) -> Node:
+    info = cluster.cache.present(name)
+    if info is None or info.node is None:
+        raise HypothesisError(f"{field_name}: there is no node {name!r}")
+    return info.node
+
+
+def add_nodes(trial: Trial, added: AddedNodes, applied: Applied) -> None:
+    cluster = trial.cluster
+    if not 0 <= added.count <= MAX_NODES:
+        raise HypothesisError(f"add-nodes: {added.count} is not between 0 and {MAX_NODES:,}")
+    if added.template is not None:
+        try:
+            model, _ = parse_known_node(added.template)
+        except InvalidObjectError as error:
+            raise HypothesisError(f"add-nodes: {error}") from error
+        daemons: Sequence[PodInfo] = ()
+    elif added.like:
+        model = _node(cluster, added.like, "add-nodes")
+        daemons = [pod for pod in pods_on(cluster, added.like) if kind_of_owner(pod) == "DaemonSet"]
+    else:
+        raise HypothesisError("add-nodes: says neither which node the new ones are like, nor what they are")
+    number = 0
+    for _ in range(added.count):
+        number += 1
+        while cluster.cache.present(f"{model.name}-added-{number}") is not None:
+            number += 1
+        name = f"{model.name}-added-{number}"
+        _copy_node_objects(trial, model.name, name)
+        trial.set_node(_like(model, name))
+        applied.added_nodes.append(name)
+        for pod in daemons:
+            trial.put(created_anew(pod, f"{pod.name}-{name}"), name)
+
+
+def _like(model: Node, name: str) -> Node:
+    """A fresh node like the model: without images, a cordon, and taints of its present state."""
+    return replace(
+        model,
+        name=name,
+        uid=name,
+        labels={**model.labels, HOSTNAME: name},
+        taints=tuple(taint for taint in model.taints if not taint.key.startswith(_PER_NODE)),
+        unschedulable=False,
+        terminating=False,
+    )
+
+
+def _copy_node_objects(trial: Trial, model: str, name: str) -> None:
+    """The CSINode and the ResourceSlices of the model, for the new node."""
+    store = trial.cluster.cache.store
+    csi_node = store.get("CSINode", model)
+    if csi_node is not None:
+        trial.set_object("CSINode", _named(csi_node, name))
+    for raw in [*store.list(_RESOURCE_SLICE)]:
+        spec = raw.get("spec")
+        if isinstance(spec, Mapping) and spec.get("nodeName") == model:
+            made = _named(raw, f"{key_of(raw)[1]}-{name}")
+            pool = {**(spec.get("pool") or {}), "name": name}
+            trial.set_object(_RESOURCE_SLICE, {**made, "spec": {**spec, "nodeName": name, "pool": pool}})
+
+
+def _named(raw: Raw, name: str) -> Raw:
+    return {**raw, "metadata": {**raw["metadata"], "name": name, "uid": name}}
+
+
+def remove_node(trial: Trial, name: str, applied: Applied) -> None:
+    """The node is gone, as if it had failed. Its pods are created anew, if they have controllers or not."""
+    _node(trial.cluster, name, "remove-node")
+    pods = pods_on(trial.cluster, name)
+    trial.evict(pods)
+    trial.remove_node(name)
+    applied.removed_nodes.append(name)
+    _create_anew(trial, pods, "removed", name, applied)
+
+
+def drain_node(trial: Trial, name: str, applied: Applied) -> None:
+    """The node is cordoned and its pods are evicted. Those of DaemonSets stay."""
+    node = _node(trial.cluster, name, "drain")
+    pods = [pod for pod in pods_on(trial.cluster, name) if kind_of_owner(pod) not in DAEMON_OWNERS]
+    applied.blockers += _blockers(trial.cluster, pods, name)
+    trial.set_node(replace(node, unschedulable=True))
+    trial.evict(pods)
+    applied.drained_nodes.append(name)
+    _create_anew(trial, pods, "drained", name, applied)
+
+
+def _blockers(cluster: LoadedCluster, pods: Sequence[PodInfo], node_name: str) -> Iterator[Blocker]:
+    budgets = Budgets(StoredBudgets(cluster.cache.store).rules())
+    for pod in pods:
+        if budgets.violations((pod,)):
+            yield Blocker(pod, node_name, "a PodDisruptionBudget allows no further disruption")
+        elif pod.owner is None:
+            yield Blocker(pod, node_name, "no controller would create it anew")
+
+
+def _create_anew(trial: Trial, pods: Sequence[PodInfo], cause: str, node_name: str, applied: Applied) -> None:
+    for pod in pods:
+        if kind_of_owner(pod) in DAEMON_OWNERS or pod.terminating:
+            applied.gone.append(pod)
+            continue
+        made = created_anew(pod, pod.name)
+        trial.add_pending(made)
+        applied.waiting.append(Waiting(made, cause, node_name))
+
+
+def kind_of_owner(pod: PodInfo) -> str:
+    """The kind of the pod's controller, empty without one."""
+    return "" if pod.owner is None else pod.owner.kind

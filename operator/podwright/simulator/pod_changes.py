@@ -1,0 +1,141 @@
+"""Pods that a hypothesis adds, and workloads that it scales."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.simulator.hypothesis import MAX_PODS, Applied, HypothesisError, Scale, Waiting
+from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.trial import Trial, created_anew
+
+Raw = Mapping[str, Any]
+
+
+def scale_workload(trial: Trial, scale: Scale, applied: Applied) -> None:
+    cluster = trial.cluster
+    label = f"{scale.kind} {scale.namespace}/{scale.name}"
+    placed, pending = _pods_of(cluster, scale)
+    more = scale.replicas - len(placed) - len(pending)
+    if more > 0:
+        model = _model_of(cluster, scale, [*placed, *pending])
+        if model is None:
+            raise HypothesisError(f"scale: {label} has no pods, and the snapshot has no template of it")
+        for number in range(more):
+            made = created_anew(model, f"{scale.name}-added-{number + 1}")
+            trial.add_pending(made)
+            applied.waiting.append(Waiting(made, "scaled"))
+        return
+    # As the ReplicaSet controller does it: pending pods go first, then the youngest.
+    leaving = [*reversed(pending), *sorted(placed, key=lambda pod: -pod.creation)][: -more or None] if more else []
+    for pod in leaving:
+        applied.gone.append(pod)
+        if cluster.cache.placement(pod.uid) is not None:
+            trial.evict((pod,))
+        else:
+            trial.drop_pending(pod)
+
+
+def _pods_of(cluster: LoadedCluster, scale: Scale) -> tuple[list[PodInfo], list[PodInfo]]:
+    """The workload's pods on nodes, and those that wait."""
+    owners = {(scale.kind, scale.name)}
+    if scale.kind == "Deployment":
+        owners = {
+            ("ReplicaSet", name)
+            for (kind, namespace, name), raw in cluster.workloads.items()
+            if kind == "ReplicaSet" and namespace == scale.namespace and _is_owned_by(raw, scale)
+        }
+
+    def belongs(pod: PodInfo) -> bool:
+        owner = pod.owner
+        if owner is None or pod.namespace != scale.namespace or pod.terminating:
+            return False
+        if (owner.kind, owner.name) in owners:
+            return True
+        # Without the ReplicaSets, their names tell: a Deployment's name and a hash.
+        return scale.kind == "Deployment" and owner.kind == "ReplicaSet" and owner.name.rpartition("-")[0] == scale.name
+
+    nodes = cluster.cache.nodes.values()
+    placed = [pod for info in nodes if info.node is not None for pod in info.pods.values() if belongs(pod)]
+    return placed, [pod for pod in cluster.pending.values() if belongs(pod)]
+
+
+def _is_owned_by(raw: Raw, scale: Scale) -> bool:
+    references = (raw.get("metadata") or {}).get("ownerReferences")
+    return isinstance(references, list) and any(
+        isinstance(each, Mapping) and each.get("kind") == scale.kind and each.get("name") == scale.name
+        for each in references
+    )
+
+
+def _model_of(cluster: LoadedCluster, scale: Scale, pods: Sequence[PodInfo]) -> PodInfo | None:
+    """A pod of the workload, from its template if there is one, else the youngest that there is."""
+    raw = cluster.workloads.get((scale.kind, scale.namespace, scale.name))
+    if raw is not None and (made := _from_template(raw, scale.name)) is not None:
+        return made
+    return max(pods, key=lambda pod: pod.creation, default=None)
+
+
+def _from_template(raw: Raw, name: str) -> PodInfo | None:
+    """A pod of the workload's template; None if it has none. Raises HypothesisError."""
+    spec = raw.get("spec")
+    template = spec.get("template") if isinstance(spec, Mapping) else None
+    if not isinstance(template, Mapping):
+        return None
+    metadata = template.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    namespace = str((raw.get("metadata") or {}).get("namespace") or "default")
+    owner = {"apiVersion": "apps/v1", "kind": str(raw.get("kind")), "name": name, "uid": name, "controller": True}
+    pod = {
+        "metadata": {**metadata, "name": name, "namespace": namespace, "uid": f"template/{namespace}/{name}", "ownerReferences": [owner]},
+        "spec": template.get("spec"),
+    }  # fmt: skip
+    try:
+        return parse_pod(pod)
+    except InvalidObjectError as error:
+        raise HypothesisError(f"{raw.get('kind')} {namespace}/{name}: spec.template: {error}") from error
+
+
+def add_pods(trial: Trial, raw: Raw, where: str, applied: Applied) -> None:
+    """Adds the pod, or the pods of a workload."""
+    kind = raw.get("kind")
+    if kind == "Pod":
+        pods = [_parsed(raw, where)]
+    elif isinstance(raw.get("spec"), Mapping) and isinstance(raw["spec"].get("template"), Mapping):
+        pods = _replicas(raw, where)
+    else:
+        raise HypothesisError(f"{where}: kind {kind!r} is neither Pod nor a workload with a template")
+    if len(applied.waiting) + len(pods) > MAX_PODS:
+        raise HypothesisError(f"pods: more than {MAX_PODS:,}")
+    for pod in pods:
+        if pod.uid in trial.cluster.pending or trial.cluster.cache.placement(pod.uid) is not None:
+            pod = replace(pod, uid=f"{pod.uid}/added/{len(applied.waiting)}")  # noqa: PLW2901 -- a manifest has no uid of its own
+        trial.add_pending(pod)
+        applied.waiting.append(Waiting(pod, "added"))
+
+
+def _parsed(raw: Raw, where: str) -> PodInfo:
+    try:
+        pod = parse_pod(raw)
+    except InvalidObjectError as error:
+        raise HypothesisError(f"{where}: {error}") from error
+    return replace(pod, node_name="", phase="Pending")
+
+
+def _replicas(raw: Raw, where: str) -> list[PodInfo]:
+    name = str((raw.get("metadata") or {}).get("name") or "added")
+    spec = raw["spec"]
+    count = spec.get("replicas", spec.get("parallelism"))
+    count = 1 if count is None else count
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MAX_PODS:
+        raise HypothesisError(f"{where}: spec.replicas: expected a number from 0 to {MAX_PODS:,}")
+    try:
+        model = _from_template(copy.deepcopy(dict(raw)), name)
+    except HypothesisError as error:
+        raise HypothesisError(f"{where}: {error}") from error
+    assert model is not None, "the caller has checked"
+    return [created_anew(model, f"{name}-{number + 1}") for number in range(count)]

@@ -1,0 +1,166 @@
+"""The results of simulations: plain values, and the same as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """A pod that gets a node. `cause`: pending, added, scaled, drained, removed or preempted; `came_from`: the node it had before."""
+
+    pod: str
+    node: str
+    cause: str
+    came_from: str
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """A pod that gets no node. `message`: why, in the words of the event FailedScheduling; `plugins`: those that rejected it."""
+
+    pod: str
+    cause: str
+    came_from: str
+    message: str
+    plugins: Sequence[str]
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A pod that had to leave its node for a more important one."""
+
+    pod: str
+    node: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedEviction:
+    """A pod that `kubectl drain` would not evict, and why."""
+
+    pod: str
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What pods request of a resource, and what nodes offer: milli-CPU, bytes, or units. `in_use`: what the nodes offer
+    that are not empty.
+    """
+
+    allocatable: int
+    requested: int
+    in_use: int
+
+    @property
+    def allocation(self) -> float:
+        """The share of all nodes that is requested."""
+        return self.requested / self.allocatable if self.allocatable else 0.0
+
+    @property
+    def utilisation(self) -> float:
+        """The share that is requested of the nodes that are not empty."""
+        return self.requested / self.in_use if self.in_use else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """A cluster in numbers. `empty_nodes`: with no pod but those of DaemonSets; `usage` by resource."""
+
+    nodes: int
+    empty_nodes: int
+    pods: int
+    usage: Mapping[str, Usage]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """A node before and after: its number of pods, and what they request, by resource. None: there is no such node then."""
+
+    node: str
+    allocatable: Mapping[str, int]
+    pods_before: int | None
+    pods_after: int | None
+    requested_before: Mapping[str, int]
+    requested_after: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    """Nodes whose pods all fit on others. `together`: these can be emptied one after the other, in this order.
+
+    `tried`: how many nodes were tried, those with the fewest requests first.
+    """
+
+    together: Sequence[str]
+    tried: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationResult:
+    """What would happen. `complete`: False if there was no time for all pods; `notes`: what limits the answer."""
+
+    name: str
+    landed: Sequence[Landing]
+    pending: Sequence[Unplaced]
+    preempted: Sequence[Eviction]
+    blockers: Sequence[BlockedEviction]
+    gone: Sequence[str]
+    before: Totals
+    after: Totals
+    changes: Sequence[NodeChange]
+    emptied: Emptied | None
+    attempts: int
+    complete: bool
+    notes: Sequence[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as JSON has it. Keys are in camel case."""
+        return dict(as_json(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeResult:
+    """What would happen if one node were drained, or gone. `moved`: how many of its pods get another node."""
+
+    node: str
+    moved: int
+    pending: Sequence[Unplaced]
+    preempted: Sequence[Eviction]
+    blockers: Sequence[BlockedEviction]
+    complete: bool
+
+    @property
+    def fits(self) -> bool:
+        """Whether all its pods get another node, and none has to leave for them."""
+        return self.complete and not self.pending and not self.preempted
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as JSON has it. Keys are in camel case."""
+        return {**as_json(self), "fits": self.fits}
+
+
+def as_json(value: Any) -> Any:
+    """Dataclasses as objects with keys in camel case, and everything else as it is."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        own = {_camel(each.name): as_json(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        if isinstance(value, Usage):
+            own |= {"allocation": round(value.allocation, 4), "utilisation": round(value.utilisation, 4)}
+        return own
+    if isinstance(value, Mapping):
+        return {key: as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    return value
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.title() for word in others)

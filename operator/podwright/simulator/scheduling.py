@@ -1,0 +1,365 @@
+"""Scheduling without a cluster: the scheduler's queue, decisions and preemption, carried out in memory at once.
+
+    pop ─► policy ─► core.cycle.schedule, or core.gangs for a group ─► place, or reject ─► victims leave at once, events retry others
+
+The core decides, with the policies, filters, scores, queue order and preemption of the operator. Only carrying out differs: a Binding always
+succeeds, a victim leaves at once, and what waits in Permit is allowed. Time is the cluster's clock, which advances only to the next pod
+that is due. Extenders are not asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, Protocol
+
+from podwright.core.cycle import Decision, Placement, Rejection, schedule
+from podwright.core.framework.cluster_events import ClusterEvent, EventHint
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.status import Code, Status
+from podwright.core.gangs.decisions import GangFault, GangPlacement, GangRejection
+from podwright.core.gangs.plan import Planner, decide
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import PodGroup
+from podwright.core.plugins.gang_scheduling import GangScheduling
+from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
+from podwright.core.queue.queued_pod import Place
+from podwright.engine.active_policies import WAITS_FOR_POLICY, ActivePolicy
+from podwright.engine.gangs.members import GONE
+from podwright.engine.intake.object_changes import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD
+from podwright.simulator.loaded import LoadedCluster
+
+MAX_FAULTS: Final = 3
+"""How often attempts at a pod may fail with an error before it is left alone."""
+MAX_PREEMPTIONS: Final = 3
+"""How often a pod, or a group, may evict others. Their controllers create these anew, so that two pods could evict each other's for ever."""
+NOT_TRIED: Final = "the simulation ended before the pod was tried"
+TERMINATING: Final = "the pod is being deleted"
+
+
+class Carrier(Protocol):
+    """Carries decisions out, in a trial or for good."""
+
+    def place(self, framework: Framework, placement: Placement) -> Status | None:
+        """The pod is on its node from now on. Returns why a plugin refused it. Raises PluginError."""
+
+    def evict(self, pods: Sequence[PodInfo]) -> None:
+        """The pods are on no node from now on."""
+
+    def nominate(self, pod: PodInfo, node_name: str) -> None:
+        """Nominates the pod to the node; to none if the name is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The pod has a node. `policy`: name and generation of the policy that decided. `score`: None if only one node was feasible."""
+
+    pod: PodInfo
+    node_name: str
+    policy: str
+    score: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StillPending:
+    """The pod has no node. `message`: why, in the words of the event FailedScheduling. `plugins`: those that rejected or gate it."""
+
+    pod: PodInfo
+    message: str
+    plugins: frozenset[str]
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """A pod that had to leave its node for a more important one."""
+
+    pod: PodInfo
+    node_name: str
+    by: PodInfo
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of the pods, by uid. A pod that was preempted after it had landed is in `preempted` alone."""
+
+    landed: dict[str, Landed] = field(default_factory=dict)
+    pending: dict[str, StillPending] = field(default_factory=dict)
+    preempted: list[Preempted] = field(default_factory=list)
+    attempts: int = 0
+    complete: bool = True
+    """False if the simulation was stopped first."""
+
+
+def _never() -> bool:
+    return False
+
+
+class Scheduling:
+    """See the module. `carrier` carries out; `seed` decides among equal scores; `stopped` ends a run early."""
+
+    def __init__(
+        self,
+        cluster: LoadedCluster,
+        carrier: Carrier,
+        *,
+        seed: int = 0,
+        waits: Waits = DEFAULT_WAITS,
+        stopped: Callable[[], bool] = _never,
+    ) -> None:
+        self.outcome = Outcome()
+        self._cluster = cluster
+        self._cache = cluster.cache
+        self._carrier = carrier
+        self._stopped = stopped
+        self._faults: dict[str, int] = {}
+        self._preemptions: Counter[str] = Counter()
+        """By the uid of the pod, or the key of the group, that evicted others: how often."""
+        self._below = Random(seed).randrange
+        self.queue = SchedulingQueue(
+            cluster.clock,
+            cluster.policies.sort_key,
+            pre_enqueue=self._pre_enqueue,
+            hints_of=self._hints_of,
+            waits=waits,
+        )
+        self.on_landed: Callable[[Landed], object] = lambda _: None
+        """Called with each pod that gets a node."""
+        self.on_preempted: Callable[[Preempted], object] = lambda _: None
+        """Called with each victim, which is on no node any more."""
+
+    # Pods
+
+    def add(self, pod: PodInfo) -> None:
+        """A pod waits for a node. Its group, if it has one, must know it already."""
+        if pod.terminating:
+            self.outcome.pending[pod.uid] = StillPending(pod, TERMINATING, frozenset(), "")
+            return
+        self.queue.add(pod)
+        if pod.group and self._cache.groups.just_completed(pod):
+            self.happened(UNSCHEDULED_POD_ADD, None, pod, exclude=pod.uid)
+
+    def happened(self, event: ClusterEvent, before: object = None, after: object = None, *, exclude: str = "") -> None:
+        """Retries the waiting pods that this event may help."""
+        self.queue.move(event, before, after, exclude=exclude)
+
+    # Running
+
+    def run(self) -> None:
+        """Attempts all pods that are due at the clock's time."""
+        queue = self.queue
+        while not self._stopped():
+            queued = queue.pop()
+            if queued is None:
+                return
+            self._attempt(queued)
+        self.outcome.complete = False
+
+    def settle(self) -> Outcome:
+        """Attempts all pods until only events could help the others. Advances the clock past backoffs."""
+        self.run()
+        while self.outcome.complete and self.is_due_later:
+            wakeup = self.queue.next_wakeup()
+            if wakeup is None:
+                break
+            self._cluster.clock.now = max(self._cluster.clock.now + 0.001, wakeup)
+            self.run()
+        self._explain_others()
+        return self.outcome
+
+    @property
+    def is_due_later(self) -> bool:
+        """Whether a pod will be tried again without an event."""
+        counts = self.queue.counts()
+        return bool(counts[Place.ACTIVE.value] or counts[Place.BACKOFF.value])
+
+    def _explain_others(self) -> None:
+        """Says why pods wait about which there was no decision: they are gated, or there was no time."""
+        for uid in self.queue.uids():
+            queued = self.queue.get(uid)
+            if queued is None or (uid in self.outcome.pending and queued.place is not Place.GATED):
+                continue
+            pod, policy = queued.pod, self._cluster.policy_for(queued.pod)
+            gate = self._pre_enqueue(pod) if queued.place is Place.GATED else None
+            if gate is not None:
+                known = StillPending(pod, "; ".join(gate.reasons), frozenset((gate.plugin,)), policy.label)
+                self.outcome.pending[uid] = known
+            elif uid not in self.outcome.pending:
+                self.outcome.pending[uid] = StillPending(pod, NOT_TRIED, frozenset(), policy.label)
+
+    # One attempt
+
+    def _attempt(self, queued: QueuedPod) -> None:
+        self.outcome.attempts += 1
+        pod = queued.pod
+        policy = self._cluster.policy_for(pod)
+        queued.policy = policy.label
+        if pod.group and self._cache.groups.is_member(pod):
+            self._attempt_group(queued, policy)
+        elif policy.refusal:
+            self.queue.reject(queued, {WAITS_FOR_POLICY}, count=False)
+            self._pends(queued, f"the pod waits because {policy.refusal}", {WAITS_FOR_POLICY})
+        else:
+            preempt = self._preemptions[pod.uid] < MAX_PREEMPTIONS
+            decision = schedule(policy.framework, self._cache, pod, self._below, preempt=preempt)
+            self._carry_out(queued, policy, decision)
+
+    def _carry_out(self, queued: QueuedPod, policy: ActivePolicy, decision: Decision) -> None:
+        if isinstance(decision, Placement):
+            self._place(queued, policy, decision)
+        elif isinstance(decision, Rejection):
+            self._reject(queued, policy, decision)
+        else:
+            self._fail(queued, decision.message, decision.plugin)
+
+    def _place(self, queued: QueuedPod, policy: ActivePolicy, placement: Placement) -> bool:
+        try:
+            refused = self._carrier.place(policy.framework, placement)
+        except PluginError as error:
+            self._fail(queued, str(error), error.plugin)
+            return False
+        if refused is not None:
+            by = {refused.plugin} if refused.plugin else set()
+            waits = refused.code is Code.PENDING
+            self.queue.reject(queued, () if waits else by, by if waits else ())
+            self._carrier.nominate(queued.pod, "")
+            self._pends(queued, refused.message or refused.code.text, by)
+            return False
+        pod = queued.pod
+        self.queue.done(pod.uid)
+        landed = Landed(pod, placement.node_name, policy.label, placement.score)
+        self.outcome.pending.pop(pod.uid, None)
+        self.outcome.landed[pod.uid] = landed
+        self.on_landed(landed)
+        if len(self.queue):
+            self.queue.move(ASSIGNED_POD_ADD, None, pod.on(placement.node_name))
+        return True
+
+    def _reject(self, queued: QueuedPod, policy: ActivePolicy, decision: Rejection) -> None:
+        self.queue.reject(queued, decision.status_plugins, decision.pending_plugins)
+        self._pends(queued, decision.message, decision.status_plugins | decision.pending_plugins)
+        nominated = decision.nominated_node
+        if nominated is None and not (decision.post_filter_status and policy.framework.post_filter_plugins):
+            nominated = ""
+        if nominated is not None:
+            self._carrier.nominate(queued.pod, nominated)
+        if nominated:
+            self._clear_lower_nominations({nominated}, queued.pod.priority, {queued.uid})
+            self._evict(decision.victims, queued.pod, queued.uid)
+
+    def _fail(self, queued: QueuedPod, message: str, plugin: str = "") -> None:
+        """An attempt failed with an error."""
+        self._carrier.nominate(queued.pod, "")
+        faults = self._faults[queued.uid] = self._faults.get(queued.uid, 0) + 1
+        if faults < MAX_FAULTS:
+            self.queue.fault(queued)
+        else:
+            self.queue.done(queued.uid)
+        self._pends(queued, message, {plugin} if plugin else ())
+
+    def _pends(self, queued: QueuedPod, message: str, plugins: Iterable[str]) -> None:
+        self.outcome.pending[queued.uid] = StillPending(queued.pod, message, frozenset(plugins), queued.policy)
+
+    # Groups
+
+    def _attempt_group(self, first: QueuedPod, policy: ActivePolicy) -> None:
+        group = self._cache.groups.of(first.pod)
+        if group is None:
+            self.queue.reject(first, {GangScheduling.name})
+            self._pends(first, GONE, {GangScheduling.name})
+            return
+        members = self._members(group, first)
+        if policy.refusal:
+            for member in members:
+                self.queue.reject(member, {WAITS_FOR_POLICY}, count=False)
+                self._pends(member, f"the pod waits because {policy.refusal}", {WAITS_FOR_POLICY})
+            return
+        args = policy.compiled.profile.args.get(GangScheduling.name)
+        planner = Planner(
+            framework=policy.framework,
+            cache=self._cache,
+            group=group,
+            below=self._below,
+            pack_by="" if args is None else args.topology_key,
+        )
+        pods = [member.pod for member in members]
+        if self._preemptions[group.key] < MAX_PREEMPTIONS:
+            decision = decide(planner, pods, self._cluster.clock.now)
+        else:
+            decision = planner.plan(pods)
+        if isinstance(decision, GangPlacement):
+            self._place_group(members, policy, decision)
+        elif isinstance(decision, GangRejection):
+            self._reject_group(members, decision)
+        else:
+            self._fail_group(members, decision)
+
+    def _members(self, group: PodGroup, first: QueuedPod) -> Sequence[QueuedPod]:
+        """All waiting members that are not gated, in flight from now on, in the order in which they were added."""
+        members = []
+        for pod in self._cache.groups.members(group.key).unplaced():
+            queued = first if pod.uid == first.uid else self.queue.take(pod.uid)
+            if queued is not None:
+                queued.policy = first.policy
+                members.append(queued)
+        return members
+
+    def _place_group(self, members: Sequence[QueuedPod], policy: ActivePolicy, decision: GangPlacement) -> None:
+        queued = {member.uid: member for member in members}
+        for placement in decision.placements:
+            self._place(queued[placement.pod.uid], policy, placement)
+        for rejection in decision.rejections:
+            self._reject(queued[rejection.pod.uid], policy, rejection)
+            self.queue.activate(rejection.pod.uid)
+
+    def _reject_group(self, members: Sequence[QueuedPod], decision: GangRejection) -> None:
+        nominations: Mapping[str, str] = {} if decision.preemption is None else decision.preemption.nominations
+        for member in members:
+            own = decision.attempts.get(member.uid)
+            message, plugins, pending = decision.message, decision.plugins, decision.pending_plugins
+            if isinstance(own, Rejection):
+                message, plugins, pending = own.message, plugins | own.status_plugins, own.pending_plugins
+            self.queue.reject(member, plugins, pending)
+            self._carrier.nominate(member.pod, nominations.get(member.uid, ""))
+            self._pends(member, message, plugins | pending)
+        if decision.preemption is not None and members:
+            uids = {member.uid for member in members}
+            self._clear_lower_nominations(set(nominations.values()), members[0].pod.priority, uids)
+            self._evict(decision.preemption.victims, members[0].pod, decision.group.key)
+
+    def _fail_group(self, members: Sequence[QueuedPod], decision: GangFault) -> None:
+        for member in members:
+            self._fail(member, decision.message, decision.plugin)
+
+    # Preemption
+
+    def _clear_lower_nominations(self, nodes: Iterable[str], priority: int, spared: set[str]) -> None:
+        nominator = self._cache.nominator
+        for node_name in nodes:
+            for lower in [pod for pod in nominator.on(node_name) if pod.priority < priority and pod.uid not in spared]:
+                self._carrier.nominate(lower, "")
+
+    def _evict(self, victims: Sequence[PodInfo], by: PodInfo, counted_as: str) -> None:
+        self._preemptions[counted_as] += bool(victims)
+        there = [(victim, info.name) for victim in victims if (info := self._cache.placement(victim.uid)) is not None]
+        self._carrier.evict([victim for victim, _ in there])
+        for victim, node_name in there:
+            self.outcome.landed.pop(victim.uid, None)
+            preempted = Preempted(victim, node_name, by)
+            self.outcome.preempted.append(preempted)
+            self.queue.move(ASSIGNED_POD_DELETE, victim.on(node_name), None)
+            self.on_preempted(preempted)
+
+    # What the queue asks
+
+    def _pre_enqueue(self, pod: PodInfo) -> Status | None:
+        try:
+            return self._cluster.policy_for(pod).framework.pre_enqueue(pod)
+        except PluginError as error:
+            return Status(Code.ERROR, (str(error),), error.plugin)
+
+    def _hints_of(self, pod: PodInfo) -> Mapping[str, Sequence[EventHint]]:
+        return self._cluster.policy_for(pod).hints

@@ -1,0 +1,215 @@
+"""Trial: changes to a loaded cluster that are tried out and rolled back, whatever they are.
+
+    with Trial(cluster) as trial: nodes, pods, objects and policies change ─► pods are scheduled ─► everything is as it was
+
+Invariant: after a trial the cluster is as before it, down to the order of nodes and pods. Pods are placed and removed in transactions on the
+cache (core/state/transaction.py), in which nodes must not change. So a change of another kind ends the transaction at hand; the next
+placement begins another one inside it. All are undone in reverse order. Nothing is copied: a trial costs what it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Self
+
+from podwright.api.policy_set import ApplyResult
+from podwright.core.cycle import Placement
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.status import Code, Status
+from podwright.core.gangs.simulation import reserve
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.object_store import key_of
+from podwright.core.state.transaction import CacheTransaction
+from podwright.simulator.loaded import LoadedCluster
+
+Raw = Mapping[str, Any]
+
+
+class Trial:
+    """See the module. Trials may be nested; the inner one must end first."""
+
+    def __init__(self, cluster: LoadedCluster) -> None:
+        self.cluster = cluster
+        self._cache = cluster.cache
+        self._undo = ExitStack()
+        self._transaction: CacheTransaction | None = None
+
+    def __enter__(self) -> Self:
+        now = self.cluster.clock.now
+        self._undo.callback(lambda: self._set_clock(now))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._undo.close()
+
+    def keep(self, inner: Trial) -> None:
+        """The changes of a trial inside this one stay when that one ends, and are undone when this one ends."""
+        self._transaction = None
+        self._undo.enter_context(inner._undo.pop_all())
+
+    # Nodes, objects and policies
+
+    def set_node(self, node: Node) -> None:
+        """Adds or changes a node."""
+        known = self._cache.present(node.name)
+        before = None if known is None else known.node
+        self._cache.set_node(node)
+        if before is None:
+            self._changed(lambda: self._cache.remove_node(node.name))
+        else:
+            self._changed(lambda: self._cache.set_node(before))
+
+    def remove_node(self, name: str) -> None:
+        """The node is gone; its pods count nowhere. Raises KeyError if it does not exist."""
+        info = self._cache.nodes[name]
+        node = info.node
+        if node is None:
+            raise KeyError(name)
+        order = None if info.pods else [*self._cache.nodes]
+        self._cache.remove_node(name)
+
+        def undo() -> None:
+            self._cache.set_node(node)
+            if order is not None:  # the cache has dropped the node, and now has it at the end
+                nodes = self._cache.nodes
+                for later in order[order.index(name) + 1 :]:
+                    nodes[later] = nodes.pop(later)
+
+        self._changed(undo)
+
+    def set_object(self, kind: str, raw: Raw) -> None:
+        """Adds or replaces an object of the object store. Raises InvalidObjectError without a name."""
+        namespace, name = key_of(raw)
+        before = self._cache.store.get(kind, name, namespace)
+        self._cache.set_object(kind, raw)
+        if before is None:
+            self._changed(lambda: self._cache.remove_object(kind, name, namespace))
+        else:
+            self._changed(lambda: self._cache.set_object(kind, before))
+
+    def apply_policy(self, raw: Raw) -> ApplyResult:
+        """Applies a SchedulerPolicy in place of one of the same name. The result says what is wrong with it."""
+        known, policies = self.cluster.policy_objects, self.cluster.policies
+        result = policies.apply(raw)
+        name = result.name
+        before = known.get(name)
+        known[name] = raw
+
+        def undo() -> None:
+            policies.remove(name)
+            if before is None:
+                known.pop(name, None)
+            else:
+                known[name] = before
+                policies.apply(before)
+
+        self._changed(undo)
+        return result
+
+    # Pods
+
+    def add_pending(self, pod: PodInfo) -> None:
+        """A pod waits from now on. It counts as a member of its group."""
+        pending, groups, nominator = self.cluster.pending, self._cache.groups, self._cache.nominator
+        pending[pod.uid] = pod
+        groups.add_waiting(pod)
+
+        def undo() -> None:
+            pending.pop(pod.uid, None)
+            groups.remove_waiting(pod.uid)
+            nominator.remove(pod.uid)
+
+        self._changed(undo)
+
+    def drop_pending(self, pod: PodInfo) -> None:
+        """A pod no longer waits. Raises KeyError if it did not."""
+        pending, groups, nominator = self.cluster.pending, self._cache.groups, self._cache.nominator
+        order, before = dict(pending), nominator.copy()
+        del pending[pod.uid]
+        groups.remove_waiting(pod.uid)
+        nominator.remove(pod.uid)
+
+        def undo() -> None:
+            pending.clear()
+            pending.update(order)
+            groups.add_waiting(pod)
+            nominator.restore(before)
+
+        self._changed(undo)
+
+    def place(self, framework: Framework, placement: Placement) -> Status | None:
+        """Assumes the pod on its node and reserves. Returns why a plugin refused it. Raises PluginError."""
+        transaction = self._open()
+        pod, start = placement.pod, transaction.checkpoint()
+        refused = reserve(transaction, framework, placement.state, pod, placement.node_name)
+        if refused is not None:
+            return refused
+        try:
+            refused, _ = framework.permit(placement.state, pod, placement.node_name)
+        except PluginError:
+            transaction.rollback(start)
+            raise
+        if refused is not None and refused.code is not Code.WAIT:
+            transaction.rollback(start)
+            return refused
+        transaction.clear_nomination(pod.uid)
+        return None
+
+    def put(self, pod: PodInfo, node_name: str) -> None:
+        """The pod is on the node, whoever placed it."""
+        self._open().assume(pod, node_name)
+
+    def evict(self, pods: Iterable[PodInfo]) -> None:
+        """Takes pods off their nodes."""
+        self._open().remove(pods)
+
+    def nominate(self, pod: PodInfo, node_name: str) -> None:
+        """Nominates the pod to the node; to none if the name is empty."""
+        nominator = self._cache.nominator
+        transaction = self._open()
+        if not node_name:
+            transaction.clear_nomination(pod.uid)
+            return
+        before = nominator.copy()
+        nominator.add(pod, node_name)
+        transaction.on_rollback(lambda: nominator.restore(before), lambda: nominator.add(pod, node_name))
+
+    # Internals
+
+    def _open(self) -> CacheTransaction:
+        if self._transaction is None:
+            self._transaction = self._undo.enter_context(CacheTransaction(self._cache))
+        return self._transaction
+
+    def _changed(self, undo: Callable[[], object]) -> None:
+        self._transaction = None
+        self._undo.callback(undo)
+
+    def _set_clock(self, now: float) -> None:
+        self.cluster.clock.now = now
+
+
+def pods_on(cluster: LoadedCluster, node_name: str) -> Sequence[PodInfo]:
+    """The pods on a node that exists, those that were only assumed, too."""
+    info = cluster.cache.present(node_name)
+    return [] if info is None else [*info.pods.values()]
+
+
+def created_anew(pod: PodInfo, name: str) -> PodInfo:
+    """The pod that a controller creates in place of this one."""
+    return replace(
+        pod,
+        name=name,
+        uid=f"{pod.uid}/{name}/anew",
+        key=f"{pod.namespace}/{name}",
+        node_name="",
+        nominated_node_name="",
+        phase="Pending",
+        start_time=None,
+        preempted=False,
+        terminating=False,
+    )
