@@ -4,7 +4,7 @@
     python -m benchmarks.extender nodes-sent --nodes 5000 --at-once 16
     python -m benchmarks.extender kube-scheduler --nodes 1000 --pods 1000
 
-Each starts a control plane on loopback and the extender as a process of its own, on one CPU core if there are several. Prints a table.
+Each starts a control plane on loopback and the extender as a process of its own; the first two, on one CPU core if there are several. Prints a table.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Latencies:
 
 
 @contextmanager
-def running(nodes: int, placed: int) -> Iterator[tuple[ControlPlane, Extender]]:
-    """A control plane with nodes and placed pods, and an extender that knows them."""
+def running(nodes: int, placed: int, *, one_core: bool = True) -> Iterator[tuple[ControlPlane, Extender]]:
+    """A control plane with nodes and placed pods, and an extender that knows them. With `one_core`, it never leaves its CPU core."""
     with ControlPlane() as cluster:
         cluster.apply(ROOT / "manifests" / "base")
         wait_until(
@@ -99,7 +99,7 @@ def running(nodes: int, placed: int) -> Iterator[tuple[ControlPlane, Extender]]:
         process = cluster.start_process("extender", command, settings)
         extender = Extender(process, f"http://127.0.0.1:{port}")
         process.wait_ready(lambda: asyncio.run(_ready(extender.url)), 120)
-        if len(cores := os.sched_getaffinity(0)) > 1:
+        if one_core and len(cores := os.sched_getaffinity(0)) > 1:
             os.sched_setaffinity(extender.pid, {max(cores)})
         yield cluster, extender
 
@@ -254,7 +254,8 @@ def main(arguments: Sequence[str]) -> None:
         command.add_argument("--pods", type=int, default=1000)
         command.add_argument("--rounds", type=int, default=1)
     chosen = parser.parse_args(arguments)
-    with running(chosen.nodes, 0 if chosen.command == "kube-scheduler" else chosen.nodes) as (cluster, extender):
+    beside = chosen.command == "kube-scheduler"  # which moves between cores, too
+    with running(chosen.nodes, 0 if beside else chosen.nodes, one_core=not beside) as (cluster, extender):
         if chosen.command == "load":
             asyncio.run(load(extender, chosen.nodes, chosen.rate, chosen.seconds))
         elif chosen.command == "nodes-sent":

@@ -17,6 +17,7 @@ from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState, Feasible, Int64s
 from podwright.core.framework.status import Code, Status
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import StoredBudgets
 from podwright.core.preemption.evaluator import Candidate, select_victims
@@ -56,6 +57,13 @@ class Verdicts:
         self._cache = cache
         self._policies = policies
         self._budgets = StoredBudgets(cache.store)
+        self._filtered: tuple[PodInfo, Framework, tuple[int, ...], CycleState] | None = None
+        """What was filtered last, when the cache had this version, and what PreFilter has made for it."""
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Forgets the pod that was filtered last."""
+        self._filtered = None
 
     def policy_for(self, pod: PodInfo, policy_name: str) -> ActivePolicy:
         """The policy that decides. Pods whose scheduler name no policy serves get the built-in default."""
@@ -76,9 +84,10 @@ class Verdicts:
         within = np.zeros(table.size + 1, np.bool_)  # the last row stands for unknown nodes
         within[slots] = True
         # The caller tries the nominated node by itself.
-        search = find_feasible(
-            framework, self._cache, pod, CycleState(), take_nominated=False, within=within[: table.size]
-        )
+        state, version = CycleState(), self._cache.version
+        search = find_feasible(framework, self._cache, pod, state, take_nominated=False, within=within[: table.size])
+        rejected = search.diagnosis.pre_filter is not None or not table.count
+        self._filtered = None if rejected else (pod, framework, version, state)
         passes = np.zeros(table.size + 1, np.bool_)
         passes[search.feasible.slots] = True
         kept = passes[slots]
@@ -99,10 +108,18 @@ class Verdicts:
         rows[asked] = True
         slots = np.flatnonzero(rows[: table.size])
         scores = np.zeros(table.size + 1, np.int64)
-        state = CycleState()
-        if len(slots) and framework.pre_filter(state, pod).status is None:
+        state = self._pre_filtered(framework, pod) if len(slots) else None
+        if state is not None:
             scores[slots] = scaled(framework.score(state, pod, Feasible(table, slots)))
         return scores[asked]
+
+    def _pre_filtered(self, framework: Framework, pod: PodInfo) -> CycleState | None:
+        """The state after PreFilter; None if it rejects the pod. That of `filter` goes on if nothing has changed since."""
+        known, self._filtered = self._filtered, None
+        if known is not None and known[:3] == (pod, framework, self._cache.version):
+            return known[3]
+        state = CycleState()
+        return state if framework.pre_filter(state, pod).status is None else None
 
     def preempt(
         self, pod: PodInfo, policy_name: str, victims: Mapping[str, MetaVictims], now: float

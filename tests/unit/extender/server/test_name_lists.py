@@ -1,5 +1,7 @@
 """Lists of names: their rows, their JSON and that of their scores, and which lists are remembered."""
 
+import itertools
+
 import numpy as np
 import orjson
 import pytest
@@ -72,6 +74,16 @@ def test_texts_and_scores_are_those_of_the_names(names, spaces, data):
     for _ in range(2):  # the second time, from what is kept
         written = orjson.loads(found.encode_scores(np.array(scores, np.int64)))
         assert written == [{"Host": name, "Score": score} for name, score in zip(names, scores, strict=True)]
+
+
+@pytest.mark.parametrize("short", [0, 1, 2, 3])
+def test_zeros_are_left_out_of_lists_that_are_not_short(monkeypatch, short):
+    monkeypatch.setattr(module, "SHORT", short)
+    names = NameList(["a", "bb", "c"])
+    for scores in itertools.product((0, 5, 10), repeat=3):
+        written = orjson.loads(names.encode_scores(np.array(scores, np.int64)))
+        expected = [{"Host": name, "Score": score} for name, score in zip(names.names, scores, strict=True)]
+        assert written == [each for each in expected if each["Score"] or short == 3]
 
 
 @pytest.mark.parametrize("names", [["a", "b"], [], ["\N{LATIN SMALL LETTER U WITH DIAERESIS}"], ["a]"]])

@@ -1,8 +1,11 @@
 """Which nodes the extender keeps, how it scores them, and which victims it accepts."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
+from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import parse_pod
 from podwright.extender.server.name_lists import NameList
 from podwright.extender.server.verdicts import UNKNOWN_NODE, UnusablePolicyError, scaled
@@ -80,6 +83,43 @@ def test_the_policys_strategy_scores():
         pod(**asking, labels={"spread": "yes"}), "", NameList(["empty", "full"])
     ).tolist() == [10, 0]
     assert rig.verdicts.prioritize(pod(**asking), "spreads", NameList(["full", "empty", "full"])).tolist() == [0, 10, 0]
+
+
+def test_scores_go_on_from_the_filters_unless_something_changed(monkeypatch):
+    rig = ExtenderRig("a", "b")
+    rig.policy("other", strategy={"type": "MostAllocated"})
+    counts = Counter()
+    for name in ("built-in-default", "other"):
+        framework = rig.verdicts.policy_for(pod(), name).framework
+        run = framework.pre_filter
+
+        def counted(state, asking, run=run, name=name):
+            counts[name] += 1
+            return run(state, asking)
+
+        monkeypatch.setattr(framework, "pre_filter", counted)
+    names, asking = NameList(["a", "b"]), pod(requests={"cpu": "1"})
+
+    def pre_filters(change=lambda: None, scored=asking, policy="built-in-default"):
+        rig.verdicts.filter(asking, "built-in-default", names)
+        counts.clear()
+        change()
+        rig.verdicts.prioritize(scored, policy, names)
+        return dict(counts)
+
+    assert pre_filters() == {}
+    assert pre_filters(scored=pod("another")) == {"built-in-default": 1}
+    assert pre_filters(policy="other") == {"other": 1}
+    there = on_node(make_pod("there", requests={"cpu": "4"}), "a")
+    assert pre_filters(change=lambda: rig.rig.engine.assigned.put(there)) == {"built-in-default": 1}
+    assert pre_filters(change=compact_all) == {"built-in-default": 1}
+
+
+def test_a_pod_that_pre_filter_rejects_gets_no_scores_after_filter_either():
+    rig = ExtenderRig("a")
+    asking = pod(spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]})
+    rig.verdicts.filter(asking, "", NameList(["a"]))
+    assert rig.verdicts.prioritize(asking, "", NameList(["a"])).tolist() == [0]
 
 
 def test_pods_of_other_schedulers_get_the_built_in_policy():
