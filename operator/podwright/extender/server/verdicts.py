@@ -86,8 +86,8 @@ class Verdicts:
         # The caller tries the nominated node by itself.
         state, version = CycleState(), self._cache.version
         search = find_feasible(framework, self._cache, pod, state, take_nominated=False, within=within[: table.size])
-        rejected = search.diagnosis.pre_filter is not None or not table.count
-        self._filtered = None if rejected else (pod, framework, version, state)
+        possible = table.count > 0 and search.diagnosis.pre_filter is None
+        self._filtered = (pod, framework, version, state) if possible else None
         passes = np.zeros(table.size + 1, np.bool_)
         passes[search.feasible.slots] = True
         kept = passes[slots]
