@@ -295,7 +295,8 @@ class Engine:
     async def _attempt_in_lane(self, queued: QueuedPod) -> None:
         """An attempt at a costly pod: other tasks and ordinary pods go between its slices. The lane of these pods is closed afterwards.
 
-        In a quiet time, ordinary pods wait too, and all of it counts.
+        In a quiet time, ordinary pods wait too, and all of it counts. A short attempt counts as long as its object keeps others busy: the API
+        server has more to do with a Binding of such a pod than the attempt took.
         """
         clock = self._sources.clock
         started = clock()
@@ -310,7 +311,7 @@ class Engine:
                 started = clock()
             ended = self.slices.resume()
             seconds += clock() - started
-        self.queue.costly_attempt_took(seconds)
+        self.queue.costly_attempt_took(seconds if queued.cost is None else max(seconds, queued.cost.elsewhere))
         await self._pause(seconds)
         if self.binding_executor.limiter.full:
             await self.binding_executor.limiter.wait_for_capacity()

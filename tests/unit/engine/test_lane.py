@@ -101,6 +101,19 @@ async def test_costly_pods_get_a_tenth_of_the_time_while_ordinary_ones_arrive():
     assert smalls == sorted(smalls)
 
 
+async def test_a_quick_attempt_counts_as_long_as_its_object_keeps_others_busy():
+    """With few nodes an attempt is quick, but the API server and the watches have to read and send all of the pod."""
+    rig = timed_rig()
+    for number in range(5):
+        rig.engine.pending.put(costly(f"big-{number}"))
+    cost = rig.engine.queue.get("default/big-0").cost
+    assert cost.elsewhere == cost.seconds == pytest.approx(3_000 * 5e-6)
+    async with until_begun(rig, 5, step=0.001):
+        pass
+    waits = [later - sooner for (_, sooner), (_, later) in itertools.pairwise(Timed.begun)]
+    assert waits == [pytest.approx(9 * cost.elsewhere, abs=0.005)] * 4
+
+
 async def test_after_a_restart_costly_pods_do_not_go_first_and_other_tasks_have_their_turns():
     rig = timed_rig()
     for number in range(5):

@@ -82,6 +82,7 @@ def test_a_pod_that_may_preempt_costs_more():
     spec = objects.required_anti_affinity(100)
     alone = cost(spec).seconds
     assert cost(spec, priority=1000).seconds > alone
+    assert cost(spec, priority=1000).elsewhere == alone
     assert cost({**spec, "preemptionPolicy": "Never"}, priority=1000).seconds == alone
 
 
