@@ -93,8 +93,8 @@ class Verdicts:
         kept = passes[slots]
         if kept.all():
             return FilterVerdict(kept=np.arange(len(names)), failed={}, unresolvable={})
-        rejected = np.flatnonzero(~kept).tolist()
-        failed, unresolvable = _messages(search.diagnosis, names.names, slots, rejected)
+        others = np.flatnonzero(~kept).tolist()
+        failed, unresolvable = _messages(search.diagnosis, names.names, slots, others)
         return FilterVerdict(kept=np.flatnonzero(kept), failed=failed, unresolvable=unresolvable)
 
     def prioritize(self, pod: PodInfo, policy_name: str, names: NameList) -> Int64s:
