@@ -96,9 +96,11 @@ profile: venv ## profile the operator under a workload: flame graph and top func
 
 # --- the CRD ----------------------------------------------------------------------------------------------
 CRD := crds/podwright.dev_schedulerpolicies.yaml
+LOCAL_CRD := crds/podwright.dev_localschedulerpolicies.yaml
 
-crds: venv ## generate the CRD from operator/podwright/api
+crds: venv ## generate the CRDs of policies from operator/podwright/api
 	$(BIN)/python -m podwright.api.crd $(CRD)
+	$(BIN)/python -m podwright.api.crd --kind LocalSchedulerPolicy $(LOCAL_CRD)
 
 .PHONY: image image-test
 IMAGE ?= podwright
@@ -120,6 +122,7 @@ options: venv ## generate docs/options.md from operator/podwright/kube/options.p
 
 verify: venv ## fail if a generated file is out of date
 	$(BIN)/python -m podwright.api.crd --check $(CRD)
+	$(BIN)/python -m podwright.api.crd --kind LocalSchedulerPolicy --check $(LOCAL_CRD)
 	$(BIN)/python -m podwright.cli.options_page --check docs/options.md
 	$(BIN)/python charts/generate.py --check
 	$(BIN)/python -m benchmarks.report --readme README.md --check

@@ -60,6 +60,7 @@ class CompiledPolicy:
 
     `refusal`: why the policy was refused, "" if it was accepted. Nothing is known of a refused policy but which pods it is for; its profile
     is the built-in one, and places no pods. `misnamed`: it stands for all policies that pods name and that do not take them.
+    `base`: of a LocalSchedulerPolicy, the policy that it is bounded by.
     """
 
     source: SchedulerPolicy
@@ -67,6 +68,7 @@ class CompiledPolicy:
     profile: Profile
     refusal: str = ""
     misnamed: bool = False
+    base: CompiledPolicy | None = None
 
     @property
     def name(self) -> str:
@@ -158,9 +160,9 @@ def queue_sort_of(profile: Profile, classes: Classes) -> str:
 # Plugins
 
 
-def _plugin_sets(spec: PolicySpec) -> PluginSets:
-    """What the strategy or `plugins` changes about the default plugins."""
-    kind = spec.strategy.type
+def strategy_sets(strategy: Strategy) -> PluginSets:
+    """What the strategy changes about the default plugins."""
+    kind = strategy.type
     if kind in _ONLY_SCORE_PLUGIN:
         return {
             Point.PRE_SCORE.key: PluginSet(disabled=("*",)),
@@ -169,7 +171,12 @@ def _plugin_sets(spec: PolicySpec) -> PluginSets:
     if kind == "BalancedAllocation":
         without_fit = PluginSet(disabled=(_FIT,))
         return {Point.PRE_SCORE.key: without_fit, Point.SCORE.key: without_fit}
-    return {
+    return {}
+
+
+def _plugin_sets(spec: PolicySpec) -> PluginSets:
+    """What the strategy or `plugins` changes about the default plugins."""
+    return strategy_sets(spec.strategy) or {
         key: PluginSet(
             tuple(Enabled(plugin.name, plugin.weight or 0) for plugin in plugin_set.enabled),
             tuple(plugin.name for plugin in plugin_set.disabled),
@@ -219,7 +226,7 @@ def _check_queue_sort(policy: SchedulerPolicy, profile: Profile, classes: Classe
 
 
 @dataclass(frozen=True, slots=True)
-class _StrategyArgs:
+class StrategyArgs:
     """The one field of a plugin's args that a strategy sets."""
 
     plugin: str
@@ -227,7 +234,8 @@ class _StrategyArgs:
     value: Any
 
 
-def _strategy_args(strategy: Strategy) -> _StrategyArgs | None:
+def strategy_args(strategy: Strategy) -> StrategyArgs | None:
+    """What the strategy sets in the args of a plugin; None if nothing."""
     resources = encode(strategy.resources)
     if strategy.type in _FIT_STRATEGIES:
         scoring: dict[str, Any] = {"type": strategy.type}
@@ -235,15 +243,15 @@ def _strategy_args(strategy: Strategy) -> _StrategyArgs | None:
             scoring["resources"] = resources
         if strategy.requested_to_capacity_ratio is not None:
             scoring["requestedToCapacityRatio"] = encode(strategy.requested_to_capacity_ratio)
-        return _StrategyArgs(_FIT, "scoringStrategy", scoring)
+        return StrategyArgs(_FIT, "scoringStrategy", scoring)
     if strategy.type == "BalancedAllocation" and resources:
-        return _StrategyArgs(_BALANCE, "resources", resources)
+        return StrategyArgs(_BALANCE, "resources", resources)
     return None
 
 
 def _merged_plugin_config(spec: PolicySpec) -> Sequence[PluginArgs]:
     """`pluginConfig` plus what the strategy sets. Raises ArgsError where both set the same field."""
-    args = _strategy_args(spec.strategy)
+    args = strategy_args(spec.strategy)
     if args is None:
         return spec.plugin_config
     config: list[PluginArgs] = list(spec.plugin_config)
@@ -259,7 +267,7 @@ def _merged_plugin_config(spec: PolicySpec) -> Sequence[PluginArgs]:
 
 def _paths_as_written(spec: PolicySpec, problems: Sequence[Problem]) -> Sequence[Problem]:
     """The problems, with paths in args that the strategy set replaced by paths in `spec.strategy`."""
-    args = _strategy_args(spec.strategy)
+    args = strategy_args(spec.strategy)
     if args is None:
         return problems
     names = [entry.name for entry in spec.plugin_config]

@@ -7,7 +7,7 @@ compared once with each other one of its scheduler name and precedence, when it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from podwright.api.compile import CompiledPolicy
@@ -54,6 +54,14 @@ class _Values:
         """Whether something is allowed by both."""
         return self.meet(other).possible
 
+    def within(self, other: _Values) -> bool:
+        """Whether the other allows everything that this one allows."""
+        if self.absent and not other.absent:
+            return False
+        if self.only is None:
+            return other.only is None and other.without <= self.without
+        return (other.only is None or self.only <= other.only) and not self.only & other.without
+
     @property
     def possible(self) -> bool:
         return self.absent or self.only is None or bool(self.only)
@@ -81,6 +89,24 @@ class _Member:
         self.count += 1
         if len(self.others) < KEPT:
             self.others.append(other)
+
+
+def may_take_the_same_pods(first: CompiledMatch, second: CompiledMatch) -> bool:
+    """Whether labels and a priority class are possible with which both match a pod, whatever they say about namespaces."""
+    ours, theirs = _allowed_pods(first), _allowed_pods(second)
+    if not all(values.possible for values in (*ours.values(), *theirs.values())):
+        return False
+    return all(key not in theirs or values.agrees_with(theirs[key]) for key, values in ours.items())
+
+
+def takes_all_pods_of(first: CompiledMatch, second: CompiledMatch) -> bool:
+    """Whether the first matches each pod that the second matches, whatever they say about namespaces."""
+    theirs = _allowed_pods(second)
+    return all(key in theirs and theirs[key].within(values) for key, values in _allowed_pods(first).items())
+
+
+def _allowed_pods(match: CompiledMatch) -> Mapping[_Key, _Values]:
+    return _allowed(replace(match, namespaces=None, namespace_names=_NONE))
 
 
 class Overlaps:

@@ -12,12 +12,16 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from podwright.api.compile import Classes, CompiledPolicy, compile_policy, queue_sort_of, refused_policy
+from podwright.api.local_compile import compose
+from podwright.api.local_policies import LocalPolicies
+from podwright.api.local_policy import LocalPolicy
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings, check_safety, check_scheduler_name
 from podwright.api.policy_match import Subject
 from podwright.api.policy_overlaps import Overlaps
+from podwright.api.policy_result import ApplyResult, problem_of
 from podwright.api.scheduler_policy import (
     NAMELESS,
     LastAccepted,
@@ -28,31 +32,15 @@ from podwright.api.scheduler_policy import (
     parse_policy,
 )
 from podwright.api.served_name import ServedName, order
-from podwright.core.framework.errors import PluginError, raised_at
 from podwright.core.framework.features import Features
-from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.pod import LabelSet, PodInfo
+
+T = TypeVar("T")
 
 _MAX_SELECTIONS: Final = 256
 """For each set of labels: how many selections are cached. A set may have as many as there are namespaces."""
 _Key = tuple[str, str, str, str]
 """(scheduler name, namespace, priority class, the policy that the pod names)"""
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyResult:
-    """What `PolicySet.apply` did with one generation of a policy.
-
-    `reason` and `message` are those of the condition Accepted. `active_generation` is the generation that decides about
-    pods from now on, None if none does.
-    """
-
-    name: str
-    generation: int
-    accepted: bool
-    reason: str
-    message: str
-    active_generation: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +79,17 @@ class _Selection:
     policy: CompiledPolicy
 
 
+def _unlabelled(_namespace: str) -> Mapping[str, str]:
+    return {}
+
+
 class PolicySet:
-    """The active policies and the built-in ones.
+    """The active policies and the built-in ones, and in `local` those of namespaces.
 
     `settings`: what the operator's options say about policies. `built_in`: the built-in policies, already compiled; the first
     of them is also for scheduler names that only SchedulerPolicies serve. `check` is called with each compiled policy before it becomes active. If it raises, for example a ProfileError or a
-    PluginError, the policy is not accepted. `version` rises whenever the active policies change.
+    PluginError, the policy is not accepted. `namespace_labels`: the labels of a namespace as they are now. `version` rises whenever the active
+    policies change, also the local ones.
     """
 
     def __init__(
@@ -107,6 +100,7 @@ class PolicySet:
         built_in: Sequence[CompiledPolicy] = (),
         check: Callable[[CompiledPolicy], object] | None = None,
         settings: PolicySettings = DEFAULT_SETTINGS,
+        namespace_labels: Callable[[str], Mapping[str, str]] = _unlabelled,
     ) -> None:
         self._settings = settings
         self._classes = classes
@@ -123,6 +117,10 @@ class PolicySet:
         self._refused = 0
         """How many policies were refused that say which pods they are for."""
         self._overlaps = Overlaps()
+        self._namespace_labels = namespace_labels
+        self.local = LocalPolicies(
+            self._bases_of, self._compose, self.default.profile, waits=settings.waits_for_bad_policies
+        )
         self._selections: weakref.WeakKeyDictionary[LabelSet, dict[_Key, _Selection]]
         self._selections = weakref.WeakKeyDictionary()
         self.version = 0
@@ -151,7 +149,7 @@ class PolicySet:
         except Exception as error:  # noqa: BLE001 -- plugins validate their args, and may raise anything
             accepted, reason = False, error.reason if isinstance(error, PolicyError) else "Invalid"
             active, consequence = self._fallback(known, raw)
-            problem = _problem(error)
+            problem = problem_of(error)
             message = f"{problem}{'' if problem.endswith('?') else '.'} {consequence}."
         active_generation = None if active is None else active.policy.generation
         result = ApplyResult(
@@ -203,7 +201,7 @@ class PolicySet:
             try:
                 active = self._last_accepted(raw)
             except Exception as error:  # noqa: BLE001 -- as in `apply`
-                problem = f"; the generation in status.lastAccepted is not acceptable: {_problem(error)}"
+                problem = f"; the generation in status.lastAccepted is not acceptable: {problem_of(error)}"
         if active is None:
             return None, f"No generation of this policy is in force{problem}"
         return active, f"Generation {active.policy.generation} stays in force"
@@ -230,7 +228,8 @@ class PolicySet:
         served = self._served.get(pod.scheduler_name)
         if served is None:
             return None
-        if (only := served.only) is not None and not pod.policy:
+        local = pod.namespace in self.local.namespaces
+        if (only := served.only) is not None and not pod.policy and not local:
             return only
         selections = self._selections.get(pod.labels)
         if selections is None:
@@ -240,7 +239,10 @@ class PolicySet:
         if selection is None or selection.namespace_labels is not namespace_labels:
             if len(selections) >= _MAX_SELECTIONS:
                 selections.clear()
-            policy = served.first(Subject.of(pod, namespace_labels))
+            subject = Subject.of(pod, namespace_labels)
+            policy = served.first(subject)
+            if local:
+                policy = self.local.select(policy, subject)
             selection = selections[key] = _Selection(namespace_labels, policy)
         return selection.policy
 
@@ -263,9 +265,14 @@ class PolicySet:
     def passed_over(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> CompiledPolicy | None:
         """With --when-policy-is-bad=default: the policy with a refusal that the pod would wait for, instead of the one that decides."""
         served = self._served.get(pod.scheduler_name)
-        if served is None or not (self._refused or pod.policy):
+        local = pod.namespace in self.local.namespaces
+        if served is None or not (self._refused or pod.policy or local):
             return None
-        return served.passed_over(Subject.of(pod, namespace_labels))
+        subject = Subject.of(pod, namespace_labels)
+        found = served.passed_over(subject)
+        if found is None and local:
+            found = self.local.select(served.first(subject), subject, waits=True)
+        return found if found is not None and found.refusal else None
 
     def makes_pods_wait(self, name: str) -> bool:
         """Whether the named policy was refused, and its pods wait for it."""
@@ -281,6 +288,10 @@ class PolicySet:
         """The active generation of a policy; None if no generation is active."""
         known = self._known.get(name)
         return None if known is None or known.active is None else known.active.policy
+
+    def bases_of(self, _name: str) -> Sequence[str]:
+        """The policies that bound this one: none. Only local policies are bounded."""
+        return ()
 
     def last_accepted(self, name: str) -> LastAccepted | None:
         """The active generation of a policy as it was written; None if no generation is active."""
@@ -325,8 +336,36 @@ class PolicySet:
                 del self._served[scheduler_name]
         if self.scheduler_names != self._served.keys():
             self.scheduler_names = frozenset(self._served)
+        self.local.recheck_all()
+        self._changed()
+
+    def _changed(self) -> None:
         self._selections.clear()
         self.version += 1
+
+    # Local policies
+
+    def change_local(self, change: Callable[[LocalPolicies], T]) -> T:
+        """Changes the local policies. Returns the answer of `change`."""
+        before = self.local.version
+        answer = change(self.local)
+        if self.local.version != before:
+            self._changed()
+        return answer
+
+    def _bases_of(self, policy: LocalPolicy) -> Sequence[CompiledPolicy]:
+        served = self._served.get(policy.spec.scheduler_name)
+        if served is None:
+            return ()
+        match = policy.spec.match.compiled(policy.namespace)
+        return served.bases_of(match, policy.namespace, self._namespace_labels(policy.namespace))
+
+    def _compose(self, base: CompiledPolicy, local: LocalPolicy) -> CompiledPolicy:
+        """Raises PolicyError, and what `check` raises."""
+        policy = compose(base, local, self._classes, self._features, self.queue_sort, self._settings.extenders)
+        if self._check is not None:
+            self._check(policy)
+        return policy
 
     def _serve(self, scheduler_name: str) -> ServedName:
         """What serves this name, from now on if nothing did."""
@@ -347,11 +386,3 @@ def _equal(spec: object, other: object) -> bool:
         return spec == other
     except RecursionError:
         return False
-
-
-def _problem(error: Exception) -> str:
-    if isinstance(error, PolicyError):
-        return error.message
-    if isinstance(error, PluginError):
-        return str(error) if error.__cause__ is None else f"{error} ({raised_at(error.__cause__)})"
-    return str(error) if isinstance(error, ProfileError) else f"{type(error).__name__}: {error} ({raised_at(error)})"

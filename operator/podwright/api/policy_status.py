@@ -8,15 +8,16 @@ status stays the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
-from podwright.api.policy_set import ApplyResult, PolicySet
+from podwright.api.compile import CompiledPolicy
+from podwright.api.policy_result import ApplyResult
 from podwright.api.scheduler_policy import LastAccepted
 from podwright.api.served_name import order
 from podwright.core.framework.args import encode
-from podwright.core.framework.validation import describe, unique_by
+from podwright.core.framework.validation import ATOMIC, describe, unique_by
 
 ACCEPTED: Final = "Accepted"
 ACTIVE: Final = "Active"
@@ -24,6 +25,17 @@ PLUGIN_FAILED: Final = "PluginFailed"
 CONFLICT: Final = "Conflict"
 
 _MESSAGE_LIMIT: Final = 32768
+
+
+class Policies(Protocol):
+    """What statuses are about: the PolicySet, or its local policies, by name."""
+
+    def decider(self, name: str, /) -> object: ...
+    def shadowed_by(self, name: str, /) -> str | None: ...
+    def makes_pods_wait(self, name: str, /) -> bool: ...
+    def last_accepted(self, name: str, /) -> LastAccepted | None: ...
+    def overlapping(self, name: str, /) -> tuple[Sequence[CompiledPolicy], bool]: ...
+    def bases_of(self, name: str, /) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +88,17 @@ class PolicyStatus:
             "restarts."
         ),
     )
+    bounded_by: tuple[str, ...] = field(
+        default=(),
+        metadata=describe(
+            "Of a LocalSchedulerPolicy: the SchedulerPolicies whose delegation bounds it.",
+            maxItems=16,
+            **ATOMIC,
+        ),
+    )
 
 
-def basis_of(policies: PolicySet, applied: ApplyResult) -> tuple[object, ...]:
+def basis_of(policies: Policies, applied: ApplyResult) -> tuple[object, ...]:
     """What `status_of` depends on, without `previous` and `plugin_exceptions`. Equal tuples mean the same status; cheap to compare."""
     name = applied.name
     return (
@@ -87,11 +107,12 @@ def basis_of(policies: PolicySet, applied: ApplyResult) -> tuple[object, ...]:
         policies.shadowed_by(name),
         policies.makes_pods_wait(name),
         _overlap_of(policies, name),
+        tuple(policies.bases_of(name)),
     )
 
 
 def status_of(
-    policies: PolicySet,
+    policies: Policies,
     applied: ApplyResult,
     previous: Mapping[str, Any] | None,
     now: str,
@@ -120,7 +141,11 @@ def status_of(
         "observedGeneration": applied.generation,
         "conditions": [_timed(each, before.get(each.type), applied.generation, now) for each in conditions],
     }
-    return {**status, "lastAccepted": last_accepted} if last_accepted else status
+    if last_accepted:
+        status["lastAccepted"] = last_accepted
+    if bounds := policies.bases_of(applied.name):
+        status["boundedBy"] = list(bounds)
+    return status
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +158,7 @@ class _UntimedCondition:
     message: str
 
 
-def _active_condition(policies: PolicySet, applied: ApplyResult, last_accepted: int | None) -> _UntimedCondition:
+def _active_condition(policies: Policies, applied: ApplyResult, last_accepted: int | None) -> _UntimedCondition:
     """`last_accepted`: the generation that was accepted last, None if none was."""
     if applied.active_generation is None:
         message = "No generation of this policy was accepted."
@@ -153,14 +178,14 @@ def _active_condition(policies: PolicySet, applied: ApplyResult, last_accepted: 
     return _UntimedCondition(ACTIVE, True, "LastGoodGeneration", message)
 
 
-def _overlap_of(policies: PolicySet, name: str) -> str:
+def _overlap_of(policies: Policies, name: str) -> str:
     """Which policies of the same precedence may match the same pods; "" if there are none.
 
     Without their number, which would change the statuses of a thousand policies whenever one more comes.
     """
     policy = policies.decider(name)
     others, more = policies.overlapping(name)
-    if policy is None or not others:
+    if not isinstance(policy, CompiledPolicy) or not others:
         return ""
     before = [other.name for other in others if order(other) < order(policy)]
     after = [other.name for other in others if order(other) > order(policy)]

@@ -20,6 +20,7 @@ from podwright.api.kube_scheduler_configuration import (
     point_problem,
 )
 from podwright.api.policy_bounds import BOUNDS_OF_ARGS, size_problem
+from podwright.api.policy_delegation import Delegation
 from podwright.api.policy_match import QUALIFIED_NAME, Match
 from podwright.api.policy_rules import PARAMS, ParamsFrom, Rules
 from podwright.core.framework.args import ArgsError, decode
@@ -325,6 +326,12 @@ class PolicySpec:
             maxItems=16,
             items={"minLength": 1, "maxLength": 253},
             **SET,
+        ),
+    )
+    delegation: Delegation | None = field(
+        default=None,
+        metadata=describe(
+            "What LocalSchedulerPolicies may do for the pods of their namespaces that this policy would decide about. Not given: nothing."
         ),
     )
 

@@ -6,12 +6,13 @@ They are prepared when they are needed, so that a thousand policies that are app
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from podwright.api.compile import CompiledPolicy, misnamed_policy
 from podwright.api.policy_index import PolicyIndex
-from podwright.api.policy_match import Subject
+from podwright.api.policy_match import CompiledMatch, Subject
+from podwright.api.policy_overlaps import may_take_the_same_pods, takes_all_pods_of
 
 UNKNOWN_NAME: Final = "does not exist for the pod's scheduler name"
 NOT_BY_NAME: Final = "does not let pods name it: its spec.byName is Never"
@@ -84,6 +85,18 @@ class ServedName:
         if named.spec.by_name == "Never":
             return self._misnamed[NOT_BY_NAME]
         return named if named.matches(subject) else self._misnamed[NOT_MATCHED]
+
+    def bases_of(self, match: CompiledMatch, namespace: str, labels: Mapping[str, str]) -> Sequence[CompiledPolicy]:
+        """The policies that may decide about pods of this namespace which `match` matches, refused ones included, in their order."""
+        found, all_taken = [], False
+        for policy in self._policies:
+            own = policy.match
+            if (all_taken and policy.spec.by_name == "Never") or not own.takes_namespace(namespace, labels):
+                continue
+            if may_take_the_same_pods(own, match):
+                found.append(policy)
+                all_taken = all_taken or (policy.spec.by_name != "Required" and takes_all_pods_of(own, match))
+        return found if all_taken else [*found, self._built_in]
 
     def passed_over(self, subject: Subject) -> CompiledPolicy | None:
         """The policy with a refusal that such a pod would get if pods waited; None if there is none."""

@@ -24,6 +24,8 @@ def register_watches(registry: kopf.OperatorRegistry, runtime: Runtime) -> None:
         _register_pods(registry, runtime)
     if runtime.policies.readable:
         _register_policies(registry, runtime)
+    if runtime.local_policies.readable:
+        _register_local_policies(registry, runtime)
 
 
 def _register_pods(registry: kopf.OperatorRegistry, runtime: Runtime) -> None:
@@ -38,3 +40,9 @@ def _register_policies(registry: kopf.OperatorRegistry, runtime: Runtime) -> Non
     @kopf.on.event("podwright.dev", "v1alpha1", "schedulerpolicies", id="policies", registry=registry)
     async def policy_event(event: kopf.RawEvent, **_: Any) -> None:
         runtime.policies.take_event(event)
+
+
+def _register_local_policies(registry: kopf.OperatorRegistry, runtime: Runtime) -> None:
+    @kopf.on.event("podwright.dev", "v1alpha1", "localschedulerpolicies", id="local-policies", registry=registry)
+    async def local_policy_event(event: kopf.RawEvent, **_: Any) -> None:
+        runtime.local_policies.take_event(event)

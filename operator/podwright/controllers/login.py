@@ -15,7 +15,7 @@ from podwright.controllers.missing_kinds import MissingKinds
 from podwright.kube.client.credentials import Credentials, Source
 from podwright.kube.client.errors import ApiError
 from podwright.kube.client.http import new_session
-from podwright.kube.kinds import POLICY
+from podwright.kube.kinds import LOCAL_POLICY, POLICY
 
 LOGIN_SECONDS: Final = 1.0
 """Kopf logs in again whenever a request is refused (401). There is at most one login in this time."""
@@ -30,7 +30,7 @@ class KopfLogin:
         self._source = source
         self._response_class = response_class(take_in)
         self._last_login = float("-inf")
-        self._missing_kinds = MissingKinds([POLICY.collection])
+        self._missing_kinds = MissingKinds([POLICY.collection, LOCAL_POLICY.collection])
 
     async def session(self) -> kopf.AiohttpSession:
         """A session with the current credentials. Right after another one, it waits and reads the credentials again."""

@@ -88,5 +88,5 @@ def _quieten_kopf() -> None:
 
 
 def _says_what_we_lack(record: logging.LogRecord) -> bool:
-    """False for Kopf's warning about kinds that are not served: kube/policies.py names them, with the reason."""
+    """False for Kopf's warning about kinds that are not served: kube/policies names them, with the reason."""
     return not str(record.msg).startswith("Unresolved resources")

@@ -52,7 +52,7 @@ async def supervise(stop: asyncio.Event, runtime: Runtime) -> None:
     asyncio.get_running_loop().set_exception_handler(handle_loop_error)
     login = KopfLogin(runtime.source, runtime.pending.put_listed)
     appeared = runtime.policies.appeared
-    if not runtime.kopf_watches_pods and not runtime.policies.readable:
+    if not runtime.kopf_watches_pods and not runtime.policies.readable and not runtime.local_policies.readable:
         await _first_of(stop, appeared)
     pause, longest = RESTART_SECONDS
     clock = asyncio.get_running_loop().time
@@ -66,7 +66,7 @@ async def supervise(stop: asyncio.Event, runtime: Runtime) -> None:
         if stop.is_set():
             return
         if appeared.is_set():
-            log.info("SchedulerPolicies can be watched now; restarting Kopf")
+            log.info("policies can be watched now; restarting Kopf")
             continue
         pause = RESTART_SECONDS[0] if clock() > started + STABLE_SECONDS else min(longest, 2 * pause)
         log.warning("restarting Kopf in %g s; scheduling goes on", pause)

@@ -8,12 +8,15 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from podwright.api.compile import Classes, CompiledPolicy
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
+from podwright.api.local_policies import UNCHECKED, LocalPolicies
+from podwright.api.local_policy import namespace_of
 from podwright.api.permissions import PolicySettings
-from podwright.api.policy_set import ApplyResult, PolicySet
+from podwright.api.policy_result import ApplyResult
+from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.cluster_events import ClusterEvent, EventHint
 from podwright.core.framework.errors import PluginError
@@ -29,6 +32,8 @@ from podwright.core.queue.rank import ranked
 from podwright.core.state.cache import Cache
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.plugin_exceptions import PluginExceptions
+
+T = TypeVar("T")
 
 WAITS_FOR_POLICY: Final = "SchedulerPolicy"
 """What rejects pods that only another policy can help, such as those of a refused policy, as if it were a plugin. No event of the
@@ -81,7 +86,8 @@ class ActivePolicy:
         if compiled.misnamed:
             label, refusal = "", compiled.refusal
         elif compiled.refusal:
-            refusal = f"policy {compiled.name}, generation {compiled.generation}, was not accepted: {compiled.refusal}"
+            what = UNCHECKED if compiled.refusal == UNCHECKED else f"was not accepted: {compiled.refusal}"
+            refusal = f"policy {compiled.name}, generation {compiled.generation}, {what}"
         return ActivePolicy(
             compiled=compiled, framework=framework, hints=hints, label=label, refusal=refusal, extenders=extenders
         )
@@ -121,7 +127,14 @@ class ActivePolicies:
         for policy in built_in:
             self._build(policy)
         framework = self._built[built_in[0]].framework
-        self.policy_set = PolicySet(classes, handle.features, built_in=built_in, check=self._build, settings=settings)
+        self.policy_set = PolicySet(
+            classes,
+            handle.features,
+            built_in=built_in,
+            check=self._build,
+            settings=settings,
+            namespace_labels=handle.cache.namespace_labels,
+        )
         """`policy_set.version` rises whenever the active policies change."""
         self.sort_key: Callable[[PodInfo, float], Any] = (
             framework.sort_key if self.policy_set.queue_sort == QUEUE_SORT else ranked(framework.sort_key, self._report)
@@ -161,10 +174,43 @@ class ActivePolicies:
         self._has_hints.clear()
         self._plugin_exceptions.keep(self._built.keys())
 
+    # LocalSchedulerPolicies, by namespace/name
+
+    def apply_local(self, raw: Mapping[str, Any]) -> ApplyResult:
+        """Applies a raw LocalSchedulerPolicy; the result says what is wrong with it."""
+        key = f"{namespace_of(raw)}/{identity_of(raw)[0]}"
+        return self._change_local(key, lambda local: local.apply(raw))
+
+    def remove_local(self, key: str) -> None:
+        self._change_local(key, lambda local: local.remove(key))
+
+    def check_local(self, key: str) -> ApplyResult:
+        """Checks a local policy against the policies that bound it now."""
+        return self._change_local(key, lambda local: local.check(key))
+
+    def _change_local(self, key: str, change: Callable[[LocalPolicies], T]) -> T:
+        """Changes one local policy. Keeps what was built for it, and nothing of what it was before."""
+        before = set(self.policy_set.local.compiled(key))
+        built = len(self._built)
+        answer = self.policy_set.change_local(change)
+        after = set(self.policy_set.local.compiled(key))
+        fresh = [*self._built][built:]
+        gone = [policy for policy in (*before, *fresh) if policy not in after]
+        for policy in gone:
+            self._built.pop(policy, None)
+        if gone or before != after:
+            self._has_hints.clear()
+            self._plugin_exceptions.keep(self._built.keys())
+        return answer
+
+    def namespace_relabelled(self, namespace: str) -> None:
+        """Other policies may bound the local ones of the namespace from now on."""
+        self.policy_set.local.recheck_namespace(namespace)
+
     def plugin_exceptions_of(self, name: str) -> str:
         """The exceptions that plugins of the named policy's active generation raised, in short. Empty if there were none."""
-        policy = self.policy_set.active_generation_of(name)
-        return "" if policy is None else self._plugin_exceptions.summary(policy)
+        policies = [self.policy_set.active_generation_of(name), *self.policy_set.local.compiled(name)]
+        return "\n".join(filter(None, (self._plugin_exceptions.summary(each) for each in policies if each is not None)))
 
     def clear_cached_verdicts(self) -> None:
         """Clears the verdicts that the frameworks have cached: they refer to pods that may be gone."""
@@ -181,7 +227,7 @@ class ActivePolicies:
         return None if compiled is None else self._built.get(compiled) or self._waiting(compiled)
 
     def _waiting(self, compiled: CompiledPolicy) -> ActivePolicy:
-        """What pods get that name a policy which does not take them."""
+        """What pods get that name a policy which does not take them, or that wait for a local policy."""
         found = self._misnamed.get(compiled)
         if found is None:
             framework = self._built[self.policy_set.built_in_for(compiled.spec.scheduler_name)].framework

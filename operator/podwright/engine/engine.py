@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -54,6 +54,7 @@ from podwright.engine.ports import Ports
 from podwright.engine.preemption import Preemptions
 from podwright.engine.quiet import Quiet
 from podwright.engine.raw_objects import raw_objects_for
+from podwright.engine.reconsideration import Reconsideration
 from podwright.engine.slices import STILL_CHANGING, Slices, Undecided
 from podwright.engine.slow_plugins import SLOW_SECONDS, SlowPlugins
 from podwright.engine.state import EngineState, Sources
@@ -203,9 +204,7 @@ class Engine:
         self._started = False
         self._attempts = 0
         self._idle: asyncio.Future[None] | None = None
-        self._policies_changed = False
-        self._reconsidering: Iterator[None] | None = None
-        """The pods that are still to be compared with changed policies."""
+        self._reconsideration = Reconsideration(self.queue, clock=sources.clock, wake=self.wake)
         self.first_idle = asyncio.Event()
         """Set when there is nothing left to decide for the first time."""
         compute_gauges(
@@ -223,29 +222,13 @@ class Engine:
         self.queue.activate_all()
         self.wake()
 
-    def policies_changed(self) -> None:
-        """Moves the waiting pods about which another policy, or another generation, decides from now on to the active queue.
+    def policies_changed(self, namespaces: Collection[str] | None = None) -> None:
+        """Retries the waiting pods about which another policy, or another generation, decides from now on.
 
-        In slices, if there are many pods. Changes during the slices count after them.
+        `namespaces`: of which pods that may be so; None: of all.
         """
-        self._policies_changed = True
         self._extended.release_all()
-        if self._reconsidering is None:
-            self._reconsider()
-
-    def _reconsider(self) -> None:
-        clock = self._sources.clock
-        ends = clock() + SLICE_SECONDS
-        while self._reconsidering is not None or self._policies_changed:
-            if self._reconsidering is None:
-                self._reconsidering, self._policies_changed = self.queue.reconsider_moved(), False
-            for _ in self._reconsidering:
-                if clock() >= ends:
-                    self.wake()
-                    asyncio.get_running_loop().call_soon(self._reconsider)
-                    return
-            self._reconsidering = None
-        self.wake()
+        self._reconsideration.begin(namespaces)
 
     # The loop
 

@@ -2,7 +2,7 @@
 
 A plugin that raises can do so for every pod and node, so the log would be full of the same traceback. Tracebacks are the same
 if they pass through the same lines and end with the same type of exception, whatever the message says. The policy's status shows
-them in short (kube/policies.py), and `podwright_plugin_exceptions_total` counts them all. Exceptions are not kept, because their
+them in short (kube/policies), and `podwright_plugin_exceptions_total` counts them all. Exceptions are not kept, because their
 tracebacks refer to pods and nodes.
 """
 

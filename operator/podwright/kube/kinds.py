@@ -59,6 +59,9 @@ def _resource(watched: WatchedKind) -> Resource:
 
 EVENT: Final = Resource("Event", "events.k8s.io", "v1", "events", namespaced=True)
 POLICY: Final = Resource("SchedulerPolicy", "podwright.dev", "v1alpha1", "schedulerpolicies", namespaced=False)
+LOCAL_POLICY: Final = Resource(
+    "LocalSchedulerPolicy", "podwright.dev", "v1alpha1", "localschedulerpolicies", namespaced=True
+)
 CRD: Final = Resource(
     "CustomResourceDefinition", "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
 )
@@ -80,5 +83,5 @@ REQUIRED: Final = tuple(WATCHED[watched.kind] for watched in WATCHED_KINDS if wa
 STORED: Final = tuple(WATCHED[watched.kind] for watched in STORED_KINDS)
 """Those of the core's object store."""
 
-BY_KIND: Final = {**WATCHED, **{resource.kind: resource for resource in (EVENT, POLICY, CRD)}}
+BY_KIND: Final = {**WATCHED, **{resource.kind: resource for resource in (EVENT, POLICY, LOCAL_POLICY, CRD)}}
 """All but pod groups, of which there are several."""

@@ -21,7 +21,7 @@ from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine, EngineOptions
 from podwright.engine.instance import Instance
-from podwright.engine.metrics.metrics import EVENTS_DROPPED, POLICIES, Metrics
+from podwright.engine.metrics.metrics import EVENTS_DROPPED, LOCAL_POLICIES, POLICIES, Metrics
 from podwright.engine.ports import Extender, Ports
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import ApiCluster, RetryingPodReader
@@ -32,7 +32,9 @@ from podwright.kube.pod_groups.foreign_pod_lister import ForeignPodLister
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
 from podwright.kube.pod_groups.phases import PodGroupPhases
 from podwright.kube.pod_groups.served_apis import ServedPodGroupApis
-from podwright.kube.policies import PolicyController
+from podwright.kube.policies.controller import PolicyController
+from podwright.kube.policies.kinds import NamespacePolicies
+from podwright.kube.policies.statuses import WriteLimit
 from podwright.kube.watch.newly_served import NewlyServedNames
 from podwright.kube.watch.pending_audit import PendingAudit
 from podwright.kube.watch.unseen_names import UnseenNames
@@ -71,6 +73,7 @@ class Parts:
     group_status: PodGroupStatusWriter
     evictor: PodEvictor
     policies: PolicyController
+    local_policies: PolicyController
     newly_served: NewlyServedNames
     unseen_names: UnseenNames
     pod_groups: ServedPodGroupApis
@@ -127,8 +130,14 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     newly_served = NewlyServedNames(
         http, base.watches, pending=engine.pending, serves=engine.policies.serves, unseen=unseen_names
     )
-    policies = PolicyController(http, engine, clock=wall, on_names_served=newly_served.add)
+    limit = WriteLimit()
+    policies = PolicyController(http, engine, clock=wall, on_names_served=newly_served.add, limit=limit)
+    local_policies = PolicyController(
+        http, engine, clock=wall, on_names_served=newly_served.add, kind=NamespacePolicies(engine), limit=limit
+    )
+    local_policies.appeared = policies.appeared
     metrics.compute(POLICIES, policies.counts)
+    metrics.compute(LOCAL_POLICIES, local_policies.counts)
     pod_groups = ServedPodGroupApis(
         http,
         engine,
@@ -143,6 +152,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         group_status=group_status,
         evictor=evictor,
         policies=policies,
+        local_policies=local_policies,
         newly_served=newly_served,
         unseen_names=unseen_names,
         pod_groups=pod_groups,

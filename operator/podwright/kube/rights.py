@@ -20,6 +20,7 @@ from podwright.kube.client.http import Http
 from podwright.kube.kinds import (
     CRD,
     EVENT,
+    LOCAL_POLICY,
     PLUGINS_POD_GROUPS,
     POD,
     POD_GROUPS,
@@ -84,6 +85,7 @@ _UPDATED: Final = tuple(WATCHED[kind.kind] for kind in STORED_KINDS if kind.upda
 _GROUPS: Final = (POD_GROUPS[0], PLUGINS_POD_GROUPS[0])
 _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     POLICY: (POLICY,),
+    LOCAL_POLICY: (LOCAL_POLICY,),
     _GROUPS[0]: POD_GROUPS,
     _GROUPS[1]: PLUGINS_POD_GROUPS,
 }
@@ -95,6 +97,7 @@ SCHEDULING: Final = (
     *_reads(REQUIRED, "nothing can be scheduled", announced=True),
     *_reads(STORED, "pods are scheduled as if there were none", announced=True),
     *_reads([POLICY], "the built-in policies decide about all pods", announced=True),
+    *_reads([LOCAL_POLICY], "policies of namespaces have no effect", announced=True),
     *_reads(_GROUPS, "the pods of groups are scheduled one by one"),
     *_reads([CRD], "a kind that is installed later is noticed up to half a minute later"),
     Right(POD, "create", "no pod is bound", "binding"),
@@ -106,6 +109,7 @@ SCHEDULING: Final = (
     Right(EVENT, "create", "there are no events"),
     Right(EVENT, "patch", "repeated events are not counted"),
     Right(POLICY, "patch", "policies show no status", "status"),
+    Right(LOCAL_POLICY, "patch", "policies of namespaces show no status", "status"),
     *(Right(kind, "patch", "pod groups show no status", "status") for kind in _GROUPS),
 )
 """The rights of every instance."""

@@ -39,7 +39,7 @@ from podwright.kube.election.leadership import Leadership
 from podwright.kube.kinds import CRD, NODE, POD, REQUIRED, STORED, Resource
 from podwright.kube.options import Options
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
-from podwright.kube.policies import PolicyController
+from podwright.kube.policies.controller import PolicyController
 from podwright.kube.rights import SCHEDULING, Right, RightsCheck, election, reviews
 from podwright.kube.serve.checks import Note, Problems
 from podwright.kube.serve.configz import configuration
@@ -148,8 +148,13 @@ class Runtime:
 
     @property
     def policies(self) -> PolicyController:
-        """The controller of policies."""
+        """The controller of SchedulerPolicies."""
         return self.parts.policies
+
+    @property
+    def local_policies(self) -> PolicyController:
+        """The controller of LocalSchedulerPolicies."""
+        return self.parts.local_policies
 
     @property
     def kopf_watches_pods(self) -> bool:
@@ -231,7 +236,7 @@ class Runtime:
         self._crds_watchable = crd_problem is None
         parts = self._parts = build_parts(self._base, minor)
         await asyncio.gather(
-            retry_until_answered("policies", parts.policies.start),
+            start_policies(parts),
             retry_until_answered("pod groups", parts.pod_groups.discover),
         )
         self._start_watches(parts, readable)
@@ -268,6 +273,8 @@ class Runtime:
             ("pod groups", lambda: parts.pod_groups.run(crds_watchable=self._crds_watchable)),
             ("policies", parts.policies.run_relists),
             ("policy changes", parts.policies.run_changes),
+            ("local policies", parts.local_policies.run_relists),
+            ("local policy changes", parts.local_policies.run_changes),
             ("housekeeping", parts.engine.run_housekeeping),
             ("newly served names", parts.newly_served.run),
             ("audit of pending pods", parts.pending_audit.run),
@@ -298,6 +305,7 @@ class Runtime:
             ("pod group statuses", parts.group_status.run),
             ("pod group phases", lambda: parts.group_phases.run(self._pending_complete)),
             ("policy statuses", parts.policies.run_status_writes),
+            ("local policy statuses", parts.local_policies.run_status_writes),
         ):
             self._tasks.start(name, work)
 
@@ -365,6 +373,12 @@ class Runtime:
             for flush in (parts.pod_status.flush, parts.group_status.flush):
                 await flush(max(0.1, ends - loop.time()))
         return bound
+
+
+async def start_policies(parts: Parts) -> None:
+    """SchedulerPolicies first: they bound the others. Raises ClusterError."""
+    await retry_until_answered("policies", parts.policies.start)
+    await retry_until_answered("local policies", parts.local_policies.start)
 
 
 def review_clients(options: Options, http: Http, metrics: Metrics) -> tuple[Http, Http]:

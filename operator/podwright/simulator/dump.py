@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from podwright.api.compile import Classes
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
-from podwright.api.policy_set import ApplyResult, PolicySet
+from podwright.api.policy_result import ApplyResult
+from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import GROUP, KIND, PLURAL
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features

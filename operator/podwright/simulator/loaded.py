@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from podwright.api.compile import Classes
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
-from podwright.api.policy_set import ApplyResult
+from podwright.api.policy_result import ApplyResult
 from podwright.api.scheduler_policy import GROUP, KIND
 from podwright.core.framework.features import Features
 from podwright.core.framework.observer import NO_OBSERVER

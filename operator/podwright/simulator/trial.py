@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Self
 
-from podwright.api.policy_set import ApplyResult
+from podwright.api.policy_result import ApplyResult
 from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework

@@ -46,6 +46,7 @@ class FakeRuntime:
     def __init__(self, *, kopf_watches_pods: bool = True, readable: bool = True, serves: bool = True) -> None:
         self.kopf_watches_pods = kopf_watches_pods
         self.policies = FakePolicies(readable=readable)
+        self.local_policies = FakePolicies(readable=readable)
         self.pending = Events()
         self.source = SimpleNamespace()
         self.leadership = SimpleNamespace(lost=asyncio.Event())

@@ -25,8 +25,11 @@ from support.objects import policies as files
 SCHEMA = crd.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
-def test_the_file_is_up_to_date():
-    assert files.CRD.read_text(encoding="utf-8") == crd.render(), "run `make crds`"
+@pytest.mark.parametrize(
+    ("path", "kind"), [(files.CRD, "SchedulerPolicy"), (files.LOCAL_CRD, "LocalSchedulerPolicy")], ids=str
+)
+def test_the_file_is_up_to_date(path, kind):
+    assert path.read_text(encoding="utf-8") == crd.render(kind), "run `make crds`"
 
 
 def test_check_fails_for_a_missing_or_outdated_file(tmp_path, capsys):
@@ -56,7 +59,7 @@ def test_help_prints_the_usage_and_writes_nothing(tmp_path, monkeypatch, capsys)
     with pytest.raises(SystemExit) as ended:
         crd.main(["--help"])
     assert ended.value.code == 0
-    assert "usage: python -m podwright.api.crd [-h] [--check] FILE" in capsys.readouterr().out
+    assert "usage: python -m podwright.api.crd [-h]" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from podwright.api.compile import compile_policy
 from podwright.api.policy_match import Subject
-from podwright.api.policy_overlaps import KEPT, Overlaps
+from podwright.api.policy_overlaps import KEPT, Overlaps, may_take_the_same_pods, takes_all_pods_of
 from podwright.api.scheduler_policy import parse_policy
 from podwright.core.framework.features import Features
 from support.costs.call_counts import calls_of
@@ -101,6 +101,26 @@ def test_two_policies_overlap_exactly_if_a_pod_can_match_both(first, second):
     one, two = policy("a", first), policy("b", second)
     both = any(one.matches(subject) and two.matches(subject) for subject in POSSIBLE)
     assert overlap(one, two) is both
+    assert may_take_the_same_pods(one.match, two.match) is both
+    if takes_all_pods_of(one.match, two.match):
+        assert all(one.matches(subject) for subject in POSSIBLE if two.matches(subject))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        pytest.param({}, pods(x="1"), True, id="everything"),
+        pytest.param(pods(x="1"), {}, False, id="not everything"),
+        pytest.param(pods(x="1"), pods(x="1", y="2"), True, id="fewer requirements"),
+        pytest.param(pods(expression("x", "Exists")), pods(x="1"), True, id="any value"),
+        pytest.param(pods(expression("x", "NotIn", "2")), pods(x="1"), True, id="not that value"),
+        pytest.param(pods(expression("x", "NotIn", "1")), pods(expression("x", "NotIn", "1", "2")), True, id="fewer are left out"),
+        pytest.param({"priorityClasses": ["a", "b"]}, {"priorityClasses": ["a"]}, True, id="more priority classes"),
+        pytest.param({"priorityClasses": ["a"]}, {"priorityClasses": ["a", "b"]}, False, id="fewer priority classes"),
+    ],
+)  # fmt: skip
+def test_whether_a_policy_takes_all_pods_of_another(first, second, expected):
+    assert takes_all_pods_of(policy("a", first).match, policy("b", second).match) is expected
 
 
 def test_after_any_changes_each_policy_knows_some_of_its_overlaps_and_no_others():

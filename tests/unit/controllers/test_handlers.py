@@ -11,6 +11,7 @@ from support.objects.builders import make_pod
 
 PODS = ("pods",)
 POLICIES = ("podwright.dev", "v1alpha1", "schedulerpolicies")
+LOCAL_POLICIES = ("podwright.dev", "v1alpha1", "localschedulerpolicies")
 
 
 @pytest.fixture
@@ -21,8 +22,8 @@ def handlers(monkeypatch):
 @pytest.mark.parametrize(
     "options, expected",
     [
-        pytest.param({}, [PODS, POLICIES], id="both"),
-        pytest.param({"kopf_watches_pods": False}, [POLICIES], id="pods come in without Kopf"),
+        pytest.param({}, [PODS, POLICIES, LOCAL_POLICIES], id="all"),
+        pytest.param({"kopf_watches_pods": False}, [POLICIES, LOCAL_POLICIES], id="pods come in without Kopf"),
         pytest.param({"readable": False}, [PODS], id="RBAC does not allow policies"),
     ],
 )
@@ -38,6 +39,7 @@ async def test_each_event_goes_to_its_intake(handlers):
         await handler.function(event={"object": handler.resource})
     assert runtime.pending.events == [{"object": PODS}]
     assert runtime.policies.events == [{"object": POLICIES}]
+    assert runtime.local_policies.events == [{"object": LOCAL_POLICIES}]
 
 
 @pytest.mark.parametrize("serves", [True, False])

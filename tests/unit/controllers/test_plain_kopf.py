@@ -35,7 +35,7 @@ async def test_kopf_starts_the_runtime_and_then_registers_what_it_watches(monkey
     monkeypatch.setattr(plain_kopf, "Runtime", lambda _options, _extenders: runtime)
     await operator.start(settings, kopf.OperatorRegistry())
     assert runtime.calls == ["start"]
-    assert [handler.kind for handler in handlers] == ["login", "event", "event"]
+    assert [handler.kind for handler in handlers] == ["login", "event", "event", "event"]
     assert settings.watching.field_selectors["pods"] == runtime.pending_selector
     await operator.stop()
     assert runtime.calls == ["start", "stop"]

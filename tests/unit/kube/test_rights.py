@@ -92,8 +92,9 @@ class Reviewer:
             raise UnreachableError("no answer")
         if method == "GET":
             group = path.split("/")[2]
-            names = {"podwright.dev": "schedulerpolicies"}
-            return {"resources": [] if group in self.unserved else [{"name": names.get(group, "podgroups")}]}
+            names = {"podwright.dev": ("schedulerpolicies", "localschedulerpolicies")}
+            served = [{"name": name} for name in names.get(group, ("podgroups",))]
+            return {"resources": [] if group in self.unserved else served}
         asked = body["spec"]["resourceAttributes"]
         plural = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
         self.asked.append((asked.get("namespace", ""), asked["group"], plural, asked.get("name", ""), asked["verb"]))

@@ -12,7 +12,7 @@ unschedulable longer than `Waits.max_unschedulable`. The caller passes the clock
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from podwright.core.framework.cluster_events import ANY, ClusterEvent
@@ -339,15 +339,16 @@ class SchedulingQueue:
         """Retries every rejected pod: the plugins that rejected them may no longer apply."""
         self.move(EVERYTHING_CHANGED)
 
-    def reconsider_moved(self) -> Iterator[None]:
+    def reconsider_moved(self, namespaces: Collection[str] | None = None) -> Iterator[None]:
         """Retries the pods to which other hints now apply than when they began to wait: another policy decides about them.
 
-        An iterator with a step for each pod, between which anything may happen.
+        `namespaces`: of their pods; None: of all. An iterator with a step for each pod, between which anything may happen.
         """
         self._record(EVERYTHING_CHANGED, None, None)
         occurrence = Occurrence(EVERYTHING_CHANGED, None, None)
         for queued in [*self._waiting]:
-            if queued.hints is not None and self._hints_of(queued.pod) is not queued.hints:
+            ours = namespaces is None or queued.pod.namespace in namespaces
+            if ours and queued.hints is not None and self._hints_of(queued.pod) is not queued.hints:
                 self._requeue_if_helped(queued, occurrence)
             yield
 

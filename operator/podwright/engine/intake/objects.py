@@ -75,9 +75,12 @@ class Namespaces(Objects):
     @contextmanager
     def _relabelled(self, name: str, labels: object) -> Iterator[None]:
         """Gives the namespace these labels inside the block, then retries those of its pods that got another policy."""
-        pods = () if labels == self._cache.namespace_labels(name) else self._queue.undecided(name)
-        before = [(pod, self._policies.of(pod)) for pod in pods]
+        if labels == self._cache.namespace_labels(name):
+            yield
+            return
+        before = [(pod, self._policies.of(pod)) for pod in self._queue.undecided(name)]
         yield
+        self._policies.namespace_relabelled(name)
         for pod, policy in before:
             if self._policies.of(pod) is not policy:
                 self._queue.reconsider(pod.uid)

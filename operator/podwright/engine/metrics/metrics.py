@@ -225,6 +225,11 @@ HEALTHCHECK: Final = Gauge(
 POLICIES: Final = Gauge(
     "podwright_policies", "SchedulerPolicies by whether their newest generation is accepted.", ("state",)
 )
+LOCAL_POLICIES: Final = Gauge(
+    "podwright_local_policies",
+    "LocalSchedulerPolicies by whether their newest generation is accepted.",
+    ("state",),
+)
 EVENTS_DROPPED: Final = Counter("podwright_events_dropped", "Events that were not posted: too many waited.")
 INVALID_OBJECTS: Final = Counter("podwright_bad_objects", "Objects that could not be understood.", ("kind",))
 PLUGIN_EXCEPTIONS: Final = Counter(

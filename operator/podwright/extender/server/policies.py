@@ -1,11 +1,11 @@
-"""The watch of SchedulerPolicies. In the operator, Kopf watches them."""
+"""The watch of policies. In the operator, Kopf watches them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from podwright.kube.policies import PolicyController
+from podwright.kube.policies.controller import PolicyController
 
 Raw = Mapping[str, Any]
 
@@ -17,7 +17,7 @@ class PolicySink:
         self._controller = controller
 
     def key(self, raw: Raw) -> str:
-        return str(raw["metadata"]["name"])
+        return self._controller.key_of(raw)
 
     def put(self, raw: Raw) -> None:
         self._controller.take_event({"type": "MODIFIED", "object": raw})

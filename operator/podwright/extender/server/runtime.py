@@ -43,9 +43,9 @@ from podwright.kube.client import access, credentials
 from podwright.kube.client.http import Http
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.descriptors import raise_descriptor_limit
-from podwright.kube.kinds import NODE, POD, POLICY, REQUIRED, STORED
+from podwright.kube.kinds import LOCAL_POLICY, NODE, POD, POLICY, REQUIRED, STORED
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
-from podwright.kube.runtime import review_clients
+from podwright.kube.runtime import review_clients, start_policies
 from podwright.kube.serve.checks import Problems
 from podwright.kube.serve.configz import configuration
 from podwright.kube.serve.connection import Limits
@@ -155,7 +155,7 @@ class ExtenderRuntime:
         minor = await retry_until_answered("the API server", lambda: access.server_minor(self._http))
         parts = self._parts = build_parts(self._base, minor)
         parts.events.muted = True
-        await retry_until_answered("policies", parts.policies.start)
+        await start_policies(parts)
         engine = parts.engine
         nodes = NodeVersions(engine.nodes)
         self.watches.start("nodes", NODE, nodes)
@@ -166,10 +166,14 @@ class ExtenderRuntime:
             self.watches.start(resource.plural, resource, engine.objects(resource.kind))
         if parts.policies.readable and await access.is_served(self._http, POLICY):
             self.watches.start("policies", POLICY, PolicySink(parts.policies))
+        if parts.local_policies.readable and await access.is_served(self._http, LOCAL_POLICY):
+            self.watches.start("local policies", LOCAL_POLICY, PolicySink(parts.local_policies))
         for name, work in (
             ("pod groups", lambda: parts.pod_groups.run(crds_watchable=False)),
             ("policies", parts.policies.run_relists),
             ("policy changes", parts.policies.run_changes),
+            ("local policies", parts.local_policies.run_relists),
+            ("local policy changes", parts.local_policies.run_changes),
             ("housekeeping", engine.run_housekeeping),
         ):
             self._tasks.start(name, work)

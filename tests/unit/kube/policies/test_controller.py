@@ -12,9 +12,12 @@ from podwright.api.policy_status import status_of
 from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.framework.status import unschedulable
 from podwright.engine.engine import Engine
-from podwright.kube import policies as module
 from podwright.kube.client.retry import RetryPolicy
-from podwright.kube.policies import PolicyController
+from podwright.kube.policies import controller as module
+from podwright.kube.policies import statuses
+from podwright.kube.policies.controller import PolicyController
+from podwright.kube.policies.kinds import ClusterPolicies
+from podwright.kube.policies.statuses import WriteLimit
 from support.engine.kit import Rig, custom_policy, deciding
 from support.http.kit import Script, api, says
 
@@ -52,7 +55,9 @@ class Controlled:
 async def controlled(*answers, default=None, rig=None):
     engine, served = (rig or Rig()).engine, []
     async with api(*answers, default=default or says(200, {})) as (http, script):
-        controller = PolicyController(http, engine, lambda: 1_700_000_000.0, served.append)
+        unbounded = WriteLimit(per_second=1e6, at_once=1_000_000)
+        clock = lambda: 1_700_000_000.0  # noqa: E731
+        controller = PolicyController(http, engine, clock=clock, on_names_served=served.append, limit=unbounded)
         task = asyncio.gather(controller.run_status_writes(), controller.run_changes())
         try:
             yield Controlled(controller, script, engine, served)
@@ -185,7 +190,7 @@ async def test_a_plugin_that_raises_is_in_the_status_of_its_policy_until_the_pol
         failed = {c["type"]: c for c in status_in(second)["conditions"]}["PluginFailed"]
         assert (failed["status"], failed["reason"]) == ("True", "ExceptionRaised")
         assert failed["message"].startswith(
-            "plugin Raising raised ZeroDivisionError: division by zero (test_policies.py, line "
+            "plugin Raising raised ZeroDivisionError: division by zero (test_controller.py, line "
         )
         assert failed["message"].endswith(", in filter) at filter")
         changed = custom_policy("filter", "Raising", generation=2)
@@ -220,7 +225,7 @@ async def test_newly_served_names_are_reported_once():
 
 @pytest.mark.parametrize("status", [500, 409, 429])
 async def test_a_failed_status_write_is_retried(monkeypatch, status):
-    monkeypatch.setattr(module, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=0.01))
+    monkeypatch.setattr(statuses, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=0.01))
     async with controlled(says(status)) as world:
         world.controller.apply(policy())
         first, second = await world.requests(2)
@@ -228,7 +233,7 @@ async def test_a_failed_status_write_is_retried(monkeypatch, status):
 
 
 async def test_the_pause_between_failed_status_writes_grows(monkeypatch):
-    monkeypatch.setattr(module, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=60.0))
+    monkeypatch.setattr(statuses, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=60.0))
     async with controlled(default=says(500)) as world:
         world.controller.apply(policy())
         await asyncio.sleep(0.4)
@@ -236,7 +241,7 @@ async def test_the_pause_between_failed_status_writes_grows(monkeypatch):
 
 
 async def test_only_a_new_generation_is_written_before_the_pause_is_over(monkeypatch):
-    monkeypatch.setattr(module, "STATUS_RETRY", RetryPolicy(shortest=60.0, longest=60.0))
+    monkeypatch.setattr(statuses, "STATUS_RETRY", RetryPolicy(shortest=60.0, longest=60.0))
     async with controlled(default=says(500)) as world:
         world.controller.apply(policy())
         await world.requests(1)
@@ -248,7 +253,7 @@ async def test_only_a_new_generation_is_written_before_the_pause_is_over(monkeyp
 
 @pytest.mark.parametrize("status", [403, 422, 500])
 async def test_a_failed_status_write_does_not_delay_that_of_another_policy(monkeypatch, status):
-    monkeypatch.setattr(module, "STATUS_RETRY", RetryPolicy(shortest=60.0, longest=60.0))
+    monkeypatch.setattr(statuses, "STATUS_RETRY", RetryPolicy(shortest=60.0, longest=60.0))
     async with controlled(says(status)) as world:
         world.controller.apply(policy("a", schedulerName="a"))
         await world.requests(1)
@@ -258,7 +263,7 @@ async def test_a_failed_status_write_does_not_delay_that_of_another_policy(monke
 
 @pytest.mark.parametrize("status", [403, 404, 422])
 async def test_a_rejected_status_write_is_not_retried(monkeypatch, status):
-    monkeypatch.setattr(module, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=0.01))
+    monkeypatch.setattr(statuses, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=0.01))
     async with controlled(default=says(status)) as world:
         world.controller.apply(policy())
         await world.requests(1)
@@ -294,7 +299,7 @@ class TestStorms:
         return raw
 
     async def test_a_thousand_edits_at_once_are_applied_twice_and_written_twice(self, rig, monkeypatch):
-        monkeypatch.setattr(module, "STATUS_SECONDS", 0.05)
+        monkeypatch.setattr(statuses, "STATUS_SECONDS", 0.05)
         async with controlled(rig=rig) as world:
             for number in range(1, 1_001):
                 world.controller.take_event({"type": "MODIFIED", "object": self.edit(number)})
@@ -304,7 +309,7 @@ class TestStorms:
             assert status_in(second)["observedGeneration"] == 1_000
 
     async def test_between_two_changes_others_have_their_share_of_the_time(self, rig, monkeypatch):
-        monkeypatch.setattr(module, "PAUSE_FACTOR", 1e9)
+        monkeypatch.setattr(ClusterPolicies, "pause_factor", 1e9)
         async with controlled(rig=rig) as world:
             for number in range(1, 10):
                 world.controller.take_event({"type": "ADDED", "object": self.edit(1, f"p{number}")})
@@ -351,7 +356,7 @@ class TestStorms:
             built.append(applied.name)
             return status_of(policies, applied, *rest)
 
-        monkeypatch.setattr(module, "status_of", counted)
+        monkeypatch.setattr(statuses, "status_of", counted)
         async with controlled(rig=rig) as world:
             for number in range(20):
                 world.controller.apply(

@@ -1,0 +1,216 @@
+"""What a LocalSchedulerPolicy makes of the SchedulerPolicy that would decide about its pods: a policy with that one's filters, its own
+filters in addition, and its own scores.
+
+`compose` first checks that the local policy stays within `spec.delegation` of the other one. Each problem names the bound and its owner.
+Which of them applies to a pod: see podwright/api/local_policies.py next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from podwright.api.compile import Classes, CompiledPolicy, compile_policy, strategy_args, strategy_sets
+from podwright.api.configuration.extenders import Extenders
+from podwright.api.local_policy import LOCAL_KIND, LocalPolicy
+from podwright.api.policy_delegation import Delegation
+from podwright.api.scheduler_policy import (
+    KIND,
+    DisabledPlugin,
+    EnabledPlugin,
+    PolicyError,
+    PolicyPluginArgs,
+    PolicyPluginSet,
+    PolicySpec,
+    SchedulerPolicy,
+    Strategy,
+)
+from podwright.core.framework.features import Features
+from podwright.core.framework.profile import Point, expand
+from podwright.core.framework.validation import Problem
+
+_SCORING: Final = (Point.PRE_SCORE.key, Point.SCORE.key)
+_ALL: Final = "*"
+
+
+def owner_of(base: CompiledPolicy) -> str:
+    """How the policy is called whose delegation bounds others."""
+    return f"{KIND} {base.name}" if base.generation or base.spec.delegation else f"the built-in policy {base.name}"
+
+
+def compose(
+    base: CompiledPolicy,
+    local: LocalPolicy,
+    classes: Classes,
+    features: Features,
+    queue_sort: str,
+    extenders: Extenders,
+) -> CompiledPolicy:
+    """The policy for the pods of `local` that `base` would decide about. Raises PolicyError naming the bounds that are exceeded, or the
+    fields that are wrong.
+    """
+    delegation = base.spec.delegation
+    if delegation is None:
+        raise PolicyError(
+            local.key, "NotAllowed", [("spec", f"{owner_of(base)} decides about these pods, and delegates nothing")]
+        )
+    problems = [*_excesses(local, base, delegation, classes)]
+    if problems:
+        raise PolicyError(local.key, "NotAllowed", problems)
+    spec = _merged(base.spec, local)
+    source = SchedulerPolicy(local.key, local.generation, spec, local.created)
+    own_args = len(spec.plugin_config) - len(local.spec.plugin_config)
+    try:
+        compiled = compile_policy(source, classes, features, queue_sort, extenders)
+    except PolicyError as error:
+        raise PolicyError(
+            local.key, error.reason, [_as_written(local, own_args, each) for each in error.problems]
+        ) from error
+    return replace(compiled, match=local.spec.match.compiled(local.namespace), base=base)
+
+
+def _excesses(local: LocalPolicy, base: CompiledPolicy, delegation: Delegation, classes: Classes) -> Iterator[Problem]:
+    """What the local policy has that is not delegated."""
+    owner, spec = owner_of(base), local.spec
+    kind = "" if spec.strategy is None else spec.strategy.type
+    if kind and kind != "Custom" and kind not in delegation.strategies:
+        yield "spec.strategy.type", _not_among(kind, delegation.strategies, owner, "strategies")
+    yield from _plugin_excesses(local, base, delegation, classes)
+    rules = len(spec.rules.filters) + len(spec.rules.scores)
+    if rules and not delegation.rules:
+        yield "spec.rules", f"{owner} does not delegate rules (its spec.delegation.rules)"
+    elif rules > delegation.max_rules:
+        yield "spec.rules", _more_than(f"{rules} rules are", delegation.max_rules, owner, "maxRules")
+    for i, score in enumerate(spec.rules.scores):
+        if score.weight > delegation.max_weight:
+            where = f"spec.rules.scores[{i}].weight"
+            yield where, _more_than(f"{score.weight} is", delegation.max_weight, owner, "maxWeight")
+
+
+def _plugin_excesses(
+    local: LocalPolicy, base: CompiledPolicy, delegation: Delegation, classes: Classes
+) -> Iterator[Problem]:
+    owner, spec = owner_of(base), local.spec
+    filtering = {*expand(base.profile.plugins, classes).points[Point.FILTER]}
+    named: list[tuple[str, str]] = []
+    for key, plugin_set in spec.plugins.items():
+        for i, enabled in enumerate(plugin_set.enabled):
+            named.append((f"spec.plugins.{key}.enabled[{i}].name", enabled.name))
+            if (enabled.weight or 1) > delegation.max_weight:
+                where = f"spec.plugins.{key}.enabled[{i}].weight"
+                yield where, _more_than(f"{enabled.weight} is", delegation.max_weight, owner, "maxWeight")
+        named += [(f"spec.plugins.{key}.disabled[{i}].name", each.name) for i, each in enumerate(plugin_set.disabled)]
+    for i, args in enumerate(spec.plugin_config):
+        where = f"spec.pluginConfig[{i}].name"
+        named.append((where, args.name))
+        if args.name in filtering:
+            yield where, f"{args.name} also filters nodes, and its arguments are those of {owner}"
+    for where, name in named:
+        if _ALL not in delegation.plugins and name not in delegation.plugins:
+            yield where, _not_among(name, delegation.plugins, owner, "plugins")
+
+
+def _not_among(name: str, allowed: Sequence[str], owner: str, field: str) -> str:
+    shown = f"only {', '.join(allowed)}" if allowed else "none"
+    return f"{name} is not delegated: {owner} delegates {shown} (its spec.delegation.{field})"
+
+
+def _more_than(what: str, most: int, owner: str, field: str) -> str:
+    return f"{what} more than the {most} that {owner} delegates (its spec.delegation.{field})"
+
+
+# The merged spec
+
+
+def _merged(base: PolicySpec, local: LocalPolicy) -> PolicySpec:
+    """The base's spec with the local scores. Both strategies become plugins and arguments, so that either may be merged into the other."""
+    own = local.spec
+    strategy = base.strategy if own.strategy is None or own.strategy.type == "Custom" else own.strategy
+    plugins, config = _plugins_of(base), _config_of(base)
+    if own.strategy is not None and own.strategy.type != "Custom":
+        plugins = {key: each for key, each in plugins.items() if key not in _SCORING}
+        config = _without_strategy_args(config)
+    if strategy is not base.strategy:
+        plugins |= _sets(strategy)
+        config = _with_args(config, strategy)
+    for key, plugin_set in own.plugins.items():
+        plugins[key] = _merge_sets(plugins.get(key, PolicyPluginSet()), plugin_set)
+    return replace(
+        base,
+        strategy=Strategy("Custom"),
+        plugins=plugins,
+        plugin_config=(*config, *own.plugin_config),
+        delegation=None,
+        by_name="Never",
+    )
+
+
+def _plugins_of(spec: PolicySpec) -> dict[str, PolicyPluginSet]:
+    return dict(spec.plugins) if spec.strategy.type == "Custom" else _sets(spec.strategy)
+
+
+def _sets(strategy: Strategy) -> dict[str, PolicyPluginSet]:
+    """What the strategy changes about the plugins, as a policy of strategy type Custom writes it."""
+    return {
+        key: PolicyPluginSet(
+            tuple(EnabledPlugin(each.name, each.weight or None) for each in plugin_set.enabled),
+            tuple(map(DisabledPlugin, plugin_set.disabled)),
+        )
+        for key, plugin_set in strategy_sets(strategy).items()
+    }
+
+
+def _config_of(spec: PolicySpec) -> tuple[PolicyPluginArgs, ...]:
+    return _with_args(spec.plugin_config, spec.strategy)
+
+
+def _with_args(config: Sequence[PolicyPluginArgs], strategy: Strategy) -> tuple[PolicyPluginArgs, ...]:
+    """The arguments, with the one that the strategy sets."""
+    args = strategy_args(strategy)
+    if args is None:
+        return tuple(config)
+    own: Mapping[str, Any] = {args.field: args.value}
+    if any(entry.name == args.plugin for entry in config):
+        return tuple(
+            PolicyPluginArgs(entry.name, {**entry.args, **own}) if entry.name == args.plugin else entry
+            for entry in config
+        )
+    return (*config, PolicyPluginArgs(args.plugin, own))
+
+
+_SET_BY_STRATEGIES: Final = {"NodeResourcesFit": "scoringStrategy", "NodeResourcesBalancedAllocation": "resources"}
+
+
+def _without_strategy_args(config: Sequence[PolicyPluginArgs]) -> tuple[PolicyPluginArgs, ...]:
+    """The arguments without those that say how to score: the local strategy says that anew."""
+    return tuple(
+        PolicyPluginArgs(
+            entry.name,
+            {key: value for key, value in entry.args.items() if key != _SET_BY_STRATEGIES.get(entry.name)},
+        )
+        for entry in config
+    )
+
+
+def _merge_sets(base: PolicyPluginSet, own: PolicyPluginSet) -> PolicyPluginSet:
+    """The base's set, where the own set enables, disables and weighs plugins."""
+    names, disabled = {each.name for each in own.enabled}, {each.name for each in own.disabled}
+    kept = [each for each in base.enabled if each.name not in names | disabled and _ALL not in disabled]
+    off = {each.name: each for each in (*base.disabled, *own.disabled) if each.name not in names}
+    return PolicyPluginSet((*kept, *own.enabled), tuple(off.values()))
+
+
+def _as_written(local: LocalPolicy, first: int, problem: Problem) -> Problem:
+    """A problem of the merged policy, with the path that the local policy has for it."""
+    where, text = problem
+    for i in range(len(local.spec.plugin_config)):
+        merged = f"spec.pluginConfig[{first + i}]"
+        if where.startswith(merged):
+            return f"spec.pluginConfig[{i}]{where.removeprefix(merged)}", text
+    if where.startswith("spec.pluginConfig") and local.spec.strategy is not None:
+        return "spec.strategy", text
+    return where, text
+
+
+__all__ = ["LOCAL_KIND", "compose", "owner_of"]

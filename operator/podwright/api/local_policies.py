@@ -1,0 +1,374 @@
+"""The LocalSchedulerPolicies: which are within what is delegated to them, and which of them applies to a pod.
+
+First a policy is selected for the pod as if there were none of these (podwright/api/policy_set.py). That one is the base. If it delegates
+something, the first local policy of the namespace that matches the pod applies, in the form that was compiled for this base. A local policy that
+was refused makes these pods wait, as a SchedulerPolicy does; where nothing is delegated, local policies have no effect at all.
+
+What a local policy may do depends on its bases. So it is checked again when they change, and until then its pods wait: none of its filters is
+ever left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from podwright.api.compile import CompiledPolicy, refused_policy
+from podwright.api.local_compile import owner_of
+from podwright.api.local_policy import LocalPolicy, namespace_of, parse_local_claim, parse_local_policy
+from podwright.api.policy_match import CompiledMatch, Subject
+from podwright.api.policy_result import ApplyResult, problem_of
+from podwright.api.scheduler_policy import (
+    NAMELESS,
+    LastAccepted,
+    PolicyError,
+    PolicySpec,
+    SchedulerPolicy,
+    identity_of,
+    parse_last_accepted,
+)
+from podwright.core.framework.profile import Profile
+
+MAX_IN_NAMESPACE: Final = 16
+"""How many local policies of a namespace count, the older first."""
+MAX_BASES: Final = 16
+"""How many policies may bound one local policy. It is compiled once for each."""
+UNCHECKED: Final = "is being checked against a policy that has changed"
+
+Compose = Callable[[CompiledPolicy, LocalPolicy], CompiledPolicy]
+Bases = Callable[[LocalPolicy], Sequence[CompiledPolicy]]
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """A local policy. `newest`: decoded, None if that failed with `problem`. `claim`: for which pods it is, None if nobody can tell.
+
+    `active`: the generation that applies, as it was written; `variants`: what it was compiled to, by base. `refused`: what its pods get
+    while there is none, and `unchecked` while there is none yet for their base.
+    """
+
+    key: str
+    namespace: str
+    uid: str
+    generation: int
+    raw: Mapping[str, Any]
+    newest: LocalPolicy | None
+    problem: PolicyError | None
+    claim: LocalPolicy | None
+    accepted: tuple[LocalPolicy, LastAccepted] | None = None
+    active: LocalPolicy | None = None
+    match: CompiledMatch = field(default_factory=CompiledMatch)
+    variants: Mapping[CompiledPolicy, CompiledPolicy] = field(default_factory=dict)
+    refused: CompiledPolicy | None = None
+    unchecked: CompiledPolicy | None = None
+    bases: tuple[str, ...] = ()
+    result: ApplyResult | None = None
+
+    @property
+    def decides_as(self) -> LocalPolicy | None:
+        return self.active or self.claim
+
+    @property
+    def rank(self) -> tuple[float, str]:
+        """Which policies of a namespace count, if there are too many: the older first."""
+        policy = self.newest or self.claim
+        return (0.0 if policy is None else policy.created), self.key
+
+    @property
+    def order(self) -> tuple[int, float, str]:
+        policy = self.decides_as
+        return (0 if policy is None else -policy.spec.precedence), *self.rank
+
+
+class LocalPolicies:
+    """See the module. `version` rises whenever what applies to a pod may have changed. `due`: the keys that `check` is due for."""
+
+    def __init__(self, bases: Bases, compose: Compose, profile: Profile, *, waits: bool) -> None:
+        """`bases`: the policies that may otherwise decide about the pods of a local policy, each in force or refused. `compose`: raises
+        PolicyError, or whatever a plugin raises. `profile`: of the built-in policy, for pods that wait. `waits`: the pods of refused policies do.
+        """
+        self._bases = bases
+        self._compose = compose
+        self._profile = profile
+        self._waits = waits
+        self._known: dict[str, _Known] = {}
+        self.namespaces: dict[str, list[_Known]] = {}
+        """Those of each namespace that has some, in their order."""
+        self.version = 0
+        self.due: dict[str, None] = {}
+        self.urgent: dict[str, None] = {}
+        """Those which are due and for which a pod waits."""
+        self._wake: Callable[[], None] = _do_nothing
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Has `wake` called when something is due."""
+        self._wake = wake
+
+    def _make_due(self, keys: Iterable[str]) -> None:
+        self.due.update(dict.fromkeys(keys))
+        if self.due:
+            self._wake()
+
+    def _checked(self, key: str) -> None:
+        self.due.pop(key, None)
+        self.urgent.pop(key, None)
+
+    def next_due(self) -> str | None:
+        """The policy that is to be checked next; None if none is due. First those for which a pod waits."""
+        return next(iter(self.urgent or self.due), None)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
+        """Accepts or rejects a local policy. Idempotent, and never raises for the content of the object."""
+        name, uid, generation = identity_of(raw)
+        namespace = namespace_of(raw)
+        key = f"{namespace}/{name}"
+        before = self._known.get(key)
+        if before is not None and before.uid != uid:
+            before = None
+        if (
+            before is not None
+            and before.result is not None
+            and before.generation == generation
+            and (generation or before.raw.get("spec") == raw.get("spec"))
+        ):
+            return before.result
+        newest, problem = None, None
+        try:
+            newest = parse_local_policy(raw)
+        except PolicyError as error:
+            problem = error
+        known = _Known(key, namespace, uid, generation, raw, newest, problem, newest or _claim(raw))
+        known.accepted = before.accepted if before is not None else _last_accepted(raw)
+        if before is not None:
+            known.active, known.variants = before.active, before.variants
+        if name == NAMELESS or not namespace:
+            return self._examined(known)
+        others = [each for each in self.namespaces.get(namespace, ()) if each.key != key]
+        self._known[key] = known
+        self.namespaces[namespace] = [*others, known]
+        result = self.check(key)
+        if len(others) >= MAX_IN_NAMESPACE:
+            self._recheck_crowd(others)
+        return result
+
+    def remove(self, key: str) -> None:
+        """Forgets a local policy. Does nothing if it is not known."""
+        known = self._known.pop(key, None)
+        self._checked(key)
+        if known is None:
+            return
+        left = [each for each in self.namespaces[known.namespace] if each is not known]
+        if left:
+            self.namespaces[known.namespace] = left
+        else:
+            del self.namespaces[known.namespace]
+        self.version += 1
+        if len(left) >= MAX_IN_NAMESPACE:
+            self._recheck_crowd(left)
+
+    def _recheck_crowd(self, others: Sequence[_Known]) -> None:
+        """Has those checked again that count from now on, or do not any more."""
+        crowd = sorted(others, key=lambda known: known.rank)
+        self._make_due(each.key for each in crowd[MAX_IN_NAMESPACE - 1 :])
+
+    def recheck_all(self) -> None:
+        """Every local policy is due: a SchedulerPolicy has changed."""
+        self._make_due(self._known)
+
+    def recheck_namespace(self, namespace: str) -> None:
+        """The local policies of the namespace are due: its labels have changed."""
+        self._make_due(known.key for known in self.namespaces.get(namespace, ()))
+
+    def check(self, key: str) -> ApplyResult:
+        """Checks a local policy against what is delegated to it now."""
+        self._checked(key)
+        known = self._known[key]
+        before = (known.active, known.refused, tuple(known.variants.values()), known.match)
+        result = self._examined(known)
+        if before != (known.active, known.refused, tuple(known.variants.values()), known.match):
+            self.namespaces[known.namespace].sort(key=lambda each: each.order)
+            self.version += 1
+        return result
+
+    def _examined(self, known: _Known) -> ApplyResult:
+        accepted, reason, message = True, "Accepted", "The policy is valid."
+        try:
+            if known.newest is None:
+                raise known.problem or PolicyError(known.key, "Invalid", [("spec", "expected an object")])
+            self._activate(known, known.newest)
+            known.accepted = known.newest, LastAccepted(known.generation, known.raw["spec"])
+        except Exception as error:  # noqa: BLE001 -- plugins validate their args, and may raise anything
+            accepted, reason = False, error.reason if isinstance(error, PolicyError) else "Invalid"
+            message = f"{problem_of(error)}. {self._fall_back(known)}."
+        result = ApplyResult(
+            name=known.key,
+            generation=known.generation,
+            accepted=accepted,
+            reason=reason,
+            message=message,
+            active_generation=None if known.active is None else known.active.generation,
+        )
+        self._prepare(known, message)
+        known.result = result
+        return result
+
+    def _fall_back(self, known: _Known) -> str:
+        """Has the last accepted generation decide, if it can. Says which generation decides now."""
+        problem, last = "", known.accepted
+        if last is not None and last[0].generation != known.generation:
+            try:
+                self._activate(known, last[0])
+                return f"Generation {last[0].generation} stays in force"
+            except Exception as error:  # noqa: BLE001 -- as above
+                problem = f"; generation {last[0].generation} is not acceptable any more: {problem_of(error)}"
+        known.active, known.variants = None, {}
+        return f"No generation of this policy is in force{problem}"
+
+    def _activate(self, known: _Known, policy: LocalPolicy) -> None:
+        """Has this generation decide. Raises PolicyError and what plugins raise, and then changes nothing but `bases`."""
+        older = [each for each in self.namespaces.get(known.namespace, ()) if each.rank < known.rank]
+        if len(older) >= MAX_IN_NAMESPACE:
+            problem = (
+                f"a namespace may have {MAX_IN_NAMESPACE} of these policies, and {len(older)} of this one are older"
+            )
+            raise PolicyError(known.key, "NotAllowed", [("metadata.namespace", problem)])
+        bases = self._bases(policy)
+        delegating = [base for base in bases if base.spec.delegation is not None and not base.refusal]
+        known.bases = tuple(base.name for base in delegating[:MAX_BASES])
+        if not bases:
+            problem = f"no policy serves the scheduler name {policy.spec.scheduler_name!r}"
+            raise PolicyError(known.key, "NotAllowed", [("spec.schedulerName", problem)])
+        if not delegating:
+            raise PolicyError(known.key, "NotAllowed", [("spec", nothing_delegated(bases))])
+        if len(delegating) > MAX_BASES:
+            problem = f"{len(delegating)} SchedulerPolicies may decide about these pods: at most {MAX_BASES} may bound one local policy"
+            raise PolicyError(known.key, "NotAllowed", [("spec.match", problem)])
+        kept = known.variants if known.active == policy else {}
+        known.variants = {base: kept.get(base) or self._compose(base, policy) for base in delegating}
+        known.active = policy
+
+    def _prepare(self, known: _Known, message: str) -> None:
+        """Builds what the policy's pods get while they wait."""
+        policy = known.decides_as
+        waiting = known.refused if known.active is None else known.unchecked
+        wanted = message if known.active is None else UNCHECKED
+        if (
+            policy is not None
+            and waiting is not None
+            and (waiting.refusal, waiting.generation) == (wanted, policy.generation)
+        ):
+            return
+        known.refused = known.unchecked = None
+        if policy is None:
+            return
+        known.match = policy.spec.match.compiled(known.namespace)
+        spec = PolicySpec(scheduler_name=policy.spec.scheduler_name, precedence=policy.spec.precedence)
+        source = SchedulerPolicy(known.key, policy.generation, spec, policy.created)
+        compiled = replace(refused_policy(source, self._profile, wanted), match=known.match)
+        known.refused, known.unchecked = (compiled, None) if known.active is None else (None, compiled)
+
+    # Which one applies
+
+    def select(self, base: CompiledPolicy, subject: Subject, *, waits: bool | None = None) -> CompiledPolicy:
+        """What applies to a pod about which `base` would decide: one that decides, one with a refusal if the pod waits, or `base`.
+
+        `waits`: whether the pods of refused policies wait, if not as given to the constructor.
+        """
+        waits = self._waits if waits is None else waits
+        if base.spec.delegation is None or base.refusal:
+            return base
+        for known in self.namespaces.get(subject.namespace, ()):
+            policy = known.decides_as
+            if (
+                policy is None
+                or policy.spec.scheduler_name != base.spec.scheduler_name
+                or not known.match.matches(subject)
+            ):
+                continue
+            if known.active is None:
+                if waits and known.refused is not None:
+                    return known.refused
+                continue
+            found = known.variants.get(base)
+            if found is not None:
+                return found
+            self.urgent[known.key] = None
+            self._make_due((known.key,))
+            if known.unchecked is not None:
+                return known.unchecked
+        return base
+
+    # For the status
+
+    def compiled(self, key: str) -> Sequence[CompiledPolicy]:
+        """What the active generation was compiled to, once for each base."""
+        known = self._known.get(key)
+        return () if known is None else tuple(known.variants.values())
+
+    def decider(self, key: str) -> object:
+        """What decides about the policy's pods. Another object if something else does."""
+        known = self._known.get(key)
+        return None if known is None else (known.refused, *known.variants.values())
+
+    def shadowed_by(self, _key: str) -> str | None:
+        """The policy that takes every pod which this one could take: that is not known of local policies."""
+        return None
+
+    def overlapping(self, _key: str) -> tuple[Sequence[CompiledPolicy], bool]:
+        """Policies of the same precedence that may match the same pods: these are not looked for among local policies."""
+        return (), False
+
+    def bases_of(self, key: str) -> Sequence[str]:
+        """The names of the policies that bound it."""
+        known = self._known.get(key)
+        return () if known is None else known.bases
+
+    def last_accepted(self, key: str) -> LastAccepted | None:
+        """The active generation as it was written; None if no generation is active."""
+        known = self._known.get(key)
+        return None if known is None or known.active is None or known.accepted is None else known.accepted[1]
+
+    def makes_pods_wait(self, key: str) -> bool:
+        """Whether the policy was refused, and its pods wait for it."""
+        known = self._known.get(key)
+        return known is not None and known.refused is not None and self._waits and bool(known.bases)
+
+    def result_of(self, key: str) -> ApplyResult | None:
+        """What became of the newest generation; None for an unknown policy."""
+        known = self._known.get(key)
+        return None if known is None else known.result
+
+
+def _do_nothing() -> None:
+    pass
+
+
+def nothing_delegated(bases: Sequence[CompiledPolicy]) -> str:
+    owners = list(dict.fromkeys(map(owner_of, bases)))
+    shown = ", ".join(owners[:3]) + (f" and {len(owners) - 3} more" if len(owners) > 3 else "")
+    return (
+        f"{shown} decide{'s' if len(owners) == 1 else ''} about these pods, and nothing is delegated (spec.delegation)"
+    )
+
+
+def _claim(raw: Mapping[str, Any]) -> LocalPolicy | None:
+    try:
+        return parse_local_claim(raw)
+    except PolicyError:
+        return None
+
+
+def _last_accepted(raw: Mapping[str, Any]) -> tuple[LocalPolicy, LastAccepted] | None:
+    """The generation in the object's `status.lastAccepted`. None if there is none that can be decoded."""
+    try:
+        last = parse_last_accepted(raw)
+        if last is None or last.spec == raw.get("spec"):
+            return None
+        metadata = {**raw["metadata"], "generation": last.generation}
+        return parse_local_policy({**raw, "metadata": metadata, "spec": last.spec}), last
+    except PolicyError:
+        return None

@@ -1,0 +1,203 @@
+"""LocalSchedulerPolicy v1alpha1: how a team has the pods of its own namespace scheduled, within what the cluster's policy delegates.
+
+`parse_local_policy` decodes and validates with the dataclasses below, and podwright/api/crd.py derives the CustomResourceDefinition from
+them. What a local policy may do is checked in podwright/api/local_compile.py: read that next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from podwright.api.kube_scheduler_configuration import POINTS
+from podwright.api.policy_bounds import size_problem
+from podwright.api.policy_match import CompiledMatch, Match, Selector
+from podwright.api.policy_rules import PARAMS, ParamsFrom, Rules
+from podwright.api.scheduler_policy import (
+    GROUP,
+    NAMELESS,
+    PODWRIGHT_SCHEDULER_NAME,
+    SCHEDULER_NAME,
+    VERSION,
+    PolicyError,
+    PolicyPluginArgs,
+    PolicyPluginSet,
+    Strategy,
+    created_of,
+    identity_of,
+)
+from podwright.core.framework.args import ArgsError, decode
+from podwright.core.framework.profile import Point
+from podwright.core.framework.validation import Rule, describe, unique_by
+
+LOCAL_KIND: Final = "LocalSchedulerPolicy"
+LOCAL_PLURAL: Final = "localschedulerpolicies"
+_CLAIM: Final = ("schedulerName", "match", "precedence")
+_ADDING: Final = (Point.PRE_FILTER.key, Point.FILTER.key)
+LOCAL_POINTS: Final[Mapping[str, str]] = {
+    point.key: POINTS[point.key] for point in (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE)
+}
+"""The extension points whose plugins a local policy may change: of filters it may only add some."""
+_GIVEN: Final = f"has(self.plugins) && ({' || '.join(f'has(self.plugins.{key})' for key in LOCAL_POINTS)})"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMatch:
+    pod_selector: Selector | None = field(
+        default=None,
+        metadata=describe("Selects pods by their labels. Not given, or empty: every pod of the namespace."),
+    )
+    priority_classes: tuple[str, ...] = field(
+        default=(), metadata=Match.__dataclass_fields__["priority_classes"].metadata
+    )
+
+    def compiled(self, namespace: str) -> CompiledMatch:
+        """As a match of the pods of this namespace only."""
+        match = CompiledMatch.of(Match(pod_selector=self.pod_selector, priority_classes=self.priority_classes))
+        return CompiledMatch(match.pods, None, frozenset((namespace,)), match.priority_classes)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPolicySpec:
+    scheduler_name: str = field(
+        default=PODWRIGHT_SCHEDULER_NAME,
+        metadata=describe(
+            "The policy is for pods of its namespace with this spec.schedulerName.",
+            maxLength=253,
+            pattern=SCHEDULER_NAME,
+        ),
+    )
+    match: LocalMatch = field(
+        default=LocalMatch(),
+        metadata=describe("Narrows the policy to some of these pods. All that is given must match."),
+    )
+    precedence: int = field(
+        default=0,
+        metadata=describe(
+            "If several policies of the namespace match a pod, the greatest precedence wins, then the older policy, then the first "
+            "name. Which SchedulerPolicy bounds them is decided before.",
+            format="int32",
+            minimum=-1_000_000_000,
+            maximum=1_000_000_000,
+        ),
+    )
+    strategy: Strategy | None = field(
+        default=None,
+        metadata=describe("How to score nodes. Not given: as the SchedulerPolicy does."),
+    )
+    plugins: Mapping[str, PolicyPluginSet] = field(
+        default_factory=dict,
+        metadata=describe(
+            "For strategy type Custom: plugins that are merged into those of the SchedulerPolicy. Filters can be added, but not disabled.",
+            keys=LOCAL_POINTS,
+        ),
+    )
+    plugin_config: tuple[PolicyPluginArgs, ...] = field(
+        default=(),
+        metadata=describe(
+            "Arguments of plugins that filter no nodes under the SchedulerPolicy.", maxItems=64, **unique_by("name")
+        ),
+    )
+    params: Mapping[str, str] = field(default_factory=dict, metadata=PARAMS)
+    params_from: ParamsFrom | None = field(
+        default=None,
+        metadata=describe(
+            "A ConfigMap of the policy's own namespace with more params, which take precedence over `params`."
+        ),
+    )
+    rules: Rules = field(
+        default=Rules(),
+        metadata=describe(
+            "Filters in CEL, in addition to those of the SchedulerPolicy, and scores, which replace those of its rules. Their functions "
+            "that count pods see only those of this namespace."
+        ),
+    )
+
+    RULES = (
+        Rule(
+            cel=f"(has(self.strategy) && self.strategy.type == 'Custom') == ({_GIVEN})",
+            holds=lambda self: (self.strategy is not None and self.strategy.type == "Custom") == self.names_plugins,
+            message="goes with strategy type Custom, and only with that",
+            path=".plugins",
+        ),
+        Rule(
+            violations=lambda self: (f".plugins.{key}" for key in self.plugins if key not in LOCAL_POINTS),
+            message=f"is not for local policies: they have {', '.join(LOCAL_POINTS)}",
+        ),
+        Rule(
+            cel=" && ".join(
+                f"(!has(self.plugins) || !has(self.plugins.{key}) || !has(self.plugins.{key}.disabled))"
+                for key in _ADDING
+            ),
+            violations=lambda self: (
+                f".plugins.{key}.disabled" for key in _ADDING if key in self.plugins and self.plugins[key].disabled
+            ),
+            message="a local policy cannot disable filters",
+            path=".plugins",
+            reason="FieldValueForbidden",
+        ),
+    )
+
+    @property
+    def names_plugins(self) -> bool:
+        return any(plugin_set.enabled or plugin_set.disabled for plugin_set in self.plugins.values())
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPolicy:
+    """A decoded LocalSchedulerPolicy. `generation` is 0 if the object has none. `created`: in seconds since the epoch, 0 if not known."""
+
+    namespace: str
+    name: str
+    generation: int
+    spec: LocalPolicySpec
+    created: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """namespace/name"""
+        return f"{self.namespace}/{self.name}"
+
+
+def namespace_of(raw: Mapping[str, Any]) -> str:
+    """The namespace of an object that may be malformed; "" if it has none."""
+    metadata = raw.get("metadata")
+    namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+    return namespace if isinstance(namespace, str) else ""
+
+
+def parse_local_policy(raw: Mapping[str, Any]) -> LocalPolicy:
+    """Decodes a LocalSchedulerPolicy object. Raises PolicyError naming the policy and every field that is wrong."""
+    name, namespace = identity_of(raw)[0], namespace_of(raw)
+    if name == NAMELESS or not namespace:
+        raise PolicyError(name, "Invalid", [("metadata", "a name and a namespace are required")])
+    expected = {"apiVersion": f"{GROUP}/{VERSION}", "kind": LOCAL_KIND}
+    wrong = [
+        (key, f"{raw[key]!r:.60} should be {value!r}")
+        for key, value in expected.items()
+        if raw.get(key, value) != value
+    ]
+    if wrong:
+        raise PolicyError(name, "Invalid", wrong)
+    return _decoded(raw, raw.get("spec"))
+
+
+def parse_local_claim(raw: Mapping[str, Any]) -> LocalPolicy:
+    """Decodes only what says which pods the policy is for. Raises PolicyError."""
+    spec = raw.get("spec")
+    given = spec if isinstance(spec, Mapping) else {}
+    return _decoded(raw, {key: given[key] for key in _CLAIM if key in given})
+
+
+def _decoded(raw: Mapping[str, Any], spec: object) -> LocalPolicy:
+    name, _, generation = identity_of(raw)
+    if spec is None:
+        raise PolicyError(name, "Invalid", [("spec", "a value is required")])
+    if problem := size_problem(spec):
+        raise PolicyError(name, "Invalid", [("spec", problem)])
+    try:
+        decoded = decode(LocalPolicySpec, spec, "spec")
+    except ArgsError as error:
+        raise PolicyError(name, "Invalid", error.problems) from error
+    return LocalPolicy(namespace_of(raw), name, generation, decoded, created_of(raw))

@@ -1,0 +1,74 @@
+"""`spec.delegation` of a SchedulerPolicy: what LocalSchedulerPolicies may do for the pods that it would decide about.
+
+Here are the fields. Whether a local policy stays within them is checked in podwright/api/local_compile.py.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from podwright.core.framework.validation import SET, describe
+
+DelegatedStrategy = Literal[
+    "Default",
+    "LeastAllocated",
+    "MostAllocated",
+    "BalancedAllocation",
+    "RequestedToCapacityRatio",
+    "Random",
+    "NodeName",
+]
+DEFAULT_BUDGET: Final = "1ms"
+_DURATION: Final = r"^[1-9][0-9]{0,3}(us|ms)$"
+_UNITS: Final = {"us": 1e-6, "ms": 1e-3}
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    strategies: tuple[DelegatedStrategy, ...] = field(
+        default=(), metadata=describe("The strategies that local policies may choose.", maxItems=16, **SET)
+    )
+    plugins: tuple[str, ...] = field(
+        default=(),
+        metadata=describe(
+            "The plugins that local policies may enable, disable, weigh and give arguments to. `*`: all of them.",
+            maxItems=64,
+            items={"minLength": 1, "maxLength": 253},
+            **SET,
+        ),
+    )
+    rules: bool = field(default=False, metadata=describe("Whether local policies may have `rules` in CEL."))
+    max_rules: int = field(
+        default=10,
+        metadata=describe(
+            "How many rules a local policy may have, filters and scores together.",
+            format="int32",
+            minimum=1,
+            maximum=128,
+        ),
+    )
+    max_weight: int = field(
+        default=10,
+        metadata=describe(
+            "The greatest weight that a local policy may give to a score rule or to a plugin.",
+            format="int32",
+            minimum=1,
+            maximum=1_000_000,
+        ),
+    )
+    decision_budget: str = field(
+        default=DEFAULT_BUDGET,
+        metadata=describe(
+            "How much time what a local policy adds may take in a decision, on average, in us or ms. Of a policy that takes longer, the "
+            "scores count 0 and the pods wait in a slow lane for a minute. Its filters always hold.",
+            pattern=_DURATION,
+            maxLength=6,
+        ),
+    )
+
+    @property
+    def budget_seconds(self) -> float:
+        number, unit = re.fullmatch(r"([0-9]+)([a-z]+)", self.decision_budget).groups()  # type: ignore[union-attr]  # the pattern
+        return int(number) * _UNITS[unit]

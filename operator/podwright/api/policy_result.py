@@ -1,0 +1,34 @@
+"""What became of one generation of a policy, and how the errors that it may cause are put into words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podwright.api.scheduler_policy import PolicyError
+from podwright.core.framework.errors import PluginError, raised_at
+from podwright.core.framework.profile import ProfileError
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyResult:
+    """What was done with one generation of a policy. `name`: of a local policy, namespace/name.
+
+    `reason` and `message` are those of the condition Accepted. `active_generation` is the generation that decides about
+    pods from now on, None if none does.
+    """
+
+    name: str
+    generation: int
+    accepted: bool
+    reason: str
+    message: str
+    active_generation: int | None
+
+
+def problem_of(error: Exception) -> str:
+    """Why a policy was not accepted. Plugins validate their args, and may raise anything."""
+    if isinstance(error, PolicyError):
+        return error.message
+    if isinstance(error, PluginError):
+        return str(error) if error.__cause__ is None else f"{error} ({raised_at(error.__cause__)})"
+    return str(error) if isinstance(error, ProfileError) else f"{type(error).__name__}: {error} ({raised_at(error)})"

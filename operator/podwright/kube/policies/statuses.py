@@ -1,0 +1,170 @@
+"""Writes the statuses of policies of one kind when they have changed.
+
+Each policy has a backoff of its own, and its status is written once a second at most; all policies together, five times a second. After every
+change the statuses of all are looked at, because one policy can shadow another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Final
+
+from podwright.api.policy_result import ApplyResult
+from podwright.api.policy_status import basis_of, status_of
+from podwright.core.framework.interface import ClusterError
+from podwright.engine.engine import Engine
+from podwright.kube.client.errors import is_not_found
+from podwright.kube.client.http import Http
+from podwright.kube.client.media_types import JSON_PATCH
+from podwright.kube.client.retry import RetryPolicy
+from podwright.kube.client.times import rfc3339
+from podwright.kube.policies.kinds import PolicyKind
+
+log = logging.getLogger(__name__)
+
+STATUS_SECONDS: Final = 1.0
+"""The shortest time between two writes of a policy's status."""
+WRITES_PER_SECOND: Final = 5.0
+"""How many statuses of policies are written in a second, on average."""
+WRITES_AT_ONCE: Final = 5
+"""How many are written without a pause when none was for a while."""
+STATUS_RETRY: Final = RetryPolicy(shortest=1.0, longest=60.0)
+
+Raw = Mapping[str, Any]
+
+
+class WriteLimit:
+    """How often statuses are written: a bucket that all kinds of policies share."""
+
+    def __init__(self, per_second: float = WRITES_PER_SECOND, at_once: int = WRITES_AT_ONCE) -> None:
+        self._per_second = per_second
+        self._at_once = at_once
+        self._left = float(at_once)
+        self._counted_at: float | None = None
+
+    async def take(self) -> None:
+        """Returns when one more status may be written."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            now = clock()
+            if self._counted_at is not None:
+                self._left = min(self._at_once, self._left + (now - self._counted_at) * self._per_second)
+            self._counted_at = now
+            if self._left >= 1.0:
+                self._left -= 1.0
+                return
+            await asyncio.sleep((1.0 - self._left) / self._per_second)
+
+
+@dataclass(slots=True)
+class Applied:
+    """The version of a policy that was applied last, and its status on the API server.
+
+    `version`: the object's resourceVersion. `basis`: what the status on the API server says, None if that is not known.
+
+    `attempted_at`: when the status was written last, with or without success, by the clock of the event loop. `failures`: how many writes
+    failed in a row. The status is not written before `not_before`; if `retried`, it is written then, otherwise after the next change.
+    """
+
+    result: ApplyResult
+    uid: str
+    version: str
+    status: Raw
+    namespace: str = ""
+    name: str = ""
+    basis: tuple[object, ...] | None = None
+    attempted_at: float = -inf
+    failures: int = 0
+    not_before: float = -inf
+    retried: bool = False
+
+
+class PolicyStatuses:
+    """See the module. `applied`: by the policy's key. Set `changed` when something has changed."""
+
+    def __init__(
+        self, http: Http, engine: Engine, kind: PolicyKind, clock: Callable[[], float], limit: WriteLimit
+    ) -> None:
+        """`clock` gives seconds since the epoch."""
+        self.applied: dict[str, Applied] = {}
+        self.changed = asyncio.Event()
+        self._http = http
+        self._engine = engine
+        self._kind = kind
+        self._clock = clock
+        self._limit = limit
+        engine.plugin_exceptions.listen(self.changed.set)
+
+    def took(self, key: str, applied: Applied) -> None:
+        """A version of a policy was applied. A newer generation's status is written soon, but not sooner than a second after the last write."""
+        known = self.applied.get(key)
+        if known is not None and (known.uid, known.result) == (applied.uid, applied.result):
+            if not known.version or known.version != applied.version:
+                known.basis = None
+            known.version, known.status = applied.version, applied.status  # and keep its backoff
+            return
+        if known is not None:
+            applied.attempted_at, applied.not_before = known.attempted_at, known.attempted_at + STATUS_SECONDS
+        self.applied[key] = applied
+
+    async def run(self) -> None:
+        """Writes the statuses after each change, until it is cancelled."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            retries = [applied.not_before for applied in self.applied.values() if applied.retried]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(retries) - clock() if retries else None):
+                    await self.changed.wait()
+            self.changed.clear()
+            await self._write_statuses(clock)
+
+    async def _write_statuses(self, clock: Callable[[], float]) -> None:
+        """Writes the statuses that have changed, except those that have to wait."""
+        for key in list(self.applied):
+            applied = self.applied.get(key)
+            if applied is None:
+                continue
+            exceptions = self._engine.policies.plugin_exceptions_of(key)
+            basis = (*basis_of(self._kind.policies, applied.result), exceptions)
+            if basis == applied.basis:
+                applied.retried = False
+            elif clock() >= applied.not_before:
+                await self._write_status(applied, basis, exceptions)
+            elif not applied.failures:
+                applied.retried = True
+
+    async def _write_status(self, applied: Applied, basis: tuple[object, ...], exceptions: str) -> None:
+        """Writes the status, unless the API server has it already. `basis`, `exceptions`: what it is about."""
+        clock = asyncio.get_running_loop().time
+        applied.retried = False
+        policies = self._kind.policies
+        status = status_of(policies, applied.result, applied.status, rfc3339(self._clock()), exceptions)
+        if status != applied.status:
+            await self._limit.take()
+            applied.attempted_at = clock()
+            try:
+                path = self._kind.resource.path(applied.name, applied.namespace, subresource="status")
+                await self._http.call("PATCH", path, _patch(applied, status), JSON_PATCH)
+            except (ClusterError, TypeError) as error:  # a TypeError if something in it cannot be written as JSON
+                if not is_not_found(error):
+                    log.warning("cannot write the status of policy %s: %s", applied.result.name, error)
+                    applied.failures += 1
+                    applied.not_before = clock() + STATUS_RETRY.pause(applied.failures, error)
+                    applied.retried = isinstance(error, ClusterError) and error.status not in (403, 422)
+                return
+            applied.not_before = applied.attempted_at + STATUS_SECONDS
+        applied.status, applied.basis, applied.failures = status, basis, 0
+
+
+def _patch(applied: Applied, status: Raw) -> list[dict[str, Any]]:
+    """Replaces the whole status, so that no field of an older lastAccepted remains.
+
+    It fails if another policy has taken the name: `lastAccepted` of one policy must not pass to its successor.
+    """
+    same = [{"op": "test", "path": "/metadata/uid", "value": applied.uid}] if applied.uid else []
+    return [*same, {"op": "add", "path": "/status", "value": status}]

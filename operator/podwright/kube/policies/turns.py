@@ -1,0 +1,46 @@
+"""Changed policies that wait to be applied: only the last change of each counts, and namespaces take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Raw = Mapping[str, Any]
+
+
+class PolicyTurns:
+    """See the module. In each namespace, the policy that changed first comes first."""
+
+    def __init__(self) -> None:
+        self._by_namespace: dict[str, dict[str, Raw]] = {}
+        """The namespace whose turn it is comes first."""
+        self._namespaces: dict[str, str] = {}
+        """By the policy's key."""
+
+    def __bool__(self) -> bool:
+        return bool(self._namespaces)
+
+    def get(self, key: str) -> Raw | None:
+        """The change of this policy that waits; None if there is none."""
+        return self._by_namespace[self._namespaces[key]][key] if key in self._namespaces else None
+
+    def put(self, key: str, namespace: str, raw: Raw) -> None:
+        self._by_namespace.setdefault(namespace, {})[key] = raw
+        self._namespaces[key] = namespace
+
+    def discard(self, key: str) -> None:
+        namespace = self._namespaces.pop(key, None)
+        if namespace is not None:
+            changes = self._by_namespace[namespace]
+            del changes[key]
+            if not changes:
+                del self._by_namespace[namespace]
+
+    def pop(self) -> Raw:
+        """Removes the change whose turn it is, and returns it. Raises StopIteration if there is none."""
+        namespace, changes = next(iter(self._by_namespace.items()))
+        key, raw = next(iter(changes.items()))
+        del self._by_namespace[namespace]
+        self._by_namespace[namespace] = changes  # last from now on
+        self.discard(key)
+        return raw
