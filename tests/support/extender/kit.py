@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import orjson
@@ -17,10 +17,13 @@ from podwright.extender.server.endpoints import Decisions, ExtenderEndpoints
 from podwright.extender.server.gate import ExtenderGate
 from podwright.extender.server.runtime import LIMITS
 from podwright.extender.server.sent_nodes import NodeVersions, differing
+from podwright.extender.server.steps import Steps
 from podwright.extender.server.verdicts import Verdicts
 from podwright.kube.serve.connection import Limits
 from podwright.kube.serve.port import Address, Port, open_port
 from support.engine.kit import Rig
+
+T = TypeVar("T")
 
 OPEN = ExtenderGate(certificates=False, names=(), token_file=None)
 
@@ -92,3 +95,15 @@ class Caller:
             text = await response.read()
             is_json = response.content_type == "application/json"
             return response.status, orjson.loads(text) if is_json else text.decode()
+
+
+def run_steps(steps: Steps[T], between: Callable[[], object] = lambda: None) -> tuple[T, int]:
+    """What the steps return, and how many there were. Calls `between` after each."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            return finished.value, count
+        count += 1
+        between()

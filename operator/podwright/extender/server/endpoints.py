@@ -38,12 +38,11 @@ from podwright.extender.server.requests import (
     AskedPod,
     KnownParts,
     NodeReader,
-    Steps,
-    in_slices,
     read_asked,
     read_victims,
 )
 from podwright.extender.server.sent_nodes import in_place
+from podwright.extender.server.steps import Steps, in_slices
 from podwright.extender.server.verdicts import UnusablePolicyError, Verdicts
 from podwright.extender.wire import (
     BindingResult,
@@ -259,8 +258,8 @@ class ExtenderEndpoints:
     async def _preempt(self, body: bytearray, policy: str) -> bytes:
         asked = await self._read(body, read_victims(body, self._most_nodes(), self._known))
         pod = self._pod(asked.pod)
-        now = self._decisions.now()
-        return encode(PreemptionResult(self._decisions.verdicts.preempt(pod, policy, asked.victims, now)))
+        steps = self._decisions.verdicts.preempt(pod, policy, asked.victims, self._decisions.now())
+        return encode(PreemptionResult(await in_slices(steps)))
 
     async def _bind(self, body: bytearray, policy: str) -> bytes:
         problem = await self._decisions.bindings.bind(decode_binding_args(bytes(body)), policy)

@@ -1,14 +1,13 @@
-"""What requests ask, read from their bodies in steps: between two steps, other tasks may run.
+"""What requests ask, read from their bodies in steps, which raise GoJSONError.
 
 Of a node that was sent only its text is kept, for the answer; of a victim only its uid. Fields that nobody knows are read and forgotten.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -19,31 +18,11 @@ from podwright.extender.go_json import GoJSONError, int64, mismatch, raw_object,
 from podwright.extender.server.body_text import MAX_FIELDS, BodyText, TooLargeError
 from podwright.extender.server.known_texts import KnownTexts
 from podwright.extender.server.name_lists import NameList, NameLists
+from podwright.extender.server.steps import Steps
 from podwright.extender.wire import MetaVictims, RawObject
 
-T = TypeVar("T")
-Steps = Generator[None, None, T]
-"""Reads something in steps, and returns it. Raises GoJSONError."""
-
-SLICE_SECONDS: Final = 0.003
-"""How long a body is decoded before other tasks run."""
 MAX_VICTIMS: Final = 100_000
 """Victims of one request. kube-scheduler proposes those of a tenth of the nodes."""
-
-
-async def in_slices(steps: Steps[T]) -> T:
-    """What the steps return. Other tasks run every few milliseconds."""
-    clock = asyncio.get_running_loop().time
-    ends = clock() + SLICE_SECONDS
-    while True:
-        try:
-            next(steps)
-        except StopIteration as finished:
-            found: T = finished.value
-            return found
-        if clock() >= ends:
-            await asyncio.sleep(0)
-            ends = clock() + SLICE_SECONDS
 
 
 KNOWN_PODS: Final = 8

@@ -1,6 +1,6 @@
 """Answers about nodes: which pass a policy's filters, how it scores them, and which victims it accepts.
 
-The core decides, on the cache that the watches keep. Everything here is a plain call in the cache's thread, and changes nothing.
+The core decides, on the cache that the watches keep. Everything here runs in the cache's thread, and changes nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from podwright.core.preemption.units import priority_of
 from podwright.core.state.cache import Cache
 from podwright.engine.active_policies import ActivePolicies, ActivePolicy
 from podwright.extender.server.name_lists import NameList
+from podwright.extender.server.steps import Steps
 from podwright.extender.wire import MAX_EXTENDER_PRIORITY, MetaVictims
 
 UNKNOWN_NODE: Final = "node(s) not known to the extender"
@@ -123,24 +124,28 @@ class Verdicts:
 
     def preempt(
         self, pod: PodInfo, policy_name: str, victims: Mapping[str, MetaVictims], now: float
-    ) -> Mapping[str, MetaVictims]:
-        """The nodes where the policy, too, would preempt, each with all its victims. `now`: seconds since the epoch.
+    ) -> Steps[Mapping[str, MetaVictims]]:
+        """The nodes where the policy, too, would preempt, each with all its victims. `now`: seconds since the epoch. A step for each node.
 
-        The given victims stay victims. Pods of lower priority join them if the policy's filters need more room.
+        The given victims stay victims. Pods of lower priority join them if the policy's filters need more room. What the cache learns between two steps counts
+        for the nodes that follow.
         """
         framework = self.policy_for(pod, policy_name).framework
         if not any(plugin.preempts for plugin in framework.post_filter_plugins):
             return {}
-        state = CycleState()
-        outcome = framework.pre_filter(state, pod)
-        if outcome.status is not None:
-            return {}
-        found = {}
+        found: dict[str, MetaVictims] = {}
+        version = None
         for node_name, given in victims.items():
+            if version != self._cache.version:
+                state, version = CycleState(), self._cache.version
+                outcome = framework.pre_filter(state, pod)
+            if outcome.status is not None:
+                return {}
             if outcome.node_names is None or node_name in outcome.node_names:
                 corrected = self._victims_on(framework, state, pod, node_name, given, now)
                 if corrected is not None:
                     found[node_name] = corrected
+            yield
         return found
 
     def _victims_on(

@@ -1,7 +1,5 @@
 """What requests ask: both forms of each, the bounds, and how much is kept."""
 
-import asyncio
-
 import orjson
 import pytest
 
@@ -9,8 +7,9 @@ from podwright.core.objects.node import parse_node
 from podwright.extender import wire
 from podwright.extender.server import requests as module
 from podwright.extender.server.body_text import CHUNK, TooLargeError
-from podwright.extender.server.requests import KnownParts, in_slices, read_asked, read_victims
+from podwright.extender.server.requests import KnownParts, read_asked, read_victims
 from podwright.extender.wire import ExtenderArgs, GoJSONError, MetaVictims, PreemptionArgs, Victims
+from support.extender.kit import run_steps as run
 from support.objects.builders import make_node
 
 POD = {"metadata": {"name": "web-0"}}
@@ -19,17 +18,6 @@ POD = {"metadata": {"name": "web-0"}}
 def read_node(raw):
     node = parse_node(raw)
     return node.name, node
-
-
-def run(steps):
-    """What the steps return, and how many there were."""
-    count = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as finished:
-            return finished.value, count
-        count += 1
 
 
 def asked(body, most=100, known=None):
@@ -196,22 +184,3 @@ def test_the_loop_can_run_after_each_node_and_each_unknown_field():
     assert run(read_asked(bytearray(b"{" + nodes + b"}"), read_node, 100, KnownParts()))[1] >= 50
     unknown = b",".join([b'"x":[1]'] * 50)
     assert run(read_asked(bytearray(b"{" + unknown + b"}"), read_node, 100, KnownParts()))[1] >= 50
-
-
-async def test_other_tasks_run_between_slices(monkeypatch):
-    monkeypatch.setattr(module, "SLICE_SECONDS", 0.0)
-    order = []
-
-    def steps():
-        for number in range(3):
-            order.append(number)
-            yield
-        return "done"
-
-    async def other():
-        order.append("other")
-
-    task = asyncio.create_task(other())
-    assert await in_slices(steps()) == "done"
-    await task
-    assert order == [0, "other", 1, 2]

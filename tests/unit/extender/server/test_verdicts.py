@@ -11,7 +11,7 @@ from podwright.extender.server.name_lists import NameList
 from podwright.extender.server.verdicts import UNKNOWN_NODE, UnusablePolicyError, scaled
 from podwright.extender.wire import MetaVictims
 from support.engine.kit import on_node, ours
-from support.extender.kit import ExtenderRig
+from support.extender.kit import ExtenderRig, run_steps
 from support.objects.builders import make_node, make_pod, make_taint
 
 
@@ -150,11 +150,60 @@ def full_node(rig, name, *victims):
         rig.rig.engine.assigned.put(on_node(make_pod(uid, uid=uid, requests={"cpu": cpu}, priority=priority), name))
 
 
-def preempt(rig, asked, policy="", **options):
+def preempt(rig, asked, policy="", between=lambda: None, **options):
     asking = pod(requests={"cpu": "1"}, priority=10, **options)
     victims = {node: MetaVictims(tuple(uids), 0) for node, uids in asked.items()}
-    found = rig.verdicts.preempt(asking, policy, victims, 0.0)
+    found, _ = run_steps(rig.verdicts.preempt(asking, policy, victims, 0.0), between)
     return {node: (tuple(each.uids), each.num_pdb_violations) for node, each in found.items()}
+
+
+def test_other_tasks_may_run_after_each_node():
+    rig = ExtenderRig()
+    for name in "abc":
+        full_node(rig, name, (f"low-{name}", "2", 1))
+    victims = {name: MetaVictims((f"low-{name}",), 0) for name in "abc"}
+    found, steps = run_steps(rig.verdicts.preempt(pod(requests={"cpu": "1"}, priority=10), "", victims, 0.0))
+    assert (sorted(found), steps) == (["a", "b", "c"], 3)
+
+
+def test_what_changes_between_two_nodes_counts_for_the_next_one(monkeypatch):
+    rig = ExtenderRig()
+    for name in "abc":
+        full_node(rig, name, (f"low-{name}", "1", 1))
+    framework = rig.verdicts.policy_for(pod(), "").framework
+    pre_filter, runs = framework.pre_filter, []
+    monkeypatch.setattr(framework, "pre_filter", lambda *args: runs.append(None) or pre_filter(*args))
+    asked = {name: [f"low-{name}"] for name in "abc"}
+    assert list(preempt(rig, asked)) == ["a", "b", "c"]
+    assert len(runs) == 1
+
+    arriving = [make_pod("high", uid="high", requests={"cpu": "2"}, priority=20)]
+
+    def arrives():
+        if arriving:
+            rig.rig.engine.assigned.put(on_node(arriving.pop(), "b"))
+
+    assert list(preempt(rig, asked, between=arrives)) == ["a", "c"]
+    assert len(runs) == 3
+
+
+def test_a_pod_that_pre_filter_comes_to_reject_preempts_nothing():
+    rig = ExtenderRig()
+    for name in "ab":
+        full_node(rig, name, (f"low-{name}", "1", 1))
+    volume = {
+        "metadata": {"name": "v", "uid": "v"},
+        "spec": {"claimRef": {"namespace": "default", "name": "c", "uid": "c"}},
+    }
+    bound = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+    claim = {"metadata": {"name": "c", "namespace": "default", "uid": "c", **bound}, "spec": {"volumeName": "v"}}
+    asked = {name: [f"low-{name}"] for name in "ab"}
+    volumes = {"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}}
+    claims = rig.rig.engine.objects("PersistentVolumeClaim")
+    claims.put(claim)
+    rig.rig.engine.objects("PersistentVolume").put(volume)
+    assert list(preempt(rig, asked, **volumes)) == ["a", "b"]
+    assert preempt(rig, asked, between=lambda: claims.drop("default/c", claim), **volumes) == {}
 
 
 def test_victims_that_suffice_are_accepted_as_they_are():
