@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from podwright.core.cel.cost import STRING_FACTOR, CallCost, call_cost
+from podwright.core.cel.cost import OF_RESULT, STRING_FACTOR, CallCost, call_cost
 from podwright.core.cel.equality import equal
 from podwright.core.cel.errors import CancelledError, CelError, EvaluationError, Issue
 from podwright.core.cel.frame import Frame
@@ -60,7 +60,7 @@ def compile_call(node: Call, steps: Sequence[Step], constants: Mapping[int, Valu
             return _binary(steps[0], steps[1], cost, function)
         fixed = cost
         return _general(tuple(steps), lambda _args, _result: fixed, function, needs_frame=needs_frame, of_result=False)
-    return _general(tuple(steps), cost, function, needs_frame=needs_frame, of_result=node.function == "join")
+    return _general(tuple(steps), cost, function, needs_frame=needs_frame, of_result=cost in OF_RESULT)
 
 
 def _unary(operand: Step, cost: int, function: Function) -> Step:
@@ -103,7 +103,8 @@ def _equality(left: Step, right: Step, *, wanted: bool) -> Step:
         except CancelledError:
             raise
         except EvaluationError:
-            frame.cost += _equality_cost(_ERROR, _evaluate(right, frame), is_equals=wanted)
+            other = _evaluate(right, frame)
+            frame.cost += _equality_cost(_ERROR, other, is_equals=wanted)
             raise
         try:
             b = right(frame)
@@ -148,7 +149,8 @@ def _general(
                 raise
             except EvaluationError:
                 if is_binary and i == 0:
-                    frame.cost += cost((_ERROR, _evaluate(steps[1], frame)), _ERROR)
+                    other = _evaluate(steps[1], frame)
+                    frame.cost += cost((_ERROR, other), _ERROR)
                 elif i == last:
                     frame.cost += cost((*args, _ERROR), _ERROR)
                 raise

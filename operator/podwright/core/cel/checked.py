@@ -131,6 +131,21 @@ class _Reference:
     overloads: tuple[str, ...]
 
 
+_GO_OVERLOADS: Final = {
+    "list_range": "lists_range",
+    "list_duration_sort": "list_google.protobuf.Duration_sort",
+    "list_timestamp_sort": "list_google.protobuf.Timestamp_sort",
+    "list_duration_sortByAssociatedKeys": "list_google.protobuf.Duration_sortByAssociatedKeys",
+    "list_timestamp_sortByAssociatedKeys": "list_google.protobuf.Timestamp_sortByAssociatedKeys",
+}
+"""The ids of cel-go where the library has others."""
+
+
+def _overload(found: tuple[int, memoryview]) -> str:
+    name = _text(found[1])
+    return _GO_OVERLOADS.get(name, name)
+
+
 class _Reader:
     def __init__(self, data: bytes, paths: Mapping[str, Type]) -> None:
         self._paths = paths
@@ -144,7 +159,7 @@ class _Reader:
                     key, value = self._entry(content)
                     parts = _parts(value)
                     name = _text(parts[1][0][1]) if 1 in parts else ""
-                    self._references[key] = _Reference(name, tuple(_text(part) for _, part in parts.get(3, ())))
+                    self._references[key] = _Reference(name, tuple(map(_overload, parts.get(3, ()))))
                 case 3:
                     key, value = self._entry(content)
                     self._types[key] = _type(value)
@@ -204,6 +219,8 @@ class _Reader:
                 args += [self.node(part, below) for _, part in parts.get(3, ())]
                 reference = self._references.get(id_)
                 overloads = reference.overloads if reference else ()
+                if overloads == ("list_flatten",):
+                    type_ = args[0].type.parameters[0]  # the library says list(dyn)
                 return Call(type_, offset, _text(parts[2][0][1]), tuple(args), overloads, is_method)
             case 7:
                 elements = tuple([self.node(part, below) for _, part in parts.get(1, ())])

@@ -7,6 +7,7 @@ the field from its variable on, as in `device.capacity["a"].b`, it is declared a
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -32,7 +33,10 @@ from podwright.core.cel.types import Type
 MAX_TEXT: Final = 100_000
 """Code points of an expression, as in cel-go."""
 
-_MACROS: Final = ("bindings", "optional", "lists", "sets", "two-var-comprehensions")
+_EXTENSIONS: Final = ("bindings", "optional", "lists", "sets", "two-var-comprehensions")
+_EXCLUDED: Final = ("_<_", "_<=_", "_>_", "_>=_")
+"""Functions of the library that `COMPARISONS` declares in full."""
+_CONFIGURED: Final = {"google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "timestamp"}
 _PLAIN: Final = {
     "bool": cel.Type.BOOL,
     "int": cel.Type.INT,
@@ -122,13 +126,13 @@ class Checker:
 
 
 def _environment(pool: object, variables: Mapping[str, object], functions: list[object]) -> cel.Env:
-    config = cel.NewEnvConfigFromYaml(
-        "name: podwright\nstdlib:\n  exclude_functions:\n"
-        + "".join(f'  - name: "{name}"\n' for name in ("_<_", "_<=_", "_>_", "_>=_"))
-        + "extensions:\n"
-        + "".join(f"- name: {name}\n" for name in _MACROS)
-    )
-    return cel.NewEnv(pool, config=config, variables=variables, functions=functions)
+    config = {
+        "name": "podwright",
+        "stdlib": {"exclude_functions": [{"name": name} for name in _EXCLUDED]},
+        "extensions": [{"name": name} for name in _EXTENSIONS],
+        "functions": functions,
+    }
+    return cel.NewEnv(pool, config=cel.NewEnvConfigFromYaml(json.dumps(config)), variables=variables)
 
 
 def _compiled(environment: cel.Env, text: str, paths: Mapping[str, Type]) -> Node:
@@ -164,32 +168,23 @@ def _library_type(kind: Type) -> object:
 
 
 def _functions(overloads: Iterable[Overload]) -> list[object]:
+    """The declarations of functions in the library's configuration."""
     by_name: dict[str, list[object]] = {}
     for overload in overloads:
-        by_name.setdefault(overload.function, []).append(_library_overload(overload))
-    return [cel.FunctionDecl(name, found) for name, found in by_name.items()]
+        args = [_configured(kind) for kind in overload.parameters]
+        target = {"target": args.pop(0)} if overload.is_method else {}
+        declared = {"id": overload.id, **target, "args": args, "return": _configured(overload.result)}
+        by_name.setdefault(overload.function, []).append(declared)
+    return [{"name": name, "overloads": found} for name, found in by_name.items()]
 
 
-def _library_overload(overload: Overload) -> object:
-    if types.A not in (part for kind in overload.parameters for part in (kind, *kind.parameters)):
-        return cel.Overload(
-            overload.id,
-            return_type=_library_type(overload.result),
-            parameters=[_library_type(kind) for kind in overload.parameters],
-            is_member=overload.is_method,
-        )
-    names = [_signature(kind) for kind in overload.parameters]
-    target = f"{names.pop(0)}." if overload.is_method else ""
-    signature = f"{target}{overload.function}({', '.join(names)})"
-    return cel.Overload(overload.id, return_type=_library_type(overload.result), signature=signature)
-
-
-def _signature(kind: Type) -> str:
+def _configured(kind: Type) -> object:
     if kind == types.A:
-        return "~A"
+        return {"type_name": "A", "is_type_param": True}
+    found: dict[str, object] = {"type_name": _CONFIGURED.get(kind.name, kind.name)}
     if kind.parameters:
-        return f"{kind.name}<{', '.join(map(_signature, kind.parameters))}>"
-    return kind.name
+        found["params"] = [_configured(parameter) for parameter in kind.parameters]
+    return found
 
 
 def _paths(variables: Mapping[str, Type]) -> Iterator[tuple[str, Type]]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from podwright.core.cel.calls import Functions, compile_call
-from podwright.core.cel.conversions import CONVERSIONS
+from podwright.core.cel.conversions import CONVERSIONS, go_type
 from podwright.core.cel.errors import CelError, EvaluationError, Issue
 from podwright.core.cel.loops import binding, finished, fresh, loop
-from podwright.core.cel.plans import Attribute, Conditional, Qualifier, Step
+from podwright.core.cel.plans import KEYS, Attribute, Conditional, Qualifier, Step
 from podwright.core.cel.scopes import Scope, accumulator, global_variable, variable
 from podwright.core.cel.steps import build_list, build_map, choose_optional, logic, membership, not_strictly_false
 from podwright.core.cel.tree import (
@@ -86,7 +86,8 @@ class Compiler:
             case "_?_:_":
                 return _attribute(Conditional(plans[0].step, plans[1].as_attribute(), plans[2].as_attribute()))
             case "_[_]" | "_?._" | "_[?_]":
-                return _attribute(plans[0].as_attribute().then(_index(plans[1], is_optional=node.function != "_[_]")))
+                index = _index(node, plans[1], is_optional=node.function != "_[_]")
+                return _attribute(plans[0].as_attribute().then(index))
             case "@not_strictly_false" | "__not_strictly_false__":
                 return Plan(not_strictly_false(plans[0].step))
             case "or" | "orValue" if node.overload in ("", "optional_or_optional", "optional_orValue_value"):
@@ -161,8 +162,10 @@ def _folded(node: Call, value: Value) -> Plan:
         raise CelError(Issue(0, node.offset, str(error))) from None
 
 
-def _index(plan: Plan, *, is_optional: bool) -> Qualifier:
+def _index(node: Call, plan: Plan, *, is_optional: bool) -> Qualifier:
     if plan.is_constant:
+        if plan.value.__class__ not in KEYS:
+            raise CelError(Issue(0, node.offset, f"invalid qualifier type: {go_type(plan.value)}"))
         return Qualifier(plan.value, is_optional=is_optional)
     step = plan.attribute.resolver() if plan.attribute is not None else plan.step
     return Qualifier(step=step, is_optional=is_optional)

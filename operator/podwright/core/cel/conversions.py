@@ -272,8 +272,8 @@ def plain_double(number: float) -> str:
     return text
 
 
-def double_text(number: float, *, exponent_from: int = 21) -> str:
-    """A double as Go's `%v` or `%g` writes it: with an exponent below 1e-4 and from 10 to the power of `exponent_from`."""
+def double_text(number: float) -> str:
+    """A double as Go's `%g` writes it: with an exponent below 1e-4 and from 1e6 on."""
     if isnan(number):
         return "NaN"
     if isinf(number):
@@ -282,12 +282,14 @@ def double_text(number: float, *, exponent_from: int = 21) -> str:
         return "-0" if str(number).startswith("-") else "0"
     _sign, digits, _ = Decimal(repr(number)).as_tuple()
     exponent = Decimal(repr(number)).adjusted()
-    if -4 <= exponent < exponent_from:
+    if -4 <= exponent < _MAX_PLAIN:
         return plain_double(number)
     text = "".join(map(str, digits)).rstrip("0") or "0"
     mantissa = text[0] + (f".{text[1:]}" if len(text) > 1 else "")
     return f"{'-' if number < 0 else ''}{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
 
+
+_MAX_PLAIN: Final = 6
 
 _RFC3339: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(Z|[+-][0-9]{2}:[0-9]{2})",
@@ -320,19 +322,23 @@ def parse_timestamp(text: str) -> Timestamp | None:
     return Timestamp(seconds * _SECOND + int(fraction), offset)
 
 
-def moment_of(value: Timestamp, offset: int) -> tuple[datetime, int]:
-    """The time in a zone, to the second, and the nanoseconds."""
+_CYCLE: Final = 146097 * 86400
+"""Seconds of 400 years, after which the calendar repeats."""
+
+
+def moment_of(value: Timestamp, offset: int) -> tuple[datetime, int, int]:
+    """The time in a zone, to the second, its year, which may be beyond those of `datetime`, and its nanoseconds."""
     seconds, nanos = divmod(value.nanos, _SECOND)
-    return _EPOCH.replace(tzinfo=None) + timedelta(seconds=seconds + offset), nanos
+    seconds += offset
+    shift = 400 if seconds < MIN_SECONDS else -400 if seconds > MAX_SECONDS else 0
+    moment = _EPOCH.replace(tzinfo=None) + timedelta(seconds=seconds + shift // 400 * _CYCLE)
+    return moment, moment.year - shift, nanos
 
 
 def timestamp_text(value: Timestamp) -> str:
     """RFC 3339 with as many digits of the second as needed."""
-    try:
-        moment, nanos = moment_of(value, value.offset)
-    except OverflowError:
-        moment, nanos = moment_of(value, 0)
-    text = f"{moment.year:04d}-{moment.month:02d}-{moment.day:02d}T{moment:%H:%M:%S}"
+    moment, year, nanos = moment_of(value, value.offset)
+    text = f"{year:04d}-{moment.month:02d}-{moment.day:02d}T{moment:%H:%M:%S}"
     if nanos:
         text += "." + f"{nanos:09d}".rstrip("0")
     if not value.offset:
@@ -381,6 +387,33 @@ def _go_text(value: Value) -> str:
             "{" + ", ".join(f"{_go_text(key)}: {_go_text(value[key])}" for key in list(keys_of(value))[:_SHOWN]) + "}"
         )
     return str(value)
+
+
+_GO_TYPES: Final = {
+    "null_type": "types.Null",
+    "bool": "types.Bool",
+    "int": "types.Int",
+    "uint": "types.Uint",
+    "double": "types.Double",
+    "string": "types.String",
+    "bytes": "types.Bytes",
+    "list": "*types.baseList",
+    "map": "*types.baseMap",
+    "type": "*types.Type",
+    "optional_type": "*types.Optional",
+    "google.protobuf.Duration": "types.Duration",
+    "google.protobuf.Timestamp": "types.Timestamp",
+    "kubernetes.Quantity": "cel.Quantity",
+    "kubernetes.Semver": "cel.Semver",
+    "net.IP": "cel.IP",
+    "net.CIDR": "cel.CIDR",
+}
+
+
+def go_type(value: Value) -> str:
+    """The name of cel-go's class of a value, which some of its errors have."""
+    name = type_of(value).name
+    return ("*" if getattr(value, "is_result", False) else "") + _GO_TYPES.get(name, name)
 
 
 CONVERSIONS: Final[dict[str, Callable[[Value], Value]]] = {

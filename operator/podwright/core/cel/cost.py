@@ -9,6 +9,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final
 
+from podwright.core.cel import types
 from podwright.core.cel.values import Value, keys_of, size_of, to_key
 
 STRING_FACTOR: Final = 0.1
@@ -98,13 +99,29 @@ def _sets(factor: int) -> CallCost:
     return lambda args, _result: 1 + size_of(args[0]) * size_of(args[1]) * factor
 
 
-def _list_result(factor: float, argument: int) -> CallCost:
+def _allocated(size: int, factor: float = 1.0) -> int:
+    return min(int(float(size) * (factor if factor >= 0 else 1.0)), 2**64 - 1) + 1 + LIST_COST
+
+
+def _of_result(_args: Arguments, result: Value) -> int:
+    return _allocated(size_of(result))
+
+
+def _flattened(args: Arguments, _result: Value) -> int:
+    return _allocated(size_of(args[0]), float(args[1]) if len(args) > 1 else 1.0)
+
+
+def _self_compared(argument: int) -> CallCost:
     def cost(args: Arguments, _result: Value) -> int:
-        return 1 + LIST_COST + int(factor * size_of(args[argument]))
+        values = args[argument]
+        size = size_of(values)
+        is_text = isinstance(values, (list, tuple)) and values and isinstance(values[0], (str, bytes))
+        return _allocated(size * size, 2.0 + STRING_FACTOR if is_text else 2.0)
 
     return cost
 
 
+_SORTED: Final = ("int", "uint", "double", "bool", types.DURATION.name, types.TIMESTAMP.name, "string", "bytes")
 _BY_OVERLOAD: Final[dict[str, int | CallCost]] = {
     "starts_with_string": _traversed(1),
     "ends_with_string": _traversed(1),
@@ -134,7 +151,17 @@ _TRACKED: Final[dict[str, int | CallCost]] = {
     "list_sets_contains_list": _sets(1),
     "list_sets_intersects_list": _sets(1),
     "list_sets_equivalent_list": _sets(2),
+    "list_slice": _of_result,
+    "list_flatten": _flattened,
+    "list_flatten_int": _flattened,
+    "lists_range": _of_result,
+    "list_reverse": _of_result,
+    "list_distinct": _self_compared(0),
+    **dict.fromkeys((f"list_{kind}_sort" for kind in _SORTED), _self_compared(0)),
+    **dict.fromkeys((f"list_{kind}_sortByAssociatedKeys" for kind in _SORTED), _self_compared(1)),
 }
+OF_RESULT: Final = frozenset((_of_result, _joined))
+"""Costs that depend on the result."""
 
 _BY_FUNCTION: Final[dict[str, int | CallCost]] = {
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), _walked),

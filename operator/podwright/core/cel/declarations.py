@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.cel import types
-from podwright.core.cel.types import A, Type, list_of
+from podwright.core.cel.types import A, Type, list_of, optional_of
 
 
 @dataclass(frozen=True)
@@ -116,3 +116,30 @@ LISTS: Final = (
     _method("lastIndexOf", "list_a_last_index_of_int", [list_of(A), A], types.INT),
     _method("includes", "list_includes_dyn_dyn", [types.DYN, types.DYN], types.BOOL),
 )
+
+STRINGS: Final = (
+    _method("charAt", "string_char_at_int", [_S, types.INT], _S),
+    _method("indexOf", "string_index_of_string", [_S, _S], types.INT),
+    _method("indexOf", "string_index_of_string_int", [_S, _S, types.INT], types.INT),
+    _method("lastIndexOf", "string_last_index_of_string", [_S, _S], types.INT),
+    _method("lastIndexOf", "string_last_index_of_string_int", [_S, _S, types.INT], types.INT),
+    _method("lowerAscii", "string_lower_ascii", [_S], _S),
+    _method("upperAscii", "string_upper_ascii", [_S], _S),
+    _method("replace", "string_replace_string_string", [_S, _S, _S], _S),
+    _method("replace", "string_replace_string_string_int", [_S, _S, _S, types.INT], _S),
+    _method("split", "string_split_string", [_S, _S], list_of(_S)),
+    _method("split", "string_split_string_int", [_S, _S, types.INT], list_of(_S)),
+    _method("substring", "string_substring_int", [_S, types.INT], _S),
+    _method("substring", "string_substring_int_int", [_S, types.INT, types.INT], _S),
+    _method("trim", "string_trim", [_S], _S),
+    _method("format", "string_format", [_S, list_of(types.DYN)], _S),
+    _plain("strings.quote", "strings_quote", [_S], _S),
+    _method("join", "list_join", [list_of(_S)], _S),
+    _method("join", "list_join_string", [list_of(_S), _S], _S),
+)
+
+OPTIONAL: Final = (
+    _plain("optional.unwrap", "optional_unwrap", [list_of(optional_of(A))], list_of(A)),
+    _method("unwrapOpt", "optional_unwrapOpt", [list_of(optional_of(A))], list_of(A)),
+)
+"""What the library's optional values lack."""

@@ -11,18 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
-from podwright.core.cel import kubernetes, lists, operators, optionals, regexes
+from podwright.core.cel import kubernetes, lists, operators, optionals, regexes, strings
 from podwright.core.cel.calls import Functions
 from podwright.core.cel.checker import Checker
 from podwright.core.cel.compiler import Compiler
-from podwright.core.cel.declarations import LISTS, QUANTITY, REGEX, SEMVER, Overload
+from podwright.core.cel.declarations import LISTS, OPTIONAL, QUANTITY, REGEX, SEMVER, STRINGS, Overload
 from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue
+from podwright.core.cel.estimate import CostEstimator
 from podwright.core.cel.frame import Frame
 from podwright.core.cel.plans import Step
+from podwright.core.cel.ranges import Range
 from podwright.core.cel.tree import Node
 from podwright.core.cel.types import Type
+from podwright.core.cel.validation import validate
 from podwright.core.cel.values import Function
 
 COST_LIMIT: Final = 1_000_000
@@ -38,18 +42,12 @@ class Library:
     allocating: Mapping[str, Function]
 
 
+_PARTS: Final = (operators, optionals, kubernetes, lists, strings)
 KUBERNETES: Final = Library(
-    (*QUANTITY, *SEMVER, *REGEX, *LISTS),
-    {
-        "indexOf": lists.index_of,
-        "lastIndexOf": lists.last_index_of,
-        **operators.PLAIN,
-        **optionals.PLAIN,
-        **kubernetes.PLAIN,
-        **regexes.PLAIN,
-        **lists.PLAIN,
-    },
-    {**operators.ALLOCATING, **optionals.ALLOCATING, **regexes.ALLOCATING, **lists.ALLOCATING},
+    (*QUANTITY, *SEMVER, *REGEX, *LISTS, *STRINGS, *OPTIONAL),
+    {name: function for part in _PARTS for name, function in part.PLAIN.items()} | regexes.PLAIN,
+    {name: function for part in (operators, optionals, lists, strings) for name, function in part.ALLOCATING.items()}
+    | regexes.ALLOCATING,
 )
 """What Kubernetes 1.37 has in every environment."""
 
@@ -60,6 +58,7 @@ class Program:
 
     text: str
     tree: Node
+    _variables: Mapping[str, Type]
     _step: Step
     _slots: int
 
@@ -67,6 +66,11 @@ class Program:
     def result_type(self) -> Type:
         """The type of its value, `dyn` if only the evaluation shows it."""
         return self.tree.type
+
+    @cached_property
+    def estimated_cost(self) -> Range:
+        """The least and the greatest cost of an evaluation, from the sizes that the variables' types declare."""
+        return CostEstimator(self._variables).cost(self.tree)
 
     def evaluate(
         self,
@@ -121,13 +125,14 @@ class Environment:
         """Raises CelError, with line and column, if the expression is refused."""
         try:
             tree = self._checker.check(text)
+            validate(tree)
             compiler = Compiler(self._functions)
             step = compiler.compile(tree).step
         except RecursionError:
             raise CelError(Issue(0, 0, "the expression is nested too deeply")) from None
         except CelError as error:
             raise _placed(error, text) from None
-        return Program(text, tree, step, compiler.scope.count)
+        return Program(text, tree, self.variables, step, compiler.scope.count)
 
 
 def _placed(error: CelError, text: str) -> CelError:

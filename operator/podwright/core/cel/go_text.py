@@ -18,9 +18,9 @@ _ESCAPES: Final = {
 _SHOWN: Final = 200
 
 
-def quoted(text: str) -> str:
-    """In double quotes, with escapes for what cannot be printed. Long texts are cut."""
-    return '"' + "".join(map(_escaped, text[:_SHOWN])) + ("…" if len(text) > _SHOWN else "") + '"'
+def quoted(text: str, shown: int = _SHOWN) -> str:
+    """In double quotes, with escapes for what cannot be printed. Texts of more than `shown` code points are cut."""
+    return '"' + "".join(map(_escaped, text[:shown])) + ("…" if len(text) > shown else "") + '"'
 
 
 def _escaped(character: str) -> str:

@@ -133,8 +133,13 @@ def _range(frame: Frame, count: Value) -> Value:
         raise no_such_overload("lists.range", count)
     if count < 0:
         raise EvaluationError(f"lists.range: size must be non-negative, got {count}")
+    if count > _MAX_RANGE:
+        raise EvaluationError(f"lists.range: size {count} exceeds maximum allowed ({_MAX_RANGE})")
     frame.allocate(ELEMENT * count)
     return list(range(count))
+
+
+_MAX_RANGE: Final = 1_000_000
 
 
 def _reverse(frame: Frame, values: Value) -> Value:

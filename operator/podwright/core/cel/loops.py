@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from podwright.core.cel.conversions import go_type
 from podwright.core.cel.errors import CancelledError, EvaluationError
 from podwright.core.cel.frame import Frame
 from podwright.core.cel.operators import GrowingList, GrowingMap
 from podwright.core.cel.plans import Step
 from podwright.core.cel.scopes import UNSET, Failure
-from podwright.core.cel.values import Value, keys_of, to_key, type_of
+from podwright.core.cel.values import Value, keys_of, to_key
 
 Places = tuple[int, int, int | None]
 """Where the frame has the accumulator, the first variable, and the second one of macros that have it."""
@@ -85,5 +86,5 @@ def _elements(found: Value, *, with_keys: bool) -> Iterator[tuple[Value, Value]]
     if isinstance(found, (list, tuple)):
         return iter(enumerate(found)) if with_keys else ((value, None) for value in found)
     if with_keys:
-        raise EvaluationError(f"unsupported comprehension range type: {type_of(found).name}")
-    raise EvaluationError(f"got '{type_of(found).name}', expected iterable type")
+        raise EvaluationError(f"unsupported comprehension range type: {go_type(found)}")
+    raise EvaluationError(f"got '{go_type(found)}', expected iterable type")

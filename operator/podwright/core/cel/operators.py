@@ -52,7 +52,7 @@ def _uint(number: int) -> Uint:
 def _duration(nanos: int) -> Duration:
     if MIN_INT <= nanos <= MAX_INT:
         return Duration(nanos)
-    raise EvaluationError("duration overflow")
+    raise EvaluationError("integer overflow")
 
 
 def _timestamp(nanos: int, offset: int) -> Timestamp:

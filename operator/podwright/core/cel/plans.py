@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from podwright.core.cel.conversions import text_in_error
+from podwright.core.cel.conversions import go_type, text_in_error
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.frame import Frame
 from podwright.core.cel.values import MAX_INT, NONE, Optional, Uint, Value, find, no_such_overload, type_of
@@ -19,6 +19,8 @@ Step = Callable[[Frame], Value]
 """Evaluates a node. Raises EvaluationError."""
 
 _ABSENT: Final = object()
+KEYS: Final = frozenset((bool, int, Uint, float, str))
+"""The classes of values that can be an index."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,8 @@ def _look_up_all(frame: Frame, found: Value, keys: tuple[Value, ...]) -> Value:
 
 def look_up(value: Value, key: Value, *, is_test: bool = False) -> Value:
     """What a value has under a key. Raises EvaluationError if it has nothing; with `is_test` it then returns a mark instead."""
+    if key.__class__ not in KEYS:
+        raise EvaluationError(f"invalid qualifier type: {go_type(key)}")
     if isinstance(value, dict):
         found, has = find(value, key)
         if has:
@@ -187,9 +191,7 @@ def look_up(value: Value, key: Value, *, is_test: bool = False) -> Value:
         raise EvaluationError(f"index out of bounds: {text_in_error(key)}")
     if is_test:
         return _ABSENT
-    if isinstance(key, (bool, int, float, str)):
-        raise EvaluationError(f"no such key: {text_in_error(key)}")
-    raise EvaluationError("invalid qualifier type")
+    raise EvaluationError(f"no such key: {text_in_error(key)}")
 
 
 def _index(key: Value) -> int:

@@ -91,14 +91,14 @@ def build_list(steps: tuple[Step, ...], optional: frozenset[int]) -> Step:
     if not optional:
 
         def build(frame: Frame) -> Value:
-            frame.allocate(room)
-            found = [step(frame) for step in steps]
             frame.cost += LIST_COST
-            return found
+            frame.allocate(room)
+            return [step(frame) for step in steps]
 
         return build
 
     def build_some(frame: Frame) -> Value:
+        frame.cost += LIST_COST
         frame.allocate(room)
         found: list[Value] = []
         for i, step in enumerate(steps):
@@ -106,13 +106,11 @@ def build_list(steps: tuple[Step, ...], optional: frozenset[int]) -> Step:
             if i not in optional:
                 found.append(value)
             elif value.__class__ is not Optional:
-                frame.cost += LIST_COST
                 raise EvaluationError(
                     f"cannot initialize optional list element from non-optional value {text_in_error(value)}"
                 )
             elif value.has_value:
                 found.append(value.value)
-        frame.cost += LIST_COST
         return found
 
     return build_some
@@ -124,6 +122,7 @@ def build_map(entries: tuple[tuple[Step, Step, bool], ...], *, is_map: bool) -> 
     own = MAP_COST if is_map else STRUCT_COST
 
     def build(frame: Frame) -> Value:
+        frame.cost += own
         frame.allocate(room)
         found: dict[Value, Value] = {}
         try:
@@ -136,8 +135,6 @@ def build_map(entries: tuple[tuple[Step, Step, bool], ...], *, is_map: bool) -> 
                 found[to_key(key)] = value
         except TypeError:
             raise EvaluationError(f"unsupported key type: {type_of(key).name}") from None
-        finally:
-            frame.cost += own
         return found
 
     return build

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -18,17 +18,17 @@ _SECOND: Final = 10**9
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _MAX_NAME: Final = 64
 
-_PARTS: Final[dict[str, Callable[[datetime, int], int]]] = {
-    "getFullYear": lambda moment, _nanos: moment.year,
-    "getMonth": lambda moment, _nanos: moment.month - 1,
-    "getDayOfYear": lambda moment, _nanos: moment.timetuple().tm_yday - 1,
-    "getDayOfMonth": lambda moment, _nanos: moment.day - 1,
-    "getDate": lambda moment, _nanos: moment.day,
-    "getDayOfWeek": lambda moment, _nanos: moment.isoweekday() % 7,
-    "getHours": lambda moment, _nanos: moment.hour,
-    "getMinutes": lambda moment, _nanos: moment.minute,
-    "getSeconds": lambda moment, _nanos: moment.second,
-    "getMilliseconds": lambda _moment, nanos: nanos // 10**6,
+_PARTS: Final[dict[str, Callable[[datetime, int, int], int]]] = {
+    "getFullYear": lambda _moment, year, _nanos: year,
+    "getMonth": lambda moment, _year, _nanos: moment.month - 1,
+    "getDayOfYear": lambda moment, _year, _nanos: moment.timetuple().tm_yday - 1,
+    "getDayOfMonth": lambda moment, _year, _nanos: moment.day - 1,
+    "getDate": lambda moment, _year, _nanos: moment.day,
+    "getDayOfWeek": lambda moment, _year, _nanos: moment.isoweekday() % 7,
+    "getHours": lambda moment, _year, _nanos: moment.hour,
+    "getMinutes": lambda moment, _year, _nanos: moment.minute,
+    "getSeconds": lambda moment, _year, _nanos: moment.second,
+    "getMilliseconds": lambda _moment, _year, nanos: nanos // 10**6,
 }
 _UNITS: Final = {
     "getHours": 3600 * _SECOND,
@@ -55,13 +55,11 @@ def _offset(value: Timestamp, zone: str) -> int:
         found = _zone(zone) if len(zone) <= _MAX_NAME and ".." not in zone else None
         if found is None:
             raise EvaluationError(f"unknown time zone {zone[:_MAX_NAME]}")
-        try:
-            utc = found.utcoffset(moment_of(value, 0)[0].replace(tzinfo=found))
-            local = moment_of(value, int(utc.total_seconds()) if utc else 0)[0]
-            utc = found.utcoffset(local.replace(tzinfo=found))
-        except OverflowError:
-            return 0
-        return int(utc.total_seconds()) if utc else 0
+        moment = moment_of(value, 0)[0].replace(tzinfo=UTC)
+        if not 2 <= moment.year <= 9998:
+            moment = moment.replace(year=2 if moment.year < 2 else 9998, day=28)
+        shift = moment.astimezone(found).utcoffset()
+        return int(shift.total_seconds()) if shift else 0
     for part in (hours, minutes):
         if not _NUMBER.fullmatch(part):
             raise EvaluationError(f"strconv.Atoi: parsing {quoted(part)}: invalid syntax")
@@ -80,10 +78,7 @@ def _part(name: str) -> Function:
             return nanos // unit if nanos >= 0 else -(-nanos // unit)
         if value.__class__ is not Timestamp or zone.__class__ is not str:
             raise no_such_overload(name, value)
-        try:
-            return part(*moment_of(value, _offset(value, zone)))
-        except OverflowError:
-            raise EvaluationError("timestamp overflow") from None
+        return part(*moment_of(value, _offset(value, zone)))
 
     return get
 

@@ -1,0 +1,69 @@
+"""Generated expressions have the same value, refusal, error, cost and estimate as with cel-go and Kubernetes' libraries.
+
+PODWRIGHT_CEL_CASES is the number of expressions, PODWRIGHT_CEL_SEED changes them. docs/cel.md has what differs.
+"""
+
+import os
+
+import pytest
+
+from podwright.core.cel.environment import Environment
+from support.cel.generator import VARIABLES, Generator
+from support.cel.oracle import LIMIT, answer, ask, declared, differences, known_difference
+
+COUNT = int(os.environ.get("PODWRIGHT_CEL_CASES") or 600)
+SEED = int(os.environ.get("PODWRIGHT_CEL_SEED") or 1)
+
+pytestmark = [
+    pytest.mark.usefixtures("binaries"),
+    pytest.mark.kubernetes(37, "the CEL libraries that are compared"),
+]
+
+
+@pytest.fixture(scope="module")
+def environment():
+    return Environment({name: declared(kind) for name, kind in VARIABLES.items()})
+
+
+def _shown(found):
+    return "\n".join(
+        f"{question['expression']}\n  cel-go: {theirs}\n  ours:   {ours}" for question, theirs, ours in found
+    )
+
+
+def test_expressions_have_the_answers_of_cel_go(environment):
+    generator = Generator(SEED)
+    questions = [
+        {"expression": generator.expression(), "variables": generator.variables(), "limit": LIMIT} for _ in range(COUNT)
+    ]
+    answers = [answer(environment, question) for question in questions]
+    assert sum("value" in found for found in answers) > COUNT / 2
+    assert sum("error" in found for found in answers) > COUNT / 20
+    assert sum("refusal" in found for found in answers) > COUNT / 40
+    different = [case for case in differences(VARIABLES, environment, questions) if not known_difference(*case)]
+    assert not different, _shown(different)
+
+
+def test_selectors_of_devices_have_the_answers_of_kube_scheduler(environment):
+    generator = Generator(SEED, devices=True)
+    questions = [
+        {"expression": generator.expression(), "device": generator.device(), "limit": LIMIT} for _ in range(COUNT // 2)
+    ]
+    different = differences(VARIABLES, environment, questions)
+    assert not different, _shown(different)
+
+
+@pytest.mark.parametrize("limit", [0, 5, 20, 100])
+def test_the_same_evaluations_exceed_a_limit(environment, limit):
+    generator = Generator(SEED)
+    questions = [
+        {"expression": generator.expression(), "variables": generator.variables(), "limit": limit}
+        for _ in range(COUNT // 6)
+    ]
+    exceeded = [found.get("error") == CANCELLED for found in ask(VARIABLES, questions)]
+    ours = [answer(environment, question).get("error") == CANCELLED for question in questions]
+    assert ours == exceeded
+    assert any(exceeded)
+
+
+CANCELLED = "operation cancelled: actual cost limit exceeded"
