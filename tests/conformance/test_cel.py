@@ -8,8 +8,9 @@ import os
 import pytest
 
 from podwright.core.cel.environment import Environment
-from support.cel.generator import VARIABLES, Generator
+from support.cel.generator import Generator
 from support.cel.oracle import LIMIT, answer, ask, declared, differences, known_difference
+from support.cel.tables import VARIABLES
 
 COUNT = int(os.environ.get("PODWRIGHT_CEL_CASES") or 600)
 SEED = int(os.environ.get("PODWRIGHT_CEL_SEED") or 1)
