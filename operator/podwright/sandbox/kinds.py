@@ -46,6 +46,7 @@ events.k8s.io/v1 events Event N ev -
 resource.k8s.io/v1 deviceclasses DeviceClass - - - g
 resource.k8s.io/v1 resourceclaims ResourceClaim N - status
 resource.k8s.io/v1 resourceslices ResourceSlice - - - g
+resource.k8s.io/v1 devicetaintrules DeviceTaintRule - - status g
 rbac.authorization.k8s.io/v1 roles Role N - -
 rbac.authorization.k8s.io/v1 rolebindings RoleBinding N - -
 rbac.authorization.k8s.io/v1 clusterroles ClusterRole - - -

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from podwright.simulator.allocations import allocation_differences
+
 Expectation = Mapping[str, Any]
 
 _EQUAL_FIELDS = (
@@ -19,7 +21,7 @@ _EQUAL_FIELDS = (
     "total",
     "best",
     "nominatedTaken",
-    "error",
+    "preEnqueue",
 )
 
 
@@ -46,12 +48,17 @@ def _differences(ours: Expectation, theirs: Expectation) -> Iterator[str]:
     for key in _EQUAL_FIELDS:
         if ours.get(key) != theirs.get(key):
             yield _first_difference(key, ours.get(key), theirs.get(key))
+    errors = theirs.get("errors") or [theirs.get("error")]
+    if ours.get("error") not in errors:
+        yield _first_difference("error", ours.get("error"), errors[0])
+    if ours.get("allocation") != theirs.get("allocation"):
+        yield from allocation_differences(ours.get("allocation") or {}, theirs.get("allocation") or {})
     messages = theirs.get("messages") or [theirs.get("message")]
     if ours.get("message") not in messages:
         yield _first_difference("message", ours.get("message"), messages[0])
     if ours.get("filterMessage") != theirs.get("filterMessage"):
         yield _first_difference("filterMessage", ours.get("filterMessage"), theirs.get("filterMessage"))
-    if "preemption" in theirs or "preemption" in ours:
+    if "preemption" in theirs:
         yield from _preemption(ours.get("preemption") or {}, theirs.get("preemption") or {})
 
 

@@ -6,7 +6,7 @@ The production core decides; this module only reports its decisions in kube-sche
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,10 +16,12 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState, Int64s
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.devices.dynamic_resources import DynamicResources
 from podwright.core.preemption.evaluator import DryRun, acceptable
 from podwright.core.state.cache import Cache
 
 Expectation = dict[str, Any]
+ANY_SHARE: Final = "any"
 
 
 def evaluate(framework: Framework, cache: Cache, pod: PodInfo, *, preemption: bool = True) -> Expectation:
@@ -42,10 +44,14 @@ def evaluate(framework: Framework, cache: Cache, pod: PodInfo, *, preemption: bo
                 result["prefilterStatus"] = _status(search.diagnosis.pre_filter)
             if len(search.feasible):
                 result.update(_scores(framework, cache, pod, state, search))
+                result.update(_allocation(framework, cache, state, min(result["best"])))
             else:
                 result.update(_failure(framework, pod, state, search, preemption=preemption))
     except PluginError as error:
         result["error"] = str(error)
+        result["nodes"] = {}
+    if (gate := framework.pre_enqueue(pod)) is not None:
+        result["preEnqueue"] = _status(gate)
     if state.skip_filter:
         result["skippedFilters"] = sorted(state.skip_filter)
     return result
@@ -97,6 +103,34 @@ def _scores(framework: Framework, cache: Cache, pod: PodInfo, state: CycleState,
         result["best"] = [pod.nominated_node_name]
         result["nominatedTaken"] = True
     return result
+
+
+def _allocation(framework: Framework, cache: Cache, state: CycleState, node: str) -> Expectation:
+    """`allocation`: what is written to ResourceClaims if the pod goes to this node."""
+    plugin = framework.plugins.get(DynamicResources.name)
+    if not isinstance(plugin, DynamicResources) or cache.devices.index.empty:
+        return {}
+    plan = plugin.plan(state, node)
+    outcome: Expectation = {"node": node, "claims": {}, "reserved": []}
+    if plan is not None:
+        outcome["claims"] = {name: _without_share_ids(raw) for name, raw in plan.allocations.items()}
+        outcome["reserved"] = list(plan.reserved)
+        if plan.extended is not None:
+            allocation = _without_share_ids(plan.extended["allocation"])
+            outcome["extendedResourceClaim"] = {**plan.extended, "allocation": allocation}
+        if plan.waits:
+            outcome["waits"] = True
+    return {"allocation": outcome}
+
+
+def _without_share_ids(allocation: Mapping[str, Any]) -> Expectation:
+    """A share id says nothing to the reader: it is replaced by `any`."""
+    devices = dict(allocation["devices"])
+    if "results" in devices:
+        devices["results"] = [
+            {**result, "shareID": ANY_SHARE} if "shareID" in result else result for result in devices["results"]
+        ]
+    return {**allocation, "devices": devices}
 
 
 def _failure(framework: Framework, pod: PodInfo, state: CycleState, search: Search, *, preemption: bool) -> Expectation:

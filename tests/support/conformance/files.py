@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 _FOLDER = Path(os.environ.get("PODWRIGHT_CONFORMANCE") or Path(__file__).parents[3].parent / "shared" / "conformance")
-FILES = sorted(_FOLDER.glob("*.jsonl.gz"))
+FILES = sorted([*_FOLDER.glob("*.jsonl.gz"), *_FOLDER.glob("devices/*.jsonl.gz")])
 NEXT_FILES = sorted((_FOLDER / "next").glob("*.jsonl.gz"))
 """Cases that were found later: pod-level requests together with overhead."""
 

@@ -33,6 +33,9 @@ KINDS = frozenset(
         "VolumeAttachment",
         "PodDisruptionBudget",
         "DeviceClass",
+        "ResourceSlice",
+        "ResourceClaim",
+        "DeviceTaintRule",
         "Lease",
         "PodGroup",
     ]

@@ -52,13 +52,15 @@ GATES: Final[Mapping[str, Gate]] = {
     "SchedulerAsyncAPICalls": Gate(False, has_effect=False),
     "SchedulerPreQueueingHints": Gate(False, has_effect=False),
     "InPlacePodVerticalScalingSchedulerPreemption": Gate(False, has_effect=False),
-    "DRAExtendedResource": Gate(True, has_effect=False, since=36),
+    "DRAExtendedResource": Gate(True, since=36),
+    "DRASchedulerFilterTimeout": Gate(True),
     "InterPodAffinityHostnameFastPath": Gate(False, has_effect=False),
 }
 
 API_SINCE: Final[Mapping[str, int]] = {
     "CSIDriver.spec.preventPodSchedulingIfMissing": 37,
     "DeviceClass.spec.extendedResourceName": 36,
+    "DeviceTaintRule": 37,
     "Node.status.declaredFeatures": 35,
     "Pod.spec.schedulingGroup": 36,
     "Pod.spec.volumes.image": 35,

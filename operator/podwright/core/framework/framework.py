@@ -148,6 +148,7 @@ class Framework(BuiltPlugins):
             if plugin.filter_all is None:
                 result = run(plugin, Point.FILTER, self._filter_each, plugin, state, pod, alive)
             else:
+                state.left = alive
                 answer = run(plugin, Point.FILTER, plugin.filter_all, state, pod, table)
                 result = contract.filter_result(plugin, answer, table.size)
             if result is None:

@@ -111,12 +111,14 @@ class CycleState:
     Cloning the state also clones values that have a `clone()` method, so that dry runs can change them.
     """
 
-    __slots__ = ("data", "observer", "skip_filter", "skip_score")
+    __slots__ = ("data", "left", "observer", "skip_filter", "skip_score")
 
     def __init__(self, observer: Observer | None = None) -> None:
         self.data: dict[str, Any] = {}
         self.observer = observer
         """Measures the plugins that run in this cycle; None: they are not measured. Dry runs on a clone never are."""
+        self.left: Bools | None = None
+        """bool[nodes]: the nodes that the filters before `filter_all` have passed; None: not known. Others need no verdict."""
         self.skip_filter: set[str] = set()
         """Plugins whose PreFilter returned Skip."""
         self.skip_score: set[str] = set()

@@ -76,6 +76,15 @@ class Owner:
     uid: str
 
 
+@dataclass(frozen=True, slots=True)
+class PodClaim:
+    """An entry of `spec.resourceClaims`: names a ResourceClaim, or the template of one that is created for the pod."""
+
+    name: str
+    claim: str
+    template: str
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class PodImages:
     """Image names of init containers, containers and image volumes. `count` is their total number."""
@@ -125,7 +134,9 @@ class PodInfo:
     ports: tuple[HostPort, ...]
     images: PodImages
     volumes: tuple[Mapping[str, Any], ...]
-    resource_claims: tuple[str, ...]
+    resource_claims: tuple[PodClaim, ...]
+    generated_claims: Mapping[str, str]
+    """The name of the ResourceClaim that was created for an entry of `resource_claims`, by the entry's name; "" if none is needed."""
     group: str
     """The key of its PodGroup, see `pod_group.group_key`; empty if it has none."""
     preempted: bool
@@ -225,6 +236,7 @@ def _parse(
         images=parsed.images,
         volumes=parsed.volumes,
         resource_claims=parsed.resource_claims,
+        generated_claims=_generated_claims(status) if parsed.resource_claims else _NO_OBJECT,
         group=group_of(spec, labels, namespace),
         preempted=_preempted(status),
         required_features=parsed.required_features,
@@ -268,7 +280,7 @@ class ParsedSpec:
     ports: tuple[HostPort, ...]
     images: PodImages
     volumes: tuple[Mapping[str, Any], ...]
-    resource_claims: tuple[str, ...]
+    resource_claims: tuple[PodClaim, ...]
     required_features: frozenset[str]
     priority_class: str
 
@@ -326,10 +338,7 @@ def _parse_spec(spec: Mapping[str, Any], namespace: str) -> ParsedSpec:
         ports=_host_ports(containers, init_containers),
         images=_pod_images(containers, init_containers, volumes),
         volumes=volumes,
-        resource_claims=tuple(
-            str(as_mapping(c, "spec.resourceClaims").get("name"))
-            for c in as_list(spec.get("resourceClaims"), "spec.resourceClaims")
-        ),
+        resource_claims=_pod_claims(spec) if spec.get("resourceClaims") else (),
         required_features=required_features(spec),
         priority_class=str(spec.get("priorityClassName") or ""),
     )
@@ -426,6 +435,21 @@ def _volumes(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
         if kinds:
             volumes.append(volume)
     return tuple(volumes)
+
+
+def _pod_claims(spec: Mapping[str, Any]) -> tuple[PodClaim, ...]:
+    claims = []
+    for i, item in enumerate(as_list(spec["resourceClaims"], "spec.resourceClaims")):
+        claim = as_mapping(item, f"spec.resourceClaims[{i}]")
+        keys = ("name", "resourceClaimName", "resourceClaimTemplateName")
+        claims.append(PodClaim(*(str(claim.get(key) or "") for key in keys)))
+    return tuple(claims)
+
+
+def _generated_claims(status: Mapping[str, Any]) -> Mapping[str, str]:
+    where = "status.resourceClaimStatuses"
+    statuses = (as_mapping(item, where) for item in as_list(status.get("resourceClaimStatuses"), where))
+    return {str(item.get("name") or ""): str(item.get("resourceClaimName") or "") for item in statuses}
 
 
 def _preempted(status: Mapping[str, Any]) -> bool:

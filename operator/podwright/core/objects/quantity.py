@@ -20,14 +20,22 @@ MAX_INT64: Final = 2**63 - 1
 _GRAMMAR: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([eE][+-]?[0-9]+)|([a-zA-Z]{0,2}))", re.ASCII)
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_SUFFIX: Final = {power: suffix for suffix, power in _DECIMAL.items()}
+_BINARY_SUFFIXES: Final = ("", *_BINARY)
 _CACHED_LENGTH: Final = 64
 _SIGNIFICANT: Final = 100
 """Further digits only decide whether to round up."""
 _HUGE: Final = 60
 """10 to this power exceeds every quantity, in nano-units. The inverse, times the greatest suffix, is less than one nano-unit."""
+_LARGEST: Final[int] = 10**_HUGE
 
 
 def _nanos(text: str) -> int | None:
+    exact = _exact_nanos(text)
+    return None if exact is None else max(-MAX_INT64 * NANO, min(exact, MAX_INT64 * NANO))
+
+
+def _exact_nanos(text: str) -> int | None:
     found = _GRAMMAR.fullmatch(text)
     if found is None:
         return None
@@ -53,11 +61,11 @@ def _nanos(text: str) -> int | None:
 
 
 def _scaled(digits: str, scale: int, factor: int) -> int:
-    """Digits · factor · 10^scale, rounded up and capped. The cost does not depend on the scale."""
+    """Digits · factor · 10^scale, rounded up and capped at _LARGEST. The cost does not depend on the scale."""
     if not digits:
         return 0
     if len(digits) + scale > _HUGE:
-        return MAX_INT64 * NANO
+        return _LARGEST
     if len(digits) + scale < -_HUGE:
         return 1
     number = int(digits[:_SIGNIFICANT])
@@ -65,8 +73,7 @@ def _scaled(digits: str, scale: int, factor: int) -> int:
         scale += len(digits) - _SIGNIFICANT
         number += digits[_SIGNIFICANT:].strip("0") != ""
     ten: int = 10 ** abs(scale)
-    nanos = number * factor * ten if scale >= 0 else -(-number * factor // ten)
-    return min(nanos, MAX_INT64 * NANO)
+    return number * factor * ten if scale >= 0 else -(-number * factor // ten)
 
 
 _cached_nanos: Final = cleared_regularly(lru_cache(maxsize=4096)(_nanos))
@@ -86,6 +93,33 @@ def parse_quantity(value: object, where: str) -> int:
     if nanos is None:
         raise InvalidObjectError(where, f"{shortened(value)} is not a quantity")
     return nanos
+
+
+def parse_exact_quantity(value: object, where: str) -> int:
+    """The quantity in nano-units like `parse_quantity`, but not capped: amounts of devices may exceed 64 bits."""
+    nanos = parse_quantity(value, where)
+    if abs(nanos) < MAX_INT64 * NANO:
+        return nanos
+    return int(value) * NANO if type(value) is int else _exact_nanos(str(value)) or 0
+
+
+def canonical(nanos: int, like: str) -> str:
+    """A quantity as text, with the kind of suffix (binary or decimal) of the text `like`. Source: `Quantity.CanonicalizeBytes`."""
+    if nanos % NANO:
+        power, digits = -9, nanos
+        while digits % 1000 == 0:
+            digits, power = digits // 1000, power + 3
+        return f"{digits}{_SUFFIX[power]}"
+    units = nanos // NANO
+    if like.endswith("i") and abs(units) >= 1024:
+        power = 0
+        while units % 1024 == 0 and power < 6:
+            units, power = units // 1024, power + 1
+        return f"{units}{_BINARY_SUFFIXES[power]}"
+    power = 0
+    while units and units % 1000 == 0 and power < 18:
+        units, power = units // 1000, power + 3
+    return f"{units}{_SUFFIX[power]}"
 
 
 def round_up(nanos: int) -> int:

@@ -44,6 +44,7 @@ _POD_PARTS: Final = (
     ("spec", "resourceClaims"),
     ("status", "startTime"),
     ("status", "conditions"),
+    ("status", "resourceClaimStatuses"),
     ("status", "containerStatuses"),
     ("status", "initContainerStatuses"),
     ("status", "allocatedResources"),

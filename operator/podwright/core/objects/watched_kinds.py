@@ -63,6 +63,9 @@ STORED_KINDS: Final = (
     WatchedKind("VolumeAttachment", "storage.k8s.io", "v1", "volumeAttachments", namespaced=False),
     WatchedKind("PodDisruptionBudget", "policy", "v1", "podDisruptionBudgets", namespaced=True),
     WatchedKind("DeviceClass", "resource.k8s.io", "v1", "deviceClasses", namespaced=False),
+    WatchedKind("ResourceSlice", "resource.k8s.io", "v1", "resourceSlices", namespaced=False),
+    WatchedKind("ResourceClaim", "resource.k8s.io", "v1", "resourceClaims", namespaced=True),
+    WatchedKind("DeviceTaintRule", "resource.k8s.io", "v1", "deviceTaintRules", namespaced=False),
 )
 """The kinds of the object store, in the order in which a dump is read. Nodes and pods are stored elsewhere."""
 

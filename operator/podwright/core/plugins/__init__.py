@@ -16,7 +16,7 @@ from podwright.core.plugins.affinity.inter_pod_affinity import InterPodAffinity
 from podwright.core.plugins.default_binder import DefaultBinder
 from podwright.core.plugins.default_preemption import DefaultPreemption
 from podwright.core.plugins.deferred_pod_scheduling import DeferredPodScheduling
-from podwright.core.plugins.dynamic_resources import DynamicResources
+from podwright.core.plugins.devices.dynamic_resources import DynamicResources
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.plugins.image_locality import ImageLocality
 from podwright.core.plugins.node_affinity import NodeAffinity

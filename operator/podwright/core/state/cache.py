@@ -13,15 +13,16 @@ Next: `transaction`, for changes that are only tried out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from podwright.core.objects.compaction import Compactable, compact_regularly, shrink
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns import DerivedColumns, NodeTable
+from podwright.core.state.devices import Devices
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import Nominator
 from podwright.core.state.object_store import Object, ObjectStore, key_of
@@ -47,6 +48,7 @@ class PlacementObserver(Protocol):
 
 NODES_AT_ONCE: Final = 10_000
 _NO_LABELS: Final[Mapping[str, str]] = {}
+T = TypeVar("T")
 Observer = TypeVar("Observer", bound=PlacementObserver)
 
 
@@ -65,12 +67,14 @@ class Cache:
         self.groups = PodGroups(self.store, on_invalid_group)
         self.pauses = Pauses()
         """Where long attempts may pause."""
+        self.devices = Devices(self.store, table=self.table, derived=self.derived, pause=self.pauses.point_in_plugin)
         self._changes = 0
         self._placed: dict[str, NodeInfo] = {}
         self._assumed: set[str] = set()
         self._observers: list[PlacementObserver] = [self.volumes, self.groups]
         self._by_slot: dict[int, NodeInfo] = {}
         self._next_compacted = 0
+        self._extensions: dict[type[Any], Any] = {}
         compact_regularly(self)
 
     def compact(self) -> None:
@@ -107,6 +111,14 @@ class Cache:
         self.attach(made)
         return made
 
+    def extension(self, kind: type[T], make: Callable[[], T]) -> T:
+        """The one object of this class that packages above the state keep for this cache. Made at the first call."""
+        found = self._extensions.get(kind)
+        if found is None:
+            found = self._extensions[kind] = make()
+        extension: T = found
+        return extension
+
     @cached_property
     def pods_index(self) -> PodIndex:
         """Counts of placed pods by selector and by affinity term. Costs nothing until it is first read."""
@@ -123,6 +135,7 @@ class Cache:
             self.groups.changes,
             self.store.changes,
             self.volumes.index.changes,
+            self.devices.claims.changes,
         )
 
     def node_at(self, slot: int) -> NodeInfo:

@@ -30,7 +30,14 @@ class Pauses:
     def __init__(self) -> None:
         self.pause: Callable[[], None] | None = None
         """Called at each point; None: attempts run whole. It may call `suspend`, and then `resume` or raise InputsChangedError."""
+        self.must_end_soon = False
+        """Whether others wait for an attempt that cannot pause, as in the engine."""
         self._open: list[Suspendable] = []
+
+    @property
+    def can_pause(self) -> bool:
+        """Whether `point_in_plugin` may pause."""
+        return self.pause is not None and not self._open
 
     def point(self) -> None:
         """A place in a long loop where the attempt may pause. Raises InputsChangedError if it must start anew.

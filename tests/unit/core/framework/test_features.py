@@ -20,7 +20,7 @@ def test_an_unknown_gate_is_refused_by_name():
 
 
 IN_37 = {"StorageCapacityScoring", "VolumeLimitScaling"}
-IN_36 = {"NodeDeclaredFeatures"}
+IN_36 = {"NodeDeclaredFeatures", "DRAExtendedResource"}
 IN_35 = {"NominatedNodeNameForExpectation"}
 CSI = "CSIDriver.spec.preventPodSchedulingIfMissing"
 

@@ -204,7 +204,7 @@ def test_pods_with_resource_claims_are_rejected_even_if_dynamic_resources_is_dis
     claiming = parse_pod(make_pod("p", spec={"resourceClaims": [{"name": "gpu"}]}))
     decision = decide(fwk, claiming)
     assert isinstance(decision, Rejection)
-    assert "does not allocate devices, and the pod has claims (gpu)" in decision.message
+    assert "and the pod has resource claims (gpu)" in decision.message
     assert isinstance(decide(fwk), Placement)
 
 

@@ -4,7 +4,7 @@ Filtering compares the pod's requests with the free amount of each resource, and
 defaults for containers that request no CPU or memory, and uses one of three strategies: see `strategies`. Source: the Kubernetes
 documentation, "Scheduler Configuration" and "Resource Bin Packing".
 
-Extended resources that a DeviceClass provides are compared like all others; DynamicResources handles the devices.
+An extended resource for which a DeviceClass stands is compared only on nodes that offer it; on the others DynamicResources provides devices.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.shape import UtilizationShapePoint, curve_of, shape_problems
 from podwright.core.framework.status import Status, unresolvable, unschedulable
+from podwright.core.objects.devices.classes import IMPLICIT_RESOURCE
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY, PODS, Requests, is_extended_resource, is_qualified_name
@@ -57,6 +58,7 @@ _RATIO: Final = "RequestedToCapacityRatio"
 _STRATEGIES: Final = (*SIMPLE, _RATIO)
 _NAME_RULE: Final = "must be a qualified name: letters, digits, '-', '_' and '.', at most 63, with an optional DNS domain and '/' before"
 CheckedRequests = Sequence[tuple[str, int]]
+_NONE: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +143,17 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
         self._strategy = strategy_of(args.scoring_strategy)
         self._columns = ResourceRows(handle.cache, self._strategy.resources.names, self._strategy.base, defaults=True)
         self._free = ResourceRows(handle.cache, (PODS, CPU, MEMORY), _free, defaults=False)
+        self._classes_stand = handle.features.enabled("DRAExtendedResource")
         self._fitting = RowCache(handle.cache, np.bool_)
         self._scores = RowCache(handle.cache, np.int64)
 
     def hints(self) -> Sequence[EventHint]:
         hints = [
             EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), _pod_deleted),
-            EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), _node_changed),
+            EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), self._node_changed),
         ]
+        if self._classes_stand:
+            hints.append(EventHint(ClusterEvent("DeviceClass", Action.ADD | Action.UPDATE), _class_changed))
         if self.handle.features.enabled("InPlacePodVerticalScaling"):
             hints += [
                 EventHint(ClusterEvent(ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN), _pod_scaled_down),
@@ -162,19 +167,41 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
         return None
 
     def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        return _verdict(self.checked_requests(pod.requests), node)
+        return _verdict(self._not_ignored(pod.requests), node, self._delegated(pod.requests))
 
     def verdict_key(self, pod: PodInfo) -> Hashable:
-        return pod.requests
+        return pod.requests, self._delegated(pod.requests)
 
-    def filter_all(self, _state: CycleState, pod: PodInfo, _table: NodeTable) -> FilterResult:
+    def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult:
         requests = pod.requests
-        checked = self.checked_requests(requests)
-        ok = self._fitting.get(requests, lambda: _FitFormula(self.handle.cache, self._free, checked))
-        return FilterResult(ok, _Explanation(self.handle.cache, checked))
+        checked = self._not_ignored(requests)
+        delegated = self._delegated(requests)
+        if not delegated:
+            ok = self._fitting.get(requests, lambda: _FitFormula(self.handle.cache, self._free, checked))
+            return FilterResult(ok, _Explanation(self.handle.cache, checked))
+        ok = np.empty(table.size, np.bool_)
+        _FitFormula(self.handle.cache, self._free, [pair for pair in checked if pair[0] not in delegated]).all(ok)
+        for resource, amount in checked:
+            if resource in delegated:
+                offered = table.allocatable(resource)
+                ok &= (offered == 0) | (offered - table.requested(resource) >= amount)
+        return FilterResult(ok, _Explanation(self.handle.cache, checked, delegated))
 
     def checked_requests(self, requests: Requests) -> CheckedRequests:
-        """The requested amount of each resource, without ignored resources."""
+        """The requested amount of each resource, without ignored resources and those for which a DeviceClass stands."""
+        delegated = self._delegated(requests)
+        checked = self._not_ignored(requests)
+        return [pair for pair in checked if pair[0] not in delegated] if delegated else checked
+
+    def _delegated(self, requests: Requests) -> frozenset[str]:
+        """The requested resources for which a DeviceClass stands: nodes that do not offer them may have devices."""
+        named = [name for name, _ in requests.spec_requests if "/" in name] if self._classes_stand else ()
+        if not named:
+            return _NONE
+        devices = self.handle.cache.devices
+        return frozenset(name for name in named if devices.class_of_resource(name)) if devices.any_class else _NONE
+
+    def _not_ignored(self, requests: Requests) -> CheckedRequests:
         if not self._ignored and not self._ignored_groups:
             return requests.spec_requests
         return [pair for pair in requests.spec_requests if not self._ignores(pair[0])]
@@ -183,6 +210,21 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
         if not is_extended_resource(resource):
             return False
         return resource in self._ignored or resource.split("/", maxsplit=1)[0] in self._ignored_groups
+
+    def _node_changed(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:
+        """Helps if the empty node would have room for the pod, and has more of a resource that the pod needs than before."""
+        delegated = self._delegated(pod.requests)
+        checked = [
+            (name, amount)
+            for name, amount in pod.requests.spec_requests
+            if name not in delegated or after.allocatable.get(name, 0)
+        ]
+        if after.allocatable.get(PODS, 0) < 1 or _lacks(after.allocatable, checked):
+            return Hint.SKIP
+        if before is None or after.allocatable.get(PODS, 0) > before.allocatable.get(PODS, 0) or delegated:
+            return Hint.QUEUE
+        more = any(after.allocatable.get(name, 0) > before.allocatable.get(name, 0) for name, _ in checked)
+        return Hint.QUEUE if more else Hint.SKIP
 
     # Scoring
 
@@ -210,7 +252,7 @@ def _free(allocatable: Any, used: Any) -> Any:
 # One node
 
 
-def _verdict(checked: CheckedRequests, node: NodeInfo) -> Status | None:
+def _verdict(checked: CheckedRequests, node: NodeInfo, delegated: frozenset[str] = _NONE) -> Status | None:
     reasons = []
     beyond_capacity = False
     if len(node.pods) + 1 > node.allocatable(PODS):
@@ -218,6 +260,8 @@ def _verdict(checked: CheckedRequests, node: NodeInfo) -> Status | None:
     requested = node.requested
     for resource, amount in checked:
         capacity = node.allocatable(resource)
+        if not capacity and resource in delegated:
+            continue
         if amount > capacity - requested.get(resource, 0):
             reasons.append(f"Insufficient {resource}")
             beyond_capacity = beyond_capacity or amount > capacity
@@ -333,9 +377,10 @@ class _FitFormula:
 class _Explanation:
     """Why nodes are rejected: int[nodes] codes and the statuses that they index. Computed on the first call."""
 
-    def __init__(self, cache: Cache, checked: CheckedRequests) -> None:
+    def __init__(self, cache: Cache, checked: CheckedRequests, delegated: frozenset[str] = _NONE) -> None:
         self._cache = cache
         self._checked = checked
+        self._delegated = delegated
         self._known: tuple[NDArray[Any], Sequence[Status]] | None = None
 
     def __call__(self) -> tuple[NDArray[Any], Sequence[Status]]:
@@ -367,7 +412,7 @@ class _Explanation:
         codes[list(single)] = np.arange(-2, -2 - len(single), -1)
         kinds, examples, found = np.unique(codes, return_index=True, return_inverse=True)
         statuses = [
-            None if kind == -1 else _verdict(self._checked, self._cache.node_at(int(slot)))
+            None if kind == -1 else _verdict(self._checked, self._cache.node_at(int(slot)), self._delegated)
             for kind, slot in zip(kinds, examples, strict=True)
         ]
         return found, [unschedulable() if status is None else status for status in statuses]
@@ -388,15 +433,13 @@ def _pod_scaled_down(pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
     return Hint.QUEUE if less else Hint.SKIP
 
 
-def _node_changed(pod: PodInfo, before: Node | None, after: Node) -> Hint:
-    """Helps if the empty node would have room for the pod, and has more of a resource that the pod needs than before."""
-    checked = pod.requests.spec_requests
-    if after.allocatable.get(PODS, 0) < 1 or _lacks(after.allocatable, checked):
+def _class_changed(pod: PodInfo, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Hint:
+    """Helps if the class now stands for a resource that the pod requests."""
+    resource = (after.get("spec") or {}).get("extendedResourceName")
+    if before is not None and (before.get("spec") or {}).get("extendedResourceName") == resource:
         return Hint.SKIP
-    if before is None or after.allocatable.get(PODS, 0) > before.allocatable.get(PODS, 0):
-        return Hint.QUEUE
-    more = any(after.allocatable.get(name, 0) > before.allocatable.get(name, 0) for name, _ in checked)
-    return Hint.QUEUE if more else Hint.SKIP
+    wanted = {resource, IMPLICIT_RESOURCE + str(after["metadata"]["name"])}
+    return Hint.QUEUE if any(name in wanted for name, _ in pod.requests.spec_requests) else Hint.SKIP
 
 
 def _lacks(allocatable: Mapping[str, int], checked: CheckedRequests) -> bool:

@@ -6,8 +6,8 @@ objects are cached as long as their source is the same object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.csi_migration import BY_PLUGIN, MigrationError, kind_of, volume_handle
@@ -25,40 +25,11 @@ from podwright.core.objects.volumes import (
     storage_class_of,
 )
 from podwright.core.state.object_store import Object, ObjectStore, key_of
+from podwright.core.state.parsed_objects import ParsedObjects
 from podwright.core.state.volumes.assumed import AssumedObjects
-
-T = TypeVar("T")
 
 CsiVolume = tuple[str, str, str]
 """(driver, volume handle, "") or, for a volume that is not provisioned yet, (driver, "", namespace/name of the claim)."""
-
-
-class _Parsed(Generic[T]):
-    """A cache of the parsed objects of one kind by key, valid while the source is the same object. Deleted objects leave it."""
-
-    __slots__ = ("__weakref__", "_cache", "_parse")
-
-    def __init__(self, store: ObjectStore, kind: str, parse: Callable[[Object], T]) -> None:
-        self._parse = parse
-        self._cache: dict[tuple[str, str], tuple[Object, T]] = {}
-        store.listen(kind, self._changed)
-        compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more objects."""
-        shrink(self._cache)
-
-    def _changed(self, before: Object | None, _after: Object | None) -> None:
-        if before is not None:
-            self._cache.pop(key_of(before), None)
-
-    def get(self, key: tuple[str, str], raw: Object) -> T:
-        cached = self._cache.get(key)
-        if cached is not None and cached[0] is raw:
-            return cached[1]
-        parsed = self._parse(raw)
-        self._cache[key] = (raw, parsed)
-        return parsed
 
 
 class VolumeIndex:
@@ -70,9 +41,9 @@ class VolumeIndex:
         self.assumed_claims = AssumedObjects(store, "PersistentVolumeClaim")
         self._free: dict[str, dict[str, None]] = {}
         self._reserved: dict[tuple[str, str], dict[str, None]] = {}
-        self._volumes = _Parsed(store, "PersistentVolume", parse=parse_volume)
-        self._claims = _Parsed(store, "PersistentVolumeClaim", parse=parse_claim)
-        self._classes = _Parsed(store, "StorageClass", parse=parse_storage_class)
+        self._volumes = ParsedObjects(store, "PersistentVolume", parse=parse_volume)
+        self._claims = ParsedObjects(store, "PersistentVolumeClaim", parse=parse_claim)
+        self._classes = ParsedObjects(store, "StorageClass", parse=parse_storage_class)
         self._capacities: list[StorageCapacity] = []
         self._capacities_version = -1
         store.listen("PersistentVolume", self._volume_changed)

@@ -1,0 +1,50 @@
+"""Allocator: problems and their verdicts, shared by the plugins of all profiles. `allocator_of` is the one of a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from podwright.core.devices.compiling import compile_expression
+from podwright.core.devices.counters import AvailableCounters
+from podwright.core.devices.problem import Problems
+from podwright.core.devices.selectors import Selectors
+from podwright.core.devices.verdicts import Verdicts
+from podwright.core.objects.compaction import RecentCache
+from podwright.core.objects.devices.claims import ClaimSpec
+from podwright.core.objects.devices.classes import DeviceClass
+from podwright.core.state.cache import Cache
+
+MAX_PROBLEMS: Final = 64
+MAX_BYTES: Final = 64 << 20
+_BYTES_PER_NODE: Final = 17
+
+
+class Allocator:
+    """See the module."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        devices = cache.devices
+        self._counters = AvailableCounters(devices.claims.usage)
+        self._problems = Problems(
+            devices, Selectors(compile_expression, devices.index.numbers, cache.pauses.point_in_plugin)
+        )
+        self._verdicts: RecentCache[tuple[tuple[ClaimSpec, ...], tuple[DeviceClass | None, ...]], Verdicts] = (
+            RecentCache(MAX_PROBLEMS // 2, MAX_BYTES // 2)
+        )
+
+    def verdicts(self, specs: Sequence[ClaimSpec]) -> Verdicts:
+        """The verdicts for claims with these specs, with their classes as they are now."""
+        classes = self._problems.classes_of(specs)
+        key = tuple(specs), classes
+        found = self._verdicts.get(key)
+        if found is None:
+            found = Verdicts(self._problems.prepare(specs, classes), self._cache, self._counters)
+            self._verdicts.put(key, found, self._cache.table.size * _BYTES_PER_NODE)
+        return found
+
+
+def allocator_of(cache: Cache) -> Allocator:
+    """The allocator of a cache."""
+    return cache.extension(Allocator, lambda: Allocator(cache))

@@ -1,0 +1,53 @@
+"""Compiles CEL selectors for devices. The texts of failures are kube-scheduler's.
+
+A device's values are made once for the selectors that are evaluated on it one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from podwright.core.cel.devices import compile_selector, device_variables, matches
+from podwright.core.cel.environment import Program
+from podwright.core.cel.errors import CelError, EvaluationError
+from podwright.core.devices.selectors import Evaluate, SelectorError
+from podwright.core.objects.compaction import RecentCache
+from podwright.core.objects.devices.slices import DeviceShape
+
+_MISSING_KEY: Final = "no such key:"
+_HINT: Final = ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
+_MAX_VARIABLES: Final = 256
+_variables: Final[RecentCache[DeviceShape, Mapping[str, Any]]] = RecentCache(_MAX_VARIABLES)
+
+
+def compile_expression(text: str) -> Evaluate:
+    """See `selectors.Compile`."""
+    try:
+        program = compile_selector(text)
+    except CelError as error:
+        raise SelectorError(f"compilation failed: {error}") from None
+    return partial(_evaluate, program)
+
+
+def _evaluate(program: Program, shape: DeviceShape, pause: Callable[[], object]) -> bool:
+    def interrupted() -> bool:
+        pause()
+        return False
+
+    try:
+        return matches(program, _variables_of(shape), interrupted=interrupted)
+    except EvaluationError as error:
+        text = str(error)
+        raise SelectorError(text + _HINT if _MISSING_KEY in text else text) from None
+
+
+def _variables_of(shape: DeviceShape) -> Mapping[str, Any]:
+    found = _variables.get(shape)
+    if found is None:
+        capacity = {name: capacity.value.text for name, capacity in shape.capacity.items()}
+        attributes = shape.raw.get("attributes") or {}
+        found = device_variables(shape.driver, attributes, capacity, allow_multiple_allocations=shape.allow_multiple)
+        _variables.put(shape, found)
+    return found

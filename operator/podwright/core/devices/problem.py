@@ -1,0 +1,132 @@
+"""Problem: what the claims of a pod ask for, prepared for the search. It does not depend on the node, and not on the claims' names.
+
+Problems are kept and shared: the claims of one template have one spec, so the pods of a workload have one problem, and with it all results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from podwright.core.devices.capacity import CapacityError, Consumption, consumption_of
+from podwright.core.devices.selectors import Matcher, Selectors
+from podwright.core.objects.compaction import RecentCache
+from podwright.core.objects.devices.claims import ALL, Ask, ClaimSpec
+from podwright.core.objects.devices.classes import DeviceClass
+from podwright.core.objects.devices.parts import DeviceTaint
+from podwright.core.objects.devices.slices import DeviceShape
+from podwright.core.state.devices import Devices
+
+MAX_CONSUMPTIONS: Final = 8192
+
+Consumptions = RecentCache[tuple["PreparedAsk", DeviceShape], tuple[Consumption | CapacityError | None]]
+
+
+class PreparedAsk:
+    """An ask with its class and the matcher of its selectors. `matcher` is None if it cannot be matched, see `search`."""
+
+    __slots__ = ("_consumptions", "all_devices", "ask", "device_class", "matcher", "plain")
+
+    def __init__(
+        self, ask: Ask, device_class: DeviceClass | None, matcher: Matcher | None, consumptions: Consumptions
+    ) -> None:
+        self.ask = ask
+        self.device_class = device_class
+        self.matcher = matcher
+        self.all_devices = ask.mode == ALL
+        self.plain = not ask.capacity
+        """Whether it asks for no part of a capacity."""
+        self._consumptions = consumptions
+
+    def consumption(self, shape: DeviceShape) -> Consumption | None:
+        """See `consumption_of`. Raises CapacityError."""
+        key = self, shape
+        known = self._consumptions.get(key)
+        if known is None:
+            try:
+                known = (consumption_of(self.ask.capacity, shape),)
+            except CapacityError as error:
+                known = (error,)
+            self._consumptions.put(key, known)
+        (found,) = known
+        if isinstance(found, CapacityError):
+            raise found
+        return found
+
+    def tolerates(self, taints: Sequence[DeviceTaint]) -> bool:
+        return all(any(own.tolerates(taint) for own in self.ask.tolerations) for taint in taints)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedRequest:
+    """A request with its asks: one, or alternatives."""
+
+    asks: tuple[PreparedAsk, ...]
+    alternatives: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedClaim:
+    """One claim of a problem."""
+
+    spec: ClaimSpec
+    requests: tuple[PreparedRequest, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """See the module."""
+
+    claims: tuple[PreparedClaim, ...]
+
+    @property
+    def simple(self) -> PreparedAsk | None:
+        """The only ask, if it is for a number of devices without admin access, constraints, parts of capacities or alternatives."""
+        if len(self.claims) != 1 or len(self.claims[0].requests) != 1 or self.claims[0].spec.constraints:
+            return None
+        (request,) = self.claims[0].requests
+        ask = request.asks[0] if request.asks else None
+        if ask is None or request.alternatives or ask.all_devices or ask.ask.admin or not ask.plain:
+            return None
+        return ask
+
+
+class Problems:
+    """Prepares problems."""
+
+    def __init__(self, devices: Devices, selectors: Selectors) -> None:
+        self._devices = devices
+        self._selectors = selectors
+        self._consumptions: Consumptions = RecentCache(MAX_CONSUMPTIONS)
+
+    def classes_of(self, specs: Sequence[ClaimSpec]) -> tuple[DeviceClass | None, ...]:
+        """The class of each ask of the claims, in order."""
+        asks = (ask for spec in specs for request in spec.requests for ask in request.asks)
+        return tuple(self._devices.device_class(ask.device_class) for ask in asks)
+
+    def prepare(self, specs: Sequence[ClaimSpec], classes: Sequence[DeviceClass | None]) -> Problem:
+        """`classes`: see `classes_of`."""
+        left = iter(classes)
+        return Problem(
+            tuple(
+                PreparedClaim(
+                    spec,
+                    tuple(
+                        PreparedRequest(
+                            tuple(self._prepare(ask, next(left)) for ask in request.asks), request.has_alternatives
+                        )
+                        for request in spec.requests
+                    ),
+                )
+                for spec in specs
+            )
+        )
+
+    def _prepare(self, ask: Ask, device_class: DeviceClass | None) -> PreparedAsk:
+        matcher = None
+        if device_class is not None and None not in (*device_class.selectors, *ask.selectors):
+            of_class = tuple(text for text in device_class.selectors if text is not None)
+            of_request = tuple(text for text in ask.selectors if text is not None)
+            matcher = self._selectors.matcher(of_class, of_request)
+        return PreparedAsk(ask, device_class, matcher, self._consumptions)

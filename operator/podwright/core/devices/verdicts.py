@@ -1,0 +1,186 @@
+"""Verdicts: whether the nodes can serve a problem, kept for each node as long as nothing about its devices changes.
+
+So a decision searches only on nodes whose devices have changed since the last pod with the same claims. A search that was interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.devices.counters import AvailableCounters
+from podwright.core.devices.errors import AllocationError, SearchTimeoutError
+from podwright.core.devices.offer import Offer
+from podwright.core.devices.problem import Problem
+from podwright.core.devices.search import Search
+from podwright.core.objects.compaction import RecentCache
+from podwright.core.state.cache import Cache
+
+UNKNOWN: Final = 0
+FITS: Final = 1
+TOO_FEW: Final = 2
+INVALID_POOLS: Final = 3
+FAILS: Final = 4
+"""Codes. FAILS: the attempt as a whole fails, see `Verdicts.error`."""
+
+STEPS_AT_ONCE: Final = 256
+HARD: Final = 512
+"""A search with more steps than these is compared with those on other nodes."""
+STEPS_PER_SECOND: Final = 100_000
+"""How many steps of a search count as a second of the filter's timeout, whatever the machine: so that decisions can be repeated."""
+MAX_PAUSED: Final = 16
+MAX_ALIKE: Final = 64
+MOST_PREFERRED: Final = 8
+"""The score of the first alternative of a request. Source: `FirstAvailableDeviceRequestMaxSize` in k8s.io/api/resource/v1."""
+
+Codes = NDArray[np.int8]
+Bools = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many steps a search on one node may take: in all, and in one attempt that cannot pause. None: no limit."""
+
+    steps: int | None
+    steps_at_once: int | None
+
+
+class Verdicts:
+    """The verdicts for one problem."""
+
+    def __init__(self, problem: Problem, cache: Cache, counters: AvailableCounters) -> None:
+        self.problem = problem
+        self._cache = cache
+        self._counters = counters
+        self._codes: Codes = np.zeros(0, np.int8)
+        self._scores: Int64s = np.zeros(0, np.int64)
+        self._versions: Int64s = np.zeros(0, np.int64)
+        self._errors: dict[int, AllocationError] = {}
+        self._paused: dict[int, tuple[int, Search]] = {}
+        """By row: the version of the node's devices, and a search that has not ended."""
+        self._alike: RecentCache[Hashable, tuple[bool, int]] = RecentCache(MAX_ALIKE)
+        """The results of hard searches, by what they depend on."""
+        self._scored = any(request.alternatives for claim in problem.claims for request in claim.requests)
+
+    def codes(self, rows: Bools, limits: Limits) -> Codes:
+        """int8[nodes]: the codes of these rows; others may be UNKNOWN or outdated. Read-only.
+
+        The index must be fresh. May pause. Raises SearchTimeoutError with the name of the node.
+        """
+        index = self._cache.devices.index
+        self._grow(self._cache.table.size)
+        outdated = self._versions != index.versions
+        self._codes[outdated] = UNKNOWN
+        self._versions[outdated] = index.versions[outdated]
+        for slot in np.flatnonzero(rows & (self._codes == UNKNOWN)).tolist():
+            self._decide(slot, limits)
+        return self._codes
+
+    def code(self, slot: int, limits: Limits) -> int:
+        """The code of one row. See `codes`."""
+        rows = np.zeros(self._cache.table.size, np.bool_)
+        rows[slot] = True
+        return int(self.codes(rows, limits)[slot])
+
+    def error(self, slot: int) -> AllocationError:
+        """Why the code of the row is FAILS."""
+        return self._errors[slot]
+
+    @property
+    def scores(self) -> Int64s:
+        """int64[nodes]: how much the alternatives are preferred that were chosen in the rows with the code FITS."""
+        return self._scores
+
+    def solve(self, slot: int, limits: Limits) -> Search:
+        """The solved search of a row with the code FITS. Raises AllocationError or SearchTimeoutError if devices have changed."""
+        search = self._start(slot)
+        self._run(search, slot, limits)
+        if not search.solved:
+            raise AllocationError("devices have changed since the node was chosen")
+        return search
+
+    # Internals
+
+    def _grow(self, size: int) -> None:
+        missing = size - len(self._codes)
+        if missing > 0:
+            self._codes = np.pad(self._codes, (0, missing))
+            self._scores = np.pad(self._scores, (0, missing))
+            self._versions = np.pad(self._versions, (0, missing), constant_values=-1)
+
+    def _decide(self, slot: int, limits: Limits) -> None:
+        self._errors.pop(slot, None)
+        try:
+            solved, score = self._solved(slot, limits)
+        except AllocationError as error:
+            self._errors[slot] = error
+            self._codes[slot] = FAILS
+            return
+        if solved:
+            self._codes[slot] = FITS
+            self._scores[slot] = score
+            return
+        pools = self._cache.devices.index.pools_of(slot)
+        self._codes[slot] = INVALID_POOLS if any(pool.invalid for pool in pools) else TOO_FEW
+
+    def _solved(self, slot: int, limits: Limits) -> tuple[bool, int]:
+        version = int(self._versions[slot])
+        known, paused = self._paused.pop(slot, (-1, None))
+        search = paused if paused is not None and known == version else self._start(slot)
+        alike = None
+        if not search.run(HARD):
+            alike = search.signature()
+            found = None if alike is None else self._alike.get(alike)
+            if found is not None:
+                return found
+            self._run_to_end(search, slot, limits)
+        result = bool(search.solved), _score(search) if self._scored and search.solved else 0
+        if alike is not None:
+            self._alike.put(alike, result)
+        return result
+
+    def _run_to_end(self, search: Search, slot: int, limits: Limits) -> None:
+        """Runs the search, or keeps it for a later attempt. While it is paused, no other attempt can get hold of it."""
+        try:
+            self._run(search, slot, limits)
+        except AllocationError:
+            raise
+        except BaseException:
+            if len(self._paused) >= MAX_PAUSED:
+                self._paused.clear()
+            self._paused[slot] = int(self._versions[slot]), search
+            raise
+
+    def _start(self, slot: int) -> Search:
+        cache = self._cache
+        node = cache.table.nodes[slot]
+        assert node is not None, f"row {slot} has no node"
+        devices = cache.devices
+        offer = Offer(self.problem, node, devices.index.pools_of(slot), devices.claims.usage)
+        return Search(offer, self._counters)
+
+    def _run(self, search: Search, slot: int, limits: Limits) -> None:
+        pauses = self._cache.pauses
+        began = search.steps
+        while not search.run(STEPS_AT_ONCE):
+            if limits.steps is not None and search.steps > limits.steps:
+                raise SearchTimeoutError(self._cache.table.names[slot])
+            if limits.steps_at_once is not None and search.steps - began > limits.steps_at_once:
+                raise SearchTimeoutError(self._cache.table.names[slot])
+            pauses.point_in_plugin()
+
+
+def _score(search: Search) -> int:
+    """Source: `computeScore` in kube-scheduler's plugin DynamicResources."""
+    total = 0
+    for claim, picks in zip(search.offer.problem.claims, search.solution, strict=True):
+        picked = {id(pick.ask) for pick in picks}
+        for request in claim.requests:
+            if request.alternatives:
+                total += sum(MOST_PREFERRED - i for i, ask in enumerate(request.asks) if id(ask) in picked)
+    return total

@@ -1,0 +1,170 @@
+"""What several objects of resource.k8s.io share: taints and tolerations of devices, and reading with collected problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from podwright.core.objects.errors import InvalidObjectError, kind_of, shortened
+from podwright.core.objects.quantity import parse_exact_quantity
+from podwright.core.objects.selectors import as_list, as_mapping
+
+T = TypeVar("T")
+Raw = Mapping[str, Any]
+
+MAX_PROBLEMS: Final = 8
+"""At most this many problems of one object are kept, so that one object cannot fill the log."""
+
+NO_SCHEDULE: Final = "NoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+
+
+class Problems(list[InvalidObjectError]):
+    """The parts of one object that are left out because they cannot be understood, the first few of them."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__()
+        self._kind = kind
+        self._name = name
+
+    def note(self, error: InvalidObjectError) -> None:
+        if len(self) < MAX_PROBLEMS:
+            self.append(error.in_object(self._kind, self._name))
+
+    def items(self, raw: object, where: str, parse: Callable[[Raw, str], T]) -> Iterator[T]:
+        """The items of a list of objects that can be parsed. `parse` raises InvalidObjectError."""
+        try:
+            listed = as_list(raw, where)
+        except InvalidObjectError as error:
+            self.note(error)
+            return
+        for i, item in enumerate(listed):
+            at = f"{where}[{i}]"
+            try:
+                yield parse(as_mapping(item, at), at)
+            except InvalidObjectError as error:
+                self.note(error)
+
+    def entries(self, raw: object, where: str, parse: Callable[[Any, str], T]) -> dict[str, T]:
+        """The entries of a map that can be parsed."""
+        found = {}
+        for key, value in self.mapping(raw, where).items():
+            try:
+                found[str(key)] = parse(value, f"{where}[{key}]")
+            except InvalidObjectError as error:
+                self.note(error)
+        return found
+
+    def mapping(self, raw: object, where: str) -> Raw:
+        """An object, empty if it is none."""
+        try:
+            return as_mapping(raw, where)
+        except InvalidObjectError as error:
+            self.note(error)
+            return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A quantity: nano-units, and the text that it was written as."""
+
+    nanos: int
+    text: str
+
+
+def parse_amount(raw: object, where: str) -> Amount:
+    """A quantity. Raises InvalidObjectError."""
+    return Amount(parse_exact_quantity(raw, where), str(raw))
+
+
+def parse_text(raw: object, where: str) -> str:
+    """A string that is not empty. Raises InvalidObjectError."""
+    if not isinstance(raw, str) or not raw:
+        raise InvalidObjectError(where, f"expected a text, got {shortened(raw) if raw == '' else kind_of(raw)}")
+    return raw
+
+
+def parse_optional_text(raw: object, where: str) -> str:
+    """A string; "" if there is none. Raises InvalidObjectError."""
+    return "" if raw is None or raw == "" else parse_text(raw, where)
+
+
+def parse_count(raw: object, where: str) -> int:
+    """A whole number; 0 if there is none. Raises InvalidObjectError."""
+    if raw is None:
+        return 0
+    if type(raw) is not int:
+        raise InvalidObjectError(where, f"expected a whole number, got {kind_of(raw)}")
+    return raw
+
+
+def parse_flag(raw: object, where: str) -> bool:
+    """A boolean; False if there is none. Raises InvalidObjectError."""
+    if raw is None:
+        return False
+    if not isinstance(raw, bool):
+        raise InvalidObjectError(where, f"expected a boolean, got {kind_of(raw)}")
+    return raw
+
+
+def parse_texts(raw: object, where: str) -> tuple[str, ...]:
+    """A list of strings. Raises InvalidObjectError."""
+    return tuple(parse_text(item, f"{where}[{i}]") for i, item in enumerate(as_list(raw, where)))
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTaint:
+    """A taint of a device. Only the effects NoSchedule and NoExecute keep it from being allocated."""
+
+    key: str
+    value: str
+    effect: str
+
+    @property
+    def prevents(self) -> bool:
+        return self.effect in (NO_SCHEDULE, NO_EXECUTE)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceToleration:
+    """A toleration of a request for devices. An empty key or effect tolerates all of them."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+    def tolerates(self, taint: DeviceTaint) -> bool:
+        """Source: `ToleratesTaint` in k8s.io/dynamic-resource-allocation/resourceclaim."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        if self.operator in ("", "Equal"):
+            return self.value == taint.value
+        return self.operator == "Exists"
+
+
+def parse_device_taint(raw: Raw, where: str) -> DeviceTaint:
+    """A v1.DeviceTaint. Raises InvalidObjectError."""
+    return DeviceTaint(
+        parse_text(raw.get("key"), f"{where}.key"),
+        parse_optional_text(raw.get("value"), f"{where}.value"),
+        parse_text(raw.get("effect"), f"{where}.effect"),
+    )
+
+
+def parse_device_toleration(raw: Raw, where: str) -> DeviceToleration:
+    """A v1.DeviceToleration. Raises InvalidObjectError."""
+    return DeviceToleration(
+        *(parse_optional_text(raw.get(key), f"{where}.{key}") for key in ("key", "operator", "value", "effect"))
+    )
+
+
+def name_in(raw: Raw) -> tuple[str, str]:
+    """The namespace and the name in an object's metadata, as text, whatever they are."""
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return "", "?"
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "?")

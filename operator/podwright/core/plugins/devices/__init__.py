@@ -1,0 +1,1 @@
+"""DynamicResources, and what it needs: start with `dynamic_resources`."""

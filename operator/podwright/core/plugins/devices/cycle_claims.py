@@ -1,0 +1,56 @@
+"""CycleClaims: the claims of a pod in one scheduling cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from podwright.core.objects.devices.claims import Allocation, ResourceClaim
+from podwright.core.objects.node import Node
+from podwright.core.plugins.devices.node_requests import ExtendedResources
+from podwright.core.plugins.devices.reservation import Reservation
+
+
+@dataclass(slots=True)
+class CycleClaims:
+    """The claims of a pod in its scheduling cycle."""
+
+    claims: Sequence[ResourceClaim]
+    """Those that the pod names or that were created for it."""
+    extended: ExtendedResources | None
+    """The extended resources for which one more claim is made."""
+    stale: ResourceClaim | None
+    """The claim that an earlier attempt made for them: it must be deleted first."""
+    shared: dict[int, Allocation]
+    """Allocations that another pod of the group has in flight, by the position of the claim."""
+    unavailable: set[int] = field(default_factory=set)
+    """The positions of allocated claims that are not available on some node."""
+    reservation: Reservation | None = None
+
+    @property
+    def any_open(self) -> bool:
+        """Whether a claim must be allocated."""
+        return self.extended is not None or any(self._is_open(i) for i in range(len(self.claims)))
+
+    def to_allocate(self, variant: int) -> dict[int, ResourceClaim]:
+        """The claims that must be allocated on nodes of this variant (see ExtendedResources), by position, in order."""
+        found = {i: claim for i, claim in enumerate(self.claims) if self._is_open(i)}
+        special = None if self.extended is None else self.extended.claim(variant)
+        if special is not None:
+            found[len(self.claims)] = special.claim
+        return found
+
+    def allocation(self, position: int) -> Allocation | None:
+        """What the claim has, or another pod of the group has in flight for it."""
+        return self.shared.get(position) or self.claims[position].allocation
+
+    def _is_open(self, position: int) -> bool:
+        return self.claims[position].allocation is None and position not in self.shared
+
+    def claim(self, position: int, node: Node) -> ResourceClaim:
+        """A claim of the pod, or the one for its extended resources on this node."""
+        if position < len(self.claims):
+            return self.claims[position]
+        special = None if self.extended is None else self.extended.claim(self.extended.code(node))
+        assert special is not None, "the node provides all extended resources itself"
+        return special.claim

@@ -1,0 +1,309 @@
+"""DynamicResources: gives pods the devices that their ResourceClaims ask for.
+
+    PreEnqueue: the claims exist ─► PreFilter: their classes exist ─► Filter: which nodes can serve them (`core.devices.verdicts`)
+        ─► Score: preferred alternatives ─► Reserve: allocates on the chosen node, which counts at once ─► PreBind: writes it (`claim_writes`)
+
+The answers and texts are kube-scheduler's. A claim that is allocated already restricts the nodes. Extended resources for which a DeviceClass stands
+get one claim together, which is created in PreBind. Source: kube-scheduler's plugin DynamicResources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.devices.verdicts import STEPS_PER_SECOND
+from podwright.core.framework.cluster_events import EventHint
+from podwright.core.framework.durations import parse_duration
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.helpers import normalize_by_greatest
+from podwright.core.framework.interface import (
+    Bools,
+    CycleState,
+    Diagnosis,
+    EnqueueExtensions,
+    Feasible,
+    FilterPlugin,
+    FilterResult,
+    Handle,
+    Int64s,
+    Plugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    Scope,
+    ScorePlugin,
+)
+from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
+from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.devices.cycle_claims import CycleClaims
+from podwright.core.plugins.devices.evaluation import STATUSES, Evaluation, EvaluationError
+from podwright.core.plugins.devices.hints import device_hints
+from podwright.core.plugins.devices.node_requests import extended_resources
+from podwright.core.plugins.devices.plans import Plan, plan_of
+from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of
+from podwright.core.plugins.devices.reservation import Reservation, hold, release
+from podwright.core.state.cache import Cache
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicResourcesArgs:
+    """`filter_timeout` bounds the search for devices on one node; "0s": no bound. `binding_timeout`: how long devices may take to become ready."""
+
+    filter_timeout: str = "10s"
+    binding_timeout: str = "600s"
+
+    def validate(self, where: str) -> Iterable[tuple[str, str]]:
+        """The problems that kube-scheduler would report, as (field path, problem)."""
+        yield from _too_short(self.filter_timeout, 0.0, f"{where}.filterTimeout", "must be zero or positive")
+        yield from _too_short(self.binding_timeout, 1.0, f"{where}.bindingTimeout", "must be at least 1 second")
+
+
+def _too_short(text: str, least: float, where: str, problem: str) -> Iterable[tuple[str, str]]:
+    try:
+        if parse_duration(text) < least:
+            yield where, f'Invalid value: "{text}": {problem}'
+    except ValueError as error:
+        yield where, str(error)
+
+
+class DynamicResources(
+    Plugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    PostFilterPlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PreBindPlugin,
+    EnqueueExtensions,
+):
+    """See the module."""
+
+    name = "DynamicResources"
+    scope = Scope.NODE
+    feature_gate = "DynamicResourceAllocation"
+    args_type = DynamicResourcesArgs
+    normalizes_numbers = True
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        args = args or DynamicResourcesArgs()
+        super().__init__(args, handle)
+        features = handle.features
+        self._enabled = features.enabled(self.feature_gate)
+        self._extended_resources = features.enabled("DRAExtendedResource")
+        seconds = parse_duration(args.filter_timeout)
+        limited = seconds > 0 and features.enabled("DRASchedulerFilterTimeout")
+        self._evaluation = Evaluation(
+            handle,
+            steps=int(seconds * STEPS_PER_SECOND) if limited else None,
+            binding_timeout=parse_duration(args.binding_timeout),
+        )
+
+    @staticmethod
+    def pre_filter_disabled(pod: PodInfo, cache: Cache) -> Status | None:
+        """Such a pod would start without its devices."""
+        return _needs_devices(pod, cache, "the profile disables DynamicResources")
+
+    def hints(self) -> Sequence[EventHint]:
+        return device_hints(self.handle.cache.devices.claims)
+
+    # Before the filters
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        if not pod.resource_claims or not self._enabled:
+            return None
+        try:
+            claims_of(pod, self.handle.cache.devices.claims)
+        except ClaimsError as error:
+            return unresolvable(str(error))
+        return None
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        cache = self.handle.cache
+        if not self._enabled:
+            return _needs_devices(pod, cache, "the feature gate DynamicResourceAllocation is off") or SKIP
+        state.data[self.name] = None
+        extended = extended_resources(pod, cache.devices) if self._extended_resources else None
+        if not pod.resource_claims and extended is None:
+            return SKIP
+        known = cache.devices.claims
+        try:
+            claims = claims_of(pod, known)
+        except ClaimsError as error:
+            return unresolvable(str(error))
+        if not claims and extended is None:
+            return SKIP
+        found = CycleClaims(claims, extended, None if extended is None else known.created_for(pod.uid), {})
+        for position, claim in enumerate(claims):
+            if claim.allocation is None and (status := self._not_yet(found, position, pod)) is not None:
+                return status
+        state.data[self.name] = found
+        return None
+
+    def _not_yet(self, found: CycleClaims, position: int, pod: PodInfo) -> Status | None:
+        """Why a claim cannot be allocated now."""
+        claim = found.claims[position]
+        in_flight = self.handle.cache.devices.claims.in_flight(claim.uid)
+        if in_flight is not None:
+            if not pod.group or in_flight.group != pod.group:
+                return unresolvable(f"resource claim {claim.key} is in the process of being allocated")
+            found.shared[position] = in_flight.allocation
+            return None
+        for request in claim.spec.requests:
+            if not request.asks:
+                return unresolvable(f"resource claim {claim.key}, request {request.name}: unknown request type")
+            for ask in request.asks:
+                if not ask.device_class:
+                    raise PluginError(self.name, "preFilter", f"request {ask.reference}: unsupported request type")
+                if self.handle.cache.devices.device_class(ask.device_class) is None:
+                    return unresolvable(f"request {ask.reference}: device class {ask.device_class} does not exist")
+        return None
+
+    # Filter
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        found = self._claims_of(state, pod)
+        slot = self.handle.cache.table.slot_of(node.name)
+        if found is None or slot is None:
+            return None
+        rows = np.zeros(self.handle.cache.table.size, np.bool_)
+        rows[slot] = True
+        code = int(self._codes(found, rows)[slot])
+        return STATUSES[code] if code else None
+
+    def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
+        found = self._claims_of(state, pod)
+        if found is None:
+            return None
+        rows = table.valid if state.left is None else state.left
+        codes = self._codes(found, rows)
+        return FilterResult(codes == 0, lambda: (codes, STATUSES))
+
+    def _claims_of(self, state: CycleState, pod: PodInfo) -> CycleClaims | None:
+        """None: the pod has no claims. If the profile disables PreFilter, no pod with claims comes here."""
+        found: CycleClaims | None = state.data.get(self.name)
+        if found is None and pod.resource_claims and self.name not in state.data:
+            raise PluginError(self.name, "filter", "not found")
+        return found
+
+    def _codes(self, found: CycleClaims, rows: Bools) -> NDArray[np.int8]:
+        try:
+            return self._evaluation.codes(found, rows)
+        except EvaluationError as error:
+            raise PluginError(self.name, "filter", str(error)) from error
+
+    # PostFilter
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, _diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status]:
+        """Takes a claim from the pod that is of no use to it, so that it gets other devices.
+
+        Fails, as in kube-scheduler, if another plugin rejected the pod before this plugin's PreFilter ran.
+        """
+        if not self._enabled:
+            return None, unschedulable()
+        if self.name not in state.data:
+            return None, Status(Code.ERROR, ("not found",))
+        found: CycleClaims | None = state.data[self.name]
+        if found is None:
+            return None, unschedulable()
+        for position in sorted(found.unavailable):
+            claim = found.claims[position]
+            if position not in found.shared and set(claim.reserved_for) <= {pod.uid}:
+                return None, unschedulable("deallocation of ResourceClaim completed")
+        if found.stale is not None:
+            return None, unschedulable("deletion of ResourceClaim completed")
+        return None, unschedulable()
+
+    # Score
+
+    def score(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> int:
+        slot = self.handle.cache.table.slot_of(node.name)
+        found: CycleClaims | None = state.data.get(self.name)
+        if found is None or slot is None:
+            return 0
+        return int(self._evaluation.scores(found, np.array([slot], np.intp))[0])
+
+    def score_all(self, state: CycleState, _pod: PodInfo, feasible: Feasible) -> Int64s | int:
+        found: CycleClaims | None = state.data.get(self.name)
+        return 0 if found is None else self._evaluation.scores(found, feasible.slots)
+
+    def normalize(self, _state: CycleState, _pod: PodInfo, scores: Int64s | int, _feasible: Feasible) -> Int64s | int:
+        return normalize_by_greatest(scores)
+
+    # Reserve
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        found: CycleClaims | None = state.data.get(self.name)
+        if found is None:
+            return None
+        known, node = self.handle.cache.devices.claims, self.handle.cache.present(node_name)
+        if node is None:
+            return Status(Code.ERROR, (f'node "{node_name}" not found',))
+        if found.reservation is not None:
+            release(found.reservation, known, pod.uid)
+        reservation = found.reservation = Reservation(node_name)
+        try:
+            allocated = self._evaluation.solve(found, node_name)
+        except EvaluationError as error:
+            return Status(Code.ERROR, (str(error),))
+        for position, allocation in {**found.shared, **allocated}.items():
+            hold(reservation, position, found.claim(position, node.present), allocation, known, pod)
+        return None
+
+    def plan(self, state: CycleState, node_name: str) -> Plan | None:
+        """What is written if the pod goes to this node, which must be feasible; None for a pod without claims. Changes nothing.
+
+        Raises PluginError.
+        """
+        found: CycleClaims | None = state.data.get(self.name)
+        node = self.handle.cache.present(node_name)
+        if found is None or node is None:
+            return None
+        try:
+            allocated = self._evaluation.solve(found, node_name)
+        except EvaluationError as error:
+            raise PluginError(self.name, "reserve", str(error)) from error
+        return plan_of(found, {**found.shared, **allocated}, node.present)
+
+    def unreserve(self, state: CycleState, pod: PodInfo, _node_name: str) -> None:
+        found: CycleClaims | None = state.data.get(self.name)
+        if found is not None and found.reservation is not None:
+            release(found.reservation, self.handle.cache.devices.claims, pod.uid)
+
+    # PreBind
+
+    def pre_bind_pre_flight(self, state: CycleState, _pod: PodInfo, _node_name: str) -> Status | None:
+        return SKIP if state.data.get(self.name) is None else None
+
+    async def pre_bind(self, state: CycleState, _pod: PodInfo, _node_name: str) -> Status | None:
+        """Refuses pods whose claims would have to be written, so that none is bound without its devices."""
+        found: CycleClaims | None = state.data.get(self.name)
+        if found is None:
+            return None
+        return Status(Code.ERROR, ("the allocation of the pod's claims cannot be written",))
+
+
+def _needs_devices(pod: PodInfo, cache: Cache, why: str) -> Status | None:
+    """Rejects a pod that needs devices if the plugin does not run."""
+    if pod.resource_claims:
+        names = ", ".join(claim.name for claim in pod.resource_claims)
+        return unresolvable(f"{why}, and the pod has resource claims ({names})")
+    found = extended_resources(pod, cache.devices)
+    if found is None:
+        return None
+    for resource, name in found.classes.items():
+        if not cache.table.offers(resource):
+            return unresolvable(f"{why}, and no node offers {resource} (DeviceClass {name})")
+    return None

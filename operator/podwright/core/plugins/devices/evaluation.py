@@ -1,0 +1,195 @@
+"""Evaluation: which nodes can serve a pod's claims, which of them better, and with which devices.
+
+All nodes are evaluated at once: the verdicts that are kept for the claims (`core.devices.verdicts`) are combined with the nodes on which allocated
+claims are available.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.devices.allocator import allocator_of
+from podwright.core.devices.errors import AllocationError, SearchTimeoutError
+from podwright.core.devices.verdicts import (
+    FAILS,
+    FITS,
+    INVALID_POOLS,
+    MOST_PREFERRED,
+    STEPS_PER_SECOND,
+    TOO_FEW,
+    Limits,
+    Verdicts,
+)
+from podwright.core.framework.interface import Bools, Handle, Int64s
+from podwright.core.framework.status import Code, Status, unresolvable
+from podwright.core.objects.devices.claims import Allocation, ResourceClaim
+from podwright.core.plugins.devices.binding_conditions import usable
+from podwright.core.plugins.devices.cycle_claims import CycleClaims
+from podwright.core.plugins.devices.reservation import allocate
+from podwright.core.state.columns.matching import affinity_column
+
+_AVAILABLE: Final = 0
+_NOT_ALLOCATABLE: Final = 1
+_INVALID_POOLS: Final = 2
+_NOT_AVAILABLE: Final = 3
+_NO_RESOURCE: Final = 4
+_STALE_CLAIM: Final = 5
+STATUSES: Final = (
+    Status(Code.SUCCESS),
+    unresolvable("cannot allocate all claims"),
+    unresolvable("invalid resource pools were encountered"),
+    unresolvable("resourceclaim not available on the node"),
+    unresolvable("cannot fit resource"),
+    unresolvable("cannot schedule extended resource claim"),
+)
+_CODE_OF: Final = {FITS: _AVAILABLE, TOO_FEW: _NOT_ALLOCATABLE, INVALID_POOLS: _INVALID_POOLS}
+_WHOLE_ATTEMPT_STEPS: Final = STEPS_PER_SECOND // 10
+"""The most steps of a search in an attempt that cannot pause although others wait. The next attempt goes on from there."""
+_UNAFFECTED: Final[NDArray[np.int64]] = np.zeros(1, np.int64)
+
+
+class EvaluationError(Exception):
+    """The attempt as a whole fails. The text is kube-scheduler's."""
+
+
+class Evaluation:
+    """See the module."""
+
+    def __init__(self, handle: Handle, *, steps: int | None, binding_timeout: float) -> None:
+        """`steps`: the most steps of a search on one node, None: no limit. `binding_timeout`: in seconds."""
+        self._handle = handle
+        self._cache = handle.cache
+        self._steps = steps
+        self._binding_timeout = binding_timeout
+
+    def codes(self, found: CycleClaims, rows: Bools) -> NDArray[np.int8]:
+        """int8[nodes]: positions in STATUSES, for these rows."""
+        table = self._cache.table
+        codes = np.zeros(table.size, np.int8)
+        if found.stale is not None:
+            codes[:] = _STALE_CLAIM
+            return codes
+        by_node = _UNAFFECTED if found.extended is None else found.extended.codes(table)
+        left = rows
+        if found.extended is not None:
+            if found.extended.others:
+                fits = [node is not None and found.extended.fits(node) for node in table.nodes]
+                codes[~np.array(fits, np.bool_)] = _NO_RESOURCE
+                left = left & (codes == 0)
+            if not found.claims:
+                left = left & (by_node != 0)
+        if found.any_open:
+            self._allocate(found, by_node, left, codes)
+            left = left & (codes == 0)
+        for position in range(len(found.claims)):
+            rejected = self._unavailable(found, position)
+            if rejected is not None:
+                rejected = rejected & left
+                if rejected.any():
+                    found.unavailable.add(position)
+                    codes[rejected] = _NOT_AVAILABLE
+        return codes
+
+    def _allocate(self, found: CycleClaims, by_node: Int64s, rows: Bools, codes: NDArray[np.int8]) -> None:
+        """Writes the codes of the rows where the claims cannot be allocated. Raises PluginError if the attempt fails."""
+        table = self._cache.table
+        by_node = np.broadcast_to(by_node, table.size)
+        failed: list[tuple[int, str]] = []
+        for variant in np.unique(by_node[rows]).tolist():
+            verdicts, names = self._verdicts(found, variant)
+            own = rows & (by_node == variant)
+            try:
+                results = verdicts.codes(own, self._limits())
+            except SearchTimeoutError as error:
+                raise EvaluationError(_timed_out(error)) from error
+            for result in (TOO_FEW, INVALID_POOLS):
+                codes[own & (results == result)] = _CODE_OF[result]
+            failing = np.flatnonzero(own & (results == FAILS))
+            if len(failing):
+                slot = int(failing[0])
+                failed.append((slot, verdicts.error(slot).message(names)))
+        if failed:
+            raise EvaluationError(min(failed)[1])
+
+    def _unavailable(self, found: CycleClaims, position: int) -> Bools | None:
+        """bool[nodes]: where an allocated claim is not available; None: nowhere."""
+        allocation = found.allocation(position)
+        if allocation is None:
+            return None
+        claim, cache = found.claims[position], self._cache
+        if claim.allocation is not None and not usable(claim, self._binding_timeout, self._handle.now()):
+            return cache.table.valid
+        if any(device.skips_node_operations for device in allocation.devices):
+            return cache.table.valid  # no node declares DRAOptionalNodeOperations, which is off by default
+        if allocation.node_affinity is None:
+            return None
+        return ~affinity_column(cache.derived, allocation.node_affinity)
+
+    def _verdicts(self, found: CycleClaims, variant: int) -> tuple[Verdicts, Sequence[str]]:
+        """The verdicts for the claims to allocate on nodes of this variant, and the names of these claims."""
+        claims = found.to_allocate(variant).values()
+        self._cache.devices.index.refresh()
+        verdicts = allocator_of(self._cache).verdicts([claim.spec for claim in claims])
+        return verdicts, [claim.key for claim in claims]
+
+    def _limits(self) -> Limits:
+        pauses = self._cache.pauses
+        bounded = pauses.must_end_soon and not pauses.can_pause
+        return Limits(self._steps, _WHOLE_ATTEMPT_STEPS if bounded else None)
+
+    def scores(self, found: CycleClaims, slots: NDArray[np.intp]) -> Int64s:
+        """int64[slots]: how much the chosen alternatives are preferred."""
+        table = self._cache.table
+        if not found.any_open and not found.shared:
+            return np.zeros(len(slots), np.int64)
+        allocated = sum(
+            _preference(found.claims[i], allocation)
+            for i in range(len(found.claims))
+            if (allocation := found.allocation(i)) is not None
+        )
+        by_node = np.broadcast_to(_UNAFFECTED if found.extended is None else found.extended.codes(table), table.size)[
+            slots
+        ]
+        scores = np.full(len(slots), allocated, np.int64)
+        for variant in np.unique(by_node).tolist():
+            own = by_node == variant
+            if found.claims or variant:
+                scores[own] += self._verdicts(found, variant)[0].scores[slots[own]]
+        return scores
+
+    def solve(self, found: CycleClaims, node_name: str) -> dict[int, Allocation]:
+        """The allocations on a node that can serve the claims, by position. Raises EvaluationError."""
+        slot = self._cache.table.slot_of(node_name)
+        if slot is None:
+            raise EvaluationError(f'node "{node_name}" not found')
+        variant = 0 if found.extended is None else int(found.extended.codes(self._cache.table)[slot])
+        claims = found.to_allocate(variant)
+        if not claims:
+            return {}
+        try:
+            search = self._verdicts(found, variant)[0].solve(slot, self._limits())
+            return dict(zip(claims, allocate(search, list(claims.values())), strict=True))
+        except AllocationError as error:
+            raise EvaluationError(error.message([claim.key for claim in claims.values()])) from error
+        except SearchTimeoutError as error:
+            raise EvaluationError(_timed_out(error)) from error
+
+
+def _timed_out(error: SearchTimeoutError) -> str:
+    return f"node {error}: timed out trying to allocate devices"
+
+
+def _preference(claim: ResourceClaim, allocation: Allocation) -> int:
+    """How much the alternatives are preferred that an allocated claim has got."""
+    chosen = {device.request for device in allocation.devices}
+    return sum(
+        MOST_PREFERRED - i
+        for request in claim.spec.requests
+        if request.has_alternatives
+        for i, ask in enumerate(request.asks)
+        if ask.reference in chosen
+    )

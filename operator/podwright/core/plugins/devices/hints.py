@@ -1,0 +1,60 @@
+"""Queueing hints of DynamicResources: which changes of claims, classes, slices and nodes may help a pod.
+
+Source: `EventsToRegister` and `isSchedulableAfterClaimChange` in kube-scheduler's plugin DynamicResources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of
+from podwright.core.state.devices import CLASS_KIND
+from podwright.core.state.devices.claims import CLAIM_KIND, ClaimState, uid_of
+from podwright.core.state.devices.index import RULE_KIND, SLICE_KIND
+
+Raw = Mapping[str, Any]
+
+
+def device_hints(claims: ClaimState) -> Sequence[EventHint]:
+    """The hints, with the claims as they are when an event happens."""
+    node_actions = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+    return (
+        EventHint(ClusterEvent(NODE, node_actions)),
+        EventHint(ClusterEvent(CLAIM_KIND, Action.ALL), partial(_after_claim, claims)),
+        EventHint(ClusterEvent(POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM), partial(_after_pod, claims)),
+        EventHint(ClusterEvent(CLASS_KIND, Action.ADD | Action.UPDATE)),
+        EventHint(ClusterEvent(SLICE_KIND, Action.ADD | Action.UPDATE)),
+        # kube-scheduler sees a rule as a change of the slices to which it applies.
+        EventHint(ClusterEvent(RULE_KIND, Action.ALL)),
+    )
+
+
+def _after_claim(claims: ClaimState, pod: PodInfo, before: Raw | None, after: Raw | None) -> Hint:
+    had = _allocated(before)
+    if after is None:
+        return Hint.QUEUE if had else Hint.SKIP
+    try:
+        used = any(claim.uid == uid_of(after) for claim in claims_of(pod, claims))
+    except ClaimsError:
+        return Hint.SKIP
+    if had and not _allocated(after):
+        return Hint.QUEUE
+    if not used or (before is not None and before.get("status") == after.get("status")):
+        return Hint.SKIP
+    return Hint.QUEUE
+
+
+def _after_pod(claims: ClaimState, _pod: PodInfo, _before: Any, after: Any) -> Hint:
+    try:
+        claims_of(after, claims)
+    except ClaimsError:
+        return Hint.SKIP
+    return Hint.QUEUE
+
+
+def _allocated(raw: Raw | None) -> bool:
+    return raw is not None and bool((raw.get("status") or {}).get("allocation"))

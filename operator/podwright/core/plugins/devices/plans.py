@@ -1,0 +1,57 @@
+"""Plan: what is written to the API server for a pod that goes to a node, as explanations and simulations show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from podwright.core.objects.devices.claims import Allocation
+from podwright.core.objects.node import Node
+from podwright.core.plugins.devices.binding_conditions import BindingFailedError, ready
+from podwright.core.plugins.devices.cycle_claims import CycleClaims
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`allocations`: v1.AllocationResult by the name of each newly allocated claim. `reserved`: the names of all claims that the pod uses."""
+
+    allocations: Mapping[str, Raw]
+    reserved: Sequence[str]
+    extended: Raw | None
+    """The `requests` and the `allocation` of the claim for extended resources, and the pod's `requestMappings`."""
+    waits: bool
+    """Whether the pod is not bound before the binding conditions of its devices are true."""
+
+
+def plan_of(found: CycleClaims, allocated: Mapping[int, Allocation], node: Node) -> Plan:
+    """The plan with these allocations, by the position of the claim."""
+    special = None if found.extended is None else found.extended.claim(found.extended.code(node))
+    extended = None
+    if special is not None:
+        extended = {
+            "requests": special.mapped.requests,
+            "allocation": allocated[len(found.claims)].raw,
+            "requestMappings": special.mapped.mappings,
+        }
+    own = {i: allocation for i, allocation in allocated.items() if i < len(found.claims)}
+    return Plan(
+        allocations={found.claims[i].name: allocation.raw for i, allocation in own.items() if i not in found.shared},
+        reserved=sorted(claim.name for claim in found.claims),
+        extended=extended,
+        waits=_waits(found, allocated),
+    )
+
+
+def _waits(found: CycleClaims, allocated: Mapping[int, Allocation]) -> bool:
+    """With a condition on any device, PreBind looks at all claims as the watch delivers them: new allocations are not there yet."""
+    known = {i: claim.allocation for i, claim in enumerate(found.claims)} | dict(allocated)
+    devices = (device for allocation in known.values() if allocation is not None for device in allocation.devices)
+    if not any(device.binding_conditions for device in devices):
+        return False
+    try:
+        return bool(allocated) or not all(ready(claim) for claim in found.claims)
+    except BindingFailedError:
+        return True

@@ -1,0 +1,73 @@
+"""Reservation: the allocation of a pod's claims on the node that was chosen, until it is written.
+
+Invariant: between Reserve and the last write each allocation is in flight, so that it counts for other decisions. Unreserve gives back everything that is
+in flight, and leaves what others hold.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from podwright.core.devices.allocation import allocations_of
+from podwright.core.devices.search import Search
+from podwright.core.objects.devices.claims import Allocation, ResourceClaim, parse_allocation
+from podwright.core.objects.devices.parts import Problems
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.devices.claims import ClaimState
+
+_NAMESPACE: Final = uuid.UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")
+
+
+@dataclass(slots=True)
+class Reservation:
+    """The allocations that the pod's claims get, by the position of the claim. `node_name`: the node that was chosen."""
+
+    node_name: str
+    allocations: dict[int, Allocation] = field(default_factory=dict)
+    in_flight: list[str] = field(default_factory=list)
+    """The uids of the claims whose allocation counts since this pod's Reserve."""
+
+
+def allocate(search: Search, claims: Sequence[ResourceClaim]) -> Sequence[Allocation]:
+    """The allocations of the claims that the search was for. Raises AllocationError."""
+    made = _ShareIds(claims)
+    results = allocations_of(search, [claim.key for claim in claims], made.next)
+    return [
+        parse_allocation(raw, Problems("ResourceClaim", claim.key)) for raw, claim in zip(results, claims, strict=True)
+    ]
+
+
+class _ShareIds:
+    """Share ids that differ for all shares of these claims. They are made from the claims' uids, so that a decision can be repeated."""
+
+    def __init__(self, claims: Sequence[ResourceClaim]) -> None:
+        self._seed = "/".join(claim.uid for claim in claims)
+        self._made = 0
+
+    def next(self) -> str:
+        self._made += 1
+        return str(uuid.uuid5(_NAMESPACE, f"{self._seed}#{self._made}"))
+
+
+def release(reservation: Reservation, claims: ClaimState, pod_uid: str) -> None:
+    """Gives back what is in flight. May be called repeatedly."""
+    for uid in reservation.in_flight:
+        claims.end(uid, pod_uid)
+    reservation.in_flight.clear()
+
+
+def hold(
+    reservation: Reservation,
+    position: int,
+    claim: ResourceClaim,
+    allocation: Allocation,
+    claims: ClaimState,
+    pod: PodInfo,
+) -> None:
+    """Counts an allocation as in flight for the pod."""
+    reservation.allocations[position] = allocation
+    claims.begin(claim, allocation, pod.uid, pod.group)
+    reservation.in_flight.append(claim.uid)

@@ -1,0 +1,214 @@
+"""ClaimState: the claims, and the allocations that decisions have made but the watch has not delivered yet.
+
+    unallocated ─► in flight (begin) ─► written, and not delivered yet (written) ─► allocated (the watch)
+         ▲              └── end, without a write ──┐
+         └─────────────────────────────────────────┘
+
+Invariant: each claim counts once in `usage`, with its allocation in flight if there is one, else with that of its newest version. So what a
+decision takes counts at once, and nothing counts twice when the watch delivers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.devices.claims import (
+    FOR_EXTENDED_RESOURCES,
+    AllocatedDevice,
+    Allocation,
+    ResourceClaim,
+    parse_resource_claim,
+)
+from podwright.core.state.devices.usage import DeviceUsage
+from podwright.core.state.object_store import Object, ObjectStore, key_of
+from podwright.core.state.parsed_objects import ParsedObjects
+from podwright.core.state.volumes.assumed import version_of
+
+CLAIM_KIND: Final = "ResourceClaim"
+
+Key = tuple[str, str]
+"""(namespace, name)"""
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """An allocation that is being written to the claim `key`. `pods`: the uids of the pods for which it is; `group`: their pod group."""
+
+    key: Key
+    allocation: Allocation
+    pods: frozenset[str]
+    group: str
+
+
+class ClaimState:
+    """See the module."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.usage = DeviceUsage()
+        self.changes = 0
+        """Rises with each change of what is in flight or written."""
+        self._store = store
+        self._counted: dict[str, tuple[AllocatedDevice, ...]] = {}
+        """By uid: what each allocated claim has in `usage`."""
+        self._in_flight: dict[str, InFlight] = {}
+        self._written: dict[Key, Object] = {}
+        self._of_pods: dict[str, dict[Key, None]] = {}
+        """The claims that were created for extended resources, by the uid of the pod that owns them."""
+        self._parsed = ParsedObjects(store, CLAIM_KIND, parse=parse_resource_claim)
+        store.listen(CLAIM_KIND, self._changed)
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        for key in tuple(self._written):
+            self._drop_if_delivered(key)
+        for container in (self._counted, self._in_flight, self._written, self._of_pods):
+            shrink(container)
+
+    # Reading
+
+    def get(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The newest version of a claim: as written, or as stored."""
+        key = namespace, name
+        raw = self._store.get(CLAIM_KIND, name, namespace)
+        if self._written:
+            raw = self._newest(key, raw)
+        return None if raw is None else self._parsed.get(key, raw)
+
+    def created_for(self, pod_uid: str) -> ResourceClaim | None:
+        """The claim that was created for the extended resources of a pod."""
+        for namespace, name in self._of_pods.get(pod_uid, ()):
+            return self.get(namespace, name)
+        return None
+
+    def in_flight(self, uid: str) -> InFlight | None:
+        """The allocation of a claim that is being written."""
+        return self._in_flight.get(uid)
+
+    # Writing
+
+    def begin(self, claim: ResourceClaim, allocation: Allocation, pod_uid: str, group: str = "") -> None:
+        """A decision has allocated the claim, which is not written yet. Several pods of one group may share it."""
+        known = self._in_flight.get(claim.uid)
+        pods = frozenset((pod_uid,)) if known is None else known.pods | {pod_uid}
+        self._in_flight[claim.uid] = InFlight((claim.namespace, claim.name), allocation, pods, group)
+        self.changes += 1
+        if known is None:
+            self._count(claim.uid, allocation.devices)
+
+    def end(self, uid: str, pod_uid: str) -> bool:
+        """The pod no longer needs the allocation in flight: it is written, or will not be. Returns whether it was the last pod."""
+        known = self._in_flight.get(uid)
+        if known is None or pod_uid not in known.pods:
+            return False
+        self.changes += 1
+        left = known.pods - {pod_uid}
+        if left:
+            self._in_flight[uid] = replace(known, pods=left)
+            return False
+        del self._in_flight[uid]
+        current = self.get(*known.key)
+        allocation = current.allocation if current is not None and current.uid == uid else None
+        self._count(uid, () if allocation is None else allocation.devices)
+        return True
+
+    def written(self, raw: Object) -> None:
+        """The API server has stored this version of a claim. It counts until the watch delivers it, or a newer one."""
+        key = key_of(raw)
+        stored = self._store.get(CLAIM_KIND, key[1], key[0])
+        if stored is not None and not _newer(raw, stored):
+            return
+        before = self._written.get(key, stored)
+        self._written[key] = raw
+        self.changes += 1
+        self._update(before, raw)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """A claim that was written, and perhaps never delivered, is gone."""
+        written = self._written.pop((namespace, name), None)
+        if written is not None:
+            self.changes += 1
+            self._update(written, self._store.get(CLAIM_KIND, name, namespace))
+
+    # Internals
+
+    def _changed(self, before: Object | None, after: Object | None) -> None:
+        written = self._written.get(key_of(after if after is not None else before or {})) if self._written else None
+        if written is None:
+            self._update(before, after)
+        elif after is None or not _newer(written, after):
+            del self._written[key_of(written)]
+            self._update(written, after)
+
+    def _update(self, before: Object | None, after: Object | None) -> None:
+        uid = None if after is None else uid_of(after)
+        if before is not None and uid_of(before) != uid:
+            self._settle(before, gone=True)
+        if after is not None:
+            self._settle(after, gone=False)
+
+    def _settle(self, raw: Object, *, gone: bool) -> None:
+        """Counts what the claim has got, or (`gone`) no longer. Parses it only if there is something to count."""
+        uid = uid_of(raw)
+        if _created_for_pod(raw):
+            self._settle_owner(self._parsed.get(key_of(raw), raw), gone=gone)
+        if uid in self._in_flight:
+            return
+        status = raw.get("status")
+        allocated = not gone and isinstance(status, Mapping) and status.get("allocation") is not None
+        if not allocated:
+            if uid in self._counted:
+                self._count(uid, ())
+            return
+        allocation = self._parsed.get(key_of(raw), raw).allocation
+        self._count(uid, () if allocation is None else allocation.devices)
+
+    def _settle_owner(self, claim: ResourceClaim, *, gone: bool) -> None:
+        if claim.owner is None:
+            return
+        key, pod = (claim.namespace, claim.name), claim.owner.uid
+        if not gone:
+            self._of_pods.setdefault(pod, {})[key] = None
+        elif pod in self._of_pods:
+            self._of_pods[pod].pop(key, None)
+            if not self._of_pods[pod]:
+                del self._of_pods[pod]
+
+    def _count(self, uid: str, devices: Iterable[AllocatedDevice]) -> None:
+        before, after = self._counted.get(uid, ()), tuple(devices)
+        if before is after:
+            return
+        self.usage.add(after)
+        self.usage.remove(before)
+        if after:
+            self._counted[uid] = after
+        else:
+            self._counted.pop(uid, None)
+
+    def _newest(self, key: Key, stored: Object | None) -> Object | None:
+        written = self._written.get(key)
+        return stored if written is None or (stored is not None and not _newer(written, stored)) else written
+
+    def _drop_if_delivered(self, key: Key) -> None:
+        stored = self._store.get(CLAIM_KIND, key[1], key[0])
+        if stored is not None and not _newer(self._written[key], stored):
+            del self._written[key]
+
+
+def _newer(ours: Object, theirs: Object) -> bool:
+    """Whether our version is newer. Versions that are not numbers cannot be compared: then the watch is right."""
+    mine, seen = version_of(ours), version_of(theirs)
+    return mine.isdigit() and seen.isdigit() and int(mine) > int(seen)
+
+
+def uid_of(raw: Object) -> str:
+    """The uid of a claim, or what stands for it."""
+    metadata = raw["metadata"]
+    return str(metadata.get("uid") or f"{metadata.get('namespace') or ''}/{metadata['name']}")
+
+
+def _created_for_pod(raw: Object) -> bool:
+    annotations = raw["metadata"].get("annotations")
+    return isinstance(annotations, Mapping) and annotations.get(FOR_EXTENDED_RESOURCES) == "true"
