@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from podwright.api.compiled_rules import RULES, compile_rules, owner_of, with_plugin, with_rules
 from podwright.api.configuration.extenders import Extenders, named_extenders, with_extenders
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT, PluginArgs, default_profile, profile_of
 from podwright.api.policy_match import CompiledMatch, Subject
@@ -97,19 +98,20 @@ def compile_policy(
     features: Features,
     queue_sort: str = QUEUE_SORT,
     extenders: Extenders = _NO_EXTENDERS,
+    namespace: str = "",
 ) -> CompiledPolicy:
     """Compiles the policy for the plugins in `classes`. Raises PolicyError naming the fields that are wrong.
 
-    `queue_sort` is the plugin that orders the queue, which all policies share; `extenders`: those that the policy may name.
+    `queue_sort` is the plugin that orders the queue, which all policies share; `extenders`: those that the policy may name; `namespace`:
+    the operator's, whose ConfigMaps may have params.
     """
     spec = policy.spec
-    if spec.rules:
-        raise PolicyError(policy.name, "NotSupported", [("spec.rules", "this version cannot evaluate rules yet")])
     _check_plugin_names(policy, classes)
     try:
         config = _merged_plugin_config(spec)
-        sets = _with_queue_sort(_plugin_sets(spec), classes, queue_sort)
-        profile = profile_of(spec.scheduler_name, sets, config, classes, features, "spec")
+        rules = compile_rules(spec.rules, owner_of(policy.name, spec.params, spec.params_from, namespace))
+        sets = with_plugin(_with_queue_sort(_plugin_sets(spec), classes, queue_sort), rules)
+        profile = with_rules(profile_of(spec.scheduler_name, sets, config, classes, features, "spec"), rules)
         _check_queue_sort(policy, profile, classes, queue_sort)
         profile = with_extenders(profile, named_extenders(spec.extenders, extenders, "spec.extenders"), classes)
     except ArgsError as error:
@@ -206,7 +208,9 @@ def _check_plugin_names(policy: SchedulerPolicy, classes: Classes) -> None:
         named += [(f"{where}.disabled[{i}]", e.name) for i, e in enumerate(plugin_set.disabled) if e.name != "*"]
     problems: list[Problem] = []
     for where, name in named:
-        if name not in classes:
+        if name == RULES:
+            problems.append((f"{where}.name", f"plugin {RULES} cannot be named: spec.rules enables it"))
+        elif name not in classes:
             close = difflib.get_close_matches(name, classes, n=1) if len(problems) < SHOWN_PROBLEMS else ()
             hint = f"; did you mean {close[0]!r}?" if close else ""
             problems.append((f"{where}.name", f"plugin {name!r} does not exist{hint}"))

@@ -44,7 +44,7 @@ class PolicySettings:
 
     `allow_unsafe`: policies may disable any filter; see `check_safety`.
 
-    `extenders`: those that policies may name.
+    `extenders`: those that policies may name. `namespace`: the operator's own, whose ConfigMaps policies may take params from.
 
     `waits_for_bad_policies`: the pods of a policy without an accepted generation wait. Otherwise the next policy that matches decides
     about them, in the end the built-in one.
@@ -57,6 +57,7 @@ class PolicySettings:
     waits_for_bad_policies: bool = True
     configuration: Configuration | None = None
     extenders: Extenders = field(default_factory=dict)
+    namespace: str = ""
 
     def allows_scheduler_name(self, name: str) -> bool:
         """Whether policies may serve this scheduler name."""

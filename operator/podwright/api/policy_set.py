@@ -187,7 +187,14 @@ class PolicySet:
     def _accept(self, raw: Mapping[str, Any], generation: int) -> _Accepted:
         source = parse_policy(raw)
         check_scheduler_name(source, self._settings)
-        policy = compile_policy(source, self._classes, self._features, self.queue_sort, self._settings.extenders)
+        policy = compile_policy(
+            source,
+            self._classes,
+            self._features,
+            self.queue_sort,
+            extenders=self._settings.extenders,
+            namespace=self._settings.namespace,
+        )
         if not self._settings.allow_unsafe:
             check_safety(policy, self.built_in_for(source.spec.scheduler_name).profile, self._classes)
         if self._check is not None:

@@ -263,7 +263,7 @@ def _add_field(message: descriptor_pb2.DescriptorProto, scope: str, name: str, n
     if kind.name == "list":
         kind, label = kind.parameters[0], _Field.LABEL_REPEATED
     if kind.name == "map":
-        entry = message.nested_type.add(name="".join(part.capitalize() for part in name.split("_")) + "Entry")
+        entry = message.nested_type.add(name="".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Entry")
         entry.options.map_entry = True
         _add_field(entry, "", "key", 1, kind.parameters[0])
         _add_field(entry, "", "value", 2, kind.parameters[1])

@@ -134,6 +134,12 @@ class Environment:
             raise _placed(error, text) from None
         return Program(text, tree, self.variables, step, compiler.scope.count)
 
+    def part(self, tree: Node) -> Program:
+        """A part of a checked tree as a program of its own. Variables of macros around it are variables of its evaluations."""
+        compiler = Compiler(self._functions)
+        step = compiler.compile(tree).step
+        return Program("", tree, self.variables, step, compiler.scope.count)
+
 
 def _placed(error: CelError, text: str) -> CelError:
     """Gives issues that know only the offset, in `column`, their line."""

@@ -3,7 +3,7 @@
 `core/framework/interface.py` is the contract of plugins. What the core must know of a plugin, such as its scope, the plugin declares
 itself. `DEFAULT_PLUGINS` in `core/framework/profile.py` lists the plugins that are enabled by default.
 
-Plugins with helpers have packages: `affinity`, `spread`, `volumes` and `resources`.
+Plugins with helpers have packages: `affinity`, `spread`, `volumes`, `resources` and `rules`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from podwright.core.plugins.priority_sort import PrioritySort
 from podwright.core.plugins.random_score import RandomScore
 from podwright.core.plugins.resources.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
+from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.plugins.scheduling_gates import SchedulingGates
 from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
 from podwright.core.plugins.taint_toleration import TaintToleration
@@ -58,6 +59,7 @@ _CLASSES: Final[tuple[type[Plugin], ...]] = (
     NodeVolumeLimits,
     PodGroupPodsCount,
     PodTopologySpread,
+    PolicyRules,
     PrioritySort,
     RandomScore,
     SchedulingGates,

@@ -1,0 +1,74 @@
+"""Compiles `spec.rules`: type-checks the expressions, and adds the plugin that runs them to a policy's profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from podwright.api.policy_rules import ParamsFrom, Rules
+from podwright.core.cel.errors import CelError, Issue
+from podwright.core.framework.args import ArgsError
+from podwright.core.framework.profile import Enabled, PluginSet, PluginSets, Point, Profile
+from podwright.core.framework.validation import Problem
+from podwright.core.plugins.rules.expression import Expression, expression_of
+from podwright.core.plugins.rules.owner import Owner
+from podwright.core.plugins.rules.policy_rules import PolicyRules
+from podwright.core.plugins.rules.rule_set import Filter, RuleSet, Score
+
+RULES: Final = PolicyRules.name
+"""The plugin that runs rules. No policy can name it."""
+
+
+def owner_of(
+    policy: str, params: Mapping[str, str], params_from: ParamsFrom | None, namespace: str, scope: str = ""
+) -> Owner:
+    """The owner of a policy's rules. `namespace`: that of its ConfigMap; `scope`: see Owner."""
+    config_map = None if params_from is None else (namespace, params_from.config_map_ref.name)
+    return Owner(policy, params, config_map, scope)
+
+
+def compile_rules(rules: Rules, owner: Owner, where: str = "spec.rules") -> RuleSet:
+    """The rules, checked. Raises ArgsError with all problems, each with line and column."""
+    problems: list[Problem] = []
+    filters = [
+        Filter(rule.name, found, rule.reason, owner)
+        for i, rule in enumerate(rules.filters)
+        if (found := _checked(rule.expression, f"{where}.filters[{i}]", problems, score=False)) is not None
+    ]
+    scores = [
+        Score(rule.name, found, owner, rule.weight, rule.normalize)
+        for i, rule in enumerate(rules.scores)
+        if (found := _checked(rule.expression, f"{where}.scores[{i}]", problems, score=True)) is not None
+    ]
+    if problems:
+        raise ArgsError(problems)
+    return RuleSet(tuple(filters), tuple(scores))
+
+
+def _checked(text: str, where: str, problems: list[Problem], *, score: bool) -> Expression | None:
+    try:
+        return expression_of(text, score=score)
+    except CelError as error:
+        problems += [(f"{where}.expression", _problem(issue)) for issue in error.issues]
+        return None
+
+
+def _problem(issue: Issue) -> str:
+    return f"line {issue.line}, column {issue.column}: {issue.message}" if issue.line else issue.message
+
+
+def with_plugin(sets: PluginSets, rules: RuleSet) -> PluginSets:
+    """The plugin sets, with the plugin that runs the rules after all others at its extension points."""
+    points = [Point.PRE_FILTER, Point.FILTER] if rules.filters else []
+    points += [Point.PRE_SCORE, Point.SCORE] if rules.scores else []
+    found = dict(sets)
+    for point in points:
+        own = found.get(point.key, PluginSet())
+        found[point.key] = replace(own, enabled=(*own.enabled, Enabled(RULES)))
+    return found
+
+
+def with_rules(profile: Profile, rules: RuleSet) -> Profile:
+    """The profile, with the rules as the plugin's args."""
+    return replace(profile, args={**profile.args, RULES: rules}) if rules.filters or rules.scores else profile

@@ -1,0 +1,135 @@
+"""Operations that read the node: its labels, amounts and other fields, and the pods on it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from podwright.core.cel.conversions import text_in_error
+from podwright.core.cel.errors import EvaluationError
+from podwright.core.cel_columns.counts import counted
+from podwright.core.cel_columns.reads import FIELDS, Reads
+from podwright.core.cel_columns.run import Fixed, Operation, Run
+from podwright.core.cel_columns.vectors import Failure, Kind, Operand, Scalar, Vec, failing
+from podwright.core.state.columns.table import ABSENT
+
+TEXT_MAPS = frozenset(("labels", "annotations", "conditions"))
+"""The fields of `node` that are maps of strings."""
+AMOUNT_MAPS = frozenset(("images", "allocatable", "requested", "free"))
+"""The fields that are maps of whole numbers."""
+
+
+class Name(Operation):
+    """`node.name`."""
+
+    reads = Reads.NAME
+
+    def run(self, run: Run) -> Vec:
+        table = run.nodes.table
+        ids = np.arange(table.size, dtype=np.int32) if run.rows is None else run.rows.astype(np.int32)
+        return Vec(Kind.TABLE, ids, table=run.nodes.names)
+
+
+class Unschedulable(Operation):
+    """`node.unschedulable`."""
+
+    reads = Reads.UNSCHEDULABLE
+
+    def run(self, run: Run) -> Vec:
+        column = run.nodes.table.unschedulable
+        return Vec(Kind.BOOL, column.copy() if run.rows is None else column[run.rows])
+
+
+class PodCount(Operation):
+    """`node.podCount`."""
+
+    reads = Reads.USAGE
+
+    def run(self, run: Run) -> Vec:
+        column = run.nodes.table.pods
+        return Vec(Kind.INT, column if run.rows is None else column[run.rows])
+
+
+class Taints(Operation):
+    """`node.taints`."""
+
+    reads = Reads.TAINTS
+
+    def run(self, run: Run) -> Vec:
+        column = run.nodes.table.taints
+        return Vec(Kind.TABLE, column if run.rows is None else column[run.rows], table=run.nodes.taint_lists)
+
+
+class Entry(Operation):
+    """`node.labels.key`, or another map: the entry under a key that does not depend on the node.
+
+    `test`: whether there is one, as `has()` and `in` ask; `default`: the value where there is none, instead of an error.
+    """
+
+    def __init__(self, field: str, key: Fixed, *, test: bool = False, default: str | None = None) -> None:
+        self.field = field
+        self._key = key
+        self._test = test
+        self._default = default
+        self.reads = FIELDS[field]
+
+    def run(self, run: Run) -> Operand:
+        key = self._key.run(run)
+        if isinstance(key, Failure):
+            return key
+        if not isinstance(key.value, str):
+            return Scalar(False) if self._test else run.failure(f"no such key: {text_in_error(key.value)}")
+        return self._texts(run, key.value) if self.field in TEXT_MAPS else self._amounts(run, key.value)
+
+    def _texts(self, run: Run, key: str) -> Vec:
+        ids, table = run.nodes.texts(self.field, key)
+        if run.rows is not None:
+            ids = ids[run.rows]
+        absent = ids == ABSENT
+        if self._test:
+            return Vec(Kind.BOOL, ~absent)
+        if self._default is not None:
+            return Vec(Kind.TABLE, np.where(absent, len(table), ids), table=(*table, self._default))
+        code = run.errors.code(f"no such key: {text_in_error(key)}")
+        return Vec(Kind.TABLE, ids, failing(code, absent), table)
+
+    def _amounts(self, run: Run, key: str) -> Vec:
+        amounts, present = run.nodes.amounts(self.field, key)
+        if run.rows is not None:
+            amounts, present = amounts[run.rows], present[run.rows]
+        if self._test:
+            return Vec(Kind.BOOL, present)
+        return Vec(Kind.INT, amounts, failing(run.errors.code(f"no such key: {text_in_error(key)}"), ~present))
+
+
+class Whole(Operation):
+    """A map of the node, or all of it, as a value of its own: different on each row."""
+
+    def __init__(self, reads: Reads) -> None:
+        self.reads = reads
+
+    def run(self, run: Run) -> Vec:
+        return Vec(Kind.TABLE, np.arange(run.count, dtype=np.int32), table=range(run.count))
+
+
+class Counted(Operation):
+    """`podsOnNode(selector)`, or `podsInDomain(key, selector)` with a `key`, of a selector that does not depend on the node."""
+
+    def __init__(self, selector: Fixed, key: Fixed | None = None) -> None:
+        self._selector = selector
+        self._key = key
+        self.reads = Reads.USAGE if key is None else Reads.PLACED | Reads.LABELS
+
+    def run(self, run: Run) -> Operand:
+        selector = self._selector.run(run)
+        key = Scalar(None) if self._key is None else self._key.run(run)
+        for given in (key, selector):
+            if isinstance(given, Failure):
+                return given
+        assert isinstance(key, Scalar)
+        assert isinstance(selector, Scalar)
+        domain = None if key.value is None else str(key.value)
+        try:
+            counts = counted(run.nodes.cache, str(selector.value), domain, run.variables)
+        except EvaluationError as error:
+            return run.failure(str(error))
+        return Vec(Kind.INT, counts if run.rows is None else counts[run.rows])

@@ -1,0 +1,377 @@
+"""Compiles a checked tree to operations over columns.
+
+    does not depend on the node ─────────────────────────► Fixed: evaluated once
+    reads a field of the node ───────────────────────────► Entry, Taints, Counted, …: a column
+    an operator on numbers, bools, texts ────────────────► an operation over columns
+    `exists`, `all` and `exists_one` over a fixed list ──► Unrolled
+    anything else ───────────────────────────────────────► Lift: evaluated once for all nodes with the same inputs
+
+A part that reads a whole map of the node has different inputs on each node, so it is evaluated for each: it is `interpreted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from podwright.core.cel import types
+from podwright.core.cel.tree import Call, Comprehension, Const, Ident, ListExpr, Node, Select, children
+from podwright.core.cel.types import Type
+from podwright.core.cel_columns.arithmetic import ARITHMETIC
+from podwright.core.cel_columns.attributes import (
+    AMOUNT_MAPS,
+    TEXT_MAPS,
+    Counted,
+    Entry,
+    Name,
+    PodCount,
+    Taints,
+    Unschedulable,
+    Whole,
+)
+from podwright.core.cel_columns.lifting import Lift, Loop, Unrolled
+from podwright.core.cel_columns.operations import (
+    Arithmetic,
+    Choice,
+    Comparison,
+    Equality,
+    Logic,
+    Membership,
+    Not,
+    Unary,
+)
+from podwright.core.cel_columns.reads import EVERYTHING, FIELDS, Reads
+from podwright.core.cel_columns.run import Evaluate, Fixed, Kept, Operation, Variable
+from podwright.core.cel_columns.vectors import Kind
+
+NODE: Final = "node"
+"""The variable whose columns are read."""
+PODS_ON_NODE: Final = "podsOnNode"
+PODS_IN_DOMAIN: Final = "podsInDomain"
+DOMAIN_OF: Final = "domainOf"
+COUNTING: Final[Mapping[str, Reads]] = {PODS_ON_NODE: Reads.USAGE, PODS_IN_DOMAIN: Reads.PLACED | Reads.LABELS}
+"""Functions of the node that is being judged, which is not among their arguments, with what they read."""
+
+_KINDS: Final = {types.BOOL: Kind.BOOL, types.INT: Kind.INT, types.UINT: Kind.UINT, types.DOUBLE: Kind.DOUBLE}
+_COMPARISONS: Final = ("_<_", "_<=_", "_>_", "_>=_")
+_NUMBERS: Final = frozenset(
+    (
+        *((kind, kind) for kind in (Kind.INT, Kind.UINT, Kind.DOUBLE)),
+        *((kind, Kind.DOUBLE) for kind in (Kind.INT, Kind.UINT)),
+        *((Kind.DOUBLE, kind) for kind in (Kind.INT, Kind.UINT)),
+    )
+)
+"""The pairs of numbers that are compared as columns."""
+
+
+def kind_of_type(type_: Type) -> Kind:
+    """How values of a type are held."""
+    return _KINDS.get(type_, Kind.TABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """`operation`: the whole expression. `interpreted`: why parts are evaluated for each node, in words; "" if none is."""
+
+    operation: Operation
+    interpreted: str
+
+    @property
+    def reads(self) -> Reads:
+        """What the expression reads of nodes and placed pods."""
+        return self.operation.reads
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """The macros around a part that are unrolled: their variables, which are fixed, and their accumulators with what these read."""
+
+    fixed: frozenset[str] = frozenset()
+    accumulators: Mapping[str, Reads] = field(default_factory=dict)
+
+
+class _AccumulatorError(Exception):
+    """A part that only the evaluator can evaluate uses an accumulator, which only operations know."""
+
+
+class Compiler:
+    """Compiles one tree. `evaluator` makes a function that evaluates a part of it."""
+
+    def __init__(self, tree: Node, evaluator: Callable[[Node], Evaluate]) -> None:
+        self._tree = tree
+        self._evaluator = evaluator
+        self._free = free_variables(tree)
+        self._interpreted: list[str] = []
+
+    def compile(self) -> Compiled:
+        tree = self._tree
+        operation = self._everything(tree) if _binds(tree, NODE) else self._compile(tree, _Scope())
+        return Compiled(operation, "; ".join(dict.fromkeys(self._interpreted)))
+
+    def _everything(self, tree: Node) -> Operation:
+        self._interpreted.append(f"a macro has a variable {NODE!r}")
+        return Lift(self._evaluator(tree), [Whole(EVERYTHING)], kind_of_type(tree.type), EVERYTHING)
+
+    def _depends(self, node: Node, scope: _Scope) -> bool:
+        """Whether the part depends on the node, on an accumulator, or on a variable of a macro that is not unrolled."""
+        free = self._free[id(node)]
+        return any(name not in scope.fixed and self._varies(name, scope) for name in free)
+
+    def _varies(self, name: str, scope: _Scope) -> bool:
+        return name == NODE or name in scope.accumulators or name not in self._free[id(self._tree)]
+
+    def _compile(self, node: Node, scope: _Scope) -> Operation:
+        if not self._depends(node, scope):
+            return self._fixed(node)
+        found = self._attribute(node, scope) or self._native(node, scope)
+        return found or self._lift(node, scope)
+
+    def _fixed(self, node: Node) -> Fixed:
+        return Fixed(self._evaluator(node))
+
+    # Fields of the node
+
+    def _attribute(self, node: Node, scope: _Scope) -> Operation | None:
+        match node:
+            case Ident() if node.name in scope.accumulators:
+                return Variable(node.name, scope.accumulators[node.name])
+            case Select() if _is_node(node.operand):
+                return None if node.is_test else _field(node.field)
+            case Select() if (map_ := _map_of_node(node.operand)) is not None:
+                return Entry(map_, self._fixed(Const(types.STRING, -1, node.field)), test=node.is_test)
+            case Call():
+                return self._call(node, scope)
+        return None
+
+    def _call(self, node: Call, scope: _Scope) -> Operation | None:
+        fixed = [not self._depends(argument, scope) for argument in node.args]  # the call itself may depend on the node
+        match node.function, node.args, fixed:
+            case "_[_]", (operand, key), [_, True] if (map_ := _map_of_node(operand)) is not None:
+                return Entry(map_, self._fixed(key))
+            case "@in", (key, operand), [True, _] if (map_ := _map_of_node(operand)) is not None:
+                return Entry(map_, self._fixed(key), test=True)
+            case "domainOf", (operand, key), [_, True] if _is_node(operand):
+                return Entry("labels", self._fixed(key), default="")
+            case "podsOnNode", (selector,), [True]:
+                return Counted(self._fixed(selector))
+            case "podsInDomain", (key, selector), [True, True]:
+                return Counted(self._fixed(selector), self._fixed(key))
+        return None
+
+    # Operators
+
+    def _native(self, node: Node, scope: _Scope) -> Operation | None:
+        if isinstance(node, Comprehension):
+            return self._macro(node, scope)
+        if not isinstance(node, Call):
+            return None
+        kinds = [kind_of_type(argument.type) for argument in node.args]
+        match node.function, kinds:
+            case "_&&_" | "_||_", [Kind.BOOL, Kind.BOOL]:
+                left, right = self._all(node.args, scope)
+                return Logic(left, right, until=node.function == "_||_")
+            case "!_", [Kind.BOOL]:
+                return Not(self._compile(node.args[0], scope))
+            case "_?_:_", [Kind.BOOL, _, _] if _is_choice(node.args):
+                return Choice(*self._all(node.args, scope))
+            case "@in", [_, _] if _is_among_texts(node.args) and not self._depends(node.args[1], scope):
+                return Membership(*self._all(node.args, scope))
+            case "-_", [Kind.INT | Kind.DOUBLE as kind]:
+                return Unary(self._compile(node.args[0], scope), "-_", (kind, kind))
+            case "int" | "double", [Kind.INT | Kind.UINT | Kind.DOUBLE as kind]:
+                return Unary(self._compile(node.args[0], scope), node.function, (kind, kind_of_type(node.type)))
+            case _, [left_kind, right_kind]:
+                return self._binary(node, (left_kind, right_kind), scope)
+        return None
+
+    def _binary(self, node: Call, kinds: tuple[Kind, Kind], scope: _Scope) -> Operation | None:
+        numbers = kinds in _NUMBERS
+        if node.function in ("_==_", "_!=_"):
+            texts = node.args[0].type == node.args[1].type == types.STRING
+            if not texts and not numbers and kinds != (Kind.BOOL, Kind.BOOL):
+                return None
+            left, right = self._all(node.args, scope)
+            return Equality(left, right, kinds, negated=node.function == "_!=_")
+        if node.function in _COMPARISONS and numbers:
+            left, right = self._all(node.args, scope)
+            return Comparison(node.function, left, right, kinds)
+        if kinds[0] is kinds[1] and (node.function, kinds[0]) in ARITHMETIC:
+            left, right = self._all(node.args, scope)
+            return Arithmetic(node.function, left, right, kinds[0])
+        return None
+
+    def _all(self, nodes: Sequence[Node], scope: _Scope) -> list[Operation]:
+        return [self._compile(node, scope) for node in nodes]
+
+    def _macro(self, node: Comprehension, scope: _Scope) -> Operation | None:
+        """`exists`, `all` and `exists_one` over a list that does not depend on the node, and `cel.bind`."""
+        if self._depends(node.range, scope):
+            return None
+        bind = isinstance(node.range, ListExpr) and not node.range.elements
+        if not bind and (kind_of_type(node.init.type) not in (Kind.BOOL, Kind.INT) or not _runs_to_the_end(node)):
+            return None
+        before = len(self._interpreted)
+        whole = self._lift(node, scope)
+        noted, self._interpreted[before:] = self._interpreted[before:], []
+        known = {**scope.accumulators, node.accumulator: whole.reads}
+        outer, inner = _Scope(scope.fixed, known), _Scope(scope.fixed | {node.variable, node.second}, known)
+        try:
+            init, result = self._compile(node.init, scope), self._compile(node.result, outer)
+            step = result if bind else self._compile(node.step, inner)
+        except _AccumulatorError:
+            self._interpreted[before:] = noted
+            return whole
+        return Unrolled(
+            Loop(node.variable, node.second, self._fixed(node.range), node.accumulator), init, step, result, whole
+        )
+
+    # The rest
+
+    def _lift(self, node: Node, scope: _Scope) -> Operation:
+        """The part as it is, for the evaluator. Raises _AccumulatorError."""
+        found: dict[object, Operation] = {}
+        reads = self._inputs(node, scope, frozenset(), found)
+        lift = Lift(self._evaluator(node), list(found.values()), kind_of_type(node.type), reads)
+        if self._free[id(node)] == {NODE} and not reads.usage:
+            return Kept(lift)
+        self._interpreted += [f"it reads {name} as a whole" for name, each in found.items() if isinstance(each, Whole)]
+        return lift
+
+    def _inputs(self, node: Node, scope: _Scope, bound: frozenset[str], found: dict[object, Operation]) -> Reads:
+        """Adds the columns that a part depends on, and returns what they read. `bound`: the variables of macros within the part."""
+        if isinstance(node, Ident) and node.name in bound:
+            return Reads(0)
+        if not self._depends(node, scope):
+            return Reads(0)
+        if isinstance(node, Ident) and node.name in scope.accumulators:
+            raise _AccumulatorError
+        if self._free[id(node)].isdisjoint(bound) and (input_ := self._input(node, scope)) is not None:
+            found[_identity(node)] = input_
+            return input_.reads
+        if (whole := _whole(node)) is not None:
+            found[str(_identity(node))] = whole
+            return whole.reads
+        if isinstance(node, Call) and node.function in COUNTING:
+            found[f"{node.function}()"] = Whole(COUNTING[node.function])
+            return COUNTING[node.function] | self._inputs_of(node.args, scope, bound, found)
+        if isinstance(node, Comprehension):
+            inner = bound | {node.variable, node.second, node.accumulator}
+            reads = self._inputs_of((node.range, node.init), scope, bound, found)
+            return reads | self._inputs_of((node.condition, node.step, node.result), scope, inner, found)
+        return self._inputs_of(children(node), scope, bound, found)
+
+    def _inputs_of(
+        self, nodes: Sequence[Node], scope: _Scope, bound: frozenset[str], found: dict[object, Operation]
+    ) -> Reads:
+        reads = Reads(0)
+        for node in nodes:
+            reads |= self._inputs(node, scope, bound, found)
+        return reads
+
+    def _input(self, node: Node, scope: _Scope) -> Operation | None:
+        """A column that says all that a part depends on. An optional entry depends on the entry."""
+        if isinstance(node, Call) and node.function in ("_[?_]", "_?._"):
+            operand, key = node.args
+            map_ = _map_of_node(operand)
+            return None if map_ is None or self._depends(key, scope) else Entry(map_, self._fixed(key))
+        return self._attribute(node, scope)
+
+
+def free_variables(tree: Node) -> Mapping[int, frozenset[str]]:
+    """The free variables of each part of a tree, by the part's id."""
+    found: dict[int, frozenset[str]] = {}
+
+    def visit(node: Node) -> frozenset[str]:
+        names = frozenset((node.name,)) if isinstance(node, Ident) else frozenset().union(*map(visit, children(node)))
+        if isinstance(node, Call) and node.function in COUNTING:
+            names |= {NODE}
+        if isinstance(node, Comprehension):
+            inner = {node.variable, node.second, node.accumulator}
+            result = found[id(node.result)] - {node.accumulator}
+            loop = (found[id(node.condition)] | found[id(node.step)]) - inner
+            names = found[id(node.range)] | found[id(node.init)] | loop | result
+        found[id(node)] = names
+        return names
+
+    visit(tree)
+    return found
+
+
+def _binds(node: Node, name: str) -> bool:
+    if isinstance(node, Comprehension) and name in (node.variable, node.second, node.accumulator):
+        return True
+    return any(_binds(child, name) for child in children(node))
+
+
+def _is_node(node: Node) -> bool:
+    return isinstance(node, Ident) and node.name == NODE
+
+
+def _map_of_node(node: Node) -> str | None:
+    """The name of a map that is a field of the node."""
+    if isinstance(node, Select) and not node.is_test and _is_node(node.operand):
+        return node.field if node.field in TEXT_MAPS | AMOUNT_MAPS else None
+    return None
+
+
+def _field(name: str) -> Operation | None:
+    match name:
+        case "name":
+            return Name()
+        case "taints":
+            return Taints()
+        case "podCount":
+            return PodCount()
+        case "unschedulable":
+            return Unschedulable()
+    return None
+
+
+def _whole(node: Node) -> Whole | None:
+    if _is_node(node):
+        return Whole(EVERYTHING)
+    map_ = _map_of_node(node)
+    return None if map_ is None else Whole(FIELDS[map_])
+
+
+def _identity(node: Node) -> object:
+    """Equal for parts that read the same, as far as that can be told."""
+    match node:
+        case Ident():
+            return node.name
+        case Const():
+            return (node.type.name, str(node.value))
+        case Select():
+            return ("has" if node.is_test else "", _identity(node.operand), node.field)
+        case Call():
+            return (node.function, *map(_identity, node.args))
+    return id(node)
+
+
+def _is_choice(args: Sequence[Node]) -> bool:
+    """Whether both sides have one type, which is known."""
+    return args[1].type == args[2].type and not _is_dynamic(args[1].type)
+
+
+def _is_dynamic(type_: Type) -> bool:
+    return type_.name in ("dyn", "any", "null_type") or any(map(_is_dynamic, type_.parameters))
+
+
+def _is_among_texts(args: Sequence[Node]) -> bool:
+    return args[0].type == types.STRING and args[1].type == types.list_of(types.STRING)
+
+
+def _runs_to_the_end(node: Comprehension) -> bool:
+    """Whether the steps that the loop's condition would skip change nothing: in `exists` and `all`, or if it is always true."""
+    condition, step = node.condition, node.step
+    if isinstance(condition, Const):
+        return condition.value is True
+    return (
+        isinstance(condition, Call)
+        and condition.function.strip("_@") == "not_strictly_false"
+        and isinstance(step, Call)
+        and step.function in ("_&&_", "_||_")
+        and isinstance(step.args[0], Ident)
+        and step.args[0].name == node.accumulator
+    )

@@ -1,0 +1,104 @@
+"""One evaluation of an expression over rows of the node table, and the base of the operations that it consists of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from podwright.core.cel.errors import EvaluationError
+from podwright.core.cel_columns.nodes import NodeColumns
+from podwright.core.cel_columns.reads import Reads
+from podwright.core.cel_columns.vectors import Bools, ErrorTexts, Failure, Operand, Rows, Scalar, Vec
+
+Evaluate = Callable[[Mapping[str, object]], object]
+"""(values of the variables) → the value of a tree, by the evaluator. Raises EvaluationError."""
+
+
+class Keeper(Protocol):
+    """Keeps results and refreshes them for rows that have changed."""
+
+    def of_nodes(self, operation: Operation) -> Vec:
+        """The result on all rows of an operation that depends on nothing but the nodes themselves."""
+
+
+@dataclass(slots=True)
+class Run:
+    """`rows`: the rows of the table to evaluate, None for all of them. `variables`: everything but the node, the same for all rows."""
+
+    nodes: NodeColumns
+    rows: Rows | None
+    variables: Mapping[str, object]
+    errors: ErrorTexts
+    keeper: Keeper
+    """Keeps results that depend on the nodes alone."""
+
+    @property
+    def count(self) -> int:
+        """The number of entries of a Vec."""
+        return self.nodes.table.size if self.rows is None else len(self.rows)
+
+    @property
+    def valid(self) -> Bools:
+        """bool[rows]: which rows have a node."""
+        return self.nodes.valid(self.rows)
+
+    def slot(self, position: int) -> int:
+        """The row of an entry."""
+        return position if self.rows is None else int(self.rows[position])
+
+    def failure(self, text: str) -> Failure:
+        return Failure(self.errors.code(text))
+
+    def with_variable(self, name: str, value: object) -> Run:
+        """The same with one more variable, that of a macro's loop."""
+        return Run(self.nodes, self.rows, {**self.variables, name: value}, self.errors, self.keeper)
+
+
+class Operation(ABC):
+    """A part of an expression. `reads`: what it depends on, of the nodes and of pods on them."""
+
+    reads: Reads = Reads(0)
+
+    @abstractmethod
+    def run(self, run: Run) -> Operand:
+        """Its value on each row."""
+
+
+class Fixed(Operation):
+    """A part that does not depend on the node."""
+
+    def __init__(self, evaluate: Evaluate) -> None:
+        self._evaluate = evaluate
+
+    def run(self, run: Run) -> Scalar | Failure:
+        try:
+            return Scalar(self._evaluate(run.variables))
+        except EvaluationError as error:
+            return run.failure(str(error))
+
+
+class Variable(Operation):
+    """An accumulator of a macro, which holds an operand."""
+
+    def __init__(self, name: str, reads: Reads) -> None:
+        self._name = name
+        self.reads = reads
+
+    def run(self, run: Run) -> Operand:
+        found = run.variables[self._name]
+        assert isinstance(found, Scalar | Failure) or hasattr(found, "kind"), f"{self._name} is no accumulator"
+        return found  # type: ignore[return-value]
+
+
+class Kept(Operation):
+    """An operation that depends on nothing but the nodes themselves, so that one result is kept for all pods."""
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.reads = operation.reads
+
+    def run(self, run: Run) -> Vec:
+        vec = run.keeper.of_nodes(self.operation)
+        return vec if run.rows is None else vec.at(run.rows)

@@ -1,0 +1,122 @@
+"""What the expressions of rules can read: typed `pod`, `node`, `namespace`, `policy` and `params`, and functions that count placed pods.
+
+Amounts of resources are whole numbers: CPU in milli-CPU, memory and storage in bytes, everything else in its own units. Counting
+functions are about the node that is being judged, which is not among their arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from podwright.core.cel.declarations import Overload
+from podwright.core.cel.environment import KUBERNETES, Environment, Library
+from podwright.core.cel.frame import Frame
+from podwright.core.cel.types import BOOL, INT, STRING, Type, list_of, map_of, object_of
+from podwright.core.cel.values import Value
+from podwright.core.cel_columns.compiler import DOMAIN_OF, NODE, PODS_IN_DOMAIN, PODS_ON_NODE
+from podwright.core.cel_columns.counts import in_domain, on_node
+from podwright.core.cel_columns.nodes import NodeView
+from podwright.core.state.cache import Cache
+
+# Sizes bound the estimated cost of an expression. Names, keys and values of labels are bounded by the API server.
+_NAME: Final = STRING.sized(253)
+_KEY: Final = STRING.sized(317)
+_VALUE: Final = STRING.sized(63)
+_TEXT: Final = STRING.sized(1024)
+_LABELS: Final = map_of(_KEY, _VALUE, 256)
+_ANNOTATIONS: Final = map_of(_KEY, _TEXT, 256)
+_AMOUNTS: Final = map_of(_KEY, INT, 64)
+
+TAINT: Final = object_of("podwright.Taint", {"key": _KEY, "value": _VALUE, "effect": _NAME})
+TOLERATION: Final = object_of(
+    "podwright.Toleration", {"key": _KEY, "operator": _NAME, "value": _VALUE, "effect": _NAME}
+)
+OWNER: Final = object_of("podwright.Owner", {"apiVersion": _NAME, "kind": _NAME, "name": _NAME})
+NODE_TYPE: Final = object_of(
+    "podwright.Node",
+    {
+        "name": _NAME,
+        "labels": _LABELS,
+        "annotations": _ANNOTATIONS,
+        "taints": list_of(TAINT, 64),
+        "conditions": map_of(_KEY, _NAME, 64),
+        "images": map_of(_TEXT, INT, 128),
+        "allocatable": _AMOUNTS,
+        "requested": _AMOUNTS,
+        "free": _AMOUNTS,
+        "podCount": INT,
+        "unschedulable": BOOL,
+    },
+)
+POD_TYPE: Final = object_of(
+    "podwright.Pod",
+    {
+        "name": _NAME,
+        "namespace": _NAME,
+        "labels": _LABELS,
+        "annotations": _ANNOTATIONS,
+        "priority": INT,
+        "priorityClassName": _NAME,
+        "schedulerName": _NAME,
+        "serviceAccountName": _NAME,
+        "nodeSelector": _LABELS,
+        "requests": _AMOUNTS,
+        "tolerations": list_of(TOLERATION, 64),
+        "images": list_of(_TEXT, 64),
+        "owner": OWNER,
+    },
+)
+NAMESPACE_TYPE: Final = object_of(
+    "podwright.Namespace", {"name": _NAME, "labels": _LABELS, "annotations": _ANNOTATIONS}
+)
+_PARAMS: Final = map_of(_NAME, STRING.sized(4096), 64)
+POLICY_TYPE: Final = object_of("podwright.Policy", {"name": _NAME, "params": _PARAMS})
+VARIABLES: Final[Mapping[str, Type]] = {
+    NODE: NODE_TYPE,
+    "pod": POD_TYPE,
+    "namespace": NAMESPACE_TYPE,
+    "policy": POLICY_TYPE,
+    "params": _PARAMS,
+}
+
+
+def _domain_of(node: Value, key: Value) -> Value:
+    assert isinstance(node, NodeView)
+    return node.info.present.labels.get(str(key), "")
+
+
+def _view(frame: Frame) -> NodeView:
+    node = frame.variables[NODE]
+    assert isinstance(node, NodeView)
+    return node
+
+
+def _pods_on_node(frame: Frame, selector: Value) -> Value:
+    return on_node(_view(frame), str(selector), frame.variables)
+
+
+def _pods_in_domain(frame: Frame, key: Value, selector: Value) -> Value:
+    cache = frame.variables[CACHE]
+    assert isinstance(cache, Cache)
+    return in_domain(cache, _view(frame), str(key), str(selector), frame.variables)
+
+
+CACHE: Final = "@cache"
+"""The variable with the cache whose pods are counted."""
+COUNTS: Final = Library(
+    (
+        Overload(PODS_ON_NODE, "pods_on_node_string", (STRING,), INT),
+        Overload(PODS_IN_DOMAIN, "pods_in_domain_string_string", (STRING, STRING), INT),
+        Overload(DOMAIN_OF, "domain_of_node_string", (NODE_TYPE, STRING), STRING),
+    ),
+    plain={DOMAIN_OF: _domain_of},
+    allocating={PODS_ON_NODE: _pods_on_node, PODS_IN_DOMAIN: _pods_in_domain},
+)
+
+
+@cache
+def environment() -> Environment:
+    """The environment of all rules. Made once, when the first rule needs it."""
+    return Environment(VARIABLES, (KUBERNETES, COUNTS))

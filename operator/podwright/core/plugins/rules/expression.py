@@ -1,0 +1,130 @@
+"""Expression: a type-checked expression of a rule, for one node by the evaluator and for all nodes as columns.
+
+Policies with the same text share it, and so the columns that are kept for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from math import isfinite
+from typing import Final
+
+import numpy as np
+
+from podwright.core.cel import types
+from podwright.core.cel.errors import CelError, EvaluationError, Issue
+from podwright.core.cel.tree import Node
+from podwright.core.cel.types import Type
+from podwright.core.cel_columns.compiler import NODE, Compiler, kind_of_type
+from podwright.core.cel_columns.kept import Column, KeptColumns
+from podwright.core.cel_columns.nodes import view_of
+from podwright.core.cel_columns.run import Evaluate, Operation, Run
+from podwright.core.cel_columns.vectors import Kind, Operand, Vec, as_vec, failing
+from podwright.core.framework.interface import MAX_SCORE
+from podwright.core.objects.compaction import RecentCache
+from podwright.core.plugins.rules.environment import environment
+from podwright.core.plugins.rules.subject import Subject, inputs_of
+from podwright.core.state.nodeinfo import NodeInfo
+
+NUMBERS: Final = (types.INT, types.UINT, types.DOUBLE)
+NOT_FINITE: Final = "the score is not a finite number"
+_KEPT: Final[RecentCache[tuple[str, bool], Expression]] = RecentCache(1024)
+COST_LIMIT: Final = 100_000
+"""What one evaluation for one node may cost."""
+
+
+class Expression:
+    """See the module. `interpreted`: why it is evaluated for each node, in words; "" if it is compiled to columns."""
+
+    def __init__(self, text: str, *, score: bool) -> None:
+        """Raises CelError if the text is no expression of type bool, or of a number for a score."""
+        self.program = environment().compile(text)
+        self.text = text
+        _check_type(self.program.result_type, score=score)
+        compiled = Compiler(self.program.tree, _evaluator).compile()
+        self.reads = compiled.reads
+        self.interpreted = compiled.interpreted
+        self._operation: Operation = compiled.operation
+        self._score = Score(compiled.operation, kind_of_type(self.program.result_type))
+        self._bounded = Bounded(self._score)
+        inputs = inputs_of(self.program.tree)
+        self.reads_namespace = any(part.root == "namespace" for part in inputs)
+        """Whether it depends on the pod's namespace."""
+        self._readers = tuple(part.reader() for part in inputs)
+
+    def key(self, subject: Subject) -> Hashable:
+        """What tells the results for different pods apart."""
+        return (subject.owner.scope, *[read(subject) for read in self._readers])
+
+    def column(self, subject: Subject, kept: KeptColumns) -> Column:
+        """bool[nodes] and errors: whether each node passes."""
+        return kept.column(self._operation, self.key(subject), lambda: subject.variables)
+
+    def scores(self, subject: Subject, kept: KeptColumns, *, bounded: bool) -> Column:
+        """float64[nodes] and errors; `bounded`: int64[nodes] from 0 to 100."""
+        operation = self._bounded if bounded else self._score
+        return kept.column(operation, self.key(subject), lambda: subject.variables)
+
+    def evaluate(self, subject: Subject, node: NodeInfo, changes: Mapping[str, object]) -> object:
+        """The value for one node. `changes`: further variables. Raises EvaluationError."""
+        variables = {**subject.variables, **changes, NODE: view_of(node, self.reads)}
+        return self.program.evaluate(variables, COST_LIMIT)
+
+    def number(self, subject: Subject, node: NodeInfo) -> float:
+        """The value of a score for one node. Raises EvaluationError."""
+        found = float(self.evaluate(subject, node, {}))  # type: ignore[arg-type]
+        if not isfinite(found):
+            raise EvaluationError(NOT_FINITE)
+        return found
+
+
+def expression_of(text: str, *, score: bool) -> Expression:
+    """The expression, known or new. Raises CelError."""
+    found = _KEPT.get((text, score))
+    if found is None:
+        found = Expression(text, score=score)
+        _KEPT.put((text, score), found)
+    return found
+
+
+def _evaluator(tree: Node) -> Evaluate:
+    program = environment().part(tree)
+    return lambda variables: program.evaluate(variables, COST_LIMIT)
+
+
+def _check_type(found: Type, *, score: bool) -> None:
+    if score and found not in NUMBERS:
+        raise CelError(Issue(0, 0, f"a score must be an int, uint or double, not {found}"))
+    if not score and found != types.BOOL:
+        raise CelError(Issue(0, 0, f"a filter must be a bool, not {found}"))
+
+
+class Score(Operation):
+    """A number as a double. One that is not finite is an error."""
+
+    def __init__(self, operation: Operation, kind: Kind) -> None:
+        self._operation, self._kind = operation, kind
+        self.reads = operation.reads
+
+    def run(self, run: Run) -> Operand:
+        found = as_vec(self._operation.run(run), run.count)
+        values = found.data.astype(np.float64)
+        errors = found.errors
+        if self._kind is Kind.DOUBLE:
+            errors = failing(run.errors.code(NOT_FINITE), ~np.isfinite(values), errors)
+        return Vec(Kind.DOUBLE, values, errors)
+
+
+class Bounded(Operation):
+    """A score as a whole number from 0 to 100; 0 where it is an error."""
+
+    def __init__(self, score: Score) -> None:
+        self._score = score
+        self.reads = score.reads
+
+    def run(self, run: Run) -> Operand:
+        found = as_vec(self._score.run(run), run.count)
+        values = np.where(np.isfinite(found.data), found.data, 0.0)
+        if found.errors is not None:
+            values = np.where(found.errors != 0, 0.0, values)
+        return Vec(Kind.INT, np.clip(values, 0, MAX_SCORE).astype(np.int64), found.errors)

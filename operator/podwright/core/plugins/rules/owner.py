@@ -1,0 +1,20 @@
+"""Owner: the policy that rules belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Owner:
+    """The policy that rules belong to, and what only they can read. Compared by identity.
+
+    `params_from`: namespace and name of the ConfigMap with more params; None: there is none. `scope`: the only namespace whose pods are
+    counted, "" for all.
+    """
+
+    policy: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    params_from: tuple[str, str] | None = None
+    scope: str = ""

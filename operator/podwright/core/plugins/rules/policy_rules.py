@@ -1,0 +1,214 @@
+"""PolicyRules: the filters and scores that a policy has as expressions in CEL.
+
+A filter rejects each node for which its expression is not true; an error rejects the node, too. The first filter that rejects a node gives
+the reason. A score is added to those of the plugins, times its weight; an error counts as 0. Results are columns that are kept by what
+the expressions read of the pod, and refreshed for nodes that change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.cel.errors import EvaluationError
+from podwright.core.cel_columns.counts import CHANGES, Change
+from podwright.core.cel_columns.kept import Column, kept_columns
+from podwright.core.cel_columns.reads import Reads
+from podwright.core.cel_columns.vectors import shortened
+from podwright.core.framework.cluster_events import EventHint
+from podwright.core.framework.interface import (
+    MAX_SCORE,
+    Bools,
+    CycleState,
+    EnqueueExtensions,
+    Feasible,
+    FilterPlugin,
+    FilterResult,
+    Handle,
+    Int64s,
+    Plugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Scope,
+    ScorePlugin,
+)
+from podwright.core.framework.status import SKIP, Status
+from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.rules.failures import RuleFailures
+from podwright.core.plugins.rules.hints import RuleHints
+from podwright.core.plugins.rules.owner import Owner
+from podwright.core.plugins.rules.params import Params
+from podwright.core.plugins.rules.rule_set import Filter, Normalization, RuleSet
+from podwright.core.plugins.rules.subject import Subject
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+
+
+class PolicyRules(
+    Plugin, PreFilterPlugin, PreFilterExtensions, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions
+):
+    """See the module. Only a policy's `rules` enable it, with a RuleSet as its args."""
+
+    name = "PolicyRules"
+    scope = Scope.NODE_PODS  # or as wide as the rules of a policy need
+
+    def __init__(self, args: RuleSet | None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.rules = args or RuleSet()
+        self.params = {owner: Params(owner, handle.cache.store) for owner in self.rules.owners}
+        self.failures = RuleFailures()
+        self._kept = kept_columns(handle.cache)
+        self.scope = _scope(self.rules.reads)  # type: ignore[misc]
+
+    def hints(self) -> Sequence[EventHint]:
+        return RuleHints(self.rules, self._subject).hints()
+
+    def _subject(self, pod: PodInfo, owner: Owner) -> Subject:
+        return Subject(pod, owner, self.params[owner].current(), self.handle.cache)
+
+    def _subjects(self, pod: PodInfo) -> Mapping[Owner, Subject]:
+        return {owner: self._subject(pod, owner) for owner in self.params}
+
+    # Filter
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        if not self.rules.filters:
+            return SKIP
+        state.data[self.name] = _CycleState(self._subjects(pod))
+        return None
+
+    def filter(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> Status | None:
+        of_pod: _CycleState = state.data[self.name]
+        changes = {CHANGES: of_pod.changes}
+        for rule in self.rules.filters:
+            try:
+                if rule.expression.evaluate(of_pod.subjects[rule.owner], node, changes) is not True:
+                    return Status(rule.code, (rule.reason,))
+            except EvaluationError as error:
+                return Status(rule.code, (rule.failure(shortened(str(error))),))
+        return None
+
+    def filter_all(self, state: CycleState, _pod: PodInfo, _table: NodeTable) -> FilterResult | None:
+        of_pod: _CycleState = state.data[self.name]
+        ok: Bools | None = None
+        columns = []
+        for rule in self.rules.filters:
+            column = rule.expression.column(of_pod.subjects[rule.owner], self._kept)
+            if column.failing is not None:
+                self._failed(rule.name, column)
+            passing = column.passing
+            ok = passing if ok is None else ok & passing
+            columns.append((rule, column))
+        if ok is None:
+            return None
+        return FilterResult(ok, lambda: _explained(columns))
+
+    def verdict_key(self, pod: PodInfo) -> Hashable | None:
+        if self.scope > Scope.NODE_PODS:
+            return None
+        subjects = self._subjects(pod)
+        return tuple([rule.expression.key(subjects[rule.owner]) for rule in self.rules.filters])
+
+    def add_pod(self, state: CycleState, _pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        state.data[self.name].changes.append(Change(added, node.present.labels, 1))
+
+    def remove_pod(self, state: CycleState, _pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        state.data[self.name].changes.append(Change(removed, node.present.labels, -1))
+
+    # Score
+
+    def pre_score(self, state: CycleState, pod: PodInfo, _feasible: Feasible) -> Status | None:
+        if not self.rules.scores:
+            return SKIP
+        state.data.setdefault(self.name, _CycleState(self._subjects(pod)))
+        return None
+
+    def score(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> int:
+        """The sum for one node as if it were the only feasible one."""
+        subjects: Mapping[Owner, Subject] = state.data[self.name].subjects
+        total = 0
+        for rule in self.rules.scores:
+            try:
+                value = rule.expression.number(subjects[rule.owner], node)
+            except EvaluationError:
+                continue
+            scores = scaled(np.array([value]), np.ones(1, np.bool_), rule.normalize)
+            total += rule.weight * int(scores[0])
+        return total
+
+    def score_all(self, state: CycleState, _pod: PodInfo, feasible: Feasible) -> Int64s:
+        subjects: Mapping[Owner, Subject] = state.data[self.name].subjects
+        total = np.zeros(len(feasible), np.int64)
+        for rule in self.rules.scores:
+            bounded = rule.normalize == "None"
+            column = rule.expression.scores(subjects[rule.owner], self._kept, bounded=bounded)
+            if column.failing is not None:
+                self._failed(rule.name, column)
+            scores = feasible.take(column.vec.data)
+            if not bounded:
+                scores = scaled(scores, feasible.take(column.sound), rule.normalize)
+            total += scores if rule.weight == 1 else rule.weight * scores
+        return total
+
+    def _failed(self, rule: str, column: Column) -> None:
+        """A rule has an error on a node, which `failures` counts once for each attempt."""
+        assert column.failing is not None
+        assert column.vec.errors is not None
+        text = column.texts.text(int(column.vec.errors[column.failing]))
+        self.failures.add(rule, self.handle.cache.table.names[column.failing], text)
+
+
+class _CycleState:
+    """The pod as the expressions see it, and what a dry run has changed."""
+
+    __slots__ = ("changes", "subjects")
+
+    def __init__(self, subjects: Mapping[Owner, Subject], changes: Sequence[Change] = ()) -> None:
+        self.subjects = subjects
+        self.changes = list(changes)
+
+    def clone(self) -> _CycleState:
+        return _CycleState(self.subjects, self.changes)
+
+
+def _scope(reads: Reads) -> Scope:
+    if reads & Reads.PLACED:
+        return Scope.CLUSTER
+    return Scope.NODE_PODS if reads & Reads.USAGE else Scope.NODE
+
+
+def scaled(values: NDArray[np.float64], sound: Bools, normalize: Normalization) -> Int64s:
+    """int64[feasible] from 0 to 100. `values`: float64[feasible]; `sound`: those that are no errors, which count as 0."""
+    if normalize == "None":
+        found = np.clip(values, 0, MAX_SCORE)
+    else:
+        least = float(np.min(values, initial=np.inf, where=sound)) if normalize == "MinMax" else 0.0
+        greatest = float(np.max(values, initial=-np.inf, where=sound))
+        width = greatest / 2 - least / 2  # halves, because the difference may be too great for a double
+        if not 0 < width < np.inf:
+            return np.zeros(len(values), np.int64)
+        found = np.clip((values / 2 - least / 2) / width, 0, 1) * MAX_SCORE
+    scores: Int64s = np.where(sound, found, 0).astype(np.int64)
+    return scores
+
+
+def _explained(columns: Sequence[tuple[Filter, Column]]) -> tuple[NDArray[np.int32], Sequence[Status]]:
+    """int32[nodes] codes of the first filter that rejects each node, and the statuses. A code stands for a filter and its error."""
+    size = len(columns[0][1].vec.data)
+    codes = np.zeros(size, np.int32)
+    statuses: list[Status] = []
+    open_ = np.ones(size, np.bool_)
+    for rule, column in columns:
+        rejected = open_ & ~column.passing
+        codes[rejected] = len(statuses)
+        statuses.append(Status(rule.code, (rule.reason,)))
+        errors = column.vec.errors
+        if errors is not None:
+            for code in np.unique(errors[rejected & (errors != 0)]).tolist():
+                codes[rejected & (errors == code)] = len(statuses)
+                statuses.append(Status(rule.code, (rule.failure(column.texts.text(code)),)))
+        open_ &= column.passing
+    return codes, statuses

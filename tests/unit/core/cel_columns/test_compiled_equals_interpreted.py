@@ -1,0 +1,76 @@
+"""Compiled expressions give on every node what the evaluator gives for it, value or error: over generated expressions and nodes."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from podwright.core.cel.errors import CelError, EvaluationError
+from podwright.core.cel_columns.compiler import Compiler
+from podwright.core.cel_columns.kept import kept_columns
+from podwright.core.cel_columns.nodes import view_of
+from podwright.core.cel_columns.vectors import shortened, value_at
+from podwright.core.plugins.rules.environment import environment
+from support.rules.clusters import change, cluster, pending_pod, subject
+from support.rules.expressions import Expressions
+
+EXPRESSIONS = int(os.environ.get("PODWRIGHT_CEL_EXPRESSIONS", "1000"))
+BATCH = 50
+
+
+def compiled(text):
+    program = environment().compile(text)
+    parts = environment()
+    return program, Compiler(program.tree, lambda tree: parts.part(tree).evaluate).compile()
+
+
+def interpreted(program, variables, info, reads):
+    try:
+        found = program.evaluate({**variables, "node": view_of(info, reads)})
+    except EvaluationError as error:
+        return "error", shortened(str(error))
+    return type(found).__name__, repr(found)
+
+
+def at(column, slot):
+    vec = column.vec
+    if vec.errors is not None and vec.errors[slot]:
+        return "error", column.texts.text(int(vec.errors[slot]))
+    found = value_at(vec, slot)
+    return type(found).__name__, repr(found)
+
+
+def compare(world, kept, asked, expressions):
+    cache = world.cache
+    for text, program, operation in expressions:
+        column = kept.column(operation, (), lambda: asked.variables)
+        for info in cache.nodes.values():
+            if info.node is not None:
+                expected = interpreted(program, asked.variables, info, operation.reads)
+                assert at(column, info.slot) == expected, f"{text} on {info.name}: {info.node}"
+
+
+@pytest.mark.parametrize("seed", range(max(1, EXPRESSIONS // 500)))
+def test_compiled_expressions_equal_interpreted_ones_while_nodes_and_pods_change(seed):
+    source = random.Random(seed)
+    generated = Expressions(source)
+    world = cluster(source)
+    kept = kept_columns(world.cache)
+    asked = subject(world, pending_pod())
+    refused = 0
+    for _ in range(500 // BATCH):
+        known = []
+        for text in (generated.any() for _ in range(BATCH)):
+            try:
+                program, found = compiled(text)
+            except CelError:
+                refused += 1
+                continue
+            known.append((text, program, found.operation))
+        compare(world, kept, asked, known)
+        for _ in range(source.choice((1, 3, 20))):
+            change(world, source)
+        compare(world, kept, asked, known)
+    assert refused < 100
