@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
@@ -22,6 +23,7 @@ from podwright.core.state.cache import Cache
 from podwright.engine.binding.read_back import CONFIRM_SECONDS
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.log_fields import V2, fields
+from podwright.extender.go_json import read_at
 from podwright.extender.server.verdicts import UnusablePolicyError, Verdicts
 from podwright.extender.wire import BindingArgs
 
@@ -29,8 +31,8 @@ log = logging.getLogger(__name__)
 
 REMEMBERED_PODS: Final = 4096
 """How many pods that were filtered or scored are remembered until they are bound. Others are read from the API server."""
-REMEMBERED_CHARACTERS: Final = 8 << 20
-"""How long the texts of these pods are together at most. In memory, a pod can take ten times as much."""
+REMEMBERED_BYTES: Final = 16 << 20
+"""How much memory the texts of these pods take together at most. A parsed pod can take thirty times as much, so it is parsed again."""
 CHECK_SECONDS: Final = 1.0
 """How often pods that the watch has not shown yet are looked through."""
 
@@ -52,9 +54,9 @@ class Bindings:
         self._assigned = assigned
         self._cluster = cluster
         self._clock = clock
-        self._seen: OrderedDict[str, tuple[PodInfo, int]] = OrderedDict()
-        """Pods that may be bound soon, each with the length of its text, by uid, those that were asked about last at the end."""
-        self._seen_characters = 0
+        self._seen: OrderedDict[str, str] = OrderedDict()
+        """The texts of pods that may be bound soon, by uid, those that were asked about last at the end."""
+        self._seen_bytes = 0
         self._in_progress: set[str] = set()
         self._unconfirmed: deque[tuple[float, PodInfo]] = deque()
         """Pods whose Binding was posted, with the time when they are to be read back."""
@@ -70,23 +72,23 @@ class Bindings:
         return sum(self._cache.is_assumed(uid) for uid in {*self._in_progress, *(p.uid for _, p in self._unconfirmed)})
 
     @property
-    def remembered_characters(self) -> int:
-        """How long the texts of the remembered pods are together."""
-        return self._seen_characters
+    def remembered_bytes(self) -> int:
+        """How much memory the texts of the remembered pods take."""
+        return self._seen_bytes
 
-    def remember(self, pod: PodInfo, size: int) -> None:
-        """The pod was filtered or scored, and may be bound next. `size`: the characters of its text."""
+    def remember(self, pod: PodInfo, text: str) -> None:
+        """The pod was filtered or scored, and may be bound next. `text`: its JSON, from which it was parsed."""
         self._recall(pod.uid)
-        self._seen[pod.uid] = pod, size
-        self._seen_characters += size
-        while len(self._seen) > REMEMBERED_PODS or self._seen_characters > REMEMBERED_CHARACTERS:
+        self._seen[pod.uid] = text
+        self._seen_bytes += sys.getsizeof(text)
+        while len(self._seen) > REMEMBERED_PODS or self._seen_bytes > REMEMBERED_BYTES:
             self._recall(next(iter(self._seen)))
 
-    def _recall(self, uid: str) -> PodInfo | None:
-        """The remembered pod, which is forgotten."""
-        pod, size = self._seen.pop(uid, (None, 0))
-        self._seen_characters -= size
-        return pod
+    def _recall(self, uid: str) -> str | None:
+        """The text of the remembered pod, which is forgotten."""
+        text = self._seen.pop(uid, None)
+        self._seen_bytes -= 0 if text is None else sys.getsizeof(text)
+        return text
 
     async def bind(self, args: BindingArgs, policy_name: str) -> str:
         """Binds the pod. Returns why that failed; empty if it is bound."""
@@ -124,7 +126,8 @@ class Bindings:
 
     async def _pod(self, args: BindingArgs) -> PodInfo | str:
         """The pod to bind, or why it cannot be bound. Raises ClusterError."""
-        known = self._recall(args.pod_uid)
+        text = self._recall(args.pod_uid)
+        known = None if text is None else parse_pod(read_at(text, 0)[0])
         if known is not None and (known.namespace, known.name) == (args.pod_namespace, args.pod_name):
             return known
         where = f"pod {args.pod_namespace}/{args.pod_name}"

@@ -69,7 +69,7 @@ class BodyText:
                 break
         if end - self._at > MAX_VALUE:
             raise _too_long()
-        self._passed(end)
+        self._passed(end, self._text[self._at : end])
         return value
 
     def take(self, known: str) -> bool:
@@ -81,7 +81,7 @@ class BodyText:
                 return False
         if not self._text.startswith(known, self._at):
             return False
-        self._passed(self._at + len(known))
+        self._passed(self._at + len(known), known)
         return True
 
     def plain_strings(self) -> list[str] | None:
@@ -99,12 +99,12 @@ class BodyText:
             "".join(found)
         except (orjson.JSONDecodeError, TypeError):  # such as a string with a bracket
             return None
-        self._passed(end)
+        self._passed(end, text)
         return list(found)
 
-    def _passed(self, end: int) -> None:
-        """The value ends here."""
-        self.last = self._text[self._at : end]
+    def _passed(self, end: int, text: str) -> None:
+        """A value with this text ends here."""
+        self.last = text
         self._at = end
         self._skip()
 

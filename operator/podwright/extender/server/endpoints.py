@@ -291,8 +291,8 @@ class ExtenderEndpoints:
             pod = parse_pod(asked.raw)
             if not is_dns_subdomain(pod.name) or not is_dns_label(pod.namespace):
                 raise InvalidObjectError("Pod", "its name or its namespace does not have the form of a name")
-            self._known.pods.keep(asked.text, pod, asked.size)
-        self._decisions.bindings.remember(pod, asked.size)
+            self._known.pods.keep(asked.text, pod, len(asked.text))
+        self._decisions.bindings.remember(pod, asked.text)
         return pod
 
 

@@ -27,20 +27,17 @@ MAX_VICTIMS: Final = 100_000
 
 KNOWN_PODS: Final = 8
 """kube-scheduler asks about one pod after the other. Some kube-schedulers may call the same extender."""
-KNOWN_PODS_CHARACTERS: Final = 1 << 20
+KNOWN_PODS_CHARACTERS: Final = 1 << 18
+"""How long their texts are together. Parsed pods can take thirty times as much memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedPod:
-    """The pod of a request. `size`: the characters of its text. `parsed`: if the same text was read and parsed lately."""
+    """The pod of a request. `parsed`: if the same text was read and parsed lately; `raw`: if not, and if there is a pod."""
 
     text: str = ""
     raw: Mapping[str, Any] | None = None
     parsed: PodInfo | None = None
-
-    @property
-    def size(self) -> int:
-        return len(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,16 +2,19 @@
 
 import asyncio
 
+import orjson
 import pytest
 
 from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.compaction import compact_all
+from podwright.core.objects.pod import SPEC_CACHE, parse_pod
 from podwright.engine.binding.read_back import CONFIRM_SECONDS
-from podwright.extender.server.bindings import REMEMBERED_CHARACTERS
+from podwright.extender.server import bindings as module
 from podwright.extender.wire import BindingArgs
 from podwright.kube.client.errors import ApiError
 from support.engine.kit import on_node, ours, settle
 from support.extender.kit import ExtenderRig
+from support.state.allocations import bytes_left_by
 
 
 @pytest.fixture
@@ -24,6 +27,10 @@ def rig():
 
 def asked(node="a", uid="default/p", name="p", namespace="default"):
     return BindingArgs(pod_name=name, pod_namespace=namespace, pod_uid=uid, node=node)
+
+
+def remember(rig, raw):
+    rig.bindings.remember(parse_pod(raw), orjson.dumps(raw).decode())
 
 
 def used(rig, node):
@@ -73,14 +80,14 @@ async def test_only_the_very_pod_is_bound(rig, args, problem):
 
 async def test_a_refused_binding_frees_the_room_at_once(rig):
     rig.rig.cluster.outcomes.append(ApiError(404, "NotFound", 'pods "p" not found'))
-    rig.bindings.remember(parse_pod(rig.raw), 800)
+    remember(rig, rig.raw)
     rig.rig.cluster.objects.clear()
     assert await rig.bindings.bind(asked(), "") == 'running Bind plugin "DefaultBinder": pods "p" not found'
     assert (used(rig, "a"), rig.bindings.assumed) == (0, 0)
 
 
 async def test_an_unknown_outcome_is_read_back_until_the_api_server_answers(rig):
-    rig.bindings.remember(parse_pod(rig.raw), 800)
+    remember(rig, rig.raw)
     rig.rig.cluster.outcomes.append(ClusterError("no answer"))
     rig.rig.cluster.unreachable = 2
     assert await rig.bindings.bind(asked(), "") == 'running Bind plugin "DefaultBinder": no answer'
@@ -93,7 +100,7 @@ async def test_an_unknown_outcome_is_read_back_until_the_api_server_answers(rig)
 
 
 async def test_a_failure_of_a_binding_that_went_through_is_a_success(rig):
-    rig.bindings.remember(parse_pod(rig.raw), 800)
+    remember(rig, rig.raw)
     rig.rig.cluster.outcomes.append(ApiError(409, "Conflict", "it is assigned already"))
     rig.rig.cluster.objects[("Pod", "p")] = on_node(rig.raw, "a")
     assert await rig.bindings.bind(asked(), "") == ""
@@ -133,7 +140,7 @@ async def test_a_second_request_waits_for_nothing(rig):
 
 
 async def test_a_pod_whose_first_binding_has_an_unknown_outcome_moves_to_the_next_node(rig):
-    rig.bindings.remember(parse_pod(rig.raw), 800)
+    remember(rig, rig.raw)
     rig.rig.cluster.outcomes.append(ClusterError("no answer"))
     rig.rig.cluster.unreachable = 1
     await rig.bindings.bind(asked("a"), "")
@@ -141,15 +148,32 @@ async def test_a_pod_whose_first_binding_has_an_unknown_outcome_moves_to_the_nex
     assert (used(rig, "a"), used(rig, "b")) == (0, 1000)
 
 
-def test_the_remembered_pods_are_bounded_by_the_length_of_their_texts(rig):
-    for number in range(60):
-        rig.bindings.remember(parse_pod(ours(f"p{number}")), 800_000)
-    assert 7 << 20 < rig.bindings.remembered_characters <= REMEMBERED_CHARACTERS
-    rig.bindings.remember(parse_pod(ours("p59")), 800_000)  # again: it counts once
-    assert rig.bindings.remembered_characters <= REMEMBERED_CHARACTERS
+@pytest.mark.parametrize("character", ["x", "\N{LATIN SMALL LETTER U WITH DIAERESIS}", "\N{GRINNING FACE}"])
+def test_the_memory_of_the_remembered_pods_is_bounded(rig, monkeypatch, character):
+    monkeypatch.setattr(module, "REMEMBERED_BYTES", bound := 1 << 20)
+
+    def hostile(number):
+        requests = {f"r{each}": "1" for each in range(2_000)}
+        return ours(f"p{number}", requests=requests, spec={"filler": character * 10_000})
+
+    def remember_many():
+        for number in range(30):
+            remember(rig, hostile(number))
+        for function in (SPEC_CACHE.clear, compact_all, compact_all):
+            function()
+
+    assert bytes_left_by(remember_many) < 1.1 * bound
+    assert 0.8 * bound < rig.bindings.remembered_bytes <= bound
+
+
+def test_a_pod_that_is_asked_about_again_counts_once(rig):
+    remember(rig, ours("p"))
+    once = rig.bindings.remembered_bytes
+    remember(rig, ours("p"))
+    assert rig.bindings.remembered_bytes == once
 
 
 async def test_a_pod_that_is_bound_is_no_longer_remembered(rig):
-    rig.bindings.remember(parse_pod(rig.raw), 800)
+    remember(rig, rig.raw)
     await rig.bindings.bind(asked(), "")
-    assert rig.bindings.remembered_characters == 0
+    assert rig.bindings.remembered_bytes == 0
