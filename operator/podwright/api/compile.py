@@ -61,7 +61,7 @@ class CompiledPolicy:
 
     `refusal`: why the policy was refused, "" if it was accepted. Nothing is known of a refused policy but which pods it is for; its profile
     is the built-in one, and places no pods. `misnamed`: it stands for all policies that pods name and that do not take them.
-    `base`: of a LocalSchedulerPolicy, the policy that it is bounded by.
+    `base`: of a LocalSchedulerPolicy, the policy that it is bounded by; `own_plugins`: those that run only because of it.
     """
 
     source: SchedulerPolicy
@@ -70,6 +70,7 @@ class CompiledPolicy:
     refusal: str = ""
     misnamed: bool = False
     base: CompiledPolicy | None = None
+    own_plugins: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:

@@ -27,11 +27,17 @@ from podwright.api.scheduler_policy import (
     Strategy,
 )
 from podwright.core.framework.features import Features
-from podwright.core.framework.profile import Point, expand
+from podwright.core.framework.profile import DEFAULT_PLUGINS, Point, expand
 from podwright.core.framework.validation import Problem
 
 _SCORING: Final = (Point.PRE_SCORE.key, Point.SCORE.key)
 _ALL: Final = "*"
+_MEASURED: Final = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE)
+_CHEAP: Final = frozenset(entry.name for each in DEFAULT_PLUGINS.values() for entry in each.enabled) | {
+    "RandomScore",
+    "NodeNameScore",
+}
+"""Plugins that other policies run anyway, and the score plugins that strategies stand for: what they take is not counted."""
 
 
 def owner_of(base: CompiledPolicy) -> str:
@@ -67,7 +73,10 @@ def compose(
         raise PolicyError(
             local.key, error.reason, [_as_written(local, own_args, each) for each in error.problems]
         ) from error
-    return replace(compiled, match=local.spec.match.compiled(local.namespace), base=base)
+    before, after = (expand(each.profile.plugins, classes).points for each in (base, compiled))
+    own = {name for point in _MEASURED for name in after[point] if name not in before[point]}
+    match = local.spec.match.compiled(local.namespace)
+    return replace(compiled, match=match, base=base, own_plugins=frozenset(own) - _CHEAP)
 
 
 def _excesses(local: LocalPolicy, base: CompiledPolicy, delegation: Delegation, classes: Classes) -> Iterator[Problem]:

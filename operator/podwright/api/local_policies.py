@@ -322,6 +322,10 @@ class LocalPolicies:
         """Policies of the same precedence that may match the same pods: these are not looked for among local policies."""
         return (), False
 
+    def keys(self) -> set[str]:
+        """All that are known."""
+        return {*self._known}
+
     def bases_of(self, key: str) -> Sequence[str]:
         """The names of the policies that bound it."""
         known = self._known.get(key)

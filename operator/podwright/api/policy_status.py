@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol
 
 from podwright.api.compile import CompiledPolicy
@@ -23,8 +24,51 @@ ACCEPTED: Final = "Accepted"
 ACTIVE: Final = "Active"
 PLUGIN_FAILED: Final = "PluginFailed"
 CONFLICT: Final = "Conflict"
+OVER_BUDGET: Final = "OverBudget"
 
 _MESSAGE_LIMIT: Final = 32768
+
+
+_FAULTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a policy has done since the operator started, its generations together.
+
+    `exceptions`: what plugins of the active generation raised, in short, and `over_budget`: why a local policy is over its time budget; ""
+    if nothing. `faults`: times in seconds since the epoch, and texts. `interpreted`: rules that are evaluated node by node, with the reason.
+    """
+
+    exceptions: str = ""
+    over_budget: str = ""
+    decisions: int = 0
+    pending_pods: int = 0
+    evaluation_errors: int = 0
+    faults: tuple[tuple[float, str], ...] = ()
+    interpreted: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """What has to be written at once when it changes."""
+        return self.exceptions, self.over_budget, frozenset(text for _, text in self.faults), self.interpreted
+
+
+NO_WORK: Final = Work()
+COUNTS: Final = frozenset({"decisions", "pendingPods", "evaluationErrors", "faults"})
+"""The fields of a status that may change all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultReport:
+    time: str = field(metadata=describe("When it happened last.", format="date-time"))
+    message: str = field(metadata=describe("What a plugin or a rule did.", maxLength=1024))
+
+
+@dataclass(frozen=True, slots=True)
+class InterpretedRule:
+    name: str = field(metadata=describe("The rule.", maxLength=63))
+    reason: str = field(metadata=describe("Why it cannot run on all nodes at once.", maxLength=1024))
 
 
 class Policies(Protocol):
@@ -45,8 +89,8 @@ class Condition:
     type: str = field(
         metadata=describe(
             "Accepted (the newest generation is valid), Active (the policy decides about pods), PluginFailed (a plugin "
-            "raised an exception since this generation is active), or Conflict (some pods may match this policy and others of the "
-            "same precedence).",
+            "raised an exception since this generation is active), OverBudget (what a local policy adds takes too long), or Conflict (some "
+            "pods may match this policy and others of the same precedence).",
             maxLength=316,
         )
     )
@@ -55,7 +99,7 @@ class Condition:
         metadata=describe(
             "Accepted: Accepted, Invalid, UnknownPlugin, NotSupported, NotAllowed. "
             "Active: InForce, LastGoodGeneration, Shadowed, NotAccepted. PluginFailed: ExceptionRaised. "
-            "Conflict: EqualPrecedence.",
+            "OverBudget: TooSlow. Conflict: EqualPrecedence.",
             maxLength=1024,
         )
     )
@@ -76,7 +120,7 @@ class PolicyStatus:
     conditions: tuple[Condition, ...] = field(
         default=(),
         metadata=describe(
-            "Accepted and Active; PluginFailed and Conflict if they hold.",
+            "Accepted and Active; PluginFailed, OverBudget and Conflict if they hold.",
             maxItems=16,
             **unique_by("type"),
         ),
@@ -86,6 +130,42 @@ class PolicyStatus:
         metadata=describe(
             "The generation that was accepted last. It stays active while a newer one is invalid, even if the operator "
             "restarts."
+        ),
+    )
+    active_generation: int | None = field(
+        default=None, metadata=describe("The generation that decides about pods; absent if none does.", minimum=0)
+    )
+    decisions: int = field(
+        default=0,
+        metadata=describe(
+            "How many decisions the policy has made since the operator started, as of the last time that the status was written: once a "
+            "minute at most because of this and the next two fields. The metric podwright_policy_decisions_total is always current.",
+            format="int64",
+            minimum=0,
+        ),
+    )
+    pending_pods: int = field(
+        default=0,
+        metadata=describe("How many pods wait whose last attempt was under this policy.", format="int32", minimum=0),
+    )
+    evaluation_errors: int = field(
+        default=0,
+        metadata=describe(
+            "How many exceptions of plugins and errors of rules there were since the operator started.",
+            format="int64",
+            minimum=0,
+        ),
+    )
+    faults: tuple[FaultReport, ...] = field(
+        default=(),
+        metadata=describe("The last different faults, the latest first.", maxItems=_FAULTS, **ATOMIC),
+    )
+    interpreted_rules: tuple[InterpretedRule, ...] = field(
+        default=(),
+        metadata=describe(
+            "The rules that are evaluated node by node, which takes longer than on all nodes at once.",
+            maxItems=128,
+            **unique_by("name"),
         ),
     )
     bounded_by: tuple[str, ...] = field(
@@ -99,7 +179,7 @@ class PolicyStatus:
 
 
 def basis_of(policies: Policies, applied: ApplyResult) -> tuple[object, ...]:
-    """What `status_of` depends on, without `previous` and `plugin_exceptions`. Equal tuples mean the same status; cheap to compare."""
+    """What `status_of` depends on, without `previous` and `work`. Equal tuples mean the same status; cheap to compare."""
     name = applied.name
     return (
         applied,
@@ -116,11 +196,9 @@ def status_of(
     applied: ApplyResult,
     previous: Mapping[str, Any] | None,
     now: str,
-    plugin_exceptions: str = "",
+    work: Work = NO_WORK,
 ) -> dict[str, Any]:
     """The status of the policy that `applied` is about. If it equals `previous`, nothing has to be written.
-
-    `plugin_exceptions`: what plugins of the active generation raised, in short; empty if nothing.
 
     `now` is an RFC 3339 time. One policy can shadow another, so the status of each policy depends on all of them: compute
     a status again when its `basis_of` has changed.
@@ -133,8 +211,11 @@ def status_of(
         _UntimedCondition(ACCEPTED, applied.accepted, applied.reason, applied.message),
         _active_condition(policies, applied, last_accepted.get("generation")),
     ]
-    if plugin_exceptions:
-        conditions.append(_UntimedCondition(PLUGIN_FAILED, True, "ExceptionRaised", plugin_exceptions))
+    if work.exceptions:
+        conditions.append(_UntimedCondition(PLUGIN_FAILED, True, "ExceptionRaised", work.exceptions))
+    if work.over_budget:
+        message = f"{work.over_budget[:1].upper()}{work.over_budget[1:]}. Its scores count 0, and its pods wait for others. Its filters hold."
+        conditions.append(_UntimedCondition(OVER_BUDGET, True, "TooSlow", message))
     if overlap := _overlap_of(policies, applied.name):
         conditions.append(_UntimedCondition(CONFLICT, True, "EqualPrecedence", overlap))
     status: dict[str, Any] = {
@@ -143,9 +224,27 @@ def status_of(
     }
     if last_accepted:
         status["lastAccepted"] = last_accepted
+    if applied.active_generation is not None:
+        status["activeGeneration"] = applied.active_generation
     if bounds := policies.bases_of(applied.name):
         status["boundedBy"] = list(bounds)
-    return status
+    return status | _work(work)
+
+
+def _rfc3339(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _work(work: Work) -> dict[str, Any]:
+    """The fields about what the policy has done; without those that are 0 or empty."""
+    found: dict[str, Any] = {
+        "decisions": work.decisions,
+        "pendingPods": work.pending_pods,
+        "evaluationErrors": work.evaluation_errors,
+        "faults": [{"time": _rfc3339(time), "message": text[:1024]} for time, text in reversed(work.faults)],
+        "interpretedRules": [{"name": name, "reason": reason[:1024]} for name, reason in work.interpreted],
+    }
+    return {key: value for key, value in found.items() if value}
 
 
 @dataclass(frozen=True, slots=True)

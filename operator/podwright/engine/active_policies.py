@@ -10,13 +10,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from podwright.api.compile import Classes, CompiledPolicy
+from podwright.api.compile import BUILT_IN, Classes, CompiledPolicy
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.local_policies import UNCHECKED, LocalPolicies
 from podwright.api.local_policy import namespace_of
 from podwright.api.permissions import PolicySettings
 from podwright.api.policy_result import ApplyResult
 from podwright.api.policy_set import PolicySet
+from podwright.api.policy_status import Work
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.cluster_events import ClusterEvent, EventHint
 from podwright.core.framework.errors import PluginError
@@ -31,7 +32,9 @@ from podwright.core.queue.hinting import registered
 from podwright.core.queue.rank import ranked
 from podwright.core.state.cache import Cache
 from podwright.engine.invalid_objects import InvalidObjects
+from podwright.engine.local_budgets import Account, LocalBudgets
 from podwright.engine.plugin_exceptions import PluginExceptions
+from podwright.engine.policy_activity import Activities, Activity
 
 T = TypeVar("T")
 
@@ -60,13 +63,25 @@ class EngineHandle:
         return self.waiting()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conduct:
+    """Who learns of what plugins do: `observer` how often and how long they run (see Framework), `exceptions` what they raise, `budgets`
+    what those of local policies take; `activities`: what the policies have decided.
+    """
+
+    observer: Observer
+    exceptions: PluginExceptions
+    budgets: LocalBudgets
+    activities: Activities
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ActivePolicy:
     """A policy that takes pods, and the framework that runs its plugins.
 
     With a `refusal`, its pods wait: no generation of the policy was accepted, or the pods name a policy that does not take them. The framework is then that of the built-in policy, whose
     PreEnqueue plugins gate the pods. `hints`: the queueing hints by plugin, in an object of this policy's own. `label`: name and
-    generation. `extenders`: the names of those that its pods are sent to.
+    generation. `extenders`: the names of those that its pods are sent to. `account`: of a local policy that adds something, the time that it takes.
     """
 
     compiled: CompiledPolicy
@@ -75,9 +90,13 @@ class ActivePolicy:
     label: str
     refusal: str
     extenders: tuple[str, ...]
+    activity: Activity
+    account: Account | None = None
 
     @staticmethod
-    def of(compiled: CompiledPolicy, framework: Framework) -> ActivePolicy:
+    def of(
+        compiled: CompiledPolicy, framework: Framework, conduct: Conduct, account: Account | None = None
+    ) -> ActivePolicy:
         """The accepted or refused policy. `framework`: of this policy, or if it was refused, of the built-in one."""
         label = f"{compiled.name}@{compiled.generation}"
         hints, refusal, extenders = framework.hints, "", compiled.profile.extenders
@@ -89,7 +108,14 @@ class ActivePolicy:
             what = UNCHECKED if compiled.refusal == UNCHECKED else f"was not accepted: {compiled.refusal}"
             refusal = f"policy {compiled.name}, generation {compiled.generation}, {what}"
         return ActivePolicy(
-            compiled=compiled, framework=framework, hints=hints, label=label, refusal=refusal, extenders=extenders
+            compiled=compiled,
+            framework=framework,
+            hints=hints,
+            label=label,
+            refusal=refusal,
+            extenders=extenders,
+            activity=conduct.activities.of(compiled.name or BUILT_IN),
+            account=account,
         )
 
     def why_waits(self, pod: PodInfo) -> str:
@@ -108,18 +134,16 @@ class ActivePolicies:
         handle: Handle,
         settings: PolicySettings,
         invalid_objects: InvalidObjects,
-        observer: Observer,
-        plugin_exceptions: PluginExceptions,
+        conduct: Conduct,
     ) -> None:
-        """`settings`: what the operator's options say about policies; `observer`: see Framework.
+        """`settings`: what the operator's options say about policies.
 
         Raises ProfileError or PluginError if the built-in policy cannot be built. Its QueueSort plugin orders the queue.
         """
         self._classes = classes
-        self._observer = observer
+        self._conduct = conduct
         self._handle = handle
         self._invalid_objects = invalid_objects
-        self._plugin_exceptions = plugin_exceptions
         self._built: dict[CompiledPolicy, ActivePolicy] = {}
         self._misnamed: weakref.WeakKeyDictionary[CompiledPolicy, ActivePolicy] = weakref.WeakKeyDictionary()
         self._has_hints: dict[ClusterEvent, bool] = {}
@@ -142,12 +166,21 @@ class ActivePolicies:
         """The sort key of the queue."""
 
     def _build(self, policy: CompiledPolicy) -> None:
-        report = self._plugin_exceptions.reporter(policy)
+        report = self._conduct.exceptions.reporter(policy)
         framework = Framework(
-            policy.profile, self._classes, handle=self._handle, observer=self._observer, report_exception=report
+            policy.profile, self._classes, handle=self._handle, observer=self._conduct.observer, report_exception=report
         )
         self._has_hints.clear()
-        self._built[policy] = ActivePolicy.of(policy, framework)
+        self._built[policy] = ActivePolicy.of(policy, framework, self._conduct, self._account(policy, framework))
+
+    def _account(self, policy: CompiledPolicy, framework: Framework) -> Account | None:
+        """The account of a local policy that adds something to the one that bounds it; None for others."""
+        if policy.base is None or policy.base.spec.delegation is None or not policy.own_plugins:
+            return None
+        budgets, budget = self._conduct.budgets, policy.base.spec.delegation.budget_seconds
+        account = budgets.account(policy.name, policy.base.name, budget)
+        budgets.watch(account, framework, policy.own_plugins)
+        return account
 
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
         """Applies a raw SchedulerPolicy; the result says what is wrong with it."""
@@ -161,6 +194,7 @@ class ActivePolicies:
         before = self.policy_set.decider(name)
         self.policy_set.remove(name)
         self._replace(before, None)
+        self._keep_activities()
 
     def _replace(self, before: CompiledPolicy | None, after: CompiledPolicy | None) -> None:
         """Keeps what was built for `after`, and nothing of `before`."""
@@ -170,9 +204,9 @@ class ActivePolicies:
             del self._built[before]
         if after is not None and after.refusal:
             framework = self._built[self.policy_set.built_in_for(after.spec.scheduler_name)].framework
-            self._built[after] = ActivePolicy.of(after, framework)
+            self._built[after] = ActivePolicy.of(after, framework, self._conduct)
         self._has_hints.clear()
-        self._plugin_exceptions.keep(self._built.keys())
+        self._conduct.exceptions.keep(self._built.keys())
 
     # LocalSchedulerPolicies, by namespace/name
 
@@ -183,6 +217,12 @@ class ActivePolicies:
 
     def remove_local(self, key: str) -> None:
         self._change_local(key, lambda local: local.remove(key))
+        self._conduct.budgets.forget(key)
+        self._keep_activities()
+
+    def _keep_activities(self) -> None:
+        """Forgets what the policies that are gone have decided."""
+        self._conduct.activities.keep({policy.name for policy in self._built} | self.policy_set.local.keys())
 
     def check_local(self, key: str) -> ApplyResult:
         """Checks a local policy against the policies that bound it now."""
@@ -200,7 +240,7 @@ class ActivePolicies:
             self._built.pop(policy, None)
         if gone or before != after:
             self._has_hints.clear()
-            self._plugin_exceptions.keep(self._built.keys())
+            self._conduct.exceptions.keep(self._built.keys())
         return answer
 
     def namespace_relabelled(self, namespace: str) -> None:
@@ -210,7 +250,20 @@ class ActivePolicies:
     def plugin_exceptions_of(self, name: str) -> str:
         """The exceptions that plugins of the named policy's active generation raised, in short. Empty if there were none."""
         policies = [self.policy_set.active_generation_of(name), *self.policy_set.local.compiled(name)]
-        return "\n".join(filter(None, (self._plugin_exceptions.summary(each) for each in policies if each is not None)))
+        return "\n".join(
+            filter(None, (self._conduct.exceptions.summary(each) for each in policies if each is not None))
+        )
+
+    def work_of(self, name: str) -> Work:
+        """What the policy has done, for its status. `name`: of a local policy, namespace/name."""
+        activity, conduct = self._conduct.activities.of(name), self._conduct
+        return Work(
+            exceptions=self.plugin_exceptions_of(name),
+            over_budget=conduct.budgets.problem(name),
+            decisions=activity.decisions[0],
+            evaluation_errors=activity.errors[0],
+            faults=tuple(activity.faults),
+        )
 
     def clear_cached_verdicts(self) -> None:
         """Clears the verdicts that the frameworks have cached: they refer to pods that may be gone."""
@@ -231,8 +284,13 @@ class ActivePolicies:
         found = self._misnamed.get(compiled)
         if found is None:
             framework = self._built[self.policy_set.built_in_for(compiled.spec.scheduler_name)].framework
-            found = self._misnamed[compiled] = ActivePolicy.of(compiled, framework)
+            found = self._misnamed[compiled] = ActivePolicy.of(compiled, framework, self._conduct)
         return found
+
+    @property
+    def built(self) -> Collection[ActivePolicy]:
+        """Everything whose plugins are built."""
+        return self._built.values()
 
     @property
     def default(self) -> ActivePolicy:

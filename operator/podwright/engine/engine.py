@@ -27,7 +27,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 from podwright.core.state.cache import Cache
 from podwright.engine import decision_log
-from podwright.engine.active_policies import ActivePolicies, ActivePolicy, EngineHandle
+from podwright.engine.active_policies import ActivePolicies, ActivePolicy, Conduct, EngineHandle
 from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.binding.executor import BindingExecutor
 from podwright.engine.binding.limiter import PROMPT_LIMIT
@@ -46,10 +46,12 @@ from podwright.engine.intake.objects import NAMESPACE, Namespaces, Objects
 from podwright.engine.intake.other_instances import OtherInstances
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.invalid_objects import InvalidObjects
+from podwright.engine.local_budgets import Account, LocalBudgets
 from podwright.engine.log_fields import fields
 from podwright.engine.memory import MemoryReclaimer
 from podwright.engine.metrics.metrics import ALGORITHM_SECONDS
 from podwright.engine.plugin_exceptions import PluginExceptions
+from podwright.engine.policy_activity import Activities
 from podwright.engine.ports import Ports
 from podwright.engine.preemption import Preemptions
 from podwright.engine.quiet import Quiet
@@ -124,14 +126,17 @@ class Engine:
             clock=sources.wall,
             waiting=self.binding_cycles.waiting,
         )
-        self.plugin_exceptions = PluginExceptions(metrics)
+        self.activities = Activities(metrics, wall=sources.wall)
+        self.plugin_exceptions = PluginExceptions(metrics, activities=self.activities)
+        self.budgets = LocalBudgets(clock, cpu=sources.cpu)
         self.policies = ActivePolicies(
             classes,
             handle,
             settings=options.policies,
             invalid_objects=self.invalid_objects,
-            observer=metrics,
-            plugin_exceptions=self.plugin_exceptions,
+            conduct=Conduct(
+                observer=metrics, exceptions=self.plugin_exceptions, budgets=self.budgets, activities=self.activities
+            ),
         )
         self.queue = SchedulingQueue(
             clock,
@@ -208,7 +213,12 @@ class Engine:
         self.first_idle = asyncio.Event()
         """Set when there is nothing left to decide for the first time."""
         compute_gauges(
-            metrics, queue=self.queue, cache=self.cache, cycles=self.binding_cycles, executor=self.binding_executor
+            metrics,
+            queue=self.queue,
+            cache=self.cache,
+            cycles=self.binding_cycles,
+            executor=self.binding_executor,
+            budgets=self.budgets,
         )
 
     def objects(self, kind: str) -> Objects:
@@ -400,6 +410,8 @@ class Engine:
                 self._failures.drop(queued)
             elif queued.pod.terminating:
                 self._skip(queued)
+            elif policy.account is not None and self._is_slowed(queued, policy, policy.account):
+                return
             elif queued.pod.group and self.cache.groups.is_member(queued.pod):
                 self._gangs.attempt(queued, policy, started)
             elif policy.refusal:
@@ -428,9 +440,19 @@ class Engine:
             log.exception("an attempt failed", extra=fields(pod=queued.pod))
             self._abandon(queued, error, started)
 
+    def _is_slowed(self, queued: QueuedPod, policy: ActivePolicy, account: Account) -> bool:
+        """Whether the pod goes to the lane first, because its local policy is over its budget."""
+        group = self.cache.groups.get(queued.pod.group) if queued.pod.group else None
+        if self.budgets.begin(account, 1 if group is None else max(1, group.min_count)) or queued.costly:
+            return False
+        queued.policy = policy.label
+        self._failures.slow_down(queued, account.why)
+        return True
+
     def _carry_out(self, queued: QueuedPod, policy: ActivePolicy, decision: Decision, started: float) -> None:
         """Does what the decision says. Never raises: an error is a failed attempt."""
         seconds = self._sources.clock() - started
+        policy.activity.decisions[0] += 1
         try:
             self._metrics.observe(ALGORITHM_SECONDS, seconds)
             if decision_log.enabled():

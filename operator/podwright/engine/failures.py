@@ -21,7 +21,7 @@ from podwright.core.queue import QueuedPod
 from podwright.engine.active_policies import WAITS_FOR_POLICY, ActivePolicy
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.log_fields import fields
-from podwright.engine.metrics.metrics import ERROR, PREEMPTION_ATTEMPTS, UNSCHEDULABLE
+from podwright.engine.metrics.metrics import ERROR, PREEMPTION_ATTEMPTS, SLOW_LANE, UNSCHEDULABLE
 from podwright.engine.ports import SCHEDULER_ERROR, Ports, Regarding, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
 from podwright.engine.preemption import Preemptions
@@ -152,6 +152,15 @@ class Failures:
         if self._queue.get(queued.uid) is queued:
             self._nominate(queued.pod, "")
             self._publish(queued, SCHEDULER_ERROR, f"the pod waits because {policy.why_waits(queued.pod)}", "")
+
+    def slow_down(self, queued: QueuedPod, why: str) -> None:
+        """The pod's local policy is over its time budget: the pod waits in the lane of costly pods."""
+        self._metrics.count(SLOW_LANE)
+        self._queue.wait_in_lane(queued, ())
+        note = (
+            f"policy {queued.policy.rpartition('@')[0]} is over its time budget ({why}), so this pod waits for others"
+        )
+        self._recorder.record(queued.pod, "Warning", "PolicyOverBudget", "Scheduling", note, policy=queued.policy)
 
     def warn_of_refusal(self, queued: QueuedPod, refused: ActivePolicy) -> None:
         """The operator's options let another policy decide about a pod of a refused one."""

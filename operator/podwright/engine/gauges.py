@@ -6,19 +6,29 @@ from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.binding.executor import BindingExecutor
+from podwright.engine.local_budgets import LocalBudgets
 from podwright.engine.metrics.metrics import (
     CACHE_SIZE,
     COSTLY_PODS,
     GOROUTINES,
     INFLIGHT_EVENTS,
+    OVER_BUDGET,
     PENDING_PODS,
+    POLICY_PENDING,
     UNSCHEDULABLE_PODS,
     Metrics,
 )
+from podwright.engine.policy_activity import pending_by_policy
 
 
 def compute_gauges(
-    metrics: Metrics, *, queue: SchedulingQueue, cache: Cache, cycles: BindingCycles, executor: BindingExecutor
+    metrics: Metrics,
+    *,
+    queue: SchedulingQueue,
+    cache: Cache,
+    cycles: BindingCycles,
+    executor: BindingExecutor,
+    budgets: LocalBudgets,
 ) -> None:
     """Has the gauges computed from these whenever somebody reads the metrics."""
     compute = metrics.compute
@@ -26,6 +36,8 @@ def compute_gauges(
     compute(COSTLY_PODS, lambda: {(): queue.costly})
     compute(INFLIGHT_EVENTS, lambda: {(event,): count for event, count in queue.in_flight_events().items()})
     metrics.compute_in_parts(UNSCHEDULABLE_PODS, queue.rejected_by)
+    metrics.compute_in_parts(POLICY_PENDING, lambda: pending_by_policy(queue))
+    compute(OVER_BUDGET, budgets.counts)
     compute(GOROUTINES, lambda: {("binding",): len(cycles)})
     compute(
         CACHE_SIZE,

@@ -18,6 +18,7 @@ from typing import Final
 from podwright.api.compile import CompiledPolicy
 from podwright.core.framework.errors import ReportException, plugin_traceback, raised_at
 from podwright.engine.metrics.metrics import PLUGIN_EXCEPTIONS, Metrics
+from podwright.engine.policy_activity import Activities
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +43,11 @@ class _Known:
 class PluginExceptions:
     """See the module."""
 
-    def __init__(self, metrics: Metrics, limit: int = REMEMBERED) -> None:
-        """`limit`: how many tracebacks are remembered, of all policies together."""
+    def __init__(self, metrics: Metrics, limit: int = REMEMBERED, activities: Activities | None = None) -> None:
+        """`limit`: how many tracebacks are remembered, of all policies together. `activities`: where they count as faults."""
         self._metrics = metrics
         self._limit = limit
+        self._activities = activities
         self._known: OrderedDict[tuple[CompiledPolicy, _Trace], _Known] = OrderedDict()
         self._listeners: list[Callable[[], None]] = []
 
@@ -63,6 +65,8 @@ class PluginExceptions:
 
     def _report(self, policy: CompiledPolicy, plugin: str, point: str, error: BaseException) -> None:
         self._metrics.count(PLUGIN_EXCEPTIONS, plugin, point[:1].upper() + point[1:])
+        if self._activities is not None:
+            self._activities.fault(policy.name, _shortened(plugin, point, error))
         trace = plugin_traceback(error)
         lines = ((frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace))  # reads no files
         key = (policy, (plugin, point, type(error).__name__, tuple(deque(lines, _FRAMES))))

@@ -134,6 +134,7 @@ class Gangs:
         if decision is Undecided.NOT_NOW:
             self._undecided(members)
             return
+        policy.activity.decisions[0] += len(members)
         seconds, cpu_seconds = self._clock() - started, self._slices.cpu() - cpu_started
         if decision is Undecided.STILL_CHANGING:
             decision = GangFault(group, "", STILL_CHANGING)

@@ -225,6 +225,18 @@ HEALTHCHECK: Final = Gauge(
 POLICIES: Final = Gauge(
     "podwright_policies", "SchedulerPolicies by whether their newest generation is accepted.", ("state",)
 )
+POLICY_DECISIONS: Final = Counter("podwright_policy_decisions", "Decisions about pods, by policy.", ("policy",))
+POLICY_ERRORS: Final = Counter(
+    "podwright_policy_errors", "Exceptions of plugins and errors of rules while a policy decided.", ("policy",)
+)
+POLICY_PENDING: Final = Gauge(
+    "podwright_policy_pending_pods", "Pending pods by the policy of their last attempt.", ("policy",)
+)
+OVER_BUDGET: Final = Gauge("podwright_local_policies_over_budget", "LocalSchedulerPolicies over their time budget.")
+SLOW_LANE: Final = Counter(
+    "podwright_local_policy_slowed_pods",
+    "Pods that were sent to the lane of costly pods because their LocalSchedulerPolicy is over its budget.",
+)
 LOCAL_POLICIES: Final = Gauge(
     "podwright_local_policies",
     "LocalSchedulerPolicies by whether their newest generation is accepted.",

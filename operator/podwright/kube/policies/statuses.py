@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Final
 
 from podwright.api.policy_result import ApplyResult
-from podwright.api.policy_status import basis_of, status_of
+from podwright.api.policy_status import COUNTS, Work, basis_of, status_of
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.engine import Engine
+from podwright.engine.policy_activity import pending_by_policy
 from podwright.kube.client.errors import is_not_found
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON_PATCH
@@ -33,6 +35,8 @@ WRITES_PER_SECOND: Final = 5.0
 """How many statuses of policies are written in a second, on average."""
 WRITES_AT_ONCE: Final = 5
 """How many are written without a pause when none was for a while."""
+REFRESH_SECONDS: Final = 60.0
+"""How often statuses are written in which only counts have changed."""
 STATUS_RETRY: Final = RetryPolicy(shortest=1.0, longest=60.0)
 
 Raw = Mapping[str, Any]
@@ -98,7 +102,12 @@ class PolicyStatuses:
         self._kind = kind
         self._clock = clock
         self._limit = limit
+        self._pending: Mapping[tuple[str], int] = {}
+        """How many pods wait, by policy, as of the last refresh."""
+        self._refresh_at = inf
+        """When the counts in statuses are written again, by the clock of the event loop."""
         engine.plugin_exceptions.listen(self.changed.set)
+        engine.budgets.listen(self.changed.set)
 
     def took(self, key: str, applied: Applied) -> None:
         """A version of a policy was applied. A newer generation's status is written soon, but not sooner than a second after the last write."""
@@ -115,36 +124,48 @@ class PolicyStatuses:
     async def run(self) -> None:
         """Writes the statuses after each change, until it is cancelled."""
         clock = asyncio.get_running_loop().time
+        self._refresh_at = clock() + REFRESH_SECONDS
         while True:
-            retries = [applied.not_before for applied in self.applied.values() if applied.retried]
+            due = [applied.not_before for applied in self.applied.values() if applied.retried]
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(retries) - clock() if retries else None):
+                async with asyncio.timeout(min([self._refresh_at, *due]) - clock()):
                     await self.changed.wait()
             self.changed.clear()
-            await self._write_statuses(clock)
+            refresh = clock() >= self._refresh_at
+            if refresh:
+                self._refresh_at = clock() + REFRESH_SECONDS
+                self._pending = await self._count_pending()
+            await self._write_statuses(clock, refresh=refresh)
 
-    async def _write_statuses(self, clock: Callable[[], float]) -> None:
-        """Writes the statuses that have changed, except those that have to wait."""
+    async def _count_pending(self) -> Mapping[tuple[str], int]:
+        total: Counter[tuple[str]] = Counter()
+        for part in pending_by_policy(self._engine.queue):
+            total.update(part)
+            await asyncio.sleep(0)
+        return total
+
+    async def _write_statuses(self, clock: Callable[[], float], *, refresh: bool) -> None:
+        """Writes the statuses that have changed, except those that have to wait. `refresh`: also if only counts have changed."""
         for key in list(self.applied):
             applied = self.applied.get(key)
             if applied is None:
                 continue
-            exceptions = self._engine.policies.plugin_exceptions_of(key)
-            basis = (*basis_of(self._kind.policies, applied.result), exceptions)
-            if basis == applied.basis:
+            work = replace(self._engine.policies.work_of(key), pending_pods=self._pending.get((key,), 0))
+            basis = (*basis_of(self._kind.policies, applied.result), work.state)
+            if basis == applied.basis and not refresh:
                 applied.retried = False
             elif clock() >= applied.not_before:
-                await self._write_status(applied, basis, exceptions)
+                await self._write_status(applied, basis, work, refresh=refresh)
             elif not applied.failures:
                 applied.retried = True
 
-    async def _write_status(self, applied: Applied, basis: tuple[object, ...], exceptions: str) -> None:
-        """Writes the status, unless the API server has it already. `basis`, `exceptions`: what it is about."""
+    async def _write_status(self, applied: Applied, basis: tuple[object, ...], work: Work, *, refresh: bool) -> None:
+        """Writes the status, unless the API server has it already, with or without its counts. `basis`, `work`: what it is about."""
         clock = asyncio.get_running_loop().time
         applied.retried = False
         policies = self._kind.policies
-        status = status_of(policies, applied.result, applied.status, rfc3339(self._clock()), exceptions)
-        if status != applied.status:
+        status = status_of(policies, applied.result, applied.status, rfc3339(self._clock()), work)
+        if status != applied.status and (refresh or _without_counts(status) != _without_counts(applied.status)):
             await self._limit.take()
             applied.attempted_at = clock()
             try:
@@ -157,8 +178,20 @@ class PolicyStatuses:
                     applied.not_before = clock() + STATUS_RETRY.pause(applied.failures, error)
                     applied.retried = isinstance(error, ClusterError) and error.status not in (403, 422)
                 return
-            applied.not_before = applied.attempted_at + STATUS_SECONDS
-        applied.status, applied.basis, applied.failures = status, basis, 0
+            applied.not_before, applied.status = applied.attempted_at + STATUS_SECONDS, status
+        applied.basis, applied.failures = basis, 0
+
+
+def _without_counts(status: Raw) -> Raw:
+    """The status without what may change all the time. The texts of faults count."""
+    found: dict[str, Any] = {key: value for key, value in status.items() if key not in COUNTS}
+    faults = status.get("faults")
+    found["faults"] = (
+        {str(each.get("message")) for each in faults if isinstance(each, Mapping)}
+        if isinstance(faults, list)
+        else set()
+    )
+    return found
 
 
 def _patch(applied: Applied, status: Raw) -> list[dict[str, Any]]:

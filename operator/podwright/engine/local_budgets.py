@@ -1,0 +1,171 @@
+"""How much time what LocalSchedulerPolicies add may take: all pods share one thread, so a team's rules must not delay the pods of others.
+
+Only what a local policy adds is measured: the calls of its rules and of the plugins that it enables, in CPU time. Two bounds hold.
+A policy's `decisionBudget` is what a decision under it may take on average. And all local policies together get `SHARE` of the time: if they
+take more, those that took most are over their budget, one after the other, until the rest stays within it.
+
+For `OVER_SECONDS`, the scores of a policy over its budget count 0 and its pods wait in the lane of costly pods. Its filters always hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final
+
+import numpy as np
+
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.status import SKIP
+
+SHARE: Final = 0.05
+"""Of the time, for all local policies together."""
+WINDOW_SECONDS: Final = 1.0
+"""How often it is checked whether they stay within their share."""
+BURST: Final = 20.0
+"""How many decisions' budgets a policy may use at once: the first evaluation of a rule takes longer than later ones."""
+OVER_SECONDS: Final = 60.0
+"""For how long a policy is over its budget."""
+
+_FILTERING: Final = ("pre_filter", "filter", "filter_all", "add_pod", "remove_pod")
+_SCORING: Final = ("pre_score", "score", "score_all", "normalize")
+
+
+@dataclass(slots=True, eq=False)
+class Account:
+    """The time of one local policy. `budget`: seconds of a decision, on average; `left`: what it may use up before it is over its budget.
+
+    `spent`: seconds since it was settled; `in_window`: seconds in the running window; `decisions`: since it was settled. It is over its budget
+    until `over_until`, for the reason `why`. `times`: how often it has been.
+    """
+
+    key: str
+    budget: float
+    left: float
+    spent: float = 0.0
+    in_window: float = 0.0
+    decisions: int = 0
+    over_until: float = float("-inf")
+    why: str = ""
+    times: int = 0
+    muted: bool = False
+
+    @property
+    def most(self) -> float:
+        return self.budget * BURST
+
+
+class LocalBudgets:
+    """See the module. `clock` never steps back; `cpu` is the CPU time of the thread that decides."""
+
+    def __init__(self, clock: Callable[[], float], cpu: Callable[[], float]) -> None:
+        self._clock = clock
+        self._cpu = cpu
+        self._listeners: list[Callable[[], None]] = []
+        self._accounts: dict[tuple[str, str], Account] = {}
+        self._window_began = clock()
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Has `changed` called when a policy goes over its budget, or is back within it."""
+        self._listeners.append(changed)
+
+    def account(self, key: str, owner: str, budget: float) -> Account:
+        """The account of a local policy under the policy `owner`, whose generations share it. `budget`: seconds of a decision."""
+        found = self._accounts.get((key, owner))
+        if found is None:
+            found = self._accounts[key, owner] = Account(key, budget, left=budget * BURST)
+        found.budget = budget
+        return found
+
+    def forget(self, key: str) -> None:
+        """The local policy is gone."""
+        for known in [known for known in self._accounts if known[0] == key]:
+            del self._accounts[known]
+
+    def watch(self, account: Account, framework: Framework, names: Iterable[str]) -> None:
+        """Has the time that these plugins of a framework take charged to the account."""
+        for name in names:
+            plugin = framework.plugins[name]
+            for method in (*_FILTERING, *_SCORING):
+                found = getattr(plugin, method, None)
+                if found is not None:
+                    setattr(plugin, method, self._timed(account, found, method))
+
+    def _timed(self, account: Account, method: Callable[..., Any], name: str) -> Callable[..., Any]:
+        cpu, scores = self._cpu, name in _SCORING
+
+        @wraps(method)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            if scores and account.muted:
+                return _nothing(name, args)
+            started = cpu()
+            try:
+                return method(*args, **kwargs)
+            finally:
+                account.spent += cpu() - started
+
+        return timed
+
+    def begin(self, account: Account, pods: int = 1) -> bool:
+        """A decision about this many pods is due. False if the policy is over its budget."""
+        now = self._clock()
+        self._settle(account)
+        if now >= self._window_began + WINDOW_SECONDS:
+            self._end_window(now)
+        over = now < account.over_until
+        if account.muted is not over:
+            account.muted = over
+            if not over:
+                account.left, account.why = account.most, ""
+            for changed in self._listeners:
+                changed()
+        if not over:
+            account.decisions += pods
+        return not over
+
+    def _settle(self, account: Account) -> None:
+        """Counts what the decisions since the last time took."""
+        account.left = min(account.most, account.left + account.decisions * account.budget) - account.spent
+        account.in_window += account.spent
+        account.spent, account.decisions = 0.0, 0
+        if account.left < 0.0 and not account.muted:
+            self._over(account, f"what it adds took more than {account.budget * 1e3:g} ms in a decision, on average")
+
+    def _end_window(self, now: float) -> None:
+        """Ends a window. If local policies took more than their share, those that took most are over their budget."""
+        seconds, self._window_began = now - self._window_began, now
+        used = [account for account in self._accounts.values() if account.in_window or account.spent]
+        for account in used:
+            self._settle(account)
+        total = sum(account.in_window for account in used)
+        for account in sorted(used, key=lambda each: -each.in_window):
+            if total <= SHARE * seconds:
+                break
+            total -= account.in_window
+            if not account.muted:
+                share = f"{100 * account.in_window / seconds:.0f} %"
+                self._over(
+                    account, f"what it adds took {share} of the time; all local policies together get {SHARE:.0%}"
+                )
+        for account in used:
+            account.in_window = 0.0
+
+    def _over(self, account: Account, why: str) -> None:
+        account.over_until, account.why = self._clock() + OVER_SECONDS, why
+        account.times += 1
+
+    def problem(self, key: str) -> str:
+        """Why a policy is over its budget; "" if it is not."""
+        return "; ".join(sorted({each.why for each in self._accounts.values() if each.key == key and each.muted}))
+
+    def counts(self) -> Mapping[tuple[str, ...], float]:
+        """How many local policies are over their budget."""
+        return {(): sum(account.muted for account in self._accounts.values())}
+
+
+def _nothing(method: str, args: tuple[Any, ...]) -> Any:
+    """The answer of a plugin whose scores count 0."""
+    if method == "pre_score":
+        return SKIP
+    return np.zeros(len(args[3]), np.int64) if method == "normalize" else 0

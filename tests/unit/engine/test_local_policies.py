@@ -1,0 +1,182 @@
+"""LocalSchedulerPolicies in the engine: who decides, what a slow one costs others, and what is counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.core.framework.interface import FilterPlugin, Plugin, ScorePlugin
+from podwright.core.framework.status import unschedulable
+from podwright.engine.local_budgets import BURST, OVER_SECONDS
+from support.engine.kit import Rig, deciding, settle, values
+from support.policies.local import delegating, local_policy
+
+BUDGET = 0.001
+OURS = "team-a/ours"
+
+
+class Heavy(Plugin, FilterPlugin, ScorePlugin):
+    """A delegated plugin that takes as long as the test says, keeps pods off node b and prefers node c."""
+
+    name = "Heavy"
+    seconds = 0.0
+    rig = None
+    filtered = scored = 0
+
+    def filter(self, _state, _pod, node):
+        type(self).filtered += 1
+        self._take()
+        return unschedulable("not b") if node.name == "b" else None
+
+    def score(self, _state, _pod, node):
+        type(self).scored += 1
+        self._take()
+        return 100 if node.name == "c" else 0
+
+    def _take(self):
+        if self.rig is not None:
+            self.rig.now += self.seconds
+
+
+HEAVY = {
+    "strategy": {"type": "Custom"},
+    "plugins": {"filter": {"enabled": [{"name": "Heavy"}]}, "score": {"enabled": [{"name": "Heavy", "weight": 10}]}},
+}
+
+
+@pytest.fixture
+def rig(monkeypatch):
+    monkeypatch.setattr(Heavy, "filtered", 0)
+    monkeypatch.setattr(Heavy, "scored", 0)
+    found = Rig({"Heavy": Heavy})
+    monkeypatch.setattr(Heavy, "rig", found)
+    monkeypatch.setattr(Heavy, "seconds", 0.0)
+    for name in "abc":
+        found.node(name)
+    delegation = {"plugins": ["Heavy"], "strategies": ["Random"], "decisionBudget": "1ms"}
+    assert found.engine.policies.apply(delegating(delegation=delegation)).accepted
+    return found
+
+
+def apply(r, **spec):
+    result = r.engine.policies.apply_local(local_policy(**spec))
+    assert result.accepted, result.message
+    r.engine.policies_changed({"team-a"})
+
+
+async def place(r, name, namespace="team-a"):
+    """Decides about one pod. Returns its node."""
+    r.pod(name, namespace=namespace)
+    await settle()
+    return dict(r.cluster.bound).get(name)
+
+
+async def test_what_a_local_policy_adds_holds_for_the_pods_of_its_namespace_only(rig):
+    apply(rig, **HEAVY)
+    async with deciding(rig):
+        assert await place(rig, "ours") == "c"
+        assert '"policy":"team-a/ours"' in rig.cluster.annotations[-1]["podwright.dev/decision"].replace(" ", "")
+        before = Heavy.filtered
+        assert await place(rig, "theirs", "team-b") is not None
+        assert Heavy.filtered == before
+
+
+async def test_a_refused_local_policy_makes_its_pods_wait_and_no_others(rig):
+    result = rig.engine.policies.apply_local(local_policy(strategy={"type": "MostAllocated"}))
+    async with deciding(rig):
+        assert await place(rig, "ours") is None
+        assert await place(rig, "theirs", "team-b") is not None
+        (note,) = rig.recorder.notes("FailedScheduling")
+        assert note == f"the pod waits because policy team-a/ours, generation 1, was not accepted: {result.message}"
+        rig.engine.policies.remove_local(OURS)
+        rig.engine.policies_changed({"team-b"})
+        await settle()
+        assert "ours" not in dict(rig.cluster.bound), "its namespace was not said to have changed"
+        rig.engine.policies_changed({"team-a"})
+        await settle()
+        assert "ours" in dict(rig.cluster.bound)
+
+
+async def test_over_its_budget_the_scores_of_a_policy_count_0_its_filters_hold_and_its_pods_wait_for_others(rig):
+    apply(rig, **HEAVY)
+    async with deciding(rig):
+        Heavy.seconds = BUDGET * BURST
+        assert await place(rig, "first") == "c"
+        Heavy.seconds = 0.0
+        scored = Heavy.scored
+        rig.pod("slow", namespace="team-a")
+        rig.pod("other", namespace="team-b")
+        await settle()
+        assert Heavy.scored == scored, "its scores count 0"
+        (note,) = rig.recorder.notes("PolicyOverBudget")
+        assert note.startswith(
+            "policy team-a/ours is over its time budget (what it adds took more than 1 ms in a decision"
+        )
+        assert [name for name, _ in rig.cluster.bound][:2] == ["first", "other"]
+        rig.now += 10
+        rig.engine.wake()
+        await settle()
+        assert dict(rig.cluster.bound)["slow"] != "b", "its filter holds"
+        assert values(rig, "podwright_local_policies_over_budget") == {(): 1.0}
+        assert values(rig, "podwright_local_policy_slowed_pods_total") == {(): 1.0}
+        assert "took more than 1 ms" in rig.engine.policies.work_of(OURS).over_budget
+        rig.now += OVER_SECONDS
+        assert await place(rig, "later") == "c"
+        assert rig.engine.policies.work_of(OURS).over_budget == ""
+
+
+async def test_a_policy_within_its_budget_is_never_slowed(rig):
+    apply(rig, **HEAVY)
+    Heavy.seconds = BUDGET / 10
+    async with deciding(rig):
+        for number in range(100):
+            rig.now += 1.0
+            assert await place(rig, f"p{number}") is not None
+        assert rig.recorder.notes("PolicyOverBudget") == []
+
+
+async def test_all_local_policies_together_get_a_share_of_the_time(rig):
+    apply(rig, **HEAVY)
+    Heavy.seconds = 0.9 * BUDGET / 6  # it filters and scores three nodes
+    async with deciding(rig):
+        for number in range(25):
+            rig.now += 0.05
+            await place(rig, f"p{number}")
+        assert rig.recorder.notes("PolicyOverBudget") == [], "under 2 % of the time"
+        for number in range(250):
+            rig.now += 0.004
+            await place(rig, f"q{number}")
+            if rig.recorder.notes("PolicyOverBudget"):
+                break
+        (note,) = rig.recorder.notes("PolicyOverBudget")
+        assert "of the time; all local policies together get 5%" in note
+
+
+async def test_decisions_and_faults_are_counted_by_policy(rig, monkeypatch):
+    apply(rig, **HEAVY)
+    async with deciding(rig):
+        await place(rig, "ours")
+        await place(rig, "theirs", "team-b")
+        monkeypatch.setattr(Heavy, "rig", property(lambda _self: 1 / 0))
+        await place(rig, "failing")
+    decisions = values(rig, "podwright_policy_decisions_total")
+    assert (decisions["team-a/ours",], decisions["gold",]) == (2.0, 1.0)
+    work = rig.engine.policies.work_of(OURS)
+    assert (work.decisions, work.evaluation_errors) == (2, 1)
+    ((at, text),) = work.faults
+    assert at == rig.now
+    assert text.startswith("plugin Heavy raised ZeroDivisionError")
+    assert values(rig, "podwright_policy_pending_pods") == {("team-a/ours",): 1.0}
+    rig.engine.policies.remove_local(OURS)
+    assert ("team-a/ours",) not in values(rig, "podwright_policy_decisions_total")
+
+
+def test_nothing_is_kept_of_policies_that_are_gone(rig):
+    for generation in range(1, 20):
+        rig.engine.policies.apply_local(local_policy(generation=generation, **HEAVY))
+        rig.engine.policies.apply_local(local_policy("bad", generation=generation, strategy={"type": "NodeName"}))
+        rig.engine.policies.apply(delegating(generation=generation + 1, delegation={"plugins": ["Heavy"]}))
+        for key in [*rig.engine.policies.policy_set.local.due]:
+            rig.engine.policies.check_local(key)
+    built = {active.compiled.name for active in rig.engine.policies.built}
+    assert built == {"built-in-default", "gold", OURS}
+    assert len(rig.engine.policies.built) == 3
