@@ -11,7 +11,7 @@ import click
 from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
+from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.engine.plugin_loading import load_plugins
@@ -125,7 +125,9 @@ def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> Lo
         if own["emulated_version"]:
             minor = MINOR.parse(own["emulated_version"])
         return LoadOptions(
-            features=Features(parse_feature_gates(own["feature_gates"]), max(OLDEST_MINOR, min(minor, NEWEST_MINOR))),
+            features=Features(
+                {**AUTOMATIC, **parse_feature_gates(own["feature_gates"])}, max(OLDEST_MINOR, min(minor, NEWEST_MINOR))
+            ),
             classes=load_plugins(own["plugin_dirs"]),
             settings=PolicySettings(
                 scheduler_name=own["scheduler_name"],

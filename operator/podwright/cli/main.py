@@ -20,6 +20,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "convert": "podwright.cli.convert",
     "demo": "podwright.cli.demo",
     "evaluate": "podwright.cli.evaluate",
+    "explain": "podwright.cli.explain",
     "extender": "podwright.cli.extender",
     "kube-scheduler": "podwright.cli.kube_scheduler",
     "run": "podwright.cli.run",

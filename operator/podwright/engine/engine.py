@@ -56,6 +56,7 @@ from podwright.engine.ports import Ports
 from podwright.engine.preemption import Preemptions
 from podwright.engine.quiet import Quiet
 from podwright.engine.raw_objects import raw_objects_for
+from podwright.engine.recent_decisions import RecentDecisions
 from podwright.engine.reconsideration import Reconsideration
 from podwright.engine.slices import STILL_CHANGING, Slices, Undecided
 from podwright.engine.slow_plugins import SLOW_SECONDS, SlowPlugins
@@ -149,6 +150,7 @@ class Engine:
         self.slow_plugins = SlowPlugins(metrics)
         quiet = Quiet(ports.intake, clock=clock)
         self.slices = Slices(self.cache, quiet, clock=clock, cpu=sources.cpu)
+        self.decisions = RecentDecisions(sources.wall)
         state = EngineState(
             cache=self.cache,
             queue=self.queue,
@@ -156,6 +158,7 @@ class Engine:
             invalid_objects=self.invalid_objects,
             slow_plugins=self.slow_plugins,
             slices=self.slices,
+            decisions=self.decisions,
             features=features,
             sources=sources,
             instance=options.instance,
@@ -455,6 +458,7 @@ class Engine:
         policy.activity.decisions[0] += 1
         try:
             self._metrics.observe(ALGORITHM_SECONDS, seconds)
+            self.decisions.add(decision, policy.label)
             if decision_log.enabled():
                 decision_log.log_decision(decision, policy.label, seconds)
             if isinstance(decision, Placement):

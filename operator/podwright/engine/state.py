@@ -16,6 +16,7 @@ from podwright.core.state.cache import Cache
 from podwright.engine.instance import Instance
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.raw_objects import RawObjects
+from podwright.engine.recent_decisions import RecentDecisions
 from podwright.engine.slices import Slices
 from podwright.engine.slow_plugins import SlowPlugins
 
@@ -63,6 +64,7 @@ class EngineState:
     invalid_objects: InvalidObjects
     slow_plugins: SlowPlugins
     slices: Slices
+    decisions: RecentDecisions
     features: Features
     sources: Sources
     instance: Instance

@@ -168,7 +168,7 @@ class Options(ServingOptions, UnusedOptions):
     )
     health_address: tuple[str, int] | None = option(
         ADDRESS,
-        "Where to serve health over plain HTTP; to clients on the same machine also metrics and /configz. Default: not served.",
+        "Where to serve health over plain HTTP; to clients on the same machine also metrics, /configz and /debug/explain. Default: not served.",
     )
     pod_uid: str = option(
         NAME,

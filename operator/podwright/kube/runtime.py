@@ -15,7 +15,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,7 @@ from podwright.engine.memory import configure_memory, freeze_objects
 from podwright.engine.metrics.metrics import HEALTHCHECK, TASK_RESTARTS, Metrics
 from podwright.engine.plugin_files import PluginFiles
 from podwright.engine.plugin_loading import load_plugins
+from podwright.engine.pod_answers import PodAnswers
 from podwright.engine.ports import Extender
 from podwright.kube.background import BackgroundTasks, cancel
 from podwright.kube.client import access, credentials
@@ -113,6 +114,7 @@ class Runtime:
             metrics=metrics.snapshots,
             pods=self._known_pods,
             configuration=self._configuration,
+            about_pod=self._about_pod,
         )
         self._clients = review_clients(options, self._http, metrics)
         self.server = Server(content, metrics, options=options, delegation=Delegation(*self._clients))
@@ -212,6 +214,20 @@ class Runtime:
 
     def _known_pods(self) -> Iterable[PodInfo]:
         return known_pods(self.engine.cache, self.engine.queue) if self._started else ()
+
+    def _about_pod(self, namespace: str, name: str) -> Iterator[Mapping[str, Any] | None]:
+        if not self._started:
+            return iter(())
+        engine = self.engine
+        answers = PodAnswers(
+            engine.queue,
+            engine.cache,
+            policies=engine.policies,
+            decisions=engine.decisions,
+            clock=time.monotonic,
+            waits=self.options.waits,
+        )
+        return answers.about(namespace, name)
 
     def _configuration(self) -> Callable[[], Mapping[str, Any]]:
         if not self._started:

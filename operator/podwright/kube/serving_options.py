@@ -36,7 +36,7 @@ class ServingOptions:
     )
     secure_port: int = option(
         PORT,
-        "Where to serve health, metrics and /configz over HTTPS, with authentication and authorization. 0: not served.",
+        "Where to serve health, metrics, /configz and /debug/explain over HTTPS, with authentication and authorization. 0: not served.",
         default="0",
         as_kube_scheduler="10259",
     )

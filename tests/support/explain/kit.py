@@ -37,11 +37,14 @@ class Cluster:
     groups: Sequence[Mapping[str, Any]] = ()
     settings: PolicySettings = field(default=DEFAULT_SETTINGS)
 
-    def load(self, *others: Mapping[str, Any]) -> LoadedCluster:
-        """The cluster, with further pods."""
+    def items(self, *others: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """All objects, with further pods."""
         lists = {**self.objects, "pods": [*self.objects.get("pods", ()), *others]}
-        objects = [{**raw, "kind": KINDS[name]} for name, items in lists.items() for raw in items]
-        snapshot = Snapshot(objects=[*objects, *self.groups, *self.policies], taken_at=NOW)
+        objects = [{"apiVersion": "v1", **raw, "kind": KINDS[name]} for name, items in lists.items() for raw in items]
+        return [*objects, *self.groups, *self.policies]
+
+    def load(self) -> LoadedCluster:
+        snapshot = Snapshot(objects=self.items(), taken_at=NOW)
         return load(snapshot, LoadOptions(features=GATES, settings=self.settings))
 
     def explain(self, pod: Mapping[str, Any], *, changes: bool = True) -> Explanation:

@@ -461,6 +461,29 @@ SITUATIONS = (
         ("one more node like one",),
     ),
     Situation(
+        "a rule of the policy in CEL",
+        cluster(
+            [node("one", labels={"tier": "gold"}), node("two")],
+            policies=[
+                policy(
+                    schedulerName="podwright",
+                    rules={
+                        "filters": [
+                            {
+                                "name": "same-tier",
+                                "expression": "node.labels[?'tier'].orValue('') == pod.labels[?'tier'].orValue('')",
+                                "message": "node(s) had another tier than the pod",
+                            }
+                        ]
+                    },
+                )
+            ],
+        ),
+        waiting(labels={"tier": "silver"}),
+        "PolicyRule",
+        "node(s) had another tier than the pod",
+    ),
+    Situation(
         "a gang that lacks one member",
         cluster([node("one")], [member("first"), member("waiting")], groups=[gang(3)]),
         member("waiting"),
@@ -478,7 +501,7 @@ SITUATIONS = (
         member("waiting", requests={"cpu": "6"}),
         "GangNoRoom",
         "needs room for 3 members at once, and only 2 fit",
-        ("let each member request 4 CPU less", "one more node like one"),
+        ("let each member request 2 CPU less", "one more node like one"),
     ),
     Situation(
         "a gang of which no domain has room for all",

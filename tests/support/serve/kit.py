@@ -35,6 +35,7 @@ class Told:
     list_pods: Callable[[], Iterable[PodInfo]] | None = None
     checks: Callable[[], Mapping[str, str]] | None = None
     snapshots: int = 0
+    about_pod: Any = None
 
     def content(self) -> Content:
         return Content(
@@ -42,6 +43,7 @@ class Told:
             metrics=self._snapshots,
             pods=self.list_pods or (lambda: self.pods),
             configuration=lambda: lambda: self.configuration,
+            about_pod=self.about_pod,
         )
 
     def _snapshots(self) -> Any:
@@ -60,7 +62,7 @@ class Delegate:
         self.users: dict[str, User] = {}
         """By token."""
         self.allowed: set[tuple[str, str, str]] = set()
-        """User, verb and path."""
+        """User, verb and path; or user, namespace and name of a pod."""
         self.authorities = ""
         self.published: dict[str, str] = {}
         """What else the API server says about the issuers of client certificates."""
@@ -76,6 +78,10 @@ class Delegate:
     async def allows(self, user: User, verb: str, path: str) -> bool:
         await self._ask(user.name, verb, path)
         return (user.name, verb, path) in self.allowed
+
+    async def allows_pod(self, user: User, namespace: str, name: str) -> bool:
+        await self._ask(user.name, namespace, name)
+        return (user.name, namespace, name) in self.allowed
 
     async def authentication(self) -> Mapping[str, Any]:
         await self._ask("authorities")

@@ -27,6 +27,7 @@ def failures_of(rig):
         invalid_objects=engine.invalid_objects,
         slow_plugins=engine.slow_plugins,
         slices=engine.slices,
+        decisions=engine.decisions,
         features=Features({}),
         instance=UNNAMED,
         sources=sources,

@@ -54,6 +54,7 @@ class Gangs:
         foreign_pods: ForeignPods,
     ) -> None:
         self._slices = state.slices
+        self._decisions = state.decisions
         self._cache = state.cache
         self._queue = state.queue
         self._binding_cycles = state.binding_cycles
@@ -139,6 +140,7 @@ class Gangs:
         if decision is Undecided.STILL_CHANGING:
             decision = GangFault(group, "", STILL_CHANGING)
         self._metrics.observe(GROUP_ALGORITHM_SECONDS, seconds)
+        self._decisions.add_group(decision, [member.pod for member in members], policy.label)
         if decision_log.enabled():
             decision_log.log_group_decision(decision, policy.label, seconds)
         for member in members:

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import partial
@@ -23,6 +23,7 @@ from podwright.kube.options import Options
 from podwright.kube.serve.client_issuers import ClientIssuers
 from podwright.kube.serve.delegation import ANONYMOUS, AUTHENTICATED, FAILURES, Delegation, User
 from podwright.kube.serve.event_loops import SchedulerLoop
+from podwright.kube.serve.explanations import wanted_pod
 
 log = logging.getLogger(__name__)
 
@@ -159,12 +160,25 @@ class DelegatedGate:
             return _status(401, "Unauthorized", "Unauthorized")
         verb = request.method.lower()
         try:
-            if MASTERS in user.groups or await self._allows(user, verb, request.path, turn):
+            if MASTERS in user.groups:
                 return None
+            asked = partial(self._delegation.allows, user, verb, request.path)
+            if await self._allows(user, (verb, request.path), asked, turn):
+                return await self._refusal_of_pod(user, request, turn)
         except FAILURES as error:
             log.warning("access cannot be reviewed: %s", error or type(error).__name__)
             return _status(500, "InternalError", "access cannot be reviewed")
         return _status(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{request.path}"')
+
+    async def _refusal_of_pod(self, user: User, request: web.Request, turn: _Turn) -> web.StreamResponse | None:
+        """Whoever asks about a pod must be allowed to get it."""
+        pod = wanted_pod(request)
+        if pod is None or await self._allows(user, pod, partial(self._delegation.allows_pod, user, *pod), turn):
+            return None
+        message = (
+            f'pods "{pod[1]}" is forbidden: User "{user.name}" cannot get resource "pods" in the namespace "{pod[0]}"'
+        )
+        return _status(403, "Forbidden", message)
 
     async def _user(self, request: web.Request, turn: _Turn) -> User | None:
         """The user of the request; None if the request shows an invalid token. Raises FAILURES."""
@@ -186,13 +200,16 @@ class DelegatedGate:
             await asyncio.sleep(REFUSED_SECONDS)
         return user
 
-    async def _allows(self, user: User, verb: str, path: str, turn: _Turn) -> bool:
-        key = (user.name, user.uid, user.groups, repr(sorted(user.extra.items())), verb, path)
+    async def _allows(
+        self, user: User, what: tuple[str, str], asked: Callable[[], Coroutine[Any, Any, bool]], turn: _Turn
+    ) -> bool:
+        """`asked` asks the API server about `what`: a verb and a path, which begins with a slash, or a namespace and a pod."""
+        key = (user.name, user.uid, user.groups, repr(sorted(user.extra.items())), *what)
         found = self._access.get(key)
         if found is not None:
             return found
         await turn()
-        allowed = await self._loop.run(partial(self._delegation.allows, user, verb, path), REVIEW_SECONDS)
+        allowed = await self._loop.run(asked, REVIEW_SECONDS)
         options = self._options
         self._access.put(
             key,

@@ -56,12 +56,20 @@ class Delegation:
 
     async def allows(self, user: User, verb: str, path: str) -> bool:
         """Whether the user may use the verb on the path. Raises as `user_of`."""
+        return await self._reviewed(user, {"nonResourceAttributes": {"path": path, "verb": verb}})
+
+    async def allows_pod(self, user: User, namespace: str, name: str) -> bool:
+        """Whether the user may get the pod. Raises as `user_of`."""
+        attributes = {"verb": "get", "version": "v1", "resource": "pods", "namespace": namespace, "name": name}
+        return await self._reviewed(user, {"resourceAttributes": attributes})
+
+    async def _reviewed(self, user: User, attributes: Mapping[str, Any]) -> bool:
         spec = {
             "user": user.name,
             "groups": list(user.groups),
             "uid": user.uid,
             "extra": {key: list(values) for key, values in user.extra.items()},
-            "nonResourceAttributes": {"path": path, "verb": verb},
+            **attributes,
         }
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         answer = await self._authorization.call_with_retries("POST", ACCESS_REVIEWS, review)

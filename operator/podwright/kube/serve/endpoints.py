@@ -7,6 +7,7 @@
 | /livez/CHECK and so on | one check |
 | /metrics, /metrics/resources | the metrics of the process, and of pods |
 | /configz | the options and profiles in use |
+| /debug/explain | what is known of one pod |
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from podwright.engine.metrics.families import Snapshot
 from podwright.kube.serve import pod_resources
 from podwright.kube.serve.checks import PING, Problems, Report, report, report_one
 from podwright.kube.serve.event_loops import BEAT_SECONDS, SchedulerLoop
+from podwright.kube.serve.explanations import PATH, AnswersAboutPod, Explanations
 from podwright.kube.serve.pages import Body, Page, decompressed
 
 log = logging.getLogger(__name__)
@@ -61,6 +63,8 @@ class Content:
     """The pods for /metrics/resources."""
     configuration: Callable[[], Callable[[], Mapping[str, Any]]]
     """A snapshot of the configuration for /configz. It is called in the server's thread."""
+    about_pod: AnswersAboutPod | None = None
+    """The answers of /debug/explain, in short steps; None: the path is not served."""
 
 
 class Endpoints:
@@ -73,6 +77,7 @@ class Endpoints:
         """The checks of /readyz, as of the last time that the scheduler's loop answered."""
         self._answered_at = -math.inf
         """When that was, by the steady clock."""
+        self._explanations = None if content.about_pod is None else Explanations(content.about_pod, loop)
         self._long_answers = 0
         self._metrics = Page(self._render_metrics, time.monotonic)
         self._resources = Page(self._render_resources, time.monotonic)
@@ -89,6 +94,8 @@ class Endpoints:
         )
         found += [web.get(path, partial(self._long_answer, page, content)) for path, page, content in pages]
         found.append(web.get("/configz", self._configz))
+        if self._explanations is not None:
+            found.append(web.get(PATH, self._explanations.answer))
         return found
 
     # Checks

@@ -32,6 +32,7 @@ _REASONS: Final[Mapping[str, str]] = {
     "PodTopologySpread": "Spread",
     "DynamicResources": "Devices",
     "NodeDeclaredFeatures": "MissingFeatures",
+    "PolicyRules": "PolicyRule",
 }
 _OWNERS_THAT_STAY: Final = ("DaemonSet", "Node")
 
@@ -138,11 +139,15 @@ def _of_group(
     assert info is not None, "a rejected node exists"
     miss = next((each for each in nearest if each.node == node), None)
     detail = next((each.detail for each in miss.problems if each.plugin == group.plugin), "") if miss else ""
-    where = "on all nodes" if group.nodes == cache.table.count else f"on {counted(group.nodes, 'node')}"
     reason, why = _classified(framework, cache, pod, info, group, reserved=info.slot in verdicts.diagnosis.explicit)
-    text = f"{why or group.reason} {where}"
+    count, total = group.nodes, cache.table.count
+    where = (
+        f"on {count:,} of {counted(total, 'node')}" if count < total else "on all nodes" if total > 1 else f"on {node}"
+    )
+    text = f"{where}, {why or group.reason}"
     if detail:
-        text += f"; {'there' if group.nodes == 1 else 'nearest'} is {node}: {detail}"
+        named = "" if total == 1 else f"; {'there' if count == 1 else 'nearest'} is {node}"
+        text += f"{named}: {detail}"
     return Cause(reason=reason, text=text, plugin=group.plugin, nodes=group.nodes)
 
 

@@ -36,13 +36,17 @@ _VERBS: Final = {
 def events_for(framework: Framework, plugins: Collection[str]) -> tuple[str, ...]:
     """The events for which these plugins have registered, each once. Whether one of them helps, the plugin decides when it happens."""
     found: dict[str, None] = {}
-    for plugin in sorted(plugins):
-        for hint in framework.hints.get(plugin, ()):
-            for part in hint.event.parts:
-                found[_words(part)] = None
+    parts = [
+        part for plugin in sorted(plugins) for hint in framework.hints.get(plugin, ()) for part in hint.event.parts
+    ]
+    for part in sorted(parts, key=lambda part: part.resource not in _SUBJECTS):
+        found[_words(part)] = None
     return tuple(found)
 
 
 def _words(event: ClusterEvent) -> str:
-    subject = _SUBJECTS.get(event.resource, f"a {event.resource}")
+    subject = _SUBJECTS.get(event.resource)
+    if subject is None:
+        verb = _VERBS[event.action] if event.action in (Action.ADD, Action.DELETE) else "changes"
+        return f"a {event.resource} {verb}"
     return f"{subject} {_VERBS.get(event.action, 'changes')}"

@@ -11,13 +11,14 @@ from podwright.core.cycle import Rejection
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangRejection
 from podwright.core.gangs.plan import Planner, decide
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import APIS, PodGroup
 from podwright.core.plugins.gang_scheduling import TOO_FEW, GangScheduling
 from podwright.simulator.explain.amounts import counted
 from podwright.simulator.explain.changes.node_edits import another, manifest, shapes
 from podwright.simulator.explain.changes.patches import difference
-from podwright.simulator.explain.changes.pod_edits import Place, edits_for, safely
+from podwright.simulator.explain.changes.pod_edits import Place, lacking, with_less
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.events import events_for
 from podwright.simulator.explain.results import (
@@ -30,11 +31,13 @@ from podwright.simulator.explain.results import (
     State,
     Victim,
 )
-from podwright.simulator.explain.verdicts import FIT, verdicts_of
+from podwright.simulator.explain.verdicts import verdicts_of
 from podwright.simulator.loaded import LoadedCluster
 
 _SHAPES: Final = 6
 _FEWER: Final = 3
+_PARTS: Final = 16
+"""The steps in which smaller requests are tried."""
 _KINDS: Final[Mapping[str, str]] = {api: kind for kind, api in APIS.items()}
 
 
@@ -240,45 +243,66 @@ def _smaller(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo
 def _less(
     trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, decision: GangRejection
 ) -> Iterator[Change]:
-    """Smaller requests of all members, by what the first one that fits nowhere lacks on the nearest node."""
-    rejected = next((each.pod for each in decision.attempts.values() if isinstance(each, Rejection)), None)
+    """Smaller requests of all members: at most what the first one that fits nowhere lacks on the nearest node, at least a part of it."""
     waiting = trials.cache.groups.members(group.key).unplaced()
-    if rejected is None or any(each.raw is None for each in waiting):
+    if any(each.raw is None for each in waiting):
         return
+    for less in _lacking(trials, framework, decision):
+        best: tuple[GangDecision, Sequence[tuple[str, PodInfo]]] | None = None
+        enough, too_little = _PARTS, 0
+        while enough - too_little > (0 if best is None else 1):
+            parts = enough if best is None else (enough + too_little) // 2
+            members = _members_with_less(waiting, less, parts)
+            planned = None if members is None else _plan(trials, framework, group.key, [each for _, each in members])
+            if planned is not None and members is not None and _node_of(planned, pod):
+                best, enough = (planned, members), parts
+            elif best is None:
+                break
+            else:
+                too_little = parts
+        if best is not None:
+            planned, members = best
+            yield Change(
+                of="pod",
+                text=f"let each member {members[0][0]}",
+                node=_node_of(planned, pod),
+                edits=tuple(_recreated(before, after) for before, (_, after) in zip(waiting, members, strict=True)),
+            )
+            return
+
+
+def _lacking(trials: Trials, framework: Framework, decision: GangRejection) -> Iterator[Mapping[str, int]]:
+    """What the nearest nodes lack for the first member that fits nowhere, while those before it have their nodes."""
+    rejected = next((each.pod for each in decision.attempts.values() if isinstance(each, Rejection)), None)
+    if rejected is None or rejected.raw is None:
+        return
+    found = []
     with trials.placed([each for each in decision.attempts.values() if not isinstance(each, Rejection)]):
         verdicts = verdicts_of(framework, trials.cache, rejected)
-        rows = verdicts.nearest(_SHAPES)
-        options = []
-        for row in rows:
-            place = Place(framework, trials.cache, rejected, dict(rejected.raw or {}), trials.cache.node_at(row))
-            options += [(text, raw) for text, raw in safely(edits_for(FIT, place))]
-    for text, raw in options:
-        resources = [container.get("resources") for container in raw["spec"]["containers"]]
-        changed = [_with_resources(each, resources) for each in waiting]
-        if any(each is None for each in changed):
-            return
-        node = _node_of(_plan(trials, framework, group.key, [each for each in changed if each is not None]), pod)
-        if node:
-            edits = tuple(
-                Edit(
-                    verb="recreate",
-                    kind="Pod",
-                    name=p.name,
-                    namespace=p.namespace,
-                    object=difference(p.raw or {}, c.raw or {}),
-                )
-                for p, c in zip(waiting, changed, strict=True)
-                if c is not None
-            )
-            yield Change(of="pod", text=f"let each member {text}", node=node, edits=edits)
-            return
+        for row in verdicts.nearest(_SHAPES):
+            less = lacking(Place(framework, trials.cache, rejected, dict(rejected.raw), trials.cache.node_at(row)))
+            if less and less not in found:
+                found.append(less)
+    yield from found
 
 
-def _with_resources(pod: PodInfo, resources: Sequence[Any]) -> PodInfo | None:
-    made = copy.deepcopy(dict(pod.raw or {}))
-    containers = made["spec"]["containers"]
-    if len(containers) != len(resources):
-        return None
-    for container, own in zip(containers, resources, strict=True):
-        container["resources"] = own
-    return parse_pod(made, keep_raw=True)
+def _members_with_less(
+    waiting: Sequence[PodInfo], less: Mapping[str, int], parts: int
+) -> Sequence[tuple[str, PodInfo]] | None:
+    """The members with requests that are smaller by so many of the _PARTS of `less`; None if one does not request so much."""
+    amounts = {resource: -(-amount * parts // _PARTS) for resource, amount in less.items()}
+    found = []
+    for pod in waiting:
+        try:
+            option = with_less(dict(pod.raw or {}), pod, amounts)
+        except (InvalidObjectError, AttributeError, KeyError, TypeError):
+            return None
+        if option is None:
+            return None
+        found.append((option[0], parse_pod(option[1], keep_raw=True)))
+    return found
+
+
+def _recreated(before: PodInfo, after: PodInfo) -> Edit:
+    patch = difference(before.raw or {}, after.raw or {})
+    return Edit(verb="recreate", kind="Pod", name=before.name, namespace=before.namespace, object=patch)

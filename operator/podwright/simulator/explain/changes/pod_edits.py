@@ -60,23 +60,37 @@ def spec_of(raw: Raw) -> Raw:
 # Resources
 
 
-def _less(place: Place) -> Iterator[Option]:
+def lacking(place: Place) -> Mapping[str, int]:
+    """What the node lacks for the pod, by resource; empty if that would not be enough."""
     fit = place.framework.plugins.get(FIT)
     if not isinstance(fit, NodeResourcesFit) or len(place.node.pods) + 1 > place.node.allocatable("pods"):
-        return
-    made, texts = spec_of(place.raw), []
+        return {}
+    found = {}
     for resource, amount in fit.checked_requests(place.pod.requests):
         free = max(0, place.node.allocatable(resource) - place.node.requested.get(resource, 0))
-        if amount <= free:
-            continue
-        if not _take_away(made["spec"], resource, amount - free):
-            return
+        if amount > free:
+            found[resource] = amount - free
+    return found
+
+
+def with_less(raw: Raw, pod: PodInfo, less: Mapping[str, int]) -> Option | None:
+    """The pod with smaller requests; None if its containers do not request so much. `pod` is parsed from `raw`."""
+    made, texts = spec_of(raw), []
+    for resource, amount in less.items():
+        if not _take_away(made["spec"], resource, amount):
+            return None
+        before = dict(pod.requests.spec_requests)[resource]
         texts.append(
-            f"request {readable(resource, amount - free)} {called(resource)} less"
-            f" ({quantity(resource, free)} instead of {quantity(resource, amount)})"
+            f"request {readable(resource, amount)} {called(resource)} less"
+            f" ({quantity(resource, before - amount)} instead of {quantity(resource, before)})"
         )
-    if texts:
-        yield " and ".join(texts), made
+    return " and ".join(texts), made
+
+
+def _less(place: Place) -> Iterator[Option]:
+    less = lacking(place)
+    if less and (option := with_less(place.raw, place.pod, less)) is not None:
+        yield option
 
 
 def _take_away(spec: Raw, resource: str, amount: int) -> bool:

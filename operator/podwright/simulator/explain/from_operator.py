@@ -1,0 +1,207 @@
+"""What a running operator says about a pod at /debug/explain: asked with the caller's own credentials, and joined to an explanation.
+
+The operator knows what no snapshot shows: the pod's place in the queue, and its last decisions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from podwright.kube.client import credentials
+from podwright.kube.client.errors import ConfigError
+from podwright.kube.client.times import rfc3339
+from podwright.simulator.explain.amounts import counted
+from podwright.simulator.explain.results import (
+    Cause,
+    Explanation,
+    PolicyRef,
+    QueuePlace,
+    Recorded,
+    Rejected,
+    State,
+)
+from podwright.simulator.live import Connection
+
+PATH: Final = "/debug/explain"
+SECONDS: Final = 10.0
+LONGEST_ANSWER: Final = 1 << 20
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+Answer = Mapping[str, Any]
+
+
+class OperatorError(Exception):
+    """The operator could not be asked, or did not answer. The message names its URL."""
+
+
+def ask(url: str, namespace: str, name: str, connection: Connection, *, ca_file: str | None = None) -> Answer:
+    """The operator's answer about a pod; empty if it knows nothing of it. Raises OperatorError.
+
+    `url`: `https://HOST:PORT`, or `http://127.0.0.1:PORT`, which is sent no credentials. `ca_file`: the authorities of the operator's
+    certificate, besides those of the API server.
+    """
+    try:
+        return asyncio.run(_asked(url, namespace, name, connection, ca_file))
+    except (aiohttp.ClientError, OSError, ConfigError, ValueError) as error:
+        raise OperatorError(f"{url}: {error or type(error).__name__}") from error
+
+
+async def _asked(url: str, namespace: str, name: str, connection: Connection, ca_file: str | None) -> Answer:
+    base = URL(url)
+    headers: list[tuple[str, str]] = []
+    context: ssl.SSLContext | None = None
+    if base.scheme == "https":
+        source = credentials.load(connection.kubeconfig, connection.context, time.time, time.monotonic)
+        current = await source.current()
+        headers, context = list(current.headers), current.ssl_context or ssl.create_default_context()
+        if ca_file is not None:
+            context.load_verify_locations(ca_file)
+    elif base.scheme != "http" or base.host not in _LOOPBACK:
+        raise OperatorError(f"{url}: expected https://HOST:PORT, or http://127.0.0.1:PORT")
+    where = base.with_path(PATH).with_query(namespace=namespace, pod=name)
+    timeout = aiohttp.ClientTimeout(total=SECONDS)
+    async with (
+        aiohttp.ClientSession(trust_env=False, timeout=timeout) as session,
+        session.get(
+            where, headers=headers, ssl=context if context is not None else False, allow_redirects=False
+        ) as response,
+    ):
+        body = await response.content.read(LONGEST_ANSWER)
+        if response.status == 404:
+            return {}
+        if response.status != 200:
+            raise OperatorError(f"{url}: {response.status} {body[:300].decode(errors='replace').strip()}")
+        found = orjson.loads(body)
+        return found if isinstance(found, Mapping) else {}
+
+
+# The answer
+
+
+def joined(found: Explanation, answer: Answer) -> Explanation:
+    """The explanation with what the operator says."""
+    queue = queue_place(answer)
+    decisions = tuple(_decisions(answer)) or found.decisions
+    found = replace(found, queue=queue, decisions=decisions)
+    if queue is None:
+        if found.state in (State.PENDING, State.FITS) and not decisions:
+            return replace(found, notes=(*found.notes, "the operator does not know the pod"))
+        return found
+    cause = _cause_in_queue(found, queue)
+    return found if cause is None else replace(found, causes=(cause, *found.causes))
+
+
+def from_answer(answer: Answer, namespace: str, name: str) -> Explanation:
+    """An explanation from the operator's answer alone, for callers who may not read the cluster."""
+    decisions = tuple(_decisions(answer))
+    last = decisions[0] if decisions else None
+    queue = queue_place(answer)
+    placed = last is not None and last.outcome == "Placed" and queue is None
+    state = State.PLACED if placed else State.GATED if queue and queue.place == "gated" else State.PENDING
+    causes = []
+    if last is not None and not placed:
+        causes.append(Cause(reason=last.outcome, text=last.message))
+    elif queue is not None and queue.gated_by:
+        causes.append(
+            Cause(reason="Gated", text=f"plugin {queue.gated_by} keeps it out of the queue", plugin=queue.gated_by)
+        )
+    policy = answer.get("policy")
+    return Explanation(
+        kind="Pod",
+        name=f"{namespace}/{name}",
+        state=state,
+        causes=tuple(causes),
+        policy=_policy(policy) if isinstance(policy, Mapping) else last.policy if last else None,
+        node=last.node if last and placed else "",
+        nodes=last.evaluated if last else 0,
+        message=last.message if last else "",
+        rejections=tuple(_rejections(last)) if last and not placed else (),
+        queue=queue,
+        decisions=decisions,
+        notes=("this is what the operator says; what would help is only searched by those who may read the cluster",),
+    )
+
+
+def queue_place(answer: Answer) -> QueuePlace | None:
+    """The pod's place in the operator's queue; None if it is not in it."""
+    raw = answer.get("queue")
+    if not isinstance(raw, Mapping):
+        return None
+    return QueuePlace(
+        place=str(raw.get("place") or ""),
+        attempts=int(raw.get("attempts") or 0),
+        waited=float(raw.get("waited") or 0.0),
+        tried_in=None if raw.get("triedIn") is None else float(raw["triedIn"]),
+        ahead=None if raw.get("ahead") is None else int(raw["ahead"]),
+        rejected_by=tuple(map(str, raw.get("rejectedBy") or ())),
+        gated_by=str(raw.get("gatedBy") or ""),
+        costly=bool(raw.get("costly")),
+    )
+
+
+def _decisions(answer: Answer) -> Sequence[Recorded]:
+    return [_recorded(each) for each in answer.get("decisions") or () if isinstance(each, Mapping)]
+
+
+def _recorded(raw: Mapping[str, Any]) -> Recorded:
+    policy, at = raw.get("policy"), raw.get("at")
+    return Recorded(
+        outcome=str(raw.get("outcome") or ""),
+        policy=_policy(policy) if isinstance(policy, Mapping) else None,
+        node=str(raw.get("node") or ""),
+        score=raw.get("score"),
+        runner_up=str(raw.get("runnerUp") or ""),
+        runner_up_score=raw.get("runnerUpScore"),
+        evaluated=int(raw.get("evaluated") or 0),
+        feasible=int(raw.get("feasible") or 0),
+        rejected=raw.get("rejected"),
+        message=str(raw.get("message") or ""),
+        at=rfc3339(at) if isinstance(at, int | float) else "",
+        reasons=raw.get("reasons"),
+        nominated=str(raw.get("nominated") or ""),
+        victims=tuple(map(str, raw.get("victims") or ())),
+    )
+
+
+def _policy(raw: Mapping[str, Any]) -> PolicyRef:
+    return PolicyRef(name=str(raw.get("name") or ""), generation=int(raw.get("generation") or 0))
+
+
+def _rejections(decision: Recorded) -> Sequence[Rejected]:
+    pairs = [
+        (plugin, reason, count)
+        for plugin, reasons in (decision.reasons or {}).items()
+        for reason, count in reasons.items()
+    ]
+    return [
+        Rejected(plugin=plugin, reason=reason, nodes=count, only=0, examples=(), resolvable=True)
+        for plugin, reason, count in sorted(pairs, key=lambda pair: -pair[2])
+    ]
+
+
+def _cause_in_queue(found: Explanation, queue: QueuePlace) -> Cause | None:
+    """Why a pod that fits has no node yet."""
+    if queue.place == "gated" and queue.gated_by == "DefaultPreemption":
+        return Cause(
+            reason="WaitsForPreemption", text="it waits until its victims are being deleted", plugin=queue.gated_by
+        )
+    if found.state is not State.FITS:
+        return None
+    if queue.place == "backoff":
+        seconds = max(0.0, queue.tried_in or 0.0)
+        text = f"it fits now, and is in backoff after {counted(queue.attempts, 'attempt')}: it is tried again in {seconds:.0f} s"
+        return Cause(reason="Backoff", text=text)
+    if queue.place == "active" and queue.ahead:
+        return Cause(
+            reason="Queued",
+            text=f"it fits now, and {counted(queue.ahead, 'pod')} {'is' if queue.ahead == 1 else 'are'} tried before it",
+        )
+    return None
