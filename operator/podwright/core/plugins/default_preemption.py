@@ -70,7 +70,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         self._start = 0
         self._preempting = handle.cache.nominator.preempting
         self._verdicts: VerdictCache[Candidate | Status] = VerdictCache()
-        self._budgets = StoredBudgets(handle.cache.store)
+        self._budgets = StoredBudgets(handle.cache.store, handle.cache.pauses.point_in_plugin)
         self._budgets_of_verdicts = self._budgets.rules()
         self._holds = handle.features.enabled("SchedulerAsyncPreemption")
 

@@ -8,7 +8,7 @@ namespace are evaluated together, and the answer for a set of labels is kept.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import is_
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -21,6 +21,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import NOTHING, LabelSelector
 from podwright.core.state.object_store import ObjectStore
+from podwright.core.state.pauses import never
 from podwright.core.state.podindex.selector_rows import SelectorRows
 
 KIND: Final = "PodDisruptionBudget"
@@ -29,6 +30,7 @@ _MOST: Final = 1 << 30
 MOST_KEPT: Final = 2_000_000
 """The most verdicts about a selector and a set of labels that are kept for the pods of one namespace."""
 Bools = NDArray[np.bool_]
+Point = Callable[[], None]
 Applying = tuple[int, Bools]
 """The first budget that applies to a pod, and bool[budgets]: all that do."""
 
@@ -70,9 +72,12 @@ class _Namespace:
 
     __slots__ = ("_disrupted", "allowed", "objects", "selected")
 
-    def __init__(self, objects: Sequence[Mapping[str, Any]], before: _Namespace | None) -> None:
+    def __init__(self, objects: Sequence[Mapping[str, Any]], before: _Namespace | None, point: Point) -> None:
         self.objects = objects
-        selectors = [_selector(budget) for budget in objects]
+        selectors = []
+        for budget in objects:
+            point()
+            selectors.append(_selector(budget))
         selected = None if before is None else before.selected
         self.selected: Final[_Selected] = (
             selected if selected is not None and selected.selectors == selectors else _Selected(selectors)
@@ -103,10 +108,16 @@ _NOTHING_KNOWN: Final[Mapping[str, _Namespace]] = {}
 class BudgetRules:
     """The budgets of all namespaces. A namespace is compiled when the first of its pods is asked about.
 
-    `known`: namespaces that were compiled earlier, whose budgets may have changed.
+    `known`: namespaces that were compiled earlier, whose budgets may have changed. `point`: called where the attempt may pause.
     """
 
-    def __init__(self, budgets: Iterable[Mapping[str, Any]], known: Mapping[str, _Namespace] = _NOTHING_KNOWN) -> None:
+    def __init__(
+        self,
+        budgets: Iterable[Mapping[str, Any]],
+        known: Mapping[str, _Namespace] = _NOTHING_KNOWN,
+        point: Point = never,
+    ) -> None:
+        self._point = point
         self._objects: dict[str, list[Mapping[str, Any]]] = {}
         for budget in budgets:
             self._objects.setdefault(str(budget["metadata"].get("namespace") or ""), []).append(budget)
@@ -131,17 +142,20 @@ class BudgetRules:
         """The budgets of a namespace; None if it has none."""
         found = self._compiled.get(namespace)
         if found is None and namespace in self._objects:
-            objects, before = self._objects[namespace], self._known.pop(namespace, None)
+            objects, before = self._objects[namespace], self._known.get(namespace)
             same = before is not None and len(before.objects) == len(objects) and all(map(is_, before.objects, objects))
-            found = self._compiled[namespace] = before if before is not None and same else _Namespace(objects, before)
+            found = before if before is not None and same else _Namespace(objects, before, self._point)
+            self._compiled[namespace] = found
+            self._known.pop(namespace, None)
         return found
 
 
 class StoredBudgets:
     """The rules of the budgets in a store, compiled again only where they have changed."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, point: Point = never) -> None:
         self._store = store
+        self._point = point
         self._version = -1
         self._rules = BudgetRules(())
 
@@ -149,7 +163,7 @@ class StoredBudgets:
         version = self._store.version(KIND)
         if version != self._version:
             self._version = version
-            self._rules = BudgetRules(self._store.list(KIND), self._rules.known)
+            self._rules = BudgetRules(self._store.list(KIND), self._rules.known, self._point)
         return self._rules
 
 

@@ -17,6 +17,10 @@ class InputsChangedError(BaseException):
     """What a paused attempt depends on has changed. No Exception, so that no guard around a plugin catches it."""
 
 
+def never() -> None:
+    """A point at which nobody pauses."""
+
+
 class Suspendable(Protocol):
     """A transaction."""
 

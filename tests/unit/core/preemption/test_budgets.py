@@ -74,6 +74,16 @@ def test_a_selector_is_evaluated_once_for_each_set_of_labels():
         assert parsed.call_count == 1_000
 
 
+def test_an_attempt_may_pause_at_each_selector_that_it_parses():
+    store, points = ObjectStore(), []
+    for number in range(50):
+        store.set(KIND, budget(f"b{number}", 1, not_in="x"))
+    stored = StoredBudgets(store, lambda: points.append(len(points)))
+    Budgets(stored.rules()).violations([pod("one", app="a")])
+    Budgets(stored.rules()).violations([pod("two", app="b")])
+    assert len(points) == 50
+
+
 def test_rules_are_kept_until_budgets_change_and_selectors_while_these_do_not():
     store = ObjectStore()
     for number in range(50):

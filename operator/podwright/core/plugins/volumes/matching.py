@@ -7,7 +7,7 @@ the Kubernetes documentation, "Storage Capacity".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -25,6 +25,7 @@ from podwright.core.plugins.volumes.mentioned_values import MentionedValues, Sig
 from podwright.core.plugins.volumes.shelves import Pool, Search, Wanted, request_of
 from podwright.core.plugins.volumes.similar_nodes import SimilarNodes
 from podwright.core.state.object_store import ObjectStore
+from podwright.core.state.pauses import never
 from podwright.core.state.volumes.volume_index import VolumeIndex
 
 NO_MATCH: Final = "node(s) didn't find available persistent volumes to bind"
@@ -126,7 +127,14 @@ class Capacities:
 class UnboundClaims:
     """The claims of one pod whose volumes are chosen together with the node. Reads the stored objects only once."""
 
-    def __init__(self, claims: Sequence[PersistentVolumeClaim], index: VolumeIndex, store: ObjectStore) -> None:
+    def __init__(
+        self,
+        claims: Sequence[PersistentVolumeClaim],
+        index: VolumeIndex,
+        store: ObjectStore,
+        point: Callable[[], None] = never,
+    ) -> None:
+        """`point`: called where the attempt may pause."""
         self.selected_nodes = frozenset(claim.selected_node for claim in claims if claim.selected_node is not None)
         """The nodes for which claims are already being provisioned. With more than one, no node fits."""
         self._selected = [claim for claim in claims if claim.selected_node is not None]
@@ -137,7 +145,7 @@ class UnboundClaims:
         for claim in sorted(to_match, key=request_of):
             pool = pools.get(claim.storage_class)
             if pool is None:
-                pool = pools[claim.storage_class] = Pool(index, claim.storage_class, self.mentioned)
+                pool = pools[claim.storage_class] = Pool(index, claim.storage_class, self.mentioned, point)
             self._wanted.append(pool.wanted(claim))
         self._classes: dict[str, StorageClass] = {}
         self._capacities: dict[str, Capacities] = {}

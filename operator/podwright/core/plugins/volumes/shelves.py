@@ -7,7 +7,7 @@ taken by that claim only. Source: kube-scheduler's volume binder.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -108,13 +108,17 @@ class Search:
 class Pool:
     """The volumes of one class, from which claims choose. Claims that ask for the same share a shelf."""
 
-    def __init__(self, index: VolumeIndex, storage_class: str, mentioned: MentionedValues) -> None:
+    def __init__(
+        self, index: VolumeIndex, storage_class: str, mentioned: MentionedValues, point: Callable[[], None]
+    ) -> None:
+        """`point`: called where the attempt may pause."""
         self._index = index
         self._mentioned = mentioned
         self.free: list[PersistentVolume] = []
         """By rank: smallest first."""
         self._claimed: dict[tuple[str, str], list[PersistentVolume]] = {}
         for volume in index.unbound(storage_class):
+            point()
             if volume.claim is None:
                 self.free.append(volume)
             else:

@@ -86,6 +86,8 @@ class SimilarNodes:
             there = affinity.matches(labels)
             if there != affinity.matches(imagined.labels):
                 (more if there else fewer).extend(self._dependents[affinity])
+        if not more and not any(map(imagined.depends_on, fewer)):
+            return imagined.choice
         if not self._provisioned and len(imagined.choice.unfilled) > len(more):
             return imagined.choice
         return imagined.choice_with(more, fewer)
@@ -124,8 +126,13 @@ class _ImaginedNode:
         for each, volume in zip(wanted, self._volumes, strict=True):
             if volume is not None:
                 add_to(tallies, {_class_of(volume): _tally(each, volume)})
+        self._taken = {volume.name for volume in self._volumes if volume is not None}
         self.choice = Choice([number for number, volume in enumerate(self._volumes) if volume is None], tallies)
         self._chains: dict[int, Chains] = {}
+
+    def depends_on(self, dependent: _Dependent) -> bool:
+        """Whether the claims choose otherwise without this volume: not if none of them has chosen it."""
+        return dependent.pool is None or dependent.pool.free[dependent.number].name in self._taken
 
     def choice_with(self, more: Sequence[_Dependent], fewer: Sequence[_Dependent]) -> Choice | None:
         """What the claims choose on a node that reaches these volumes more, and these fewer. None: it is cheaper to choose anew."""

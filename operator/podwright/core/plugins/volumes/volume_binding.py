@@ -191,7 +191,8 @@ class VolumeBinding(
                 waiting.append(claim)
             else:
                 return unresolvable("pod has unbound immediate PersistentVolumeClaims")
-        unbound = UnboundClaims(waiting, index, self.handle.cache.store) if waiting else None
+        cache = self.handle.cache
+        unbound = UnboundClaims(waiting, index, cache.store, cache.pauses.point_in_plugin) if waiting else None
         state.data[self.name] = _Claims(tuple(bound), unbound)
         return None
 

@@ -8,6 +8,8 @@ labels and with an empty name. `matching` combines the masks of an affinity.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -176,17 +178,52 @@ def _numbers_of(values: Iterable[str]) -> _Numbers:
     return _Numbers(numbers, np.array([number is not None for number in (*parsed, None)], np.bool_))
 
 
+class _Label:
+    """A label while it is read: for each group of rows with one value, the rows and the value's id."""
+
+    __slots__ = ("ids", "rows", "values")
+
+    def __init__(self) -> None:
+        self.rows: list[NDArray[np.intp]] = []
+        self.ids: list[int] = []
+        self.values: dict[str, int] = {}
+
+    def sparse(self) -> _Sparse:
+        if not self.rows:
+            return _Sparse(np.empty(0, np.intp), np.empty(0, np.int32), self.values)
+        if len(self.rows) == 1:
+            return _Sparse(self.rows[0], np.zeros(len(self.rows[0]), np.int32), self.values)
+        ids = np.repeat(np.array(self.ids, np.int32), [len(rows) for rows in self.rows])
+        return _Sparse(np.concatenate(self.rows), ids, self.values)
+
+
 def _read(table: NodeTable, keys: set[str]) -> Mapping[str, _Sparse]:
-    """The labels of all nodes for these keys, in one pass over the nodes."""
-    found: dict[str, tuple[list[int], list[int], dict[str, int]]] = {key: ([], [], {}) for key in keys}
+    """The labels of all nodes for these keys, in one pass over the nodes. Those of nodes that do not differ in them are taken once."""
+    found = {key: _Label() for key in keys}
+    for (some, values), rows in _alike(table, keys).items():
+        at = np.array(rows, np.intp)
+        for key, value in zip(some, values, strict=True):
+            label = found[key]
+            label.rows.append(at)
+            label.ids.append(label.values.setdefault(value, len(label.values)))
+    return {key: label.sparse() for key, label in found.items()}
+
+
+def _alike(table: NodeTable, keys: set[str]) -> Mapping[tuple[tuple[str, ...], tuple[str, ...]], list[int]]:
+    """The rows by the keys that a node has, and their values."""
+    every = tuple(sorted(keys))
+    read_all = itemgetter(*every)
+    found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
     for row, node in enumerate(table.nodes):
-        if node is not None:
-            labels = node.labels
-            for key in labels.keys() & keys:
-                rows, ids, values = found[key]
-                rows.append(row)
-                ids.append(values.setdefault(labels[key], len(values)))
-    return {
-        key: _Sparse(np.array(rows, np.intp), np.array(ids, np.int32), values)
-        for key, (rows, ids, values) in found.items()
-    }
+        if node is None:
+            continue
+        labels = node.labels
+        some, values = every, None
+        if len(labels) >= len(every):
+            with suppress(KeyError):
+                values = read_all(labels)
+        if values is None:
+            some = tuple(sorted(labels.keys() & keys))
+            values = tuple(map(labels.__getitem__, some))
+        found.setdefault((some, values), []).append(row)
+    return found

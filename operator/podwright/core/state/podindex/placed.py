@@ -7,10 +7,14 @@ dropped.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
 
 from podwright.core.objects.compaction import shrink
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import LabelSelector
+
+MAX_PAIRS: Final = 256
+"""The most labels of a class by which it is looked up."""
 
 
 class PodClass:
@@ -32,17 +36,22 @@ class PodClass:
 class _Namespace:
     """The classes of one namespace.
 
-    `pairs`: the classes that have a label pair; a single class is stored without a dict to save memory.
+    `pairs`: the classes that have a label pair; a single class is stored without a dict to save memory. `large`: the classes with more than
+    MAX_PAIRS labels, which are tried each time instead: their pairs would take far longer to add, and more memory, than they ever save.
     """
 
-    __slots__ = ("not_terminating", "pairs", "terminating")
+    __slots__ = ("large", "not_terminating", "pairs", "terminating")
 
     def __init__(self) -> None:
         self.not_terminating: dict[LabelSet, PodClass] = {}
         self.terminating: dict[LabelSet, PodClass] = {}
         self.pairs: dict[tuple[str, str], PodClass | dict[PodClass, None]] = {}
+        self.large: dict[PodClass, None] = {}
 
     def add(self, pod_class: PodClass) -> None:
+        if len(pod_class.labels) > MAX_PAIRS:
+            self.large[pod_class] = None
+            return
         pairs = self.pairs
         for pair in pod_class.labels.items():
             known = pairs.get(pair)
@@ -54,6 +63,9 @@ class _Namespace:
                 known[pod_class] = None
 
     def remove(self, pod_class: PodClass) -> None:
+        if len(pod_class.labels) > MAX_PAIRS:
+            del self.large[pod_class]
+            return
         pairs = self.pairs
         for pair in pod_class.labels.items():
             known = pairs[pair]
@@ -99,7 +111,7 @@ class PlacedPods:
         """Frees the memory that the dictionaries needed when there were more classes."""
         shrink(self._namespaces)
         for namespace in self._namespaces.values():
-            for container in (namespace.not_terminating, namespace.terminating, namespace.pairs):
+            for container in (namespace.not_terminating, namespace.terminating, namespace.pairs, namespace.large):
                 shrink(container)
 
     def add(self, pod: PodInfo, slot: int) -> PodClass:
@@ -152,6 +164,7 @@ def _smallest_candidates(namespace: _Namespace, selector: LabelSelector) -> Sequ
     for requirement in selector.requirements:
         if requirement.operator == "In" and len(requirement.values) <= least:
             found = [namespace.with_pair((requirement.key, value)) for value in requirement.values]
+            found.append(namespace.large.keys())
             size = sum(map(len, found))
             if size < least:
                 best, least = found, size

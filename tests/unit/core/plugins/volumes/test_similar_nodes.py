@@ -1,15 +1,19 @@
 """Outcomes derived from similar nodes equal those of a plan for each node, and cost little more than one plan."""
 
+from unittest import mock
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from podwright.core.framework.interface import CycleState
 from podwright.core.objects.volumes import parse_claim
+from podwright.core.plugins.volumes.chains import Chains
 from podwright.core.plugins.volumes.matching import UnboundClaims
 from podwright.core.plugins.volumes.similar_nodes import FEW_VALUES
 from podwright.core.plugins.volumes.volume_binding import VolumeBinding
 from podwright.core.state.object_store import ObjectStore
+from podwright.core.state.pauses import never
 from podwright.core.state.volumes.volume_index import VolumeIndex
 from support.costs.call_counts import calls_of
 from support.objects.builders import make_node
@@ -73,7 +77,7 @@ def many_hosts(number):
     return make_volume(f"far-{number}", size="1", storage_class=STATIC, spec=on(requirement(HOST, "NotIn", *HOSTS)))
 
 
-def unbound(volumes, claims, capacities):
+def unbound(volumes, claims, capacities, point=never):
     store = ObjectStore()
     index = VolumeIndex(store)
     store.set("StorageClass", make_class(DYNAMIC))
@@ -97,7 +101,7 @@ def unbound(volumes, claims, capacities):
     for i, (size, storage_class, modes, label) in enumerate(claims):
         spec = {"selector": {"matchLabels": {"kind": label}}} if label else {}
         wanted.append(parse_claim(make_claim(f"c{i}", size=size, storage_class=storage_class, modes=modes, spec=spec)))
-    return UnboundClaims(wanted, index, store)
+    return UnboundClaims(wanted, index, store, point)
 
 
 ANY_NODE = [
@@ -175,3 +179,21 @@ def test_a_local_volume_of_each_node_costs_little_beside_volumes_for_all_nodes()
         assert ok == [True] * 119 + [False]
     assert cost[80] - cost[40] <= 2.5 * (cost[40] - cost[20])
     assert cost[80] <= 2 * cost[20]
+
+
+LOCAL = [(SIZES[0], STATIC, on(requirement(HOST, "NotIn", f"n{i}")), MODES, "", None) for i in range(40)]
+CLAIMS = [(SIZES[0], STATIC, MODES, "")] * 5
+
+
+def test_an_attempt_may_pause_at_each_volume_that_it_reads():
+    points = []
+    unbound(LOCAL, CLAIMS, None, lambda: points.append(len(points)))
+    assert len(points) == len(LOCAL) + 1
+
+
+def test_only_nodes_without_a_volume_that_is_chosen_are_looked_at_anew():
+    claims_of_pod = unbound(LOCAL, CLAIMS, None)
+    with mock.patch.object(Chains, "change", autospec=True, side_effect=Chains.change) as changed:
+        for number in range(40):
+            claims_of_pod.outcome(f"n{number}", {HOST: f"n{number}"})
+    assert 0 < changed.call_count <= len(CLAIMS)

@@ -1,5 +1,7 @@
 """Masks of requirements agree with the rule for one node, whether the table has a column of the label, reads it, or no node has it."""
 
+import sys
+
 import pytest
 
 from podwright.core.objects.selectors import Requirement, parse_node_selector_term
@@ -82,6 +84,25 @@ def test_only_a_few_columns_are_added_to_the_table(count, columns):
     for key in KEYS[:count]:
         masks.of_label(requirement("In", "z", key=key))
     assert sum(map(table.has_label_column, KEYS)) == columns
+
+
+def test_labels_that_nodes_share_are_read_once_for_all_of_them():
+    keys = [f"key-{number}" for number in range(300)]
+    table = make_cache([make_node(f"n{i}", labels=dict.fromkeys(keys, str(i % 2))) for i in range(100)]).table
+    calls = 0
+
+    def count(_frame, event, _argument):
+        nonlocal calls
+        calls += event == "c_call"
+
+    profiling = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        masks = RequirementMasks(table, keys)
+    finally:
+        sys.setprofile(profiling)
+    assert calls < 20 * len(keys)
+    assert masks.of_label(requirement("In", "1", key=keys[7])).sum() == 50
 
 
 def test_masks_are_combined_until_the_result_is_certain():

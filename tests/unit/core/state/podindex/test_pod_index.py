@@ -11,6 +11,7 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.state.podindex import Eligibility, PodSelector, terms
 from podwright.core.state.podindex import matches as matches_module
 from podwright.core.state.podindex.domains import ALL_WITH_KEY
+from podwright.core.state.podindex.placed import MAX_PAIRS, PlacedPods
 from podwright.core.state.podindex.selecting import SelectorIndex
 from podwright.core.state.podindex.terms import COMBINE_THRESHOLD
 from support.objects.builders import make_namespace, make_node, make_pod
@@ -79,6 +80,19 @@ def test_a_counter_follows_the_pods():
     cache.set_pod(placed(1, node="b", app="x"))
     cache.remove_pod("default/p2")
     assert counter.column(2).tolist() == [0, 1]
+
+
+def test_pods_with_very_many_labels_are_counted_without_an_entry_for_each_label():
+    many = {f"label-{number}": "x" for number in range(MAX_PAIRS)}
+    pods = PlacedPods()
+    classes = [pods.add(placed(number, app="x", **labels), number) for number, labels in enumerate(({}, many))]
+    wanted = selector(("app", "In", "x", "y"))
+    assert {found for group in pods.candidates(["default"], wanted) for found in group} == set(classes)
+    assert [list(group) for group in pods.candidates(["default"], selector(**{"label-7": "x"}))] == [[], [classes[1]]]
+    pods.remove(placed(1, app="x", **many), 1)
+    assert [found for group in pods.candidates(["default"], wanted) for found in group] == [classes[0]]
+    cache = make_cache([make_node("a"), make_node("b")], [make_pod("p", labels={"app": "x", **many}, node="b")])
+    assert cache.pods_index.counter(in_namespace(wanted)).column(2).tolist() == [0, 1]
 
 
 def test_a_new_counter_counts_pods_that_were_placed_before():
