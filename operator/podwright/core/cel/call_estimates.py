@@ -319,7 +319,7 @@ _STANDARD: Final[dict[str, Estimator]] = {
     "strings_quote": _quoted,
     "starts_with_string": _traversed(1),
     "ends_with_string": _traversed(1),
-    "in_list": lambda args, _is_method: Estimate(args[1].any_size),
+    "in_list": lambda args, _is_method: Estimate(args[1].any_size.by(1)),
     "matches": _matched,
     "matches_string": _matched,
     "contains_string": _found,

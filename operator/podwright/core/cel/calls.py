@@ -116,7 +116,7 @@ def _equality(left: Step, right: Step, *, wanted: bool) -> Step:
         frame.cost += _equality_cost(a, b, is_equals=wanted)
         frame.check()
         try:
-            return equal(a, b) is wanted
+            return equal(a, b, frame) is wanted
         except CancelledError:
             raise
         except EvaluationError:

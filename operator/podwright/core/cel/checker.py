@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 from cel_expr_python import cel
@@ -25,15 +26,15 @@ from google.protobuf import (
 
 from podwright.core.cel import types
 from podwright.core.cel.checked import read_tree, unwrap_any
-from podwright.core.cel.declarations import COMPARISONS, Overload
+from podwright.core.cel.declarations import COMPARISONS, LIST_EXTENSION, Overload
 from podwright.core.cel.errors import CelError, Issue
 from podwright.core.cel.tree import Comprehension, Node, Select, children
 from podwright.core.cel.types import Type
 
-MAX_TEXT: Final = 100_000
-"""Code points of an expression, as in cel-go."""
+MAX_TEXT: Final = 16_384
+"""Code points of an expression. Kubernetes' selectors have at most 10,240."""
 
-_EXTENSIONS: Final = ("bindings", "optional", "lists", "sets", "two-var-comprehensions")
+_EXTENSIONS: Final = ("bindings", "optional", "sets", "two-var-comprehensions")
 _EXCLUDED: Final = ("_<_", "_<=_", "_>_", "_>=_")
 """Functions of the library that `COMPARISONS` declares in full."""
 _CONFIGURED: Final = {"google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "timestamp"}
@@ -73,41 +74,59 @@ class Checker:
     """Parses and type-checks the expressions of one environment."""
 
     def __init__(self, variables: Mapping[str, Type], overloads: Iterable[Overload]) -> None:
-        declared = [*COMPARISONS, *overloads]
-        pool = _pool([*variables.values(), *(part for o in declared for part in (*o.parameters, o.result))])
+        self._overloads = (*COMPARISONS, *overloads)
+        parts = (part for o in self._overloads for part in (*o.parameters, o.result))
+        self._pool = _pool([*variables.values(), *parts])
         self._variables = variables
         self._paths = dict(_paths(variables))
-        functions = _functions(declared)
-        exact = {
-            path: _library_type(kind) for path, kind in self._paths.items() if "." not in path or not _is_field(kind)
-        }
-        loose = {name: _library_type(kind) for name, kind in variables.items()}
-        self._exact = _environment(pool, exact, functions)
-        self._loose = _environment(pool, loose, functions) if exact != loose else self._exact
+        self._loose = {name: _library_type(kind) for name, kind in variables.items()}
+        inexact = {path: kind for path, kind in self._paths.items() if "." in path and _is_field(kind)}
+        self._exact = {path: _library_type(kind) for path, kind in self._paths.items() if path not in inexact}
+        self._environment = lru_cache(maxsize=4)(self._new_environment)
 
     def check(self, text: str) -> Node:
         """The tree of an expression. Raises CelError."""
         if len(text) > MAX_TEXT:
-            raise CelError(
-                Issue(0, 0, f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_TEXT}")
-            )
+            reason = f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_TEXT}"
+            raise CelError(Issue(0, 0, reason))
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise CelError(Issue(1, error.start + 1, "the expression has a code point that is no character")) from None
+        has_paths = self._exact.keys() != self._loose.keys()
         try:
-            node = _compiled(self._exact, text, self._paths)
+            node = self._compiled(text, exact=True)
         except CelError:
-            if self._loose is self._exact or "has(" not in text:
+            if not has_paths or "has(" not in text:
                 raise
             try:
-                return _compiled(self._loose, text, {})
+                return self._compiled(text, exact=False)
             except CelError:
                 pass
             raise
-        if self._loose is not self._exact and self._is_misread(node, text):
-            return _compiled(self._loose, text, {})
+        if has_paths and self._is_misread(node, text):
+            return self._compiled(text, exact=False)
         return node
+
+    def _compiled(self, text: str, *, exact: bool) -> Node:
+        environment = self._environment(exact=exact, sort_by="sortBy(" in text)
+        try:
+            data = environment.compile(text).serialize()
+        except RuntimeError as error:
+            raise CelError(*_issues(str(error))) from None
+        return read_tree(unwrap_any(data), self._paths if exact else {})
+
+    def _new_environment(self, *, exact: bool, sort_by: bool) -> cel.Env:
+        """`exact` declares the paths of fields, `sort_by` the library's own list functions with their macro."""
+        overloads = self._overloads if sort_by else (*self._overloads, *LIST_EXTENSION)
+        config = {
+            "name": "podwright",
+            "stdlib": {"exclude_functions": [{"name": name} for name in _EXCLUDED]},
+            "extensions": [{"name": name} for name in (*_EXTENSIONS, *(("lists",) if sort_by else ()))],
+            "functions": _functions(overloads),
+        }
+        variables = self._exact if exact else self._loose
+        return cel.NewEnv(self._pool, config=cel.NewEnvConfigFromYaml(json.dumps(config)), variables=variables)
 
     def _is_misread(self, root: Node, text: str) -> bool:
         """Whether a path was taken for a variable where it is none: below a macro's variable of that name, or in `has()`."""
@@ -123,24 +142,6 @@ class Checker:
                 return True
             stack += children(node)
         return False
-
-
-def _environment(pool: object, variables: Mapping[str, object], functions: list[object]) -> cel.Env:
-    config = {
-        "name": "podwright",
-        "stdlib": {"exclude_functions": [{"name": name} for name in _EXCLUDED]},
-        "extensions": [{"name": name} for name in _EXTENSIONS],
-        "functions": functions,
-    }
-    return cel.NewEnv(pool, config=cel.NewEnvConfigFromYaml(json.dumps(config)), variables=variables)
-
-
-def _compiled(environment: cel.Env, text: str, paths: Mapping[str, Type]) -> Node:
-    try:
-        data = environment.compile(text).serialize()
-    except RuntimeError as error:
-        raise CelError(*_issues(str(error))) from None
-    return read_tree(unwrap_any(data), paths)
 
 
 def _issues(text: str) -> Iterator[Issue]:

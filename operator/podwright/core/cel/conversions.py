@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from math import isinf, isnan, trunc
@@ -23,6 +23,7 @@ from podwright.core.cel.values import (
     Value,
     keys_of,
     no_such_overload,
+    to_key,
     type_of,
 )
 
@@ -352,41 +353,50 @@ _SHOWN: Final = 200
 
 def text_in_error(value: Value) -> str:
     """A value as Go's `%v` writes it, which cel-go's errors do. Long values are cut."""
-    text = _go_text(value)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    found, size = [], 0
+    for piece in _pieces(value):
+        found.append(piece)
+        size += len(piece)
+        if size > _SHOWN:
+            return "".join(found)[:_SHOWN] + "…"
+    return "".join(found)
 
 
-def _go_text(value: Value) -> str:
+def _pieces(value: Value) -> Iterator[str]:
+    if isinstance(value, (list, tuple)):
+        yield "["
+        for i, part in enumerate(value):
+            yield ", " if i else ""
+            yield from _pieces(part)
+        yield "]"
+    elif isinstance(value, dict):
+        yield "{"
+        for i, key in enumerate(keys_of(value)):
+            yield ", " if i else ""
+            yield from _pieces(key)
+            yield ": "
+            yield from _pieces(value[to_key(key)])
+        yield "}"
+    elif value.__class__ is Optional:
+        yield "optional(" if value.has_value else "optional.none()"
+        if value.has_value:
+            yield from _pieces(value.value)
+            yield ")"
+    else:
+        yield _scalar_text(value)
+
+
+def _scalar_text(value: Value) -> str:
     kind = value.__class__
     if kind is str:
-        return value
-    if kind is bool:
-        return "true" if value else "false"
-    if kind is int or kind is Uint:
-        return str(int(value))
-    if kind is float:
-        return double_text(value)
+        return value[: _SHOWN + 1]
     if value is None:
         return "NULL_VALUE"
     if kind is bytes:
         return "[" + " ".join(map(str, value[:_SHOWN])) + "]"
-    if kind is Duration:
-        return duration_text(value)
-    if kind is Timestamp:
-        return timestamp_text(value)
     if kind is Type:
         return value.name
-    if kind is Optional:
-        return f"optional({_go_text(value.value)})" if value.has_value else "optional.none()"
-    if isinstance(value, Opaque):
-        return str(value)
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_go_text, value[:_SHOWN])) + "]"
-    if isinstance(value, dict):
-        return (
-            "{" + ", ".join(f"{_go_text(key)}: {_go_text(value[key])}" for key in list(keys_of(value))[:_SHOWN]) + "}"
-        )
-    return str(value)
+    return str(value) if isinstance(value, Opaque) else to_string(value)
 
 
 _GO_TYPES: Final = {

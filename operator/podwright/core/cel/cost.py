@@ -10,7 +10,7 @@ from math import ceil
 from typing import Final
 
 from podwright.core.cel import types
-from podwright.core.cel.values import Value, keys_of, size_of, to_key
+from podwright.core.cel.values import MAX_UINT, Value, keys_of, size_of, to_key
 
 STRING_FACTOR: Final = 0.1
 """Cost of a code point."""
@@ -58,11 +58,14 @@ def _walked(args: Arguments, _result: Value) -> int:
 
 
 def traversal_cost(value: Value) -> int:
-    """The cost of visiting everything inside a value once."""
-    total = 0
+    """The cost of visiting everything inside a value once. More than any limit if there is too much inside."""
+    total = visited = 0
     stack = [value]
     while stack:
         found = stack.pop()
+        visited += 1
+        if visited > _MAX_VISITED:
+            return MAX_UINT
         if found.__class__ is str:
             total += int(float(len(found.encode())) * STRING_FACTOR)
         elif found.__class__ is bytes:
@@ -75,6 +78,9 @@ def traversal_cost(value: Value) -> int:
         else:
             total += 1
     return total
+
+
+_MAX_VISITED: Final = 1_000_000
 
 
 def _validated(args: Arguments, _result: Value) -> int:

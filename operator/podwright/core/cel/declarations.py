@@ -143,3 +143,15 @@ OPTIONAL: Final = (
     _method("unwrapOpt", "optional_unwrapOpt", [list_of(optional_of(A))], list_of(A)),
 )
 """What the library's optional values lack."""
+
+_SORTED: Final = {kind.name: kind for kind in _ORDERED.values()}
+LIST_EXTENSION: Final = (
+    _method("slice", "list_slice", [list_of(A), types.INT, types.INT], list_of(A)),
+    _method("flatten", "list_flatten", [list_of(list_of(A))], list_of(A)),
+    _method("flatten", "list_flatten_int", [list_of(types.DYN), types.INT], list_of(types.DYN)),
+    _plain("lists.range", "lists_range", [types.INT], list_of(types.INT)),
+    _method("reverse", "list_reverse", [list_of(A)], list_of(A)),
+    _method("distinct", "list_distinct", [list_of(A)], list_of(A)),
+    *(_method("sort", f"list_{name}_sort", [list_of(kind)], list_of(kind)) for name, kind in _SORTED.items()),
+)
+"""cel-go's extension of list functions but for `sortBy`, a macro, for which the library's own extension is needed."""

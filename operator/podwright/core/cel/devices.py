@@ -58,6 +58,13 @@ def compile_selector(text: str) -> Program:
     return program
 
 
+def refusal(error: CelError, text: str) -> str:
+    """Why the selector `text` is refused, in kube-scheduler's words."""
+    if error.message.startswith("must evaluate to "):
+        return error.message
+    return f"compilation failed: {error.report(text)}"
+
+
 def device_variables(
     driver: str,
     attributes: Mapping[str, Mapping[str, Value]],

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import isnan
 
 from podwright.core.cel.errors import CancelledError, EvaluationError
+from podwright.core.cel.frame import Frame
 from podwright.core.cel.values import (
     Duration,
     Opaque,
@@ -21,8 +22,10 @@ from podwright.core.cel.values import (
 _NUMBERS = frozenset((int, float, Uint))
 
 
-def equal(a: Value, b: Value) -> bool:
-    """Raises EvaluationError for values without equality, such as a quantity and a number."""
+def equal(a: Value, b: Value, frame: Frame | None = None) -> bool:
+    """Counts the parts of lists and maps in the frame. Raises EvaluationError for values without equality, such as a quantity
+    and a number, and CostLimitError if they have too many parts.
+    """
     kind = a.__class__
     other = b.__class__
     if kind in _NUMBERS:
@@ -32,11 +35,15 @@ def equal(a: Value, b: Value) -> bool:
     if b is None:
         return False
     if isinstance(a, (list, tuple)):
-        return isinstance(b, (list, tuple)) and len(a) == len(b) and all(map(_same, a, b))
+        if not isinstance(b, (list, tuple)) or len(a) != len(b):
+            return False
+        if frame is not None:
+            frame.visit(len(a))
+        return all(_same(x, y, frame) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict):
-        return isinstance(b, dict) and _maps_equal(a, b)
+        return isinstance(b, dict) and _maps_equal(a, b, frame)
     if kind is Optional:
-        return _optionals_equal(a, b)
+        return _optionals_equal(a, b, frame)
     if kind is Timestamp:
         return other is Timestamp and a.nanos == b.nanos
     if isinstance(a, Opaque):
@@ -47,49 +54,53 @@ def equal(a: Value, b: Value) -> bool:
 def _numbers_equal(a: Value, b: Value) -> bool:
     """Integers beyond 2**53 equal the double that they round to, as in cel-go."""
     if a.__class__ is float or b.__class__ is float:
-        return _compare_doubles(a, b) == 0 if a == a and b == b else False  # noqa: PLR0124
+        return not (isnan(a) or isnan(b)) and _compare_doubles(a, b) == 0
     return a == b
 
 
-def _same(a: Value, b: Value) -> bool:
+def _same(a: Value, b: Value, frame: Frame | None) -> bool:
     """Elements without equality count as equal, as in cel-go."""
     try:
-        return equal(a, b)
+        return equal(a, b, frame)
     except CancelledError:
         raise
     except EvaluationError:
         return True
 
 
-def _maps_equal(a: dict[Value, Value], b: dict[Value, Value]) -> bool:
+def _maps_equal(a: dict[Value, Value], b: dict[Value, Value], frame: Frame | None) -> bool:
     if len(a) != len(b):
         return False
+    if frame is not None:
+        frame.visit(len(a))
     for key in keys_of(a):
         other, found = find(b, key)
-        if not found or not _same(find(a, key)[0], other):
+        if not found or not _same(find(a, key)[0], other, frame):
             return False
     return True
 
 
-def _optionals_equal(a: Optional, b: Value) -> bool:
+def _optionals_equal(a: Optional, b: Value, frame: Frame | None) -> bool:
     if b.__class__ is not Optional:
         return False
     if not a.has_value or not b.has_value:
         return a.has_value == b.has_value
-    return equal(a.value, b.value)
+    return equal(a.value, b.value, frame)
 
 
-def contains(elements: Sequence[Value], value: Value) -> bool:
+def matches(a: Value, b: Value, frame: Frame | None = None) -> bool:
+    """Whether two values are equal. Values without equality are not."""
+    try:
+        return equal(a, b, frame)
+    except CancelledError:
+        raise
+    except EvaluationError:
+        return False
+
+
+def contains(elements: Sequence[Value], value: Value, frame: Frame | None = None) -> bool:
     """Whether a list has an element that equals a value."""
-    for element in elements:
-        try:
-            if equal(value, element):
-                return True
-        except CancelledError:
-            raise
-        except EvaluationError:
-            continue
-    return False
+    return any(matches(value, element, frame) for element in elements)
 
 
 def compare(a: Value, b: Value) -> int:

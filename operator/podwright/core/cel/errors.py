@@ -40,10 +40,25 @@ class CelError(ValueError):
         """The column of the first issue, in code points from 1. 0 if no place is known."""
         return self.issues[0].column
 
+    def report(self, text: str) -> str:
+        """The issues with their lines of the expression `text`, as cel-go writes them."""
+        lines = text.split("\n")
+        return "\n".join(_reported(issue, lines) for issue in self.issues)
+
     @property
     def message(self) -> str:
         """The first issue's text without its place."""
         return self.issues[0].message
+
+
+def _reported(issue: Issue, lines: list[str]) -> str:
+    found = f"ERROR: <input>:{issue.line or -1}:{issue.column or 0}: {issue.message}"
+    if not 0 < issue.line <= len(lines):
+        return found
+    line = lines[issue.line - 1].replace("\t", " ")
+    before, at = line[: issue.column - 1], line[issue.column - 1 : issue.column]
+    marks = "".join("." if character.isascii() else "\uff0e" for character in before)
+    return f"{found}\n | {line}\n | {marks}{'^' if at.isascii() else chr(0xFF3E)}"
 
 
 class EvaluationError(Exception):

@@ -11,7 +11,7 @@ from typing import Final
 from podwright.core.cel import types
 from podwright.core.cel.conversions import to_double, to_string
 from podwright.core.cel.errors import CancelledError, EvaluationError
-from podwright.core.cel.frame import Frame
+from podwright.core.cel.frame import ELEMENT, Frame
 from podwright.core.cel.go_text import quoted
 from podwright.core.cel.types import Type
 from podwright.core.cel.values import Duration, Timestamp, Uint, Value, keys_of, to_key, type_of
@@ -111,7 +111,7 @@ def format_text(frame: Frame, text: str, args: Sequence[Value]) -> str:
     """Replaces the clauses of a text. Raises EvaluationError if there are too few arguments, or one has the wrong type."""
 
     def use(index: int, letter: str, digits: int) -> str:
-        found = _formatted(letter, digits, args[index])
+        found = _formatted(frame, letter, digits, args[index])
         frame.allocate(len(found))
         return found
 
@@ -119,13 +119,13 @@ def format_text(frame: Frame, text: str, args: Sequence[Value]) -> str:
     return "".join(render(text, len(args), use))
 
 
-def _formatted(letter: str, digits: int, value: Value) -> str:
+def _formatted(frame: Frame, letter: str, digits: int, value: Value) -> str:
     name = type_of(value).name
     if name not in CLAUSES[letter][0] or (letter in "fe" and name == "string" and value not in _WORDS):
         raise wrong_type(letter, name)
     match letter:
         case "s":
-            return _string(value)
+            return _string(frame, value)
         case "f":
             return _fixed(to_double(value), digits)
         case "e":
@@ -148,23 +148,24 @@ def _fixed(number: float, digits: int) -> str:
     return _special(number) or format(Decimal(number or 0), f",.{digits}f")
 
 
-def _scientific(number: float, digits: int) -> str:
-    special = _special(number)
-    if special:
-        return special
-    mantissa, _, exponent = format(number or 0.0, f".{digits}e").partition("e")
-    power = int(exponent)
-    text = f"{'-' if power < 0 else ''}{abs(power):02d}".translate(_SUPERSCRIPT)
-    return f"{mantissa}\u00d710{text}"
+def _scientific(number: float, width: int) -> str:
+    """cel-go takes the precision for the width."""
+    text = _special(number)
+    if text is None:
+        mantissa, _, exponent = format(number or 0.0, f".{_DEFAULT_PRECISION}e").partition("e")
+        power = int(exponent)
+        digits = f"{'-' if power < 0 else ''}{abs(power):02d}".translate(_SUPERSCRIPT)
+        text = f"{mantissa}\u00d710{digits}"
+    return text.rjust(width)
 
 
-def _string(value: Value) -> str:
+def _string(frame: Frame, value: Value) -> str:
     if value is None:
         return "null"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_nested, value)) + "]"
+        return "[" + ", ".join([_nested(frame, part) for part in value]) + "]"
     if isinstance(value, dict):
-        entries = sorted(_entry(value, key) for key in keys_of(value))
+        entries = sorted(_entry(frame, value, key) for key in keys_of(value))
         return "{" + ", ".join(f"{key}:{text}" for key, text in entries) + "}"
     if value.__class__ is Type:
         return value.name
@@ -174,18 +175,19 @@ def _string(value: Value) -> str:
         raise EvaluationError(f'could not convert argument "{error}" to string') from None
 
 
-def _entry(value: dict[Value, Value], key: Value) -> tuple[str, str]:
+def _entry(frame: Frame, value: dict[Value, Value], key: Value) -> tuple[str, str]:
     if key.__class__ not in (str, bool, int, Uint):
         raise EvaluationError(f"no formatting function for map key of type {type_of(key).name}")
-    return (_quoted(key) if key.__class__ is str else to_string(key), _nested(value[to_key(key)]))
+    return (_quoted(key) if key.__class__ is str else to_string(key), _nested(frame, value[to_key(key)]))
 
 
-def _nested(value: Value) -> str:
+def _nested(frame: Frame, value: Value) -> str:
     kind = value.__class__
+    frame.allocate(4 * ELEMENT + (len(value) if kind is str or kind is bytes else 0))
     if kind is str:
         return _quoted(value)
     if kind is bytes:
-        return "b" + _quoted(_string(value))
+        return "b" + _quoted(_string(frame, value))
     if kind is float:
         special = _special(value)
         return f"{value:.6f}" if special is None else quoted({"∞": "+Inf", "-∞": "-Inf"}.get(special, special))
@@ -194,7 +196,7 @@ def _nested(value: Value) -> str:
     name = type_of(value).name
     if name not in _TEXTUAL:
         raise EvaluationError(f"no formatting function for {name}")
-    return _string(value)
+    return _string(frame, value)
 
 
 def _quoted(text: str) -> str:

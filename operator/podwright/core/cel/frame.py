@@ -11,13 +11,15 @@ from podwright.core.cel.values import Value
 ROOM: Final = 16_000_000
 """What one evaluation may allocate: bytes of strings, or elements of lists times 8. cel-go has no such limit."""
 ELEMENT: Final = 8
+VISITS: Final = 1_000_000
+"""Parts of nested lists and maps that one evaluation may compare or walk through. cel-go has no such limit."""
 _CHECKED_EVERY: Final = 100
 
 
 class Frame:
     """The state of one evaluation. `slots` has the variables of comprehensions, each with a place of its own."""
 
-    __slots__ = ("_countdown", "_interrupted", "_room", "cost", "limit", "slots", "variables")
+    __slots__ = ("_countdown", "_interrupted", "_room", "_visits", "cost", "limit", "slots", "variables")
 
     def __init__(
         self, variables: Mapping[str, Value], slots: int, limit: int, interrupted: Callable[[], bool] | None = None
@@ -29,6 +31,7 @@ class Frame:
         self._interrupted = interrupted
         self._countdown = _CHECKED_EVERY
         self._room = ROOM
+        self._visits = VISITS
 
     def check(self) -> None:
         """Raises CostLimitError if the evaluation has cost too much, CancelledError if its caller has stopped it."""
@@ -40,6 +43,12 @@ class Frame:
                 self._countdown = _CHECKED_EVERY
                 if self._interrupted():
                     raise CancelledError("operation interrupted")
+
+    def visit(self, parts: int) -> None:
+        """Counts parts of lists and maps that a function looks at, where cel-go's cost does not. Raises CostLimitError."""
+        self._visits -= parts
+        if self._visits < 0:
+            raise CostLimitError("operation cancelled: work limit exceeded")
 
     def allocate(self, size: int) -> None:
         """Raises CostLimitError if the evaluation needs too much memory. Called before the memory is taken."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cmp_to_key
 from typing import Final
 
-from podwright.core.cel.equality import compare, contains, equal
+from podwright.core.cel.equality import compare, contains, matches
 from podwright.core.cel.errors import CancelledError, EvaluationError
 from podwright.core.cel.frame import ELEMENT, Frame
 from podwright.core.cel.operators import COMPARABLE, add
@@ -17,15 +17,6 @@ _ZEROS: Final[dict[str, Value]] = {"int": 0, "uint": Uint(0), "double": 0.0, "go
 def is_list(value: Value) -> bool:
     """Whether a value is a list."""
     return isinstance(value, (list, tuple))
-
-
-def _matches(a: Value, b: Value) -> bool:
-    try:
-        return equal(a, b)
-    except CancelledError:
-        raise
-    except EvaluationError:
-        return False
 
 
 def is_sorted(values: Value) -> bool:
@@ -83,20 +74,20 @@ def _extreme(name: str, wanted: int) -> Function:
     return find
 
 
-def index_of(values: Value, item: Value) -> int:
+def index_of(frame: Frame, values: Value, item: Value) -> int:
     """The first index of an item, -1 if the list does not have it."""
-    return next((i for i, value in enumerate(values) if _matches(value, item)), -1)
+    return next((i for i, value in enumerate(values) if matches(value, item, frame)), -1)
 
 
-def last_index_of(values: Value, item: Value) -> int:
+def last_index_of(frame: Frame, values: Value, item: Value) -> int:
     """The last index of an item, -1 if the list does not have it."""
-    return next((i for i in range(len(values) - 1, -1, -1) if _matches(values[i], item)), -1)
+    return next((i for i in range(len(values) - 1, -1, -1) if matches(values[i], item, frame)), -1)
 
 
-def _includes(target: Value, item: Value) -> bool:
+def _includes(frame: Frame, target: Value, item: Value) -> bool:
     if is_list(target):
-        return any(_matches(value, item) for value in target)
-    return _matches(target, item)
+        return any(matches(value, item, frame) for value in target)
+    return matches(target, item, frame)
 
 
 def _slice(frame: Frame, values: Value, start: Value, end: Value) -> Value:
@@ -181,7 +172,7 @@ def _distinct(frame: Frame, values: Value) -> Value:
             if (value.__class__ is bool, value) in known:
                 continue
             known.add((value.__class__ is bool, value))
-        elif any(_matches(value, other) for other in others):
+        elif any(matches(value, other, frame) for other in others):
             continue
         else:
             others.append(value)
@@ -193,20 +184,26 @@ _HASHED: Final = frozenset((bool, int, Uint, str, bytes))
 """Values of other types are compared one by one: the call's cost is the square of their number."""
 
 
-def _sets_contain(values: Value, wanted: Value) -> bool:
-    return all(contains(values, value) for value in wanted)
+def _set_function(name: str) -> Function:
+    def call(frame: Frame, a: Value, b: Value) -> bool:
+        if not is_list(a) or not is_list(b):
+            raise no_such_overload(name, a, b)
+        if name == "sets.intersects":
+            return any(contains(b, value, frame) for value in a)
+        found = all(contains(a, value, frame) for value in b)
+        return found and (name == "sets.contains" or all(contains(b, value, frame) for value in a))
+
+    return call
 
 
 PLAIN: Final[dict[str, Function]] = {
     "isSorted": is_sorted,
     "min": _extreme("min", 1),
     "max": _extreme("max", -1),
-    "includes": _includes,
-    "sets.contains": _sets_contain,
-    "sets.equivalent": lambda a, b: _sets_contain(a, b) and _sets_contain(b, a),
-    "sets.intersects": lambda a, b: any(contains(b, value) for value in a),
 }
 ALLOCATING: Final[dict[str, Function]] = {
+    "includes": _includes,
+    **{name: _set_function(name) for name in ("sets.contains", "sets.equivalent", "sets.intersects")},
     "sum": _sum,
     "slice": _slice,
     "flatten": _flatten,

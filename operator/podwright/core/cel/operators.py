@@ -20,6 +20,7 @@ from podwright.core.cel.values import (
     Uint,
     Value,
     find,
+    has_key,
     keys_of,
     no_such_overload,
     to_key,
@@ -105,7 +106,10 @@ def subtract(a: Value, b: Value) -> Value:
             return a - b
         if kind is Uint:
             return _uint(int(a) - int(b))
-        if kind is Duration or kind is Timestamp:
+        if kind is Duration:
+            return _duration(a.nanos - b.nanos)
+        if kind is Timestamp:
+            _duration((a.nanos // _SECOND - b.nanos // _SECOND) * _SECOND)
             return _duration(a.nanos - b.nanos)
     if kind is Timestamp and other is Duration:
         return _timestamp(a.nanos - b.nanos, a.offset)
@@ -244,12 +248,12 @@ def greater_or_equal(a: Value, b: Value) -> bool:
     return _compared("_>=_", a, b) >= 0
 
 
-def is_in(a: Value, b: Value) -> bool:
+def is_in(frame: Frame, a: Value, b: Value) -> bool:
     """`a in b`, for lists and the keys of maps."""
     if isinstance(b, dict):
-        return find(dict.copy(b), a)[1] if b.__class__ is not dict else find(b, a)[1]
+        return has_key(b, a)
     if isinstance(b, (list, tuple)):
-        return contains(b, a)
+        return contains(b, a, frame)
     raise no_such_overload()
 
 
@@ -286,7 +290,6 @@ PLAIN: Final[dict[str, Function]] = {
     "_<=_": less_or_equal,
     "_>_": greater,
     "_>=_": greater_or_equal,
-    "@in": is_in,
     "size": size,
     "startsWith": _string_test("startsWith"),
     "endsWith": _string_test("endsWith"),
@@ -296,5 +299,5 @@ PLAIN: Final[dict[str, Function]] = {
 }
 """Functions by their name."""
 
-ALLOCATING: Final[dict[str, Function]] = {"_+_": add, "cel.@mapInsert": insert}
+ALLOCATING: Final[dict[str, Function]] = {"_+_": add, "@in": is_in, "cel.@mapInsert": insert}
 """Functions whose result can be greater than their cost says. Their first argument is the Frame."""

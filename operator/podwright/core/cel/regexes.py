@@ -9,7 +9,7 @@ from typing import Final
 import re2
 
 from podwright.core.cel.errors import EvaluationError
-from podwright.core.cel.frame import ELEMENT, Frame
+from podwright.core.cel.frame import Frame
 from podwright.core.cel.values import Function, Value, no_such_overload
 
 MAX_PATTERN: Final = 10_000
@@ -26,7 +26,7 @@ def _options() -> re2.Options:
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re2._Regexp[str]:
+def _compiled(pattern: str) -> re2._Regexp[bytes]:
     if len(pattern) > MAX_PATTERN:
         raise EvaluationError(f"regular expression of {len(pattern)} code points exceeds the limit of {MAX_PATTERN}")
     try:
@@ -43,37 +43,44 @@ def _text(found: Value) -> str:
 def _matches(text: Value, pattern: Value) -> bool:
     if text.__class__ is not str or pattern.__class__ is not str:
         raise no_such_overload()
-    return _compiled(pattern).search(text) is not None
+    return _compiled(pattern).search(text.encode()) is not None
 
 
 def _find(text: Value, pattern: Value) -> str:
     if text.__class__ is not str or pattern.__class__ is not str:
         raise no_such_overload("find", text, pattern)
-    found = _illegal(pattern).search(text)
-    return found.group(0) if found else ""
+    found = _illegal(pattern).search(text.encode())
+    return found.group(0).decode() if found else ""
 
 
 def _find_all(frame: Frame, text: Value, pattern: Value, count: Value = -1) -> list[Value]:
     if text.__class__ is not str or pattern.__class__ is not str or count.__class__ is not int:
         raise no_such_overload("findAll", text, pattern, count)
     found: list[Value] = []
-    limit: int = count
     regexp = _illegal(pattern)
-    if not limit:
+    if not count:
         return found
-    end = -1
-    for match in regexp.finditer(text):
-        if match.start() == match.end() == end:
+    data = text.encode()
+    last = -1
+    for match in regexp.finditer(data):
+        start, end = match.span()
+        if start == end and (start == last or data[start : start + 1] in _INSIDE):
             continue
-        end = match.end()
-        frame.allocate(ELEMENT + len(match.group(0)))
-        found.append(match.group(0))
-        if len(found) == limit:
+        last = end
+        frame.allocate(_MATCH + end - start)
+        found.append(data[start:end].decode())
+        if len(found) == count:
             break
     return found
 
 
-def _illegal(pattern: str) -> re2._Regexp[str]:
+_MATCH: Final = 128
+"""What a match allocates besides its text."""
+_INSIDE: Final = frozenset(bytes((code,)) for code in range(0x80, 0xC0))
+"""The bytes inside a code point. No match begins there."""
+
+
+def _illegal(pattern: str) -> re2._Regexp[bytes]:
     try:
         return _compiled(pattern)
     except EvaluationError as error:

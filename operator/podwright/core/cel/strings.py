@@ -42,9 +42,9 @@ def _char_at(text: Value, index: Value) -> str:
     return text[index : index + 1]
 
 
-def _index_of(text: Value, part: Value, offset: Value = 0) -> int:
+def _index_of(frame: Frame, text: Value, part: Value, offset: Value = 0) -> int:
     if lists.is_list(text):
-        return lists.index_of(text, part)
+        return lists.index_of(frame, text, part)
     _expect("indexOf", (str, str, int), text, part, offset)
     if offset < 0:
         raise EvaluationError(f"index out of range: {offset}")
@@ -53,9 +53,9 @@ def _index_of(text: Value, part: Value, offset: Value = 0) -> int:
     return text.find(part, offset) if offset < len(text) else -1
 
 
-def _last_index_of(text: Value, part: Value, offset: Value = None) -> int:
+def _last_index_of(frame: Frame, text: Value, part: Value, offset: Value = None) -> int:
     if lists.is_list(text):
-        return lists.last_index_of(text, part)
+        return lists.last_index_of(frame, text, part)
     _expect("lastIndexOf", (str, str), text, part)
     if offset is None:
         return text.rfind(part)
@@ -130,12 +130,17 @@ def _format(frame: Frame, text: Value, args: Value) -> str:
 
 PLAIN: Final[dict[str, Function]] = {
     "charAt": _char_at,
-    "indexOf": _index_of,
-    "lastIndexOf": _last_index_of,
     "substring": _substring,
     "lowerAscii": _changed("lowerAscii", lambda text: text.translate(_LOWER)),
     "upperAscii": _changed("upperAscii", lambda text: text.translate(_UPPER)),
     "trim": _changed("trim", lambda text: text.strip(_SPACE)),
     "strings.quote": _changed("strings.quote", lambda text: f'"{text.translate(_QUOTED)}"'),
 }
-ALLOCATING: Final[dict[str, Function]] = {"replace": _replace, "split": _split, "join": _join, "format": _format}
+ALLOCATING: Final[dict[str, Function]] = {
+    "indexOf": _index_of,
+    "lastIndexOf": _last_index_of,
+    "replace": _replace,
+    "split": _split,
+    "join": _join,
+    "format": _format,
+}

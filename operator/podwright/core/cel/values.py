@@ -157,6 +157,14 @@ def find(entries: dict[Value, Value], key: Value) -> tuple[Value, bool]:
     return None, False
 
 
+def has_key(entries: dict[Value, Value], key: Value) -> bool:
+    """Whether a map itself has a key, without its default."""
+    try:
+        return to_key(key) in entries
+    except TypeError:
+        return False
+
+
 def size_of(value: Value) -> int:
     """The size of a value as cel-go counts it in costs: code points, bytes, elements, entries, otherwise 1."""
     kind = value.__class__
