@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.api.compiled_rules import RULES, compile_rules, owner_of, with_plugin, with_rules
+from podwright.api.compiled_rules import LOCAL_RULES, RULES, compile_rules, owner_of, with_plugin, with_rules
 from podwright.api.configuration.extenders import Extenders, named_extenders, with_extenders
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT, PluginArgs, default_profile, profile_of
 from podwright.api.policy_match import CompiledMatch, Subject
@@ -37,6 +37,7 @@ from podwright.core.framework.profile import (
     expand,
 )
 from podwright.core.framework.validation import SHOWN_PROBLEMS, Problem
+from podwright.core.plugins.rules.rule_set import RuleSet
 
 BUILT_IN: Final = "built-in-default"
 """The name of the policy that needs no SchedulerPolicy object."""
@@ -85,6 +86,12 @@ class CompiledPolicy:
         return self.source.spec
 
     @property
+    def interpreted(self) -> Mapping[str, str]:
+        """The rules that are evaluated node by node, with the reason."""
+        sets = (self.profile.args.get(name) for name in (RULES, LOCAL_RULES))
+        return {name: why for rules in sets if isinstance(rules, RuleSet) for name, why in rules.interpreted.items()}
+
+    @property
     def matches_all(self) -> bool:
         return self.match.all
 
@@ -100,19 +107,26 @@ def compile_policy(
     queue_sort: str = QUEUE_SORT,
     extenders: Extenders = _NO_EXTENDERS,
     namespace: str = "",
+    rules: Mapping[str, RuleSet] | None = None,
 ) -> CompiledPolicy:
     """Compiles the policy for the plugins in `classes`. Raises PolicyError naming the fields that are wrong.
 
     `queue_sort` is the plugin that orders the queue, which all policies share; `extenders`: those that the policy may name; `namespace`:
-    the operator's, whose ConfigMaps may have params.
+    the operator's, whose ConfigMaps may have params; `rules`: by the plugin that runs them, instead of those in the spec.
     """
     spec = policy.spec
     _check_plugin_names(policy, classes)
     try:
         config = _merged_plugin_config(spec)
-        rules = compile_rules(spec.rules, owner_of(policy.name, spec.params, spec.params_from, namespace))
-        sets = with_plugin(_with_queue_sort(_plugin_sets(spec), classes, queue_sort), rules)
-        profile = with_rules(profile_of(spec.scheduler_name, sets, config, classes, features, "spec"), rules)
+        if rules is None:
+            owner = owner_of(policy.name, spec.params, spec.params_from, namespace)
+            rules = {RULES: compile_rules(spec.rules, owner)}
+        sets = _with_queue_sort(_plugin_sets(spec), classes, queue_sort)
+        for name, rule_set in rules.items():
+            sets = with_plugin(sets, rule_set, name)
+        profile = profile_of(spec.scheduler_name, sets, config, classes, features, "spec")
+        for name, rule_set in rules.items():
+            profile = with_rules(profile, rule_set, name)
         _check_queue_sort(policy, profile, classes, queue_sort)
         profile = with_extenders(profile, named_extenders(spec.extenders, extenders, "spec.extenders"), classes)
     except ArgsError as error:
@@ -209,8 +223,8 @@ def _check_plugin_names(policy: SchedulerPolicy, classes: Classes) -> None:
         named += [(f"{where}.disabled[{i}]", e.name) for i, e in enumerate(plugin_set.disabled) if e.name != "*"]
     problems: list[Problem] = []
     for where, name in named:
-        if name == RULES:
-            problems.append((f"{where}.name", f"plugin {RULES} cannot be named: spec.rules enables it"))
+        if name in (RULES, LOCAL_RULES):
+            problems.append((f"{where}.name", f"plugin {name} cannot be named: spec.rules enables it"))
         elif name not in classes:
             close = difflib.get_close_matches(name, classes, n=1) if len(problems) < SHOWN_PROBLEMS else ()
             hint = f"; did you mean {close[0]!r}?" if close else ""

@@ -12,12 +12,15 @@ from podwright.core.framework.args import ArgsError
 from podwright.core.framework.profile import Enabled, PluginSet, PluginSets, Point, Profile
 from podwright.core.framework.validation import Problem
 from podwright.core.plugins.rules.expression import Expression, expression_of
+from podwright.core.plugins.rules.local_rules import LocalRules
 from podwright.core.plugins.rules.owner import Owner
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.plugins.rules.rule_set import Filter, RuleSet, Score
 
 RULES: Final = PolicyRules.name
 """The plugin that runs rules. No policy can name it."""
+LOCAL_RULES: Final = LocalRules.name
+"""The plugin that runs the rules of a local policy. No policy can name it either."""
 
 
 def owner_of(
@@ -58,17 +61,17 @@ def _problem(issue: Issue) -> str:
     return f"line {issue.line}, column {issue.column}: {issue.message}" if issue.line else issue.message
 
 
-def with_plugin(sets: PluginSets, rules: RuleSet) -> PluginSets:
+def with_plugin(sets: PluginSets, rules: RuleSet, name: str = RULES) -> PluginSets:
     """The plugin sets, with the plugin that runs the rules after all others at its extension points."""
     points = [Point.PRE_FILTER, Point.FILTER] if rules.filters else []
     points += [Point.PRE_SCORE, Point.SCORE] if rules.scores else []
     found = dict(sets)
     for point in points:
         own = found.get(point.key, PluginSet())
-        found[point.key] = replace(own, enabled=(*own.enabled, Enabled(RULES)))
+        found[point.key] = replace(own, enabled=(*own.enabled, Enabled(name)))
     return found
 
 
-def with_rules(profile: Profile, rules: RuleSet) -> Profile:
+def with_rules(profile: Profile, rules: RuleSet, name: str = RULES) -> Profile:
     """The profile, with the rules as the plugin's args."""
-    return replace(profile, args={**profile.args, RULES: rules}) if rules.filters or rules.scores else profile
+    return replace(profile, args={**profile.args, name: rules}) if rules.filters or rules.scores else profile

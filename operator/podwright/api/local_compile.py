@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from podwright.api.compile import Classes, CompiledPolicy, compile_policy, strategy_args, strategy_sets
+from podwright.api.compiled_rules import LOCAL_RULES, RULES, compile_rules, owner_of
 from podwright.api.configuration.extenders import Extenders
-from podwright.api.local_policy import LOCAL_KIND, LocalPolicy
+from podwright.api.local_policy import LocalPolicy
 from podwright.api.policy_delegation import Delegation
 from podwright.api.scheduler_policy import (
     KIND,
@@ -26,9 +27,11 @@ from podwright.api.scheduler_policy import (
     SchedulerPolicy,
     Strategy,
 )
+from podwright.core.framework.args import ArgsError
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import DEFAULT_PLUGINS, Point, expand
 from podwright.core.framework.validation import Problem
+from podwright.core.plugins.rules.rule_set import RuleSet
 
 _SCORING: Final = (Point.PRE_SCORE.key, Point.SCORE.key)
 _ALL: Final = "*"
@@ -40,7 +43,7 @@ _CHEAP: Final = frozenset(entry.name for each in DEFAULT_PLUGINS.values() for en
 """Plugins that other policies run anyway, and the score plugins that strategies stand for: what they take is not counted."""
 
 
-def owner_of(base: CompiledPolicy) -> str:
+def bound_by(base: CompiledPolicy) -> str:
     """How the policy is called whose delegation bounds others."""
     return f"{KIND} {base.name}" if base.generation or base.spec.delegation else f"the built-in policy {base.name}"
 
@@ -59,7 +62,7 @@ def compose(
     delegation = base.spec.delegation
     if delegation is None:
         raise PolicyError(
-            local.key, "NotAllowed", [("spec", f"{owner_of(base)} decides about these pods, and delegates nothing")]
+            local.key, "NotAllowed", [("spec", f"{bound_by(base)} decides about these pods, and delegates nothing")]
         )
     problems = [*_excesses(local, base, delegation, classes)]
     if problems:
@@ -68,7 +71,10 @@ def compose(
     source = SchedulerPolicy(local.key, local.generation, spec, local.created)
     own_args = len(spec.plugin_config) - len(local.spec.plugin_config)
     try:
-        compiled = compile_policy(source, classes, features, queue_sort, extenders)
+        rules = _rules(base, local)
+        compiled = compile_policy(source, classes, features, queue_sort, extenders=extenders, rules=rules)
+    except ArgsError as error:
+        raise PolicyError(local.key, "Invalid", error.problems) from error
     except PolicyError as error:
         raise PolicyError(
             local.key, error.reason, [_as_written(local, own_args, each) for each in error.problems]
@@ -79,9 +85,20 @@ def compose(
     return replace(compiled, match=match, base=base, own_plugins=frozenset(own) - _CHEAP)
 
 
+def _rules(base: CompiledPolicy, local: LocalPolicy) -> Mapping[str, RuleSet]:
+    """The base's filters; its scores unless the local policy has some; and the local rules, whose functions count pods of the namespace only.
+    Raises ArgsError.
+    """
+    spec, theirs = local.spec, base.profile.args.get(RULES)
+    own = compile_rules(spec.rules, owner_of(local.key, spec.params, None, local.namespace, scope=local.namespace))
+    if not isinstance(theirs, RuleSet):
+        theirs = RuleSet()
+    return {RULES: replace(theirs, scores=()) if own.scores else theirs, LOCAL_RULES: own}
+
+
 def _excesses(local: LocalPolicy, base: CompiledPolicy, delegation: Delegation, classes: Classes) -> Iterator[Problem]:
     """What the local policy has that is not delegated."""
-    owner, spec = owner_of(base), local.spec
+    owner, spec = bound_by(base), local.spec
     kind = "" if spec.strategy is None else spec.strategy.type
     if kind and kind != "Custom" and kind not in delegation.strategies:
         yield "spec.strategy.type", _not_among(kind, delegation.strategies, owner, "strategies")
@@ -100,7 +117,7 @@ def _excesses(local: LocalPolicy, base: CompiledPolicy, delegation: Delegation, 
 def _plugin_excesses(
     local: LocalPolicy, base: CompiledPolicy, delegation: Delegation, classes: Classes
 ) -> Iterator[Problem]:
-    owner, spec = owner_of(base), local.spec
+    owner, spec = bound_by(base), local.spec
     filtering = {*expand(base.profile.plugins, classes).points[Point.FILTER]}
     named: list[tuple[str, str]] = []
     for key, plugin_set in spec.plugins.items():
@@ -220,6 +237,3 @@ def _as_written(local: LocalPolicy, first: int, problem: Problem) -> Problem:
     if where.startswith("spec.pluginConfig") and local.spec.strategy is not None:
         return "spec.strategy", text
     return where, text
-
-
-__all__ = ["LOCAL_KIND", "compose", "owner_of"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from podwright.api.compile import CompiledPolicy, refused_policy
-from podwright.api.local_compile import owner_of
+from podwright.api.local_compile import bound_by
 from podwright.api.local_policy import LocalPolicy, namespace_of, parse_local_claim, parse_local_policy
 from podwright.api.policy_match import CompiledMatch, Subject
 from podwright.api.policy_result import ApplyResult, problem_of
@@ -352,7 +352,7 @@ def _do_nothing() -> None:
 
 
 def nothing_delegated(bases: Sequence[CompiledPolicy]) -> str:
-    owners = list(dict.fromkeys(map(owner_of, bases)))
+    owners = list(dict.fromkeys(map(bound_by, bases)))
     shown = ", ".join(owners[:3]) + (f" and {len(owners) - 3} more" if len(owners) > 3 else "")
     return (
         f"{shown} decide{'s' if len(owners) == 1 else ''} about these pods, and nothing is delegated (spec.delegation)"

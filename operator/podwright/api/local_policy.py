@@ -13,7 +13,7 @@ from typing import Any, Final
 from podwright.api.kube_scheduler_configuration import POINTS
 from podwright.api.policy_bounds import size_problem
 from podwright.api.policy_match import CompiledMatch, Match, Selector
-from podwright.api.policy_rules import PARAMS, ParamsFrom, Rules
+from podwright.api.policy_rules import PARAMS, Rules
 from podwright.api.scheduler_policy import (
     GROUP,
     NAMELESS,
@@ -100,12 +100,6 @@ class LocalPolicySpec:
         ),
     )
     params: Mapping[str, str] = field(default_factory=dict, metadata=PARAMS)
-    params_from: ParamsFrom | None = field(
-        default=None,
-        metadata=describe(
-            "A ConfigMap of the policy's own namespace with more params, which take precedence over `params`."
-        ),
-    )
     rules: Rules = field(
         default=Rules(),
         metadata=describe(

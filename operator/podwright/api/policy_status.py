@@ -37,7 +37,7 @@ class Work:
     """What a policy has done since the operator started, its generations together.
 
     `exceptions`: what plugins of the active generation raised, in short, and `over_budget`: why a local policy is over its time budget; ""
-    if nothing. `faults`: times in seconds since the epoch, and texts. `interpreted`: rules that are evaluated node by node, with the reason.
+    if nothing. `faults`: times in seconds since the epoch, and texts; `causes`: theirs. `interpreted`: rules that are evaluated node by node, with the reason.
     """
 
     exceptions: str = ""
@@ -46,12 +46,13 @@ class Work:
     pending_pods: int = 0
     evaluation_errors: int = 0
     faults: tuple[tuple[float, str], ...] = ()
+    causes: frozenset[str] = frozenset()
     interpreted: tuple[tuple[str, str], ...] = ()
 
     @property
     def state(self) -> tuple[object, ...]:
         """What has to be written at once when it changes."""
-        return self.exceptions, self.over_budget, frozenset(text for _, text in self.faults), self.interpreted
+        return self.exceptions, self.over_budget, self.causes, self.interpreted
 
 
 NO_WORK: Final = Work()

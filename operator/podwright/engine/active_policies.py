@@ -28,6 +28,8 @@ from podwright.core.framework.observer import Observer
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
+from podwright.core.plugins.rules.failures import RuleFailures
+from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.queue.hinting import registered
 from podwright.core.queue.rank import ranked
 from podwright.core.state.cache import Cache
@@ -170,8 +172,25 @@ class ActivePolicies:
         framework = Framework(
             policy.profile, self._classes, handle=self._handle, observer=self._conduct.observer, report_exception=report
         )
+        self._listen_to_rules(policy.name, framework)
         self._has_hints.clear()
         self._built[policy] = ActivePolicy.of(policy, framework, self._conduct, self._account(policy, framework))
+
+    def _listen_to_rules(self, name: str, framework: Framework) -> None:
+        """Has errors of rules counted as faults of the policy."""
+
+        def listen(failures: RuleFailures) -> None:
+            def failed(rule: str) -> None:
+                last = failures.by_rule[rule]
+                self._conduct.activities.fault(
+                    name, f"rule {rule} failed on node {last.node}: {last.text}", cause=f"rule {rule}"
+                )
+
+            failures.listener = failed
+
+        for plugin in framework.plugins.values():
+            if isinstance(plugin, PolicyRules):
+                listen(plugin.failures)
 
     def _account(self, policy: CompiledPolicy, framework: Framework) -> Account | None:
         """The account of a local policy that adds something to the one that bounds it; None for others."""
@@ -257,12 +276,18 @@ class ActivePolicies:
     def work_of(self, name: str) -> Work:
         """What the policy has done, for its status. `name`: of a local policy, namespace/name."""
         activity, conduct = self._conduct.activities.of(name), self._conduct
+        active = self.policy_set.active_generation_of(name)
+        interpreted: dict[str, str] = {}
+        for policy in (active,) if active is not None else self.policy_set.local.compiled(name):
+            interpreted.update(policy.interpreted)
         return Work(
             exceptions=self.plugin_exceptions_of(name),
             over_budget=conduct.budgets.problem(name),
             decisions=activity.decisions[0],
             evaluation_errors=activity.errors[0],
-            faults=tuple(activity.faults),
+            faults=tuple(activity.faults.values()),
+            causes=frozenset(activity.faults),
+            interpreted=tuple(interpreted.items()),
         )
 
     def clear_cached_verdicts(self) -> None:

@@ -9,7 +9,7 @@ For `OVER_SECONDS`, the scores of a policy over its budget count 0 and its pods 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
@@ -77,6 +77,10 @@ class LocalBudgets:
             found = self._accounts[key, owner] = Account(key, budget, left=budget * BURST)
         found.budget = budget
         return found
+
+    @property
+    def accounts(self) -> Collection[Account]:
+        return self._accounts.values()
 
     def forget(self, key: str) -> None:
         """The local policy is gone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,13 +22,12 @@ PODS_AT_ONCE: Final = 1_000
 class Activity:
     """The work of one policy, all its generations together. `decisions` and `errors` are the series of the metrics.
 
-    `faults`: times in seconds since the epoch, and texts; the latest is the last one. `version` rises with each fault that is new.
+    `faults`: by cause, times in seconds since the epoch, and texts; the latest is the last one.
     """
 
     decisions: array[int]
     errors: array[int]
-    faults: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=FAULTS))
-    version: int = 0
+    faults: dict[str, tuple[float, str]] = field(default_factory=dict)
 
 
 class Activities:
@@ -38,6 +37,7 @@ class Activities:
         self._metrics = metrics
         self._wall = wall
         self._known: dict[str, Activity] = {}
+        self._listeners: list[Callable[[], None]] = []
 
     def of(self, name: str) -> Activity:
         found = self._known.get(name)
@@ -47,16 +47,22 @@ class Activities:
             found = self._known[name] = Activity(decisions, errors)
         return found
 
-    def fault(self, name: str, text: str) -> None:
-        """Something went wrong while this policy decided. The same text again only gets a new time."""
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Has `changed` called when a policy has a fault that it had not before."""
+        self._listeners.append(changed)
+
+    def fault(self, name: str, text: str, cause: str = "") -> None:
+        """Something went wrong while this policy decided. The last text of a cause counts; "": the text is the cause."""
         activity = self.of(name)
         activity.errors[0] += 1
-        known = next((fault for fault in activity.faults if fault[1] == text[:FAULT_LENGTH]), None)
-        if known is not None:
-            activity.faults.remove(known)
-        else:
-            activity.version += 1
-        activity.faults.append((self._wall(), text[:FAULT_LENGTH]))
+        key = cause or text[:FAULT_LENGTH]
+        known = activity.faults.pop(key, None)
+        if len(activity.faults) >= FAULTS:
+            del activity.faults[next(iter(activity.faults))]
+        activity.faults[key] = self._wall(), text[:FAULT_LENGTH]
+        if known is None:
+            for changed in self._listeners:
+                changed()
 
     def keep(self, names: Collection[str]) -> None:
         """Forgets the policies that are gone, and drops their series."""

@@ -170,6 +170,102 @@ async def test_decisions_and_faults_are_counted_by_policy(rig, monkeypatch):
     assert ("team-a/ours",) not in values(rig, "podwright_policy_decisions_total")
 
 
+RULED = {"rules": True, "maxRules": 3, "strategies": ["Random"]}
+
+
+def ruled(*filters, scores=()):
+    """A local policy with these expressions."""
+    named = [{"name": f"f{i}", "expression": text, "message": f"node(s) failed f{i}"} for i, text in enumerate(filters)]
+    weighed = [{"name": f"s{i}", "expression": text, "weight": 10} for i, text in enumerate(scores)]
+    return {"rules": {"filters": named, "scores": weighed}}
+
+
+@pytest.fixture
+def cluster():
+    """Three nodes, and a policy that keeps pods off node a, prefers node b and delegates rules."""
+    found = Rig()
+    for name in "abc":
+        found.node(name, labels={"name": name})
+    base = {
+        "filters": [{"name": "not-a", "expression": "node.labels.name != 'a'", "message": "node(s) are node a"}],
+        "scores": [{"name": "b", "expression": "node.labels.name == 'b' ? 100 : 0", "weight": 10}],
+    }
+    result = found.engine.policies.apply(delegating(delegation=RULED, rules=base))
+    assert result.accepted, result.message
+    return found
+
+
+async def test_filters_of_the_cluster_always_hold_and_those_of_the_team_are_added(cluster):
+    apply(cluster, **ruled("node.labels.name != 'b'"))
+    async with deciding(cluster):
+        assert await place(cluster, "ours") == "c"
+        assert await place(cluster, "theirs", "team-b") == "b"
+        cluster.engine.policies.apply_local(local_policy(generation=2, **ruled("node.labels.name == 'a'")))
+        assert await place(cluster, "nowhere") is None
+    (note,) = cluster.recorder.notes("FailedScheduling")
+    assert note.startswith("0/3 nodes are available: 1 node(s) are node a, 2 node(s) failed f0.")
+
+
+async def test_scores_of_the_team_replace_those_of_the_clusters_rules(cluster):
+    apply(cluster, **ruled(scores=["node.labels.name == 'c' ? 100 : 0"]))
+    async with deciding(cluster):
+        assert await place(cluster, "ours") == "c"
+        assert await place(cluster, "theirs", "team-b") == "b"
+
+
+async def test_functions_that_count_pods_see_only_those_of_the_namespace(cluster):
+    apply(cluster, **ruled("podsOnNode('app=x') == 0"))
+    async with deciding(cluster):
+        cluster.pod("other", namespace="team-b", labels={"app": "x"})
+        await settle()
+        assert dict(cluster.cluster.bound)["other"] == "b"
+        assert await place(cluster, "ours") == "b", "the other team's pod is not seen"
+        cluster.pod("own", namespace="team-a", labels={"app": "x"})
+        await settle()
+        assert dict(cluster.cluster.bound)["own"] == "b"
+        assert await place(cluster, "next") == "c", "its own pod is"
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("node.labels.name ==", "spec.rules.filters[0].expression: line 1, column 20: "),
+        ("node.nmae == 'a'", "spec.rules.filters[0].expression: line 1, column 5: "),
+        ("1 + 1", "spec.rules.filters[0].expression: "),
+    ],
+)
+def test_an_invalid_rule_is_refused_where_the_team_looks(cluster, expression, problem):
+    result = cluster.engine.policies.apply_local(local_policy(**ruled(expression)))
+    assert (result.accepted, result.reason) == (False, "Invalid")
+    assert result.message.startswith(problem)
+
+
+async def test_errors_of_a_rule_are_faults_of_the_policy(cluster):
+    apply(cluster, **ruled("node.labels['missing'] == 'x'"))
+    async with deciding(cluster):
+        assert await place(cluster, "ours") is None
+    work = cluster.engine.policies.work_of(OURS)
+    assert work.evaluation_errors >= 1
+    ((_, text),) = work.faults
+    assert text.startswith("rule f0 failed on node ")
+    assert cluster.engine.policies.work_of("gold").evaluation_errors == 0
+
+
+async def test_rules_that_take_too_long_put_the_policy_over_its_budget(cluster):
+    apply(cluster, **ruled("node.labels.name != 'b'", scores=["node.labels.name == 'c' ? 100 : 0"]))
+    async with deciding(cluster):
+        assert await place(cluster, "first") == "c"
+        (account,) = cluster.engine.budgets.accounts
+        account.spent += 1.0
+        cluster.pod("slow", namespace="team-a")
+        await settle()
+        assert len(cluster.recorder.notes("PolicyOverBudget")) == 1
+        cluster.now += 10
+        cluster.engine.wake()
+        await settle()
+        assert dict(cluster.cluster.bound)["slow"] == "c", "the filters of both hold"
+
+
 def test_nothing_is_kept_of_policies_that_are_gone(rig):
     for generation in range(1, 20):
         rig.engine.policies.apply_local(local_policy(generation=generation, **HEAVY))

@@ -30,6 +30,7 @@ from podwright.core.plugins.priority_sort import PrioritySort
 from podwright.core.plugins.random_score import RandomScore
 from podwright.core.plugins.resources.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
+from podwright.core.plugins.rules.local_rules import LocalRules
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.plugins.scheduling_gates import SchedulingGates
 from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
@@ -48,6 +49,7 @@ _CLASSES: Final[tuple[type[Plugin], ...]] = (
     GangScheduling,
     ImageLocality,
     InterPodAffinity,
+    LocalRules,
     NodeAffinity,
     NodeDeclaredFeatures,
     NodeName,

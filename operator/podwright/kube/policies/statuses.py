@@ -108,6 +108,7 @@ class PolicyStatuses:
         """When the counts in statuses are written again, by the clock of the event loop."""
         engine.plugin_exceptions.listen(self.changed.set)
         engine.budgets.listen(self.changed.set)
+        engine.activities.listen(self.changed.set)
 
     def took(self, key: str, applied: Applied) -> None:
         """A version of a policy was applied. A newer generation's status is written soon, but not sooner than a second after the last write."""
@@ -165,7 +166,8 @@ class PolicyStatuses:
         applied.retried = False
         policies = self._kind.policies
         status = status_of(policies, applied.result, applied.status, rfc3339(self._clock()), work)
-        if status != applied.status and (refresh or _without_counts(status) != _without_counts(applied.status)):
+        worth = refresh or (applied.basis is not None and applied.basis[-1] != basis[-1])
+        if status != applied.status and (worth or _without_counts(status) != _without_counts(applied.status)):
             await self._limit.take()
             applied.attempted_at = clock()
             try:
@@ -183,15 +185,8 @@ class PolicyStatuses:
 
 
 def _without_counts(status: Raw) -> Raw:
-    """The status without what may change all the time. The texts of faults count."""
-    found: dict[str, Any] = {key: value for key, value in status.items() if key not in COUNTS}
-    faults = status.get("faults")
-    found["faults"] = (
-        {str(each.get("message")) for each in faults if isinstance(each, Mapping)}
-        if isinstance(faults, list)
-        else set()
-    )
-    return found
+    """The status without what may change all the time."""
+    return {key: value for key, value in status.items() if key not in COUNTS}
 
 
 def _patch(applied: Applied, status: Raw) -> list[dict[str, Any]]:
