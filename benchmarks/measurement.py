@@ -136,6 +136,8 @@ class _Run:
             }
 
     async def _start(self) -> None:
+        if self._series.prepare is not None:
+            await asyncio.to_thread(self._series.prepare, self._cluster, self._prepared.installed)
         self._marks.started = time.monotonic()
         self._scheduler = await asyncio.to_thread(self._series.start, self._cluster, self._prepared.installed)
         if not self._settings.backlog:

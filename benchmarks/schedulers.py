@@ -6,8 +6,10 @@ Podwright runs as the service account of `manifests/base`, and the null schedule
 
 import compileall
 import sys
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 import yaml
@@ -64,10 +66,14 @@ def install(cluster: ControlPlane, base: Path = BASE) -> Installed:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A scheduler under test: its name in results, and a function that starts it without waiting until it is ready."""
+    """A scheduler under test: its name in results, and a function that starts it without waiting until it is ready.
+
+    `prepare`: what is done before, and is not measured.
+    """
 
     name: str
     start: Callable[[ControlPlane, Installed], Process]
+    prepare: Callable[[ControlPlane, Installed], object] | None = None
 
 
 def _start_kube_scheduler(cluster: ControlPlane, _installed: Installed) -> Process:
@@ -96,6 +102,39 @@ def podwright(
         return cluster.start_process(name, command, {**installed.environ, **(environ or {})})
 
     return Series(name, start)
+
+
+_HELD_LEASE: Json = {
+    "apiVersion": "coordination.k8s.io/v1",
+    "kind": "Lease",
+    "metadata": {"name": "held", "namespace": "default"},
+    "spec": {"holderIdentity": "nobody", "leaseDurationSeconds": 86_400, "renewTime": "2026-01-01T00:00:00.000000Z"},
+}
+
+
+def with_standby(leader: Series, name: str) -> Series:
+    """The same with a second instance that is ready before: it reads everything, and stands by for a Lease that nobody gives up."""
+
+    def start_standby(cluster: ControlPlane, installed: Installed) -> Process:
+        cluster.client.create(_HELD_LEASE)
+        port = free_port()
+        given = [argument for argument in installed.arguments if not argument.startswith("--secure-port")]
+        lease = ["--leader-elect-resource-name=held", "--leader-elect-resource-namespace=default"]
+        command: list[str | Path] = [sys.executable, "-m", "podwright.cli.main", "run", "--kubeconfig"]
+        command += [cluster.kubeconfig, *given, f"--health-address=127.0.0.1:{port}", *lease]
+        standby = cluster.start_process("standby", command, installed.environ)
+        standby.wait_ready(lambda: _is_ready(port), 60)
+        return standby
+
+    return Series(name, leader.start, start_standby)
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+            return bool(answer.status == HTTPStatus.OK)
+    except OSError:
+        return False
 
 
 KUBE_SCHEDULER = Series("kube_scheduler", _start_kube_scheduler)
