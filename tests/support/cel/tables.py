@@ -116,7 +116,11 @@ VALUES = (
 )
 
 CALLS = {
+    "ip": ["ip({address})", "{cidr}.ip()"],
+    "cidr": ["cidr({network})", "{cidr}.masked()"],
     "int": [
+        "{ip}.family()",
+        "{cidr}.prefixLength()",
         "({int} + {int})",
         "({int} - {int})",
         "({int} * {int})",
@@ -190,6 +194,21 @@ CALLS = {
         "[{double}, {double}].max()",
     ],
     "bool": [
+        "isIP({address})",
+        "isCIDR({network})",
+        "ip.isCanonical({address})",
+        "({ip} == {ip})",
+        "({cidr} == {cidr})",
+        "({cidr} != {cidr})",
+        "{cidr}.containsIP({ip})",
+        "{cidr}.containsIP({address})",
+        "{cidr}.containsCIDR({cidr})",
+        "{cidr}.containsCIDR({network})",
+        "{ip}.isUnspecified()",
+        "{ip}.isLoopback()",
+        "{ip}.isLinkLocalMulticast()",
+        "{ip}.isLinkLocalUnicast()",
+        "{ip}.isGlobalUnicast()",
         "({int} {cmp} {int})",
         "({int} {cmp} {double})",
         "({uint} {cmp} {int})",
@@ -265,6 +284,8 @@ CALLS = {
         "node.taints.existsOne(t, v, t == 0 && v.key != '')",
     ],
     "string": [
+        "string({ip})",
+        "string({cidr})",
         "({string} + {string})",
         "string({int})",
         "string({double})",
@@ -393,6 +414,28 @@ CALLS = {
     "list_dyn": ["[dyn({any}), {dyn}]", "any", "dyn({list_int})"],
 }
 WORDS = {
+    "address": [
+        "'10.0.0.1'",
+        "'::1'",
+        "'FE80::1'",
+        "'fe80::1'",
+        "'255.255.255.255'",
+        "'224.0.0.5'",
+        "'ff02::1'",
+        "'::'",
+        "'2001:db8::1:0:0:1'",
+        "s",
+    ],
+    "network": [
+        "'10.0.0.0/8'",
+        "'10.1.2.3/24'",
+        "'::/0'",
+        "'2001:db8::/32'",
+        "'10.0.0.0/33'",
+        "'fe80::1/010'",
+        "'0.0.0.0/0'",
+        "s",
+    ],
     "cmp": ["<", "<=", ">", ">="],
     "arith": ["+", "-", "*", "/", "%"],
     "path": ["node.name", "node.labels.tier", "labels.a", "node.free.cpu", "any.k", "node.count", "node.taints"],

@@ -253,7 +253,7 @@ class _Reader:
     def _named(self, name: str, type_: Type, offset: int) -> Node:
         if type_.name == "type" and type_.parameters:
             return Const(type_, offset, Type(type_.parameters[0].name))
-        if name not in self._paths:
+        if "." not in name or name not in self._paths:
             return Ident(type_, offset, name)
         root, *fields = name.split(".")
         found: Node = Ident(self._paths[root], offset, root)

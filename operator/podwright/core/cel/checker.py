@@ -26,7 +26,7 @@ from google.protobuf import (
 
 from podwright.core.cel import types
 from podwright.core.cel.checked import read_tree, unwrap_any
-from podwright.core.cel.declarations import COMPARISONS, LIST_EXTENSION, Overload
+from podwright.core.cel.declarations import COMPARISONS, LIST_EXTENSION, TO_STRING, Overload
 from podwright.core.cel.errors import CelError, Issue
 from podwright.core.cel.tree import Comprehension, Node, Select, children
 from podwright.core.cel.types import Type
@@ -35,8 +35,8 @@ MAX_TEXT: Final = 16_384
 """Code points of an expression. Kubernetes' selectors have at most 10,240."""
 
 _EXTENSIONS: Final = ("bindings", "optional", "sets", "two-var-comprehensions")
-_EXCLUDED: Final = ("_<_", "_<=_", "_>_", "_>=_")
-"""Functions of the library that `COMPARISONS` declares in full."""
+_EXCLUDED: Final = ("_<_", "_<=_", "_>_", "_>=_", "string")
+"""Functions of the library that `COMPARISONS` and `TO_STRING` declare in full."""
 _CONFIGURED: Final = {"google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "timestamp"}
 _PLAIN: Final = {
     "bool": cel.Type.BOOL,
@@ -74,7 +74,7 @@ class Checker:
     """Parses and type-checks the expressions of one environment."""
 
     def __init__(self, variables: Mapping[str, Type], overloads: Iterable[Overload]) -> None:
-        self._overloads = (*COMPARISONS, *overloads)
+        self._overloads = (*COMPARISONS, *TO_STRING, *overloads)
         parts = (part for o in self._overloads for part in (*o.parameters, o.result))
         self._pool = _pool([*variables.values(), *parts])
         self._variables = variables

@@ -57,6 +57,12 @@ def _comparisons() -> Iterable[Overload]:
 
 
 COMPARISONS: Final = tuple(_comparisons())
+TO_STRING: Final = (
+    *(_plain("string", f"{name}_to_string", [kind], types.STRING) for name, kind in _ORDERED.items()),
+    _plain("string", "ip_to_string", [types.IP], types.STRING),
+    _plain("string", "cidr_to_string", [types.CIDR], types.STRING),
+)
+"""`string(x)` of the standard library, with Kubernetes' types."""
 
 _Q: Final = types.QUANTITY
 QUANTITY: Final = (
@@ -143,6 +149,29 @@ OPTIONAL: Final = (
     _method("unwrapOpt", "optional_unwrapOpt", [list_of(optional_of(A))], list_of(A)),
 )
 """What the library's optional values lack."""
+
+_IP: Final = types.IP
+_CIDR: Final = types.CIDR
+ADDRESSES: Final = (
+    _plain("ip", "string_to_ip", [_S], _IP),
+    _method("ip", "cidr_ip", [_CIDR], _IP),
+    _plain("isIP", "is_ip", [_S], types.BOOL),
+    _plain("ip.isCanonical", "ip_is_canonical", [_S], types.BOOL),
+    _method("family", "ip_family", [_IP], types.INT),
+    _method("isUnspecified", "ip_is_unspecified", [_IP], types.BOOL),
+    _method("isLoopback", "ip_is_loopback", [_IP], types.BOOL),
+    _method("isLinkLocalMulticast", "ip_is_link_local_multicast", [_IP], types.BOOL),
+    _method("isLinkLocalUnicast", "ip_is_link_local_unicast", [_IP], types.BOOL),
+    _method("isGlobalUnicast", "ip_is_global_unicast", [_IP], types.BOOL),
+    _plain("cidr", "string_to_cidr", [_S], _CIDR),
+    _plain("isCIDR", "is_cidr", [_S], types.BOOL),
+    _method("prefixLength", "cidr_prefix_length", [_CIDR], types.INT),
+    _method("masked", "cidr_masked", [_CIDR], _CIDR),
+    _method("containsIP", "cidr_contains_ip_string", [_CIDR, _S], types.BOOL),
+    _method("containsIP", "cidr_contains_ip_ip", [_CIDR, _IP], types.BOOL),
+    _method("containsCIDR", "cidr_contains_cidr_string", [_CIDR, _S], types.BOOL),
+    _method("containsCIDR", "cidr_contains_cidr", [_CIDR, _CIDR], types.BOOL),
+)
 
 _SORTED: Final = {kind.name: kind for kind in _ORDERED.values()}
 LIST_EXTENSION: Final = (

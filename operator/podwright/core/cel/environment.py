@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from podwright.core.cel import kubernetes, lists, operators, optionals, regexes, strings
+from podwright.core.cel import addresses, kubernetes, lists, operators, optionals, regexes, strings
 from podwright.core.cel.calls import Functions
 from podwright.core.cel.checker import Checker
 from podwright.core.cel.compiler import Compiler
-from podwright.core.cel.declarations import LISTS, OPTIONAL, QUANTITY, REGEX, SEMVER, STRINGS, Overload
+from podwright.core.cel.declarations import ADDRESSES, LISTS, OPTIONAL, QUANTITY, REGEX, SEMVER, STRINGS, Overload
 from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue
 from podwright.core.cel.estimate import CostEstimator
 from podwright.core.cel.frame import Frame
@@ -42,9 +42,9 @@ class Library:
     allocating: Mapping[str, Function]
 
 
-_PARTS: Final = (operators, optionals, kubernetes, lists, strings)
+_PARTS: Final = (operators, optionals, kubernetes, lists, strings, addresses)
 KUBERNETES: Final = Library(
-    (*QUANTITY, *SEMVER, *REGEX, *LISTS, *STRINGS, *OPTIONAL),
+    (*QUANTITY, *SEMVER, *REGEX, *LISTS, *STRINGS, *OPTIONAL, *ADDRESSES),
     {name: function for part in _PARTS for name, function in part.PLAIN.items()} | regexes.PLAIN,
     {name: function for part in (operators, optionals, lists, strings) for name, function in part.ALLOCATING.items()}
     | regexes.ALLOCATING,

@@ -11,10 +11,11 @@ import re2
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.frame import Frame
 from podwright.core.cel.values import Function, Value, no_such_overload
+from podwright.core.objects.compaction import cleared_regularly
 
 MAX_PATTERN: Final = 10_000
 """Code points of a pattern."""
-_MEMORY: Final = 8 << 20
+_MEMORY: Final = 2 << 20
 """Bytes that RE2 may use for one pattern."""
 
 
@@ -25,8 +26,7 @@ def _options() -> re2.Options:
     return options
 
 
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re2._Regexp[bytes]:
+def _compile(pattern: str) -> re2._Regexp[bytes]:
     if len(pattern) > MAX_PATTERN:
         raise EvaluationError(f"regular expression of {len(pattern)} code points exceeds the limit of {MAX_PATTERN}")
     try:
@@ -34,6 +34,9 @@ def _compiled(pattern: str) -> re2._Regexp[bytes]:
     except re2.error as error:
         text = error.args[0] if error.args else ""
         raise EvaluationError(f"error parsing regexp: {_text(text)}: `{pattern[:200]}`") from None
+
+
+_compiled: Final = cleared_regularly(lru_cache(maxsize=64)(_compile))
 
 
 def _text(found: Value) -> str:

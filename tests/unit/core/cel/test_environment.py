@@ -116,6 +116,8 @@ def test_a_field_has_its_own_type_or_none(environment):
     assert environment.compile("node.nested['a']['b']").result_type == types.QUANTITY
     assert environment.compile("node.taints[0]").result_type.name == "podwright.Taint"
     assert environment.compile("dyn(x)").result_type == types.DYN
+    assert environment.compile("words.map(x, [x])").result_type == types.list_of(types.list_of(types.STRING))
+    assert environment.compile("words.map(x, '%s'.format([x]))[0]").evaluate(VARIABLES) == "a"
 
 
 def test_the_cost_is_bounded(environment):
