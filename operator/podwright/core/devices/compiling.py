@@ -5,13 +5,13 @@ A device's values are made once for the selectors that are evaluated on it one a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 from podwright.core.cel.devices import compile_selector, device_variables, matches
 from podwright.core.cel.environment import Program
 from podwright.core.cel.errors import CelError, EvaluationError
+from podwright.core.devices.projection import projection_of
 from podwright.core.devices.selectors import Evaluate, SelectorError
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.devices.slices import DeviceShape
@@ -19,6 +19,7 @@ from podwright.core.objects.devices.slices import DeviceShape
 _MISSING_KEY: Final = "no such key:"
 _HINT: Final = ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
 _MAX_VARIABLES: Final = 256
+_MAX_RESULTS: Final = 1024
 _variables: Final[RecentCache[DeviceShape, Mapping[str, Any]]] = RecentCache(_MAX_VARIABLES)
 
 
@@ -28,7 +29,33 @@ def compile_expression(text: str) -> Evaluate:
         program = compile_selector(text)
     except CelError as error:
         raise SelectorError(f"compilation failed: {error}") from None
-    return partial(_evaluate, program)
+    return _Compiled(program).matches
+
+
+class _Compiled:
+    """A selector with its results for devices that it can tell apart."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._projection = projection_of(program.tree)
+        self._results: RecentCache[Hashable, tuple[bool | SelectorError]] = RecentCache(_MAX_RESULTS)
+
+    def matches(self, shape: DeviceShape, pause: Callable[[], object]) -> bool:
+        """See `selectors.Evaluate`."""
+        if self._projection is None or not shape.readable:
+            return _evaluate(self._program, shape, pause)
+        key = self._projection(shape)
+        known = self._results.get(key)
+        if known is None:
+            try:
+                known = (_evaluate(self._program, shape, pause),)
+            except SelectorError as error:
+                known = (error,)
+            self._results.put(key, known)
+        (result,) = known
+        if isinstance(result, SelectorError):
+            raise result
+        return result
 
 
 def _evaluate(program: Program, shape: DeviceShape, pause: Callable[[], object]) -> bool:

@@ -6,8 +6,10 @@ it cannot tell apart. Source: the Kubernetes API reference, "ResourceSlice".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from podwright.core.objects.affinity import NodeAffinity
@@ -28,6 +30,10 @@ from podwright.core.objects.devices.parts import (
 from podwright.core.objects.errors import InvalidObjectError, kind_of
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.selectors import as_list, as_mapping, parse_node_selector
+
+_NUMBER: Final = r"(0|[1-9][0-9]{0,8})"
+_VERSION: Final = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-[0-9A-Za-z.-]+)?", re.ASCII)
+"""Only versions that are certainly valid."""
 
 PoolId = tuple[str, str]
 """(driver, pool name)"""
@@ -76,6 +82,8 @@ class DeviceShape:
     allow_multiple: bool
     plain_capacity: bool
     """Whether no capacity has a request policy or a negative value."""
+    readable: bool
+    """Whether CEL can read every attribute. It fails on a device with an unknown kind of attribute, whatever the selector reads."""
     raw: Raw
     """`attributes`, `capacity` and `allowMultipleAllocations`, as in the slice."""
 
@@ -290,17 +298,24 @@ def _shape(driver: str, raw: Raw, where: str) -> DeviceShape:
         str(name): _capacity(as_mapping(value, f"{where}.capacity[{name}]"), f"{where}.capacity[{name}]")
         for name, value in given.items()
     }
+    parsed = {
+        str(name): _attribute(as_mapping(value, f"{where}.attributes[{name}]"), f"{where}.attributes[{name}]")
+        for name, value in attributes.items()
+    }
     return DeviceShape(
         driver=driver,
-        attributes={
-            str(name): _attribute(as_mapping(value, f"{where}.attributes[{name}]"), f"{where}.attributes[{name}]")
-            for name, value in attributes.items()
-        },
+        attributes=parsed,
+        readable=all(kind and (kind != "version" or _is_version(value)) for kind, value in parsed.values()),
         capacity=capacity,
         plain_capacity=all(c.policy is None and c.value.nanos >= 0 for c in capacity.values()),
         allow_multiple=parse_flag(raw.get("allowMultipleAllocations"), f"{where}.allowMultipleAllocations"),
         raw=raw,
     )
+
+
+@lru_cache(maxsize=1024)
+def _is_version(text: str) -> bool:
+    return _VERSION.fullmatch(text) is not None
 
 
 def _attribute(raw: Raw, where: str) -> Attribute:

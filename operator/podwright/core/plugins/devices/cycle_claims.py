@@ -32,6 +32,11 @@ class CycleClaims:
         """Whether a claim must be allocated."""
         return self.extended is not None or any(self._is_open(i) for i in range(len(self.claims)))
 
+    @property
+    def any_alternatives(self) -> bool:
+        """Whether a claim has a request with alternatives, so that nodes can differ in how good they are."""
+        return any(request.has_alternatives for claim in self.claims for request in claim.spec.requests)
+
     def to_allocate(self, variant: int) -> dict[int, ResourceClaim]:
         """The claims that must be allocated on nodes of this variant (see ExtendedResources), by position, in order."""
         found = {i: claim for i, claim in enumerate(self.claims) if self._is_open(i)}

@@ -233,7 +233,8 @@ class DynamicResources(
         found: CycleClaims | None = state.data.get(self.name)
         if found is None or slot is None:
             return 0
-        return int(self._evaluation.scores(found, np.array([slot], np.intp))[0])
+        scores = self._evaluation.scores(found, np.array([slot], np.intp))
+        return scores if isinstance(scores, int) else int(scores[0])
 
     def score_all(self, state: CycleState, _pod: PodInfo, feasible: Feasible) -> Int64s | int:
         found: CycleClaims | None = state.data.get(self.name)

@@ -16,11 +16,8 @@ from podwright.core.devices.allocator import allocator_of
 from podwright.core.devices.errors import AllocationError, SearchTimeoutError
 from podwright.core.devices.verdicts import (
     FAILS,
-    FITS,
-    INVALID_POOLS,
     MOST_PREFERRED,
     STEPS_PER_SECOND,
-    TOO_FEW,
     Limits,
     Verdicts,
 )
@@ -46,7 +43,8 @@ STATUSES: Final = (
     unresolvable("cannot fit resource"),
     unresolvable("cannot schedule extended resource claim"),
 )
-_CODE_OF: Final = {FITS: _AVAILABLE, TOO_FEW: _NOT_ALLOCATABLE, INVALID_POOLS: _INVALID_POOLS}
+_CODE_OF: Final = np.array([_AVAILABLE, _AVAILABLE, _NOT_ALLOCATABLE, _INVALID_POOLS, _AVAILABLE], np.int8)
+"""By code of a verdict."""
 _WHOLE_ATTEMPT_STEPS: Final = STEPS_PER_SECOND // 10
 """The most steps of a search in an attempt that cannot pause although others wait. The next attempt goes on from there."""
 _UNAFFECTED: Final[NDArray[np.int64]] = np.zeros(1, np.int64)
@@ -99,17 +97,15 @@ class Evaluation:
         table = self._cache.table
         by_node = np.broadcast_to(by_node, table.size)
         failed: list[tuple[int, str]] = []
-        for variant in np.unique(by_node[rows]).tolist():
+        for variant in (0,) if found.extended is None else np.unique(by_node[rows]).tolist():
             verdicts, names = self._verdicts(found, variant)
-            own = rows & (by_node == variant)
+            own = rows if found.extended is None else rows & (by_node == variant)
             try:
                 results = verdicts.codes(own, self._limits())
             except SearchTimeoutError as error:
                 raise EvaluationError(_timed_out(error)) from error
-            for result in (TOO_FEW, INVALID_POOLS):
-                codes[own & (results == result)] = _CODE_OF[result]
-            failing = np.flatnonzero(own & (results == FAILS))
-            if len(failing):
+            codes[own] = _CODE_OF[results[own]]
+            if len(failing := np.flatnonzero(own & (results == FAILS))):
                 slot = int(failing[0])
                 failed.append((slot, verdicts.error(slot).message(names)))
         if failed:
@@ -141,9 +137,11 @@ class Evaluation:
         bounded = pauses.must_end_soon and not pauses.can_pause
         return Limits(self._steps, _WHOLE_ATTEMPT_STEPS if bounded else None)
 
-    def scores(self, found: CycleClaims, slots: NDArray[np.intp]) -> Int64s:
-        """int64[slots]: how much the chosen alternatives are preferred."""
+    def scores(self, found: CycleClaims, slots: NDArray[np.intp]) -> Int64s | int:
+        """int64[slots]: how much the chosen alternatives are preferred; or one number for all."""
         table = self._cache.table
+        if not found.any_alternatives:
+            return 0
         if not found.any_open and not found.shared:
             return np.zeros(len(slots), np.int64)
         allocated = sum(
